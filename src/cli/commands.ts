@@ -1,0 +1,90 @@
+/** THE table of commands. */
+import { newTenant } from '../bootstrap.ts';
+import { Name } from '../domain/field.ts';
+import { openStore } from '../store/open.ts';
+import type { Store } from '../store/store.ts';
+import { version } from '../version.ts';
+import { type Invocation, UsageError } from './run.ts';
+import { serve } from './serve.ts';
+
+export interface Command {
+  readonly words: readonly string[];
+  readonly takes: readonly string[];
+  readonly summary: string;
+  readonly details?: string;
+  /** Resolves with the exit code. */
+  readonly run: (invocation: Invocation) => Promise<number>;
+}
+
+export const commands: readonly Command[] = [
+  {
+    words: ['serve'],
+    takes: [],
+    summary: 'Run the service.',
+    details: 'On an empty database, the first start makes a tenant and writes its management key to a file.',
+    run: serve,
+  },
+  {
+    words: ['tenants', 'create'],
+    takes: ['NAME'],
+    summary: 'Make a tenant; prints its id and its first management key.',
+    details: 'The key is shown this once.',
+    run: (invocation) => withStore(invocation, (store) => createTenant(store, invocation)),
+  },
+  {
+    words: ['tenants', 'list'],
+    takes: [],
+    summary: 'List the tenants, oldest first.',
+    run: (invocation) => withStore(invocation, (store) => listTenants(store, invocation)),
+  },
+  {
+    words: ['migrate'],
+    takes: [],
+    summary: 'Bring the database schema up to date, and stop.',
+    details: 'Starting the service does the same; this is for doing it beforehand.',
+    run: migrateOnly,
+  },
+  {
+    words: ['version'],
+    takes: [],
+    summary: 'Print the version.',
+    run: async ({ print, json }) => {
+      print(json ? JSON.stringify({ version }) : version);
+      return 0;
+    },
+  },
+];
+
+async function withStore(invocation: Invocation, work: (store: Store) => Promise<void>): Promise<number> {
+  const { store } = await openStore(invocation.config.databaseUrl);
+  try {
+    await work(store);
+    return 0;
+  } finally {
+    await store.close();
+  }
+}
+
+async function createTenant(store: Store, { args, json, print }: Invocation): Promise<void> {
+  const name = Name.safeParse(args[0]);
+  if (!name.success) throw new UsageError(`NAME ${name.error.issues[0]?.message}`);
+  const tenant = newTenant(name.data, Date.now());
+  await store.tenants.create(tenant);
+  const key = tenant.secret.reveal();
+  print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
+}
+
+async function listTenants(store: Store, { json, print }: Invocation): Promise<void> {
+  const tenants = await store.tenants.list();
+  if (json) return print(JSON.stringify(tenants));
+  for (const { id, created_at, name } of tenants) print(`${id}  ${created_at}  ${name}`);
+}
+
+async function migrateOnly({ config, json, print }: Invocation): Promise<number> {
+  const { store, migrated } = await openStore(config.databaseUrl);
+  await store.close();
+  const { from, to } = migrated;
+  const words = from === to ? `schema ${to}: nothing to do` : `schema ${from} → ${to}`;
+  print(json ? JSON.stringify(migrated) : words);
+  return 0;
+}

@@ -1,0 +1,81 @@
+/** The command line: finds the command, reads the settings, and turns what goes wrong into a line and an exit code. */
+import { parseArgs } from 'node:util';
+import { type Config, ConfigError, flagOf, readConfig, settings } from '../config.ts';
+import { Failure } from '../domain/error.ts';
+import { SchemaTooNew } from '../store/migrate.ts';
+import { version } from '../version.ts';
+import { commands } from './commands.ts';
+import { helpFor, overview } from './help.ts';
+
+/** The command was called in a way that it does not take. */
+export class UsageError extends Error {}
+
+export interface Invocation {
+  readonly config: Config;
+  /** What stands behind the command's own words. */
+  readonly args: readonly string[];
+  readonly json: boolean;
+  readonly print: (line: string) => void;
+}
+
+const options = {
+  ...Object.fromEntries(
+    Object.values(settings).map(({ variable }) => [flagOf(variable), { type: 'string' as const }]),
+  ),
+  json: { type: 'boolean' as const },
+  help: { type: 'boolean' as const, short: 'h' },
+  version: { type: 'boolean' as const },
+};
+
+export async function run(argv: readonly string[]): Promise<number> {
+  const print = (line: string) => process.stdout.write(`${line}\n`);
+  try {
+    const { values, positionals } = parse(argv);
+    if (values.version) return say(print, version);
+    const command = commands.find(({ words }) => words.every((word, index) => positionals[index] === word));
+    if (values.help || positionals.length === 0) return say(print, command ? helpFor(command) : overview());
+    if (!command) throw new UsageError(`there is no command "${positionals.join(' ')}"`);
+    const flags = values as Record<string, string | undefined>;
+    const config = readConfig({ flags, env: process.env, envFile: '.env' });
+    const args = positionals.slice(command.words.length);
+    if (args.length !== command.takes.length) throw new UsageError(`usage: sallyport ${usage(command)}`);
+    return await command.run({ config, args, json: values.json === true, print });
+  } catch (error) {
+    return explain(error);
+  }
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({ args: [...argv], options, allowPositionals: true });
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+function usage({ words, takes }: { words: readonly string[]; takes: readonly string[] }): string {
+  return [...words, ...takes].join(' ');
+}
+
+function say(print: (line: string) => void, text: string): number {
+  print(text);
+  return 0;
+}
+
+/** One line that says what is wrong, one that says what to do, and the exit code. */
+function explain(error: unknown): number {
+  const [message, hint, code] = lines(error);
+  process.stderr.write(`sallyport: error: ${message}\n`);
+  if (hint) process.stderr.write(`sallyport: hint: ${hint}\n`);
+  return code;
+}
+
+function lines(error: unknown): [message: string, hint: string | undefined, code: number] {
+  if (error instanceof UsageError) return [error.message, 'sallyport --help lists the commands', 2];
+  if (error instanceof ConfigError) return [error.message, 'sallyport serve --help lists the settings', 2];
+  if (error instanceof SchemaTooNew) return [error.message, undefined, 1];
+  if (error instanceof Failure && error.code === 'unavailable') {
+    return [`DATABASE_URL: ${error.message}`, 'check that the database runs and can be reached from here', 1];
+  }
+  return [(error as Error)?.stack ?? String(error), undefined, 1];
+}

@@ -1,0 +1,145 @@
+/** Every setting, once: its variable, its flag, what it means, and what it accepts. docs/config.md is made from here. */
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseEnv } from 'node:util';
+
+/** A wrong value; its message is the one line that the operator sees. */
+export class ConfigError extends Error {}
+
+interface Setting<T> {
+  readonly variable: string;
+  readonly sentence: string;
+  /** As the documentation shows it. */
+  readonly fallback: string;
+  /** Of which value to read; may depend on settings above it. Throws a sentence that says what is accepted. */
+  readonly parse: (text: string | undefined, settings: { dataDir: string }) => T;
+}
+
+export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+
+export const settings = {
+  dataDir: {
+    variable: 'SALLYPORT_DATA_DIR',
+    sentence: 'The folder for the database and the management key.',
+    fallback: './data',
+    parse: (text) => resolve(text ?? 'data'),
+  } satisfies Setting<string>,
+  host: {
+    variable: 'HOST',
+    sentence: 'The address to listen on.',
+    fallback: '127.0.0.1',
+    parse: (text) => text ?? '127.0.0.1',
+  } satisfies Setting<string>,
+  port: {
+    variable: 'PORT',
+    sentence: 'The port to listen on; 0 picks a free one and prints it.',
+    fallback: '8080',
+    parse: (text) => integer(text, 8080, 0, 65_535),
+  } satisfies Setting<number>,
+  databaseUrl: {
+    variable: 'DATABASE_URL',
+    sentence: 'Where the data lives: sqlite:PATH for one machine, postgres://… for a fleet.',
+    fallback: 'sqlite:<data dir>/sallyport.db',
+    parse: databaseUrl,
+  } satisfies Setting<string>,
+  managementKeyFile: {
+    variable: 'SALLYPORT_MANAGEMENT_KEY_FILE',
+    sentence: 'Where the first management key is written, readable by its owner alone.',
+    fallback: '<data dir>/management.key',
+    parse: (text, { dataDir }) => (text === undefined ? join(dataDir, 'management.key') : resolve(text)),
+  } satisfies Setting<string>,
+  sessionTtl: {
+    variable: 'SALLYPORT_SESSION_TTL',
+    sentence: 'How long a Session lives, in seconds, unless told otherwise.',
+    fallback: '180',
+    parse: (text) => integer(text, 180, 1, 31_536_000) * 1000,
+  } satisfies Setting<number>,
+  sessionTtlMax: {
+    variable: 'SALLYPORT_SESSION_TTL_MAX',
+    sentence: 'The longest that a Session may live, in seconds from its creation.',
+    fallback: '604800',
+    parse: (text) => integer(text, 604_800, 1, 31_536_000) * 1000,
+  } satisfies Setting<number>,
+  workers: {
+    variable: 'SALLYPORT_WORKERS',
+    sentence: 'How many processes share the port.',
+    fallback: '1',
+    parse: (text) => integer(text, 1, 1, 64),
+  } satisfies Setting<number>,
+  drain: {
+    variable: 'SALLYPORT_DRAIN',
+    sentence: 'How long it goes on serving after it was told to stop, in seconds, while /readyz says no.',
+    fallback: '1',
+    parse: (text) => integer(text, 1, 0, 300) * 1000,
+  } satisfies Setting<number>,
+  logLevel: {
+    variable: 'SALLYPORT_LOG_LEVEL',
+    sentence: `How much to log: ${logLevels.join(', ')}.`,
+    fallback: 'info',
+    parse: (text) => oneOf(text ?? 'info', logLevels),
+  } satisfies Setting<(typeof logLevels)[number]>,
+};
+
+export type Config = { readonly [K in keyof typeof settings]: ReturnType<(typeof settings)[K]['parse']> };
+
+/** `--session-ttl` for SALLYPORT_SESSION_TTL, `--port` for PORT. */
+export function flagOf(variable: string): string {
+  return variable
+    .replace(/^SALLYPORT_/, '')
+    .toLowerCase()
+    .replaceAll('_', '-');
+}
+
+type Values = Record<string, string | undefined>;
+
+/** Flag beats environment beats `.env` beats default. An empty value counts as not given. */
+export function readConfig(sources: { flags?: Values; env?: Values; envFile?: string }): Config {
+  const file = readEnvFile(sources.envFile);
+  const entries: [string, unknown][] = [];
+  for (const [name, setting] of Object.entries(settings)) {
+    const flag = flagOf(setting.variable);
+    const text =
+      sources.flags?.[flag] || sources.env?.[setting.variable] || file[setting.variable] || undefined;
+    try {
+      entries.push([name, setting.parse(text, Object.fromEntries(entries) as { dataDir: string })]);
+    } catch (error) {
+      const source = sources.flags?.[flag] ? `--${flag} (${setting.variable})` : setting.variable;
+      throw new ConfigError(`${source} ${(error as Error).message}`);
+    }
+  }
+  const config = Object.fromEntries(entries) as Config;
+  if (config.sessionTtl > config.sessionTtlMax) {
+    throw new ConfigError('SALLYPORT_SESSION_TTL must not be longer than SALLYPORT_SESSION_TTL_MAX');
+  }
+  return config;
+}
+
+function readEnvFile(path: string | undefined): Values {
+  if (path === undefined) return {};
+  try {
+    return parseEnv(readFileSync(path, 'utf8')) as Values;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
+    throw new ConfigError(`.env cannot be read: ${(error as Error).message}`);
+  }
+}
+
+function integer(text: string | undefined, fallback: number, least: number, most: number): number {
+  if (text === undefined) return fallback;
+  const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= least && value <= most) return value;
+  throw new Error(`must be a whole number from ${least} to ${most}, not "${text}"`);
+}
+
+function oneOf<T extends string>(text: string, values: readonly T[]): T {
+  if ((values as readonly string[]).includes(text)) return text as T;
+  throw new Error(`must be one of ${values.join(', ')}, not "${text}"`);
+}
+
+/** The value may hold a password, so the sentence does not repeat it. */
+function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string }): string {
+  if (text === undefined) return `sqlite:${join(dataDir, 'sallyport.db')}`;
+  if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
+  if (/^postgres(ql)?:\/\//.test(text) && URL.canParse(text)) return text;
+  throw new Error('must be sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/NAME');
+}

@@ -1,0 +1,67 @@
+/**
+ * Every way in which a request can fail, once. `detail` is the public sentence when the thrower has none of
+ * its own; what caused the failure stays in `cause`, which only the log sees.
+ */
+const table = {
+  validation_failed: [400, 'The request is not valid', 'See errors for each part that must change.'],
+  unauthenticated: [401, 'No valid key', 'Send a valid key in the SVC-API-KEY header.'],
+  permission_missing: [403, 'Permission missing', 'This key does not hold the permission that is needed.'],
+  grant_not_held: [
+    403,
+    'Grant beyond your own',
+    'This key may not hand out a permission that it does not hold.',
+  ],
+  key_type_refused: [403, 'Wrong type of key', 'This operation is not open to this type of key.'],
+  not_found: [404, 'Not found', 'There is nothing with this id.'],
+  nonce_not_found: [
+    404,
+    'Nonce not found',
+    'The nonce is unknown or its Session has expired: create a new Session.',
+  ],
+  path_unknown: [404, 'Path unknown', 'There is no such path: GET /openapi.json lists those that exist.'],
+  method_not_allowed: [
+    405,
+    'Method not allowed',
+    'This path does not take this method: see the Allow header.',
+  ],
+  nonce_used: [409, 'Nonce already used', 'A nonce authorizes its Session once: create a new Session.'],
+  too_large: [413, 'Body too large', 'The body is larger than this operation takes.'],
+  unsupported_media_type: [415, 'Unsupported media type', 'Send the body as application/json in UTF-8.'],
+  too_many_requests: [429, 'Too many requests', 'Slow down, and try again after the time in Retry-After.'],
+  internal: [500, 'Internal error', 'The service failed: quote the request id to its operator.'],
+  unavailable: [503, 'Temporarily unavailable', 'The service cannot answer now: try again shortly.'],
+} as const satisfies Record<string, readonly [status: number, title: string, detail: string]>;
+
+export type Code = keyof typeof table;
+export const codes = Object.keys(table) as Code[];
+
+export function problem(code: Code): { status: number; title: string; detail: string } {
+  const [status, title, detail] = table[code];
+  return { status, title, detail };
+}
+
+/** What is wrong with which part of the input: dotted path → sentences. */
+export type Errors = Record<string, string[]>;
+
+export class Failure extends Error {
+  readonly code: Code;
+  readonly detail: string;
+  readonly errors: Errors | undefined;
+
+  constructor(code: Code, options: { detail?: string; errors?: Errors; cause?: unknown } = {}) {
+    super(code, { cause: options.cause });
+    this.code = code;
+    this.detail = options.detail ?? problem(code).detail;
+    this.errors = options.errors;
+  }
+}
+
+/** `throw fail('nonce_used')` */
+export function fail(code: Code, options?: { detail?: string; errors?: Errors; cause?: unknown }): Failure {
+  return new Failure(code, options);
+}
+
+/** Refuses when anything was found wrong; otherwise does nothing. */
+export function refuse(errors: Errors): void {
+  if (Object.keys(errors).length > 0) throw fail('validation_failed', { errors });
+}

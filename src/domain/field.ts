@@ -1,0 +1,91 @@
+/** The kinds of field that several resources share. Every string that gets in has passed one of these. */
+import { z } from 'zod';
+
+/** A UUID of any version in lower-case form; ids made here are version 7. */
+export const Id = z
+  .string()
+  .regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'must be a UUID')
+  .transform((id) => id.toLowerCase())
+  .meta({ format: 'uuid' });
+
+/** Absent and null mean the same. */
+export function optional<S extends z.ZodType>(schema: S) {
+  return schema.nullish().transform((value) => value ?? undefined);
+}
+
+/** An optional list: absent and null mean empty. */
+export function list<S extends z.ZodType<unknown[]>>(schema: S) {
+  return schema.nullish().transform((value) => (value ?? []) as z.output<S>);
+}
+
+/** Code points, not UTF-16 units. */
+export function text(shortest: number, longest: number) {
+  return z
+    .string()
+    .refine((value) => value.isWellFormed(), 'must be well-formed Unicode')
+    .refine((value) => within(value, shortest, longest), `must have ${shortest} to ${longest} characters`)
+    .meta({ minLength: shortest, maxLength: longest });
+}
+
+function within(value: string, shortest: number, longest: number): boolean {
+  if (value.length < shortest || value.length > 2 * longest) return false;
+  const length = [...value].length;
+  return length >= shortest && length <= longest;
+}
+
+export const Name = text(1, 200)
+  .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
+  .refine((value) => /\S/u.test(value), 'must not be only white space');
+
+export const Description = text(0, 1000).refine(
+  (value) => !/[^\P{Cc}\n\t]/u.test(value),
+  'must not contain control characters other than line feed and tab',
+);
+
+const isoDateTime =
+  /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:(Z)|([+-])(\d\d):?(\d\d)?)?$/i;
+
+/** Milliseconds since 1970 of an ISO 8601 date-time, without an offset meaning UTC; nothing if impossible. */
+export function parseMoment(value: string): number | undefined {
+  const match = isoDateTime.exec(value);
+  if (!match) return undefined;
+  const [year, month, day, hour, minute, second] = match.slice(1, 7).map((part) => Number(part ?? 0)) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  const millisecond = Number((match[7] ?? '').padEnd(3, '0').slice(0, 3));
+  const [offsetHour, offsetMinute] = [Number(match[10] ?? 0), Number(match[11] ?? 0)];
+  if (hour > 23 || minute > 59 || second > 59 || offsetHour > 23 || offsetMinute > 59) return undefined;
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day)
+    return undefined;
+  date.setUTCHours(hour, minute, second, millisecond);
+  const offset = (offsetHour * 60 + offsetMinute) * 60_000 * (match[9] === '-' ? -1 : 1);
+  return date.getTime() - offset;
+}
+
+/** A date-time on its way in: text to milliseconds. */
+export const Moment = z
+  .string()
+  .transform((value, context) => {
+    const moment = parseMoment(value);
+    if (moment !== undefined) return moment;
+    context.addIssue({
+      code: 'custom',
+      message: 'must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z',
+    });
+    return z.NEVER;
+  })
+  .meta({ format: 'date-time' });
+
+/** A date-time on its way out: UTC with milliseconds. */
+export const Timestamp = z.iso.datetime({ precision: 3 });
+
+export function timestamp(moment: number): string {
+  return new Date(moment).toISOString();
+}

@@ -1,0 +1,66 @@
+/** Grants: what an Application or a Session may do, and who may hold what. */
+import { z } from 'zod';
+import type { Errors } from './error.ts';
+import { list } from './field.ts';
+import { isA, Permissions } from './permission.ts';
+import { type Rule, Rules } from './rule.ts';
+
+export const grantFields = { permissions: list(Permissions), rules: list(Rules) };
+
+const Grants = z.object(grantFields);
+export type Grants = z.infer<typeof Grants>;
+
+export const nothing: Grants = { permissions: [], rules: [] };
+
+export type Owner = 'private' | 'public' | 'management' | 'session';
+
+/** Every permission that the grants name, whatever narrows it. */
+export function named(grants: Grants): string[] {
+  return [...new Set([grants.permissions, ...grants.rules.map((rule) => rule.permissions)].flat())];
+}
+
+/** What is wrong with these grants for this kind of owner; empty when nothing is. */
+export function grantErrors(owner: Owner, grants: Grants): Errors {
+  const errors: Errors = {};
+  const complain = (path: string, sentence: string) => {
+    errors[path] = [...(errors[path] ?? []), sentence];
+  };
+  if (grants.permissions.length + grants.rules.length === 0) {
+    complain('permissions', 'must be non-empty when there are no rules');
+  }
+  for (const [path, permission] of placed(grants)) {
+    if (!mayHold(owner, permission)) {
+      complain(
+        path,
+        `${permission} may not be held by a ${owner === 'session' ? 'Session' : 'public Application'}`,
+      );
+    }
+  }
+  grants.rules.forEach((rule, index) => {
+    for (const [field, sentence] of scopeErrors(owner, rule)) complain(`rules.${index}.${field}`, sentence);
+  });
+  return errors;
+}
+
+/** A key that lives in a browser must not change credentials or hand out access. */
+function mayHold(owner: Owner, permission: string): boolean {
+  return owner === 'private' || owner === 'management' || isA('browser', permission);
+}
+
+function scopeErrors(owner: Owner, rule: Rule): [field: string, sentence: string][] {
+  if (owner === 'session') {
+    if (rule.container !== undefined) return [['container', 'is for Applications: give conditions instead']];
+    return rule.conditions ? [] : [['conditions', 'is required in a rule of a Session']];
+  }
+  if (rule.conditions) return [['conditions', 'is for Sessions: give a container instead']];
+  if (owner === 'management' || rule.container !== undefined) return [];
+  return [['container', `is required in a rule of a ${owner} Application`]];
+}
+
+function* placed(grants: Grants): Generator<[path: string, permission: string]> {
+  for (const [index, permission] of grants.permissions.entries()) yield [`permissions.${index}`, permission];
+  for (const [index, rule] of grants.rules.entries()) {
+    for (const [at, permission] of rule.permissions.entries())
+      yield [`rules.${index}.permissions.${at}`, permission];
+  }
+}

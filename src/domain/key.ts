@@ -1,0 +1,96 @@
+/**
+ * Keys and nonces: `slp_<kind>_` + 256 random bits in 43 base62 digits + CRC-32 of all before it in 6 more.
+ * The checksum turns typos and junk away before any database read; only the SHA-256 digest is ever stored.
+ */
+export const applicationKinds = { management: 'mgt', private: 'pvt', public: 'pub' } as const;
+export type Kind = 'mgt' | 'pvt' | 'pub' | 'ses' | 'non';
+export type Digest = Uint8Array;
+
+/** A value that must not appear in logs, errors or JSON by accident; only `reveal()` gives it out. */
+export class Secret {
+  readonly #value: string;
+  constructor(value: string) {
+    this.#value = value;
+  }
+  reveal(): string {
+    return this.#value;
+  }
+  toString(): string {
+    return '[secret]';
+  }
+  toJSON(): string {
+    return '[secret]';
+  }
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return '[secret]';
+  }
+}
+
+/** A freshly made credential: the secret goes to its owner once, the rest to the store. */
+export interface Minted {
+  readonly secret: Secret;
+  readonly digest: Digest;
+  /** The last four characters, by which people tell keys apart. */
+  readonly ending: string;
+}
+
+export type Random = (bytes: Uint8Array<ArrayBuffer>) => Uint8Array;
+
+const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const shape = /^slp_(mgt|pvt|pub|ses|non)_[0-9A-Za-z]{49}$/;
+const checksumLength = 6;
+
+export function mint(kind: Kind, random: Random = (bytes) => crypto.getRandomValues(bytes)): Minted {
+  const bytes = random(new Uint8Array(32));
+  const body = `slp_${kind}_${base62(bytes)}`;
+  const text = body + checksum(body);
+  return { secret: new Secret(text), digest: digestOf(text), ending: text.slice(-4) };
+}
+
+/** The kind and digest of a well-formed key or nonce, or nothing for anything else. */
+export function recognise(text: string): { kind: Kind; digest: Digest } | undefined {
+  const kind = shape.exec(text)?.[1] as Kind | undefined;
+  if (!kind) return undefined;
+  const body = text.slice(0, -checksumLength);
+  if (!text.endsWith(checksum(body))) return undefined;
+  return { kind, digest: digestOf(text) };
+}
+
+/** A UUIDv7: ids made later sort later, also within one millisecond. */
+export function newId(now: number): string {
+  return Bun.randomUUIDv7('hex', now);
+}
+
+function digestOf(text: string): Digest {
+  return Bun.SHA256.hash(text) as Uint8Array;
+}
+
+/** 32 bytes as 43 digits: 62^43 is just above 2^256. */
+function base62(bytes: Uint8Array): string {
+  let rest = 0n;
+  for (const byte of bytes) rest = (rest << 8n) | BigInt(byte);
+  let text = '';
+  for (; text.length < 43; rest /= 62n) text = digits[Number(rest % 62n)] + text;
+  return text;
+}
+
+function checksum(body: string): string {
+  let rest = crc32(body);
+  let text = '';
+  for (; text.length < checksumLength; rest = Math.floor(rest / 62)) text = digits[rest % 62] + text;
+  return text;
+}
+
+const crcTable = Uint32Array.from({ length: 256 }, (_, index) => {
+  let value = index;
+  for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
+  return value;
+});
+
+function crc32(text: string): number {
+  let value = 0xffffffff;
+  for (let i = 0; i < text.length; i++) {
+    value = (value >>> 8) ^ (crcTable[(value ^ text.charCodeAt(i)) & 0xff] as number);
+  }
+  return (value ^ 0xffffffff) >>> 0;
+}

@@ -1,0 +1,228 @@
+import { z } from 'zod';
+import {
+  type Application,
+  ApplicationCreate,
+  ApplicationType,
+  ApplicationUpdate,
+  Application as ApplicationView,
+  ApplicationWithKey,
+  readOnlyErrors,
+} from '../domain/application.ts';
+import { fail, refuse } from '../domain/error.ts';
+import { Id } from '../domain/field.ts';
+import { grantErrors } from '../domain/grant.ts';
+import { applicationKinds, mint, newId } from '../domain/key.ts';
+import { type Principal, refuseEscalation } from '../domain/policy.ts';
+import { example } from './examples.ts';
+import { notBoth, notBothError, pageFields, pageOf, paginate } from './page.ts';
+import { route } from './route.ts';
+
+const tag = 'Applications';
+const params = z.object({ id: Id });
+
+const ids = z
+  .union([z.string(), z.array(z.string())])
+  .transform((given) => [given].flat().flatMap((text) => text.split(',')))
+  .pipe(z.array(Id).max(100))
+  .optional();
+
+const ListQuery = z
+  .strictObject({
+    ...pageFields,
+    id: ids.meta({
+      type: 'array',
+      items: { type: 'string', format: 'uuid' },
+      description: 'Only those with these ids: repeated, or separated by commas.',
+    }),
+    type: ApplicationType.optional().describe('Only those of this type.'),
+    name: z.string().min(1).max(200).optional().describe('Only those with this in their name, in any case.'),
+  })
+  .refine(notBoth, notBothError);
+
+export const createApplication = route({
+  method: 'POST',
+  path: '/applications',
+  name: 'createApplication',
+  tag,
+  summary: 'Create an Application',
+  description:
+    'The reply is the only one that shows the key. Permissions or rules must be non-empty; what they grant of the management permissions must be held by the caller.',
+  permission: 'application:create',
+  body: ApplicationCreate,
+  bodyExample: example.applicationCreate,
+  replies: {
+    201: {
+      description: 'Created, with its key.',
+      schema: ApplicationWithKey,
+      example: example.applicationWithKey,
+    },
+  },
+  failures: ['grant_not_held'],
+  handle: async ({ principal, body }, { store }) => {
+    refuse(grantErrors(body.type, body));
+    if (body.expires_at !== undefined && body.expires_at <= principal.now) {
+      refuse({ expires_at: ['must be in the future'] });
+    }
+    refuseEscalation(principal, body);
+    const key = mint(applicationKinds[body.type]);
+    const application = await store.applications.create(
+      principal.tenantId,
+      {
+        id: newId(principal.now),
+        name: body.name,
+        type: body.type,
+        permissions: body.permissions,
+        rules: body.rules,
+        createdBy: principal.applicationId,
+        createdAt: principal.now,
+        expiresAt: body.expires_at,
+      },
+      key,
+    );
+    return { status: 201, body: { ...application, key: key.secret.reveal() } };
+  },
+});
+
+export const listApplications = route({
+  method: 'GET',
+  path: '/applications',
+  name: 'listApplications',
+  tag,
+  summary: 'List Applications',
+  description: 'Newest first. Every parameter narrows the list.',
+  permission: 'application:read',
+  query: ListQuery,
+  replies: {
+    200: {
+      description: 'One page of them.',
+      schema: pageOf(ApplicationView),
+      example: example.applicationPage,
+    },
+  },
+  handle: async ({ principal, query }, { store }) => {
+    const filter = { ids: query.id, type: query.type, name: query.name };
+    const page = await paginate(
+      query,
+      (window) => store.applications.list(principal.tenantId, filter, window),
+      () => store.applications.count(principal.tenantId, filter),
+    );
+    return { status: 200, body: page };
+  },
+});
+
+export const getApplicationByKey = route({
+  method: 'GET',
+  path: '/applications/key',
+  name: 'getApplicationByKey',
+  tag,
+  summary: 'Get the Application of the key that is shown',
+  description: 'With the key of a Session, the Application that the Session belongs to.',
+  permission: 'application:read',
+  replies: {
+    200: { description: 'The Application.', schema: ApplicationView, example: example.application },
+  },
+  failures: ['not_found'],
+  handle: async ({ principal }, { store }) => {
+    if (principal.kind === 'application') return { status: 200, body: principal.application };
+    return found(await store.applications.get(principal.tenantId, principal.applicationId));
+  },
+});
+
+export const getApplication = route({
+  method: 'GET',
+  path: '/applications/:id',
+  name: 'getApplication',
+  tag,
+  summary: 'Get an Application',
+  permission: 'application:read',
+  params,
+  replies: {
+    200: { description: 'The Application.', schema: ApplicationView, example: example.application },
+  },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) =>
+    found(await store.applications.get(principal.tenantId, params.id)),
+});
+
+export const updateApplication = route({
+  method: 'PUT',
+  path: '/applications/:id',
+  name: 'updateApplication',
+  tag,
+  summary: 'Update an Application',
+  description:
+    'Replaces name, permissions and rules. The read-only fields may be sent back as they were fetched. Holds for every request sent after the reply. The caller must hold the management permissions that the Application has, and those that it is to have.',
+  permission: 'application:update',
+  params,
+  body: ApplicationUpdate,
+  bodyExample: example.applicationUpdate,
+  replies: { 200: { description: 'As it is now.', schema: ApplicationView, example: example.application } },
+  failures: ['grant_not_held', 'not_found'],
+  handle: async ({ principal, params, body }, { store }) =>
+    found(
+      await store.applications.update(principal.tenantId, params.id, changeBy(principal), (current) => {
+        refuse({ ...readOnlyErrors(current, body), ...grantErrors(current.type, body) });
+        refuseEscalation(principal, current, body);
+        return { name: body.name, permissions: body.permissions, rules: body.rules };
+      }),
+    ),
+});
+
+export const regenerateKey = route({
+  method: 'POST',
+  path: '/applications/:id/regenerate',
+  name: 'regenerateKey',
+  tag,
+  summary: 'Regenerate the key of an Application',
+  description:
+    'The previous key is dead for every request sent after the reply, which is the only one that shows the new key. The caller must hold the management permissions that the Application has.',
+  permission: 'application:update',
+  params,
+  replies: {
+    200: {
+      description: 'With its new key.',
+      schema: ApplicationWithKey,
+      example: example.applicationWithKey,
+    },
+  },
+  failures: ['grant_not_held', 'not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const done = await store.applications.regenerate(
+      principal.tenantId,
+      params.id,
+      changeBy(principal),
+      (current) => {
+        refuseEscalation(principal, current);
+        return mint(applicationKinds[current.type]);
+      },
+    );
+    if (!done) throw fail('not_found');
+    return { status: 200, body: { ...done.application, key: done.key.secret.reveal() } };
+  },
+});
+
+export const deleteApplication = route({
+  method: 'DELETE',
+  path: '/applications/:id',
+  name: 'deleteApplication',
+  tag,
+  summary: 'Delete an Application',
+  description: 'Its key and its Sessions are dead for every request sent after the reply.',
+  permission: 'application:delete',
+  params,
+  replies: { 204: { description: 'Deleted.' } },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    if (!(await store.applications.delete(principal.tenantId, params.id))) throw fail('not_found');
+    return { status: 204 };
+  },
+});
+
+function changeBy(principal: Principal) {
+  return { by: principal.applicationId, at: principal.now };
+}
+
+function found(application: Application | undefined) {
+  if (!application) throw fail('not_found');
+  return { status: 200, body: application };
+}

@@ -1,0 +1,15 @@
+import { fail } from '../domain/error.ts';
+import { recognise } from '../domain/key.ts';
+import type { Principal } from '../domain/policy.ts';
+import type { Credentials } from '../store/store.ts';
+
+/**
+ * Who shows the key in SVC-API-KEY. A missing, doubled (the two arrive as one value, joined by a comma),
+ * malformed, unknown, revoked or expired key all fail alike.
+ */
+export async function authenticate(headers: Headers, credentials: Credentials): Promise<Principal> {
+  const key = recognise(headers.get('svc-api-key') ?? '');
+  const principal = key && (await credentials.find(key.kind, key.digest));
+  if (!principal) throw fail('unauthenticated');
+  return principal;
+}

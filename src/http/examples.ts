@@ -1,0 +1,59 @@
+/** What the OpenAPI document and the reference page show. A test sends them through their schemas. */
+const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+const tenant = '0197f3c0-1b2c-7d3e-8f40-5a6b7c8d9e0f';
+const creator = '0197f3c1-9e8d-7a6b-b5c4-d3e2f1a0b9c8';
+
+const grants = {
+  permissions: ['token:create'],
+  rules: [
+    {
+      description: 'Support sees the last four digits',
+      priority: 1,
+      container: '/customers/',
+      transform: 'mask',
+      permissions: ['token:read'],
+    },
+  ],
+};
+
+const applicationCreate = {
+  name: 'Support desk',
+  type: 'private',
+  ...grants,
+  expires_at: '2030-01-31T12:00:00Z',
+};
+
+const application = {
+  id,
+  tenant_id: tenant,
+  name: 'Support desk',
+  type: 'private',
+  ...grants,
+  created_by: creator,
+  created_at: '2026-11-15T09:30:00.000Z',
+  expires_at: '2030-01-31T12:00:00.000Z',
+};
+
+export const example = {
+  applicationCreate,
+  application,
+  applicationUpdate: { name: 'Support desk', permissions: ['token:create', 'token:read'] },
+  applicationWithKey: { ...application, key: 'slp_pvt_…' },
+  applicationPage: {
+    pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
+    data: [application],
+  },
+  sessionCreated: { session_key: 'slp_ses_…', nonce: 'slp_non_…', expires_at: '2026-11-15T09:33:00.000Z' },
+  sessionAuthorize: {
+    nonce: 'slp_non_…',
+    rules: [
+      {
+        description: 'Only this customer, and only the mask',
+        priority: 1,
+        conditions: [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }],
+        transform: 'mask',
+        permissions: ['token:read'],
+      },
+    ],
+  },
+};

@@ -1,0 +1,84 @@
+/** Lists: by page number with totals, or by cursor without them. */
+import { z } from 'zod';
+import type { Awaitable, Window } from '../store/store.ts';
+
+function whole(least: number, most: number, fallback: number, description: string) {
+  const message = `must be a whole number from ${least} to ${most}`;
+  return z
+    .string()
+    .regex(/^\d{1,10}$/, message)
+    .transform(Number)
+    .refine((value) => value >= least && value <= most, message)
+    .optional()
+    .meta({ type: 'integer', minimum: least, maximum: most, default: fallback, description });
+}
+
+const Cursor = z
+  .string()
+  .transform((text, context) => {
+    const bytes = Buffer.from(text, 'base64url');
+    if (bytes.length === 16 && bytes.toString('base64url') === text) return toUuid(bytes.toString('hex'));
+    context.addIssue({ code: 'custom', message: 'must be a cursor from `next` of an earlier reply' });
+    return z.NEVER;
+  })
+  .optional()
+  .describe('Continue behind this cursor, the `next` of an earlier reply. Totals are left out then.');
+
+/** The query parameters that every list takes. */
+export const pageFields = {
+  page: whole(1, 1_000_000_000, 1, 'Which page, from 1.'),
+  size: whole(1, 100, 20, 'How many entries a page has.'),
+  start: Cursor,
+};
+
+export const PageQuery = z.strictObject(pageFields);
+
+/** `page` and `start` are two ways to say the same. */
+export function notBoth(query: z.output<typeof PageQuery>): boolean {
+  return query.page === undefined || query.start === undefined;
+}
+export const notBothError = { path: ['start'], error: 'cannot be combined with page' };
+
+export const Pagination = z
+  .object({
+    total_items: z.int().optional(),
+    page_number: z.int().optional(),
+    page_size: z.int(),
+    total_pages: z.int().optional(),
+    next: z
+      .string()
+      .optional()
+      .describe('The cursor of the entries after these; absent when there are none.'),
+  })
+  .meta({ id: 'Pagination' });
+
+export function pageOf<S extends z.ZodType>(schema: S) {
+  return z.object({ pagination: Pagination, data: z.array(schema) });
+}
+
+/** One more than the page is fetched, to know whether there is a next one. */
+export async function paginate<T extends { id: string }>(
+  query: z.output<typeof PageQuery>,
+  fetch: (window: Window) => Awaitable<T[]>,
+  count: () => Awaitable<number>,
+): Promise<z.infer<ReturnType<typeof pageOf<z.ZodType<T>>>>> {
+  const { page = 1, size = 20, start } = query;
+  const window = { limit: size + 1, offset: start === undefined ? (page - 1) * size : 0, before: start };
+  const [rows, total] = await Promise.all([fetch(window), start === undefined ? count() : undefined]);
+  const data = rows.slice(0, size);
+  const last = data.at(-1);
+  return {
+    pagination: {
+      ...(total !== undefined && { total_items: total, page_number: page }),
+      page_size: size,
+      ...(total !== undefined && { total_pages: Math.ceil(total / size) }),
+      ...(rows.length > size &&
+        last && { next: Buffer.from(last.id.replaceAll('-', ''), 'hex').toString('base64url') }),
+    },
+    data,
+  };
+}
+
+function toUuid(hex: string): string {
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}

@@ -1,0 +1,32 @@
+/** THE table of endpoints: start reading here. */
+import {
+  createApplication,
+  deleteApplication,
+  getApplication,
+  getApplicationByKey,
+  listApplications,
+  regenerateKey,
+  updateApplication,
+} from './applications.ts';
+import { livez, readyz } from './health.ts';
+import { listPermissions } from './permissions.ts';
+import { documentation } from './reference.ts';
+import type { Route } from './route.ts';
+import { authorizeSession, createSession } from './sessions.ts';
+
+const api: Route[] = [
+  createApplication,
+  listApplications,
+  getApplicationByKey,
+  getApplication,
+  updateApplication,
+  regenerateKey,
+  deleteApplication,
+  createSession,
+  authorizeSession,
+  listPermissions,
+  livez,
+  readyz,
+];
+
+export const routes: readonly Route[] = [...api, ...documentation(api)];

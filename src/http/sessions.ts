@@ -1,0 +1,96 @@
+import { fail, refuse } from '../domain/error.ts';
+import { timestamp } from '../domain/field.ts';
+import { grantErrors, named } from '../domain/grant.ts';
+import { mint, newId, recognise } from '../domain/key.ts';
+import { holds, refuseUnheld } from '../domain/policy.ts';
+import { SessionAuthorize, SessionCreated, sessionEnd } from '../domain/session.ts';
+import { example } from './examples.ts';
+import { route } from './route.ts';
+
+const tag = 'Sessions';
+
+export const createSession = route({
+  method: 'POST',
+  path: '/sessions',
+  name: 'createSession',
+  tag,
+  summary: 'Create a Session',
+  description:
+    'For browsers, with the key of a public Application. The Session can do nothing until a backend authorizes it with the nonce.',
+  callers: ['public'],
+  replies: {
+    201: {
+      description: 'Created, not yet authorized.',
+      schema: SessionCreated,
+      example: example.sessionCreated,
+    },
+  },
+  handle: async ({ principal }, { store, sessionTtl }) => {
+    const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
+    const expiresAt = sessionEnd(
+      principal.now,
+      sessionTtl,
+      expiry === undefined ? undefined : Date.parse(expiry),
+    );
+    const [key, nonce] = [mint('ses'), mint('non')];
+    const made = await store.sessions.create(principal.tenantId, {
+      id: newId(principal.now),
+      applicationId: principal.applicationId,
+      key: key.digest,
+      nonce: nonce.digest,
+      createdAt: principal.now,
+      expiresAt,
+    });
+    if (!made) throw fail('unauthenticated');
+    const body = {
+      session_key: key.secret.reveal(),
+      nonce: nonce.secret.reveal(),
+      expires_at: timestamp(expiresAt),
+    };
+    return { status: 201, body };
+  },
+});
+
+export const authorizeSession = route({
+  method: 'POST',
+  path: '/sessions/authorize',
+  name: 'authorizeSession',
+  tag,
+  summary: 'Authorize a Session',
+  description:
+    'For backends, once per nonce. Permissions or rules must be non-empty. Who holds session:authorize or application:create may grant anything that a Session may hold; anyone else only permissions of its own, and the Session can then never do more than its authorizer at that moment.',
+  callers: ['private', 'management'],
+  body: SessionAuthorize,
+  bodyExample: example.sessionAuthorize,
+  replies: { 204: { description: 'Authorized.' } },
+  failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
+  handle: async ({ principal, body }, { store, sessionTtlMax }) => {
+    refuse(grantErrors('session', body));
+    if (body.expires_at !== undefined && body.expires_at <= principal.now) {
+      refuse({ expires_at: ['must be in the future'] });
+    }
+    const free = holds(principal, 'session:authorize') || holds(principal, 'application:create');
+    if (!free) refuseUnheld(principal, named(body));
+    const nonce = recognise(body.nonce);
+    if (nonce?.kind !== 'non') throw fail('nonce_not_found');
+    const result = await store.sessions.authorize(principal.tenantId, nonce.digest, {
+      permissions: body.permissions,
+      rules: body.rules,
+      by: principal.applicationId,
+      ceiling: free ? undefined : principal.digest,
+      expiresAt: body.expires_at,
+      longest: sessionTtlMax,
+    });
+    switch (result.outcome) {
+      case 'authorized':
+        return { status: 204 };
+      case 'unknown':
+        throw fail('nonce_not_found');
+      case 'used':
+        throw fail('nonce_used');
+      case 'too_long':
+        refuse({ expires_at: [`must be at most ${timestamp(result.latest)} for this Session`] });
+        throw fail('internal');
+    }
+  },
+});

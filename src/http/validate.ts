@@ -1,0 +1,56 @@
+/** Checks input against its schema, and says in plain words what is wrong where. */
+import type { z } from 'zod';
+import { type Errors, fail } from '../domain/error.ts';
+
+type Issue = Parameters<NonNullable<z.core.ParseContext<z.core.$ZodIssue>['error']>>[0];
+
+/** `at` names the place when the value as a whole is wrong. */
+export function validate<S extends z.ZodType>(schema: S, value: unknown, at: string): z.output<S> {
+  const result = schema.safeParse(value, { error: sentence });
+  if (result.success) return result.data;
+  const errors: Errors = Object.create(null);
+  const complain = (path: PropertyKey[], message: string) => {
+    const name = path.length === 0 ? at : path.map(String).join('.');
+    errors[name] = [...(errors[name] ?? []), message];
+  };
+  for (const issue of result.error.issues) {
+    if (issue.code !== 'unrecognized_keys') complain(issue.path, issue.message);
+    else for (const key of issue.keys) complain([...issue.path, key], unknownField);
+  }
+  throw fail('validation_failed', { errors });
+}
+
+const unknownField = 'is not a known field';
+
+const nouns: Record<string, string> = {
+  string: 'a string',
+  number: 'a number',
+  int: 'an integer',
+  array: 'a list',
+  object: 'an object',
+  boolean: 'true or false',
+};
+
+/** For issues whose schema has no sentence of its own. */
+function sentence(issue: Issue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      if (issue.input === undefined) return 'is required';
+      if (issue.expected === 'string' && Array.isArray(issue.input)) return 'must be a string, given once';
+      return `must be ${nouns[issue.expected] ?? issue.expected}`;
+    case 'invalid_value':
+      return issue.input === undefined ? 'is required' : `must be one of ${issue.values.join(', ')}`;
+    case 'too_big':
+      return issue.origin === 'number' || issue.origin === 'int'
+        ? `must be at most ${issue.maximum}`
+        : `must have at most ${issue.maximum} ${issue.origin === 'array' ? 'entries' : 'characters'}`;
+    case 'too_small':
+      return issue.origin === 'number' || issue.origin === 'int'
+        ? `must be at least ${issue.minimum}`
+        : `must have at least ${issue.minimum} ${issue.origin === 'array' ? 'entries' : 'characters'}`;
+    case 'unrecognized_keys':
+      return unknownField;
+    default:
+      return 'is not valid';
+  }
+}

@@ -1,0 +1,60 @@
+/** One JSON object a line on standard error; a person at a terminal gets the same in words. */
+import { logLevels } from './config.ts';
+
+export type Level = (typeof logLevels)[number];
+type Fields = Record<string, unknown>;
+
+export interface Log {
+  debug(message: string, fields?: Fields): void;
+  info(message: string, fields?: Fields): void;
+  warn(message: string, fields?: Fields): void;
+  error(message: string, fields?: Fields): void;
+}
+
+export interface LogOptions {
+  readonly level: Level;
+  readonly write?: (line: string) => void;
+  readonly forPeople?: boolean;
+  readonly now?: () => number;
+}
+
+export function makeLog(options: LogOptions): Log {
+  const { level, forPeople = process.stderr.isTTY, now = Date.now } = options;
+  const write = options.write ?? ((line: string) => process.stderr.write(`${line}\n`));
+  const least = logLevels.indexOf(level);
+  const at = (name: Exclude<Level, 'silent'>) => {
+    if (logLevels.indexOf(name) < least) return () => {};
+    return (message: string, fields: Fields = {}) => {
+      const time = new Date(now()).toISOString();
+      const plain = Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, printable(value)]));
+      write(
+        forPeople
+          ? forEyes(time, name, message, plain)
+          : JSON.stringify({ time, level: name, message, ...plain }),
+      );
+    };
+  };
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+}
+
+function forEyes(time: string, level: string, message: string, fields: Fields): string {
+  const rest = Object.entries(fields).map(
+    ([key, value]) => ` ${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  return `${time.slice(11, 19)} ${level.padEnd(5)} ${message}${rest.join('')}`;
+}
+
+/** Anything shaped like one of our keys or nonces, wherever an error or a name may have carried it. */
+const secrets = /slp_[a-z]{3}_[0-9A-Za-z]{20,}/g;
+
+function printable(value: unknown): unknown {
+  if (value instanceof Error) {
+    const cause = value.cause === undefined ? '' : ` ← ${printable(value.cause)}`;
+    return scrub(`${value.stack ?? value.message}${cause}`);
+  }
+  return typeof value === 'string' ? scrub(value) : value;
+}
+
+function scrub(text: string): string {
+  return text.replace(secrets, '[secret]');
+}

@@ -1,0 +1,183 @@
+import type { Application, ApplicationType } from '../domain/application.ts';
+import { timestamp } from '../domain/field.ts';
+import type { Grants } from '../domain/grant.ts';
+import { type Minted, newId } from '../domain/key.ts';
+import { type Db, type Moment, type Queries, then } from './db.ts';
+import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
+import { Where } from './where.ts';
+
+export interface ApplicationRow {
+  tenant_id: string;
+  id: string;
+  name: string;
+  type: ApplicationType;
+  permissions: string;
+  rules: string;
+  created_by: string | null;
+  created_at: Moment;
+  modified_by: string | null;
+  modified_at: Moment | null;
+  expires_at: Moment | null;
+}
+
+export const applicationColumns = (alias: string) =>
+  `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
+   ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by, ${alias}.modified_at, ${alias}.expires_at`;
+
+/** The condition under which an Application exists. */
+export const alive = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
+
+export function applications(db: Db): Applications {
+  const one = `select ${applicationColumns('a')} from applications a
+    where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
+  const locked = db.dialect === 'postgres' ? `${one} for update` : one;
+
+  /** The Application as it is, held until the transaction ends. */
+  async function current(tx: Queries, tenant: string, id: string): Promise<Application | undefined> {
+    const row = await tx.get<ApplicationRow>(locked, [tenant, id]);
+    return row && toApplication(row);
+  }
+
+  return {
+    create: (tenant, application, key) =>
+      db.transaction(async (tx) => {
+        await insertApplication(tx, tenant, application, key);
+        return (await current(tx, tenant, application.id)) as Application;
+      }),
+
+    get: (tenant, id) => then(db.get<ApplicationRow>(one, [tenant, id]), (row) => row && toApplication(row)),
+
+    list: (tenant, filter, { limit, offset, before }) => {
+      const where = matching(tenant, filter);
+      if (before !== undefined) where.and('a.id <', before);
+      const sql = `select ${applicationColumns('a')} from applications a where ${where.sql()}
+        order by a.id desc limit ${where.param(limit)} offset ${where.param(offset)}`;
+      return then(db.all<ApplicationRow>(sql, where.params), (rows) => rows.map(toApplication));
+    },
+
+    count: (tenant, filter) => {
+      const where = matching(tenant, filter);
+      const sql = `select count(*) as count from applications a where ${where.sql()}`;
+      return then(db.get<{ count: Moment }>(sql, where.params), (row) => Number(row?.count));
+    },
+
+    update: (tenant, id, change, revise) =>
+      db.transaction(async (tx) => {
+        const old = await current(tx, tenant, id);
+        if (!old) return undefined;
+        const { name, permissions, rules } = revise(old);
+        await tx.run(
+          `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6,
+             modified_by = $7, modified_at = $8
+           where tenant_id = $1 and id = $2`,
+          [tenant, id, name, fold(name), ...toText({ permissions, rules }), change.by, change.at],
+        );
+        return current(tx, tenant, id);
+      }),
+
+    regenerate: (tenant, id, change, rekey) =>
+      db.transaction(async (tx) => {
+        const old = await current(tx, tenant, id);
+        if (!old) return undefined;
+        const key = rekey(old);
+        await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [
+          tenant,
+          id,
+        ]);
+        await insertKey(tx, tenant, id, key, change);
+        await tx.run(
+          'update applications set modified_by = $3, modified_at = $4 where tenant_id = $1 and id = $2',
+          [tenant, id, change.by, change.at],
+        );
+        return { application: (await current(tx, tenant, id)) as Application, key };
+      }),
+
+    delete: async (tenant, id) => {
+      const gone = await db.run(
+        `delete from applications as a where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
+        [tenant, id],
+      );
+      return gone > 0;
+    },
+  };
+}
+
+export async function insertApplication(
+  tx: Queries,
+  tenant: string,
+  application: NewApplication,
+  key: Minted,
+) {
+  const { id, name, type, createdBy, createdAt, expiresAt } = application;
+  await tx.run(
+    `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
+       created_by, created_at, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+    [
+      tenant,
+      id,
+      name,
+      fold(name),
+      type,
+      ...toText(application),
+      createdBy ?? null,
+      createdAt,
+      expiresAt ?? null,
+    ],
+  );
+  await insertKey(tx, tenant, id, key, { at: createdAt });
+}
+
+async function insertKey(
+  tx: Queries,
+  tenant: string,
+  application: string,
+  key: Minted,
+  change: Pick<Change, 'at'>,
+) {
+  await tx.run(
+    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at)
+     values ($1, $2, $3, $4, $5, $6)`,
+    [tenant, application, newId(change.at), key.digest, key.ending, change.at],
+  );
+}
+
+/** Written field by field, so that nothing a row holds beside these can reach a response. */
+export function toApplication(row: ApplicationRow): Application {
+  return {
+    id: row.id,
+    tenant_id: row.tenant_id,
+    name: row.name,
+    type: row.type,
+    ...toGrants(row),
+    ...(row.created_by !== null && { created_by: row.created_by }),
+    created_at: timestamp(Number(row.created_at)),
+    ...(row.modified_by !== null && { modified_by: row.modified_by }),
+    ...(row.modified_at !== null && { modified_at: timestamp(Number(row.modified_at)) }),
+    ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
+  };
+}
+
+export function toGrants(row: { permissions: string; rules: string }): Grants {
+  return { permissions: JSON.parse(row.permissions), rules: JSON.parse(row.rules) };
+}
+
+export function toText(grants: Grants): [permissions: string, rules: string] {
+  return [JSON.stringify(grants.permissions), JSON.stringify(grants.rules)];
+}
+
+/** Both databases compare the folded name byte by byte, so they agree on every alphabet. */
+function fold(name: string): string {
+  return name.normalize('NFC').toLowerCase();
+}
+
+function matching(tenant: string, filter: ApplicationFilter) {
+  const where = new Where();
+  where.and('a.tenant_id =', tenant);
+  if (filter.ids) where.in('a.id', filter.ids);
+  if (filter.type) where.and('a.type =', filter.type);
+  if (filter.name)
+    where.and('a.name_folded like', `%${fold(filter.name).replace(/[\\%_]/g, '\\$&')}%`, "escape '\\'");
+  where.also(alive('a'));
+  return where;
+}

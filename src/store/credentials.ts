@@ -1,0 +1,78 @@
+import type { Digest } from '../domain/key.ts';
+import type { Principal } from '../domain/policy.ts';
+import { type ApplicationRow, alive, applicationColumns, toApplication, toGrants } from './applications.ts';
+import { type Db, type Moment, then } from './db.ts';
+import type { Credentials } from './store.ts';
+
+interface KeyRow extends ApplicationRow {
+  now: Moment;
+}
+
+interface SessionRow {
+  now: Moment;
+  tenant_id: string;
+  application_id: string;
+  id: string;
+  permissions: string;
+  rules: string;
+  ceiling_permissions: string | null;
+  ceiling_rules: string | null;
+}
+
+const byApplicationKey = `
+  select k.digest as key, :now as now, ${applicationColumns('a')}
+  from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+  where k.digest = :key and ${alive('a')}`;
+
+/** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
+const bySessionKey = `
+  select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.permissions, s.rules,
+    c.permissions as ceiling_permissions, c.rules as ceiling_rules
+  from sessions s
+  join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
+  left join application_keys k on k.digest = s.authorizer_digest
+  left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${alive('c')}
+  where s.key_digest = :key and s.expires_at > :now and ${alive('a')}
+    and (s.authorizer_digest is null or c.id is not null)`;
+
+export function credentials(db: Db): Credentials {
+  return {
+    find: (kind, digest) => {
+      if (kind === 'non') return undefined;
+      if (kind === 'ses') {
+        return then(db.lookup<SessionRow>(bySessionKey, digest), (row) => row && fromSession(row, digest));
+      }
+      return then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => row && fromKey(row, digest));
+    },
+  };
+}
+
+function fromKey(row: KeyRow, digest: Digest): Principal {
+  const application = toApplication(row);
+  return {
+    kind: 'application',
+    tenantId: row.tenant_id,
+    applicationId: row.id,
+    application,
+    grants: application,
+    digest,
+    now: Number(row.now),
+  };
+}
+
+function fromSession(row: SessionRow, digest: Digest): Principal {
+  const ceiling =
+    row.ceiling_permissions === null
+      ? undefined
+      : toGrants({ permissions: row.ceiling_permissions, rules: row.ceiling_rules as string });
+  return {
+    kind: 'session',
+    tenantId: row.tenant_id,
+    applicationId: row.application_id,
+    sessionId: row.id,
+    grants: toGrants(row),
+    ceiling,
+    digest,
+    now: Number(row.now),
+  };
+}

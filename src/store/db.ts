@@ -1,0 +1,51 @@
+/**
+ * The seam between SQL and the two databases. SQL is written once, in PostgreSQL's words:
+ * - `$1`, `$2` … are parameters; times are milliseconds, ids text, digests bytes, lists JSON text;
+ * - `:now` is this moment by the clock that decides: the machine's for SQLite, the database's for a fleet.
+ */
+import { Failure } from '../domain/error.ts';
+
+export type Value = string | number | null | Uint8Array;
+/** Milliseconds in a row; PostgreSQL hands them out as text. */
+export type Moment = number | string;
+export type Awaitable<T> = T | Promise<T>;
+
+/** Runs statements. Inside `transaction`, all of them take effect together or not at all. */
+export interface Queries {
+  get<R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined>;
+  all<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
+  /** How many rows it changed. Outside a transaction, the change is durable when this returns. */
+  run(sql: string, params?: readonly Value[]): Awaitable<number>;
+}
+
+export interface Db extends Queries {
+  readonly dialect: 'sqlite' | 'postgres';
+  /**
+   * One row by a unique binary key. The SQL compares with `= :key` and selects that column as `key`; look-ups
+   * of one tick may share a query, but each is read after it was asked for.
+   */
+  lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
+  /** Durable when it resolves. `work` awaits nothing but its own statements. */
+  transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  /** Holds off every other process that calls this on the same database. */
+  exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+/** The database is out of reach, or cannot write. The message is for the operator, not for the caller. */
+export class DbUnavailable extends Failure {
+  constructor(message: string, options: { cause?: unknown } = {}) {
+    super('unavailable', options);
+    this.message = message;
+  }
+}
+
+/** Continues at once where the database answered at once. */
+export function then<T, U>(value: Awaitable<T>, next: (value: T) => U): Awaitable<U> {
+  return value instanceof Promise ? value.then(next) : next(value);
+}
+
+/** Appended to a subselect of rows to delete, so that nodes sweep past each other. */
+export function skipLocked(db: Pick<Db, 'dialect'>): string {
+  return db.dialect === 'postgres' ? 'for update skip locked' : '';
+}

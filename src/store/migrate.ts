@@ -1,0 +1,57 @@
+import type { Db, Queries } from './db.ts';
+import core from './migrations/0001_core.sql' with { type: 'text' };
+
+/** In order, and only ever added to. Written in PostgreSQL's types. */
+const migrations: readonly { name: string; sql: string }[] = [{ name: '0001_core', sql: core }];
+
+export const newestSchema = migrations.length;
+
+/** The database was made by a newer program than this one. */
+export class SchemaTooNew extends Error {}
+
+export interface Migrated {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Brings the schema up to date; of several nodes that start at once, one does it and the others wait. */
+export function migrate(db: Db): Promise<Migrated> {
+  return db.exclusively(async (tx) => {
+    await tx.run(
+      'create table if not exists schema_versions (version integer primary key, name text not null)',
+    );
+    const row = await tx.get<{ version: number | null }>(
+      'select max(version) as version from schema_versions',
+    );
+    const from = Number(row?.version ?? 0);
+    if (from > newestSchema) {
+      throw new SchemaTooNew(
+        `the database has schema ${from}, this program knows up to ${newestSchema}: run a newer program`,
+      );
+    }
+    for (let version = from; version < newestSchema; version++) await apply(db, tx, version);
+    return { from, to: newestSchema };
+  });
+}
+
+async function apply(db: Db, tx: Queries, version: number): Promise<void> {
+  const { name, sql } = migrations[version] as (typeof migrations)[number];
+  for (const statement of statements(sql))
+    await tx.run(db.dialect === 'sqlite' ? inSqlite(statement) : statement);
+  await tx.run('insert into schema_versions (version, name) values ($1, $2)', [version + 1, name]);
+}
+
+function statements(sql: string): string[] {
+  return sql
+    .replace(/^\s*--.*$/gm, '')
+    .split(';')
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== '');
+}
+
+const sqliteTypes: Record<string, string> = { uuid: 'text', bigint: 'integer', bytea: 'blob' };
+
+function inSqlite(statement: string): string {
+  const typed = statement.replace(/\b(uuid|bigint|bytea)\b/g, (type) => sqliteTypes[type] as string);
+  return statement.startsWith('create table') ? `${typed} strict` : typed;
+}

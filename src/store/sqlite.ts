@@ -1,0 +1,152 @@
+import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
+import { closeSync, openSync } from 'node:fs';
+import { type Db, DbUnavailable, type Queries, type Value } from './db.ts';
+
+/** How many waiting changes one commit may carry. */
+const batchLimit = 512;
+
+interface Waiting {
+  readonly work: (tx: Queries) => Promise<unknown>;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Two connections: reads see what is committed and nothing else; changes queue for the other one. Changes that
+ * wait at the same time share one commit, and so one sync to disk, each with an outcome of its own.
+ */
+export function openSqlite(path: string, now: () => number): Db {
+  const writer = connect(path);
+  const reader = connect(path);
+  const reads = queries(reader, now);
+  const writes = queries(writer, now);
+  let waiting: Waiting[] = [];
+  let flushing = false;
+
+  function transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject });
+      if (flushing) return;
+      flushing = true;
+      setImmediate(flush);
+    });
+  }
+
+  async function flush(): Promise<void> {
+    const batch = waiting.slice(0, batchLimit);
+    waiting = waiting.slice(batchLimit);
+    await commit(writer, writes, batch);
+    flushing = waiting.length > 0;
+    if (flushing) setImmediate(flush);
+  }
+
+  return {
+    dialect: 'sqlite',
+    get: reads.get,
+    all: reads.all,
+    run: (sql, params) => transaction(async (tx) => tx.run(sql, params)),
+    lookup: (sql, key) => reads.get(sql, [key]),
+    transaction,
+    exclusively: transaction,
+    close: async () => {
+      while (flushing) await new Promise(setImmediate);
+      reader.close();
+      writer.close();
+    },
+  };
+}
+
+async function commit(writer: Database, tx: Queries, batch: Waiting[]): Promise<void> {
+  const done: (() => void)[] = [];
+  try {
+    writer.run('begin immediate');
+    for (const { work, resolve, reject } of batch) {
+      writer.run('savepoint one');
+      try {
+        const value = await work(tx);
+        done.push(() => resolve(value));
+      } catch (error) {
+        writer.run('rollback to one');
+        done.push(() => reject(unavailable(error)));
+      }
+      writer.run('release one');
+    }
+    writer.run('commit');
+  } catch (error) {
+    if (writer.inTransaction) writer.run('rollback');
+    for (const { reject } of batch) reject(unavailable(error));
+    return;
+  }
+  for (const settle of done) settle();
+}
+
+function connect(path: string): Database {
+  try {
+    closeSync(openSync(path, 'a', 0o600));
+    const db = new Database(path, { strict: true });
+    db.run('pragma busy_timeout = 5000');
+    db.run('pragma journal_mode = wal');
+    db.run('pragma synchronous = full');
+    db.run('pragma foreign_keys = on');
+    return db;
+  } catch (error) {
+    throw new DbUnavailable(`cannot open ${path}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function queries(db: Database, now: () => number): Queries {
+  const prepared = new Map<string, { statement: Statement; clock: boolean }>();
+
+  function prepare(sql: string) {
+    const known = prepared.get(sql);
+    if (known) return known;
+    const made = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
+    prepared.set(sql, made);
+    return made;
+  }
+
+  function bind(clock: boolean, params: readonly Value[]): SQLQueryBindings[] {
+    return clock ? [...params, now()] : (params as Value[]);
+  }
+
+  return {
+    get: <R>(sql: string, params: readonly Value[] = []) => {
+      const { statement, clock } = prepare(sql);
+      return guarded(() => (statement.get(...bind(clock, params)) ?? undefined) as R | undefined);
+    },
+    all: <R>(sql: string, params: readonly Value[] = []) => {
+      const { statement, clock } = prepare(sql);
+      return guarded(() => statement.all(...bind(clock, params)) as R[]);
+    },
+    run: (sql, params = []) => {
+      const { statement, clock } = prepare(sql);
+      return guarded(() => statement.run(...bind(clock, params)).changes);
+    },
+  };
+}
+
+/** `$1` becomes `?1`, `:key` the only parameter, `:now` one more behind the last. */
+function translate(sql: string): string {
+  const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
+  const keyed = sql.includes(':key') ? 1 : last;
+  return sql
+    .replace(/\$(\d+)/g, '?$1')
+    .replace(/:key\b/g, '?1')
+    .replace(/:now\b/g, `?${keyed + 1}`);
+}
+
+function guarded<T>(query: () => T): T {
+  try {
+    return query();
+  } catch (error) {
+    throw unavailable(error);
+  }
+}
+
+const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
+
+/** A failure of the database itself, as opposed to one of the statement. */
+function unavailable(error: unknown): unknown {
+  if (!(error instanceof SQLiteError) || !outOfReach.test(error.code ?? '')) return error;
+  return new DbUnavailable(error.message, { cause: error });
+}

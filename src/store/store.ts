@@ -1,0 +1,148 @@
+/**
+ * What the rest of the program asks of a database. Every comment is a promise that the contract tests hold
+ * both databases to. The tenant is an argument of everything that reads or changes a tenant's data; a row of
+ * another tenant and an expired row are answered like one that does not exist.
+ */
+import type { Application, ApplicationType } from '../domain/application.ts';
+import type { Grants } from '../domain/grant.ts';
+import type { Digest, Kind, Minted } from '../domain/key.ts';
+import type { Principal } from '../domain/policy.ts';
+import type { Awaitable } from './db.ts';
+
+export type { Awaitable };
+
+export interface NewApplication extends Grants {
+  readonly id: string;
+  readonly name: string;
+  readonly type: ApplicationType;
+  readonly createdBy: string | undefined;
+  readonly createdAt: number;
+  readonly expiresAt: number | undefined;
+}
+
+/** Who changes something, and when. */
+export interface Change {
+  readonly by: string;
+  readonly at: number;
+}
+
+export interface ApplicationFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly type?: ApplicationType | undefined;
+  /** A substring of the name, in any case. */
+  readonly name?: string | undefined;
+}
+
+/** Newest first: rows `offset` to `offset + limit`, or those older than the id `before`. */
+export interface Window {
+  readonly limit: number;
+  readonly offset: number;
+  readonly before: string | undefined;
+}
+
+export interface Applications {
+  /** Durable when it resolves, with its key: both or neither. */
+  create(tenant: string, application: NewApplication, key: Minted): Promise<Application>;
+  get(tenant: string, id: string): Awaitable<Application | undefined>;
+  /** Newest first, whatever the order of `ids`. */
+  list(tenant: string, filter: ApplicationFilter, window: Window): Awaitable<Application[]>;
+  count(tenant: string, filter: ApplicationFilter): Awaitable<number>;
+  /**
+   * `revise` sees the Application as it is and answers with what it is to be, or throws. Two updates at once
+   * happen one after the other, each seeing the other's outcome. Undefined if there is none.
+   */
+  update(
+    tenant: string,
+    id: string,
+    change: Change,
+    revise: (current: Application) => Grants & { name: string },
+  ): Promise<Application | undefined>;
+  /**
+   * Every older key is dead for requests sent after this resolves. `rekey` sees the Application and answers
+   * with its new key, or throws. Undefined if there is none.
+   */
+  regenerate(
+    tenant: string,
+    id: string,
+    change: Change,
+    rekey: (current: Application) => Minted,
+  ): Promise<{ application: Application; key: Minted } | undefined>;
+  /** Its keys and Sessions go with it. False if there was none. */
+  delete(tenant: string, id: string): Promise<boolean>;
+}
+
+export interface NewSession {
+  readonly id: string;
+  readonly applicationId: string;
+  readonly key: Digest;
+  readonly nonce: Digest;
+  readonly createdAt: number;
+  readonly expiresAt: number;
+}
+
+export interface Authorization extends Grants {
+  readonly by: string;
+  /** The authorizer's key, if the Session may never do more than that key at that moment. */
+  readonly ceiling: Digest | undefined;
+  /** When the Session is to end, if not when it would by itself. */
+  readonly expiresAt: number | undefined;
+  /** How long after its creation a Session may end at most. */
+  readonly longest: number;
+}
+
+export type Authorized =
+  | { outcome: 'authorized' }
+  | { outcome: 'unknown' }
+  | { outcome: 'used' }
+  /** The Session may end at this moment at the latest. Its nonce is not spent. */
+  | { outcome: 'too_long'; latest: number };
+
+export interface Sessions {
+  /** False if its Application is gone. */
+  create(tenant: string, session: NewSession): Promise<boolean>;
+  /** Spends the nonce in one statement: of any number of calls at once, exactly one answers `authorized`. */
+  authorize(tenant: string, nonce: Digest, authorization: Authorization): Promise<Authorized>;
+}
+
+export interface Credentials {
+  /**
+   * Who shows this key, with what it may do, as it stands after the call was made; undefined if nobody.
+   * A Session under a ceiling is nobody's as soon as the key that authorized it is gone.
+   */
+  find(kind: Kind, digest: Digest): Awaitable<Principal | undefined>;
+}
+
+export interface Tenant {
+  readonly id: string;
+  readonly name: string;
+  readonly created_at: string;
+}
+
+export interface NewTenant {
+  readonly id: string;
+  readonly name: string;
+  readonly createdAt: number;
+  readonly application: NewApplication;
+  readonly key: Minted;
+}
+
+export interface Tenants {
+  /** A tenant with its first management Application. */
+  create(tenant: NewTenant): Promise<void>;
+  /** The same, unless there is a tenant already: of several nodes that start at once, one answers true. */
+  createFirst(tenant: NewTenant): Promise<boolean>;
+  /** Oldest first. */
+  list(): Awaitable<Tenant[]>;
+}
+
+export interface Store {
+  readonly applications: Applications;
+  readonly sessions: Sessions;
+  readonly credentials: Credentials;
+  readonly tenants: Tenants;
+  /** Frees the space of at most `limit` expired rows of each kind, and answers how many. Any node may, none must. */
+  sweep(limit: number): Promise<number>;
+  /** Rejects when the database is out of reach. */
+  ping(): Promise<void>;
+  close(): Promise<void>;
+}
