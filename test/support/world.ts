@@ -1,0 +1,153 @@
+/** The opened program, on either database, with a clock that the test moves. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { SQL } from 'bun';
+import { type App, openApp } from '../../src/app.ts';
+import { newTenant } from '../../src/bootstrap.ts';
+import { type Config, readConfig } from '../../src/config.ts';
+import { makeLog } from '../../src/log.ts';
+
+export const start = Date.parse('2026-11-15T12:00:00.000Z');
+
+export class Clock {
+  #now = start;
+  readonly now = () => this.#now;
+  advance(milliseconds: number): void {
+    this.#now += milliseconds;
+  }
+}
+
+export interface Database {
+  readonly name: 'SQLite' | 'PostgreSQL';
+  /** The address of a new and empty database. */
+  fresh(folder: string): Promise<string>;
+}
+
+const sqlite: Database = {
+  name: 'SQLite',
+  fresh: async (folder) => `sqlite:${join(folder, 'test.db')}`,
+};
+
+let made = 0;
+const postgres: Database = {
+  name: 'PostgreSQL',
+  fresh: async () => {
+    const server = process.env.SALLYPORT_TEST_POSTGRES;
+    if (!server) throw new Error('run the tests with npm test, which starts a PostgreSQL for them');
+    const name = `test_${process.pid}_${++made}`;
+    const admin = new SQL(server, { max: 1 });
+    await admin.unsafe(`create database ${name}`);
+    await admin.close();
+    return server.replace(/\/postgres$/, `/${name}`);
+  },
+};
+
+/** For `describe.each(databases)`: the same suite over every database, with its name in the title. */
+export const databases: [name: string, database: Database][] = [
+  [sqlite.name, sqlite],
+  [postgres.name, postgres],
+];
+
+export interface Answer {
+  readonly status: number;
+  // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back
+  readonly body: any;
+  readonly headers: Headers;
+}
+
+export interface CallOptions {
+  readonly key?: string | undefined;
+  readonly body?: unknown;
+  readonly headers?: Record<string, string>;
+}
+
+export interface World {
+  readonly app: App;
+  readonly url: string;
+  readonly clock: Clock;
+  readonly config: Config;
+  /** Everything logged so far. */
+  readonly logged: string[];
+  call(method: string, path: string, options?: CallOptions): Promise<Answer>;
+  /** A new tenant: its management key and id. Tests of one world keep apart by tenant. */
+  tenant(): Promise<{ id: string; key: string }>;
+  /** Creates an Application, and fails the test if it cannot. */
+  application(key: string, fields?: Record<string, unknown>): Promise<Answer['body']>;
+  close(): Promise<void>;
+}
+
+/** Opens the program; `database` is where, or the address of one that exists. */
+export async function openWorld(
+  database: Database | string,
+  env: Record<string, string> = {},
+): Promise<World> {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
+  const clock = new Clock();
+  const logged: string[] = [];
+  const config = readConfig({
+    env: {
+      PORT: '0',
+      SALLYPORT_DATA_DIR: folder,
+      SALLYPORT_DRAIN: '0',
+      DATABASE_URL: typeof database === 'string' ? database : await database.fresh(folder),
+      ...env,
+    },
+  });
+  const log = makeLog({
+    level: 'debug',
+    forPeople: false,
+    now: clock.now,
+    write: (line) => logged.push(line),
+  });
+  const app = await openApp(config, { now: clock.now, log, checkReplies: true });
+
+  async function call(
+    method: string,
+    path: string,
+    { key, body, headers }: CallOptions = {},
+  ): Promise<Answer> {
+    const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
+    const response = await fetch(app.url + path, {
+      method,
+      headers: {
+        ...(key !== undefined && { 'SVC-API-KEY': key }),
+        ...(text !== undefined && { 'Content-Type': 'application/json' }),
+        ...headers,
+      },
+      ...(text !== undefined && { body: text as string }),
+    });
+    const received = await response.text();
+    if (response.status === 500) throw new Error(`internal error: ${logged.at(-1)}`);
+    const json = response.headers.get('content-type')?.includes('json');
+    return {
+      status: response.status,
+      body: json && received ? JSON.parse(received) : received,
+      headers: response.headers,
+    };
+  }
+
+  return {
+    app,
+    url: app.url,
+    clock,
+    config,
+    logged,
+    call,
+    tenant: async () => {
+      const tenant = newTenant('test', clock.now());
+      await app.store.tenants.create(tenant);
+      return { id: tenant.id, key: tenant.secret.reveal() };
+    },
+    application: async (key, fields = {}) => {
+      const body = { name: 'an application', type: 'private', permissions: ['token:read'], ...fields };
+      const answer = await call('POST', '/applications', { key, body });
+      if (answer.status !== 201) throw new Error(`not created: ${JSON.stringify(answer.body)}`);
+      return answer.body;
+    },
+    close: async () => {
+      await app.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
