@@ -1,0 +1,102 @@
+/** Does what the README tells a newcomer to do, and expects what it shows. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { settings } from '../src/config.ts';
+import { databases } from './support/world.ts';
+
+const root = join(import.meta.dirname, '..');
+const readme = readFileSync(join(root, 'README.md'), 'utf8');
+
+interface Step {
+  readonly script: string;
+  /** The output that is shown under it, where `…` stands for anything. */
+  readonly shown: readonly string[];
+}
+
+function stepsUnder(heading: string): Step[] {
+  const section = readme.split(/^## /m).find((part) => part.startsWith(`${heading}\n`)) ?? '';
+  return [...section.matchAll(/```sh\n(.*?)```(?:\n\n```text\n(.*?)```)?/gs)].map(([, script, shown]) => ({
+    script: script as string,
+    shown: lines(shown ?? ''),
+  }));
+}
+
+function lines(text: string): string[] {
+  return text.split('\n').filter((line) => line !== '');
+}
+
+function matching(shown: string) {
+  const parts = shown.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return expect.stringMatching(new RegExp(`^${parts.join('.*')}$`));
+}
+
+const isStatus = (line: string) => /^\d{3}$/.test(line);
+
+describe.each(databases)('the README, on %s', (_, database) => {
+  let folder: string;
+  let environment: Record<string, string | undefined>;
+  let server: Bun.Subprocess<'ignore', 'pipe', 'inherit'>;
+  let url: string;
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-readme-'));
+    const unset = Object.fromEntries(Object.values(settings).map(({ variable }) => [variable, '']));
+    const databaseUrl = database.name === 'SQLite' ? '' : await database.fresh(folder);
+    environment = { ...process.env, ...unset, PORT: '0', SALLYPORT_DRAIN: '0', DATABASE_URL: databaseUrl };
+    server = Bun.spawn([process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve'], {
+      cwd: folder,
+      env: environment,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    url = await announced(server.stdout);
+  });
+
+  afterAll(async () => {
+    server.kill('SIGTERM');
+    await server.exited;
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  /** Runs the steps in one shell, and holds each to what is shown under it. */
+  async function take(steps: readonly Step[]): Promise<void> {
+    const script = steps.map((step, index) => `{\n${step.script}} >${index}.out 2>${index}.err`).join('\n');
+    const adapted = script
+      .replaceAll('http://127.0.0.1:8080', url)
+      .replaceAll('npx sallyport', `node ${join(root, 'bin/sallyport.mjs')}`);
+    const shell = Bun.spawn(['sh', '-e', '-c', adapted], { cwd: folder, env: environment, stdin: 'ignore' });
+    expect(await shell.exited).toBe(0);
+    for (const [index, { shown }] of steps.entries()) {
+      const [out, err] = ['out', 'err'].map((end) =>
+        lines(readFileSync(join(folder, `${index}.${end}`), 'utf8')),
+      );
+      expect(err).toEqual(shown.filter(isStatus));
+      expect(out).toEqual(shown.filter((line) => !isStatus(line)).map(matching));
+    }
+  }
+
+  test.skipIf(!Bun.which('curl'))('the tour answers as it says when it is pasted', async () => {
+    const steps = stepsUnder('A first tour');
+    expect(steps.flatMap(({ shown }) => shown.filter(isStatus))).toContain('409');
+    await take(steps);
+  });
+
+  test('another tenant is made while the service runs', async () => {
+    const steps = stepsUnder('More tenants');
+    expect(steps).toHaveLength(1);
+    await take(steps);
+  });
+});
+
+/** The address in the banner. */
+async function announced(output: ReadableStream<Uint8Array>): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = '';
+  for await (const chunk of output) {
+    text += decoder.decode(chunk, { stream: true });
+    const address = /is listening on (\S+)/.exec(text)?.[1];
+    if (address) return address;
+  }
+  throw new Error(`the service ended without listening: ${text}`);
+}
