@@ -1,0 +1,87 @@
+/** Holds the pages to the code: what they name exists, and what exists is on them. */
+import { describe, expect, test } from 'bun:test';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { stalePages } from '../docs/generate.ts';
+import manifest from '../package.json' with { type: 'json' };
+import { settings } from '../src/config.ts';
+import { codes } from '../src/domain/error.ts';
+import { builtIn } from '../src/domain/permission.ts';
+
+const root = join(import.meta.dirname, '..');
+const paths = [...markdownIn('.', false), ...markdownIn('docs', true)];
+
+function markdownIn(folder: string, recursive: boolean): string[] {
+  return readdirSync(join(root, folder), { recursive, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => join(folder, name));
+}
+
+function read(path: string): string {
+  return readFileSync(join(root, path), 'utf8');
+}
+
+/** Every match of the pattern's first group on any page, with the page. */
+function mentions(pattern: RegExp): { path: string; name: string }[] {
+  return paths.flatMap((path) =>
+    Array.from(read(path).matchAll(pattern), (match) => ({ path, name: match[1] as string })),
+  );
+}
+
+/** As a heading is linked to. */
+function anchors(path: string): string[] {
+  return Array.from(read(path).matchAll(/^#+ (.+)$/gm), ([, heading]) =>
+    (heading as string)
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+}
+
+test('the generated pages are what the code says', () => {
+  expect(stalePages()).toEqual([]);
+});
+
+test('every error code is documented, and every documented code exists', () => {
+  const documented = Array.from(read('docs/errors.md').matchAll(/^## `(\w+)`$/gm), (match) => match[1]);
+  expect(documented).toEqual(codes);
+});
+
+describe('what the pages point at is there:', () => {
+  test('relative links', () => {
+    const links = mentions(/\]\((?!\w+:)([^)\s]+)\)/g);
+    const broken = links.filter(({ path, name }) => {
+      const [file, anchor] = name.split('#') as [string, string?];
+      const target = file === '' ? path : join(dirname(path), file);
+      return !existsSync(join(root, target)) || (anchor !== undefined && !anchors(target).includes(anchor));
+    });
+    expect(links.length).toBeGreaterThan(8);
+    expect(broken).toEqual([]);
+  });
+
+  test('files of the project', () => {
+    const files = mentions(/`((?:src|test|docs|bin|\.ci)\/[\w./-]+)`/g);
+    expect(files.length).toBeGreaterThan(8);
+    expect(files.filter(({ name }) => !existsSync(join(root, name)))).toEqual([]);
+  });
+
+  test('settings', () => {
+    const variables = Object.values(settings).map(({ variable }) => variable);
+    const named = mentions(/\b(SALLYPORT_[A-Z_]+)\b/g);
+    expect(named.length).toBeGreaterThan(0);
+    expect(named.filter(({ name }) => !variables.includes(name))).toEqual([]);
+  });
+
+  test('permissions', () => {
+    const families = [...new Set(builtIn.map((name) => name.split(':')[0]))].join('|');
+    const named = mentions(new RegExp(`\\b((?:${families}):[a-z]+)\\b`, 'g'));
+    expect(named.length).toBeGreaterThan(0);
+    expect(named.filter(({ name }) => !(builtIn as string[]).includes(name))).toEqual([]);
+  });
+
+  test('npm scripts', () => {
+    const named = mentions(/\bnpm run (\w+)/g);
+    expect(named.length).toBeGreaterThan(0);
+    expect(named.filter(({ name }) => !Object.hasOwn(manifest.scripts, name))).toEqual([]);
+  });
+});
