@@ -8,24 +8,26 @@ import { Rule } from './rule.ts';
 export const ApplicationType = z
   .enum(['private', 'public', 'management'])
   .describe(
-    'private: for backends, where a key can be kept secret. public: for browsers and mobile apps. management: for managing the service itself.',
+    '`private`: for backends, where a key can be kept secret. `public`: for browsers and mobile apps. `management`: for managing the service itself.',
   );
 export type ApplicationType = z.infer<typeof ApplicationType>;
 
 /** An Application as every response shows it: never with its key. */
 export const Application = z
   .object({
-    id: z.uuid(),
-    tenant_id: z.uuid(),
-    name: z.string(),
+    id: z.uuid().describe('Its own, for as long as it lives.'),
+    tenant_id: z.uuid().describe('The tenant that it belongs to.'),
+    name: z.string().describe('What people call it.'),
     type: ApplicationType,
-    permissions: z.array(Permission),
-    rules: z.array(Rule),
+    permissions: z.array(Permission).describe('What its key may do.'),
+    rules: z
+      .array(Rule)
+      .describe('What its key may do in which container, and how much of the data it sees.'),
     created_by: z.uuid().optional().describe('The Application that created it.'),
-    created_at: Timestamp,
-    modified_by: z.uuid().optional().describe('The Application that last changed it.'),
-    modified_at: Timestamp.optional(),
-    expires_at: Timestamp.optional().describe('From this moment on it is gone.'),
+    created_at: Timestamp.describe('When it was created.'),
+    modified_by: z.uuid().optional().describe('The Application that last changed it; absent until then.'),
+    modified_at: Timestamp.optional().describe('When it was last changed; absent until then.'),
+    expires_at: Timestamp.optional().describe('From this moment on it is gone; absent if it stays.'),
   })
   .meta({ id: 'Application' });
 export type Application = z.infer<typeof Application>;
@@ -37,7 +39,7 @@ export const ApplicationWithKey = Application.extend({
 
 export const ApplicationCreate = z
   .strictObject({
-    name: Name,
+    name: Name.describe('What people call it.'),
     type: ApplicationType,
     ...grantFields,
     expires_at: optional(Moment).describe('From this moment on it is gone. Must be in the future.'),
@@ -45,20 +47,29 @@ export const ApplicationCreate = z
   .meta({ id: 'ApplicationCreate' });
 export type ApplicationCreate = z.infer<typeof ApplicationCreate>;
 
-const readOnly = z.unknown().optional().meta({ readOnly: true, description: 'May be sent back unchanged.' });
+/** Taken whatever it holds, since it is compared with what is stored. */
+function readOnly(shape: { format: string } | { enum: string[] }) {
+  const description = 'Cannot be changed, but may be sent back as it was fetched.';
+  return z
+    .unknown()
+    .optional()
+    .meta({ type: 'string', ...shape, readOnly: true, description });
+}
+const readOnlyId = readOnly({ format: 'uuid' });
+const readOnlyMoment = readOnly({ format: 'date-time' });
 
 export const ApplicationUpdate = z
   .strictObject({
-    name: Name,
+    name: Name.describe('What people call it.'),
     ...grantFields,
-    id: readOnly,
-    tenant_id: readOnly,
-    type: readOnly,
-    created_by: readOnly,
-    created_at: readOnly,
-    modified_by: readOnly,
-    modified_at: readOnly,
-    expires_at: readOnly,
+    id: readOnlyId,
+    tenant_id: readOnlyId,
+    type: readOnly({ enum: ApplicationType.options }),
+    created_by: readOnlyId,
+    created_at: readOnlyMoment,
+    modified_by: readOnlyId,
+    modified_at: readOnlyMoment,
+    expires_at: readOnlyMoment,
   })
   .meta({ id: 'ApplicationUpdate' });
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;

@@ -15,7 +15,10 @@ export function optional<S extends z.ZodType>(schema: S) {
 
 /** An optional list: absent and null mean empty. */
 export function list<S extends z.ZodType<unknown[]>>(schema: S) {
-  return schema.nullish().transform((value) => (value ?? []) as z.output<S>);
+  return schema
+    .nullish()
+    .transform((value) => (value ?? []) as z.output<S>)
+    .meta({ default: [] });
 }
 
 /** Code points, not UTF-16 units. */

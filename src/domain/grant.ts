@@ -5,7 +5,12 @@ import { list } from './field.ts';
 import { isA, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
 
-export const grantFields = { permissions: list(Permissions), rules: list(Rules) };
+export const grantFields = {
+  permissions: list(Permissions).describe('What it may do. Must be non-empty when there are no rules.'),
+  rules: list(Rules).describe(
+    'What it may do with which data. Must be non-empty when there are no permissions.',
+  ),
+};
 
 const Grants = z.object(grantFields);
 export type Grants = z.infer<typeof Grants>;

@@ -55,7 +55,8 @@ export const Permission = z
   .refine((name) => !families.has(familyOf(name)) || Object.hasOwn(table, name), {
     error: (issue) =>
       `is not a permission of the family ${familyOf(String(issue.input))}: GET /permissions lists them`,
-  });
+  })
+  .describe('A built-in permission, or one of your own in a family of your own.');
 
 export const permissionsLimit = 50;
 export const Permissions = z

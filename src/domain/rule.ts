@@ -20,16 +20,19 @@ export function canonicalContainer(container: string): string {
 
 export const Condition = z
   .strictObject({
-    attribute: z.enum(['id', 'container']),
-    operator: z.enum(['starts_with', 'equals']),
-    value: text(1, 500),
+    attribute: z.enum(['id', 'container']).describe('What of the Token is looked at.'),
+    operator: z
+      .enum(['starts_with', 'equals'])
+      .describe('How it is compared. Containers are compared by whole segments, ignoring case.'),
+    value: text(1, 500).describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
   })
   .superRefine(({ attribute, value }, context) => {
     if (attribute !== 'container') return;
     for (const issue of Container.safeParse(value).error?.issues ?? []) {
       context.addIssue({ code: 'custom', path: ['value'], message: issue.message });
     }
-  });
+  })
+  .meta({ id: 'AccessRuleCondition' });
 export type Condition = z.infer<typeof Condition>;
 
 /** One shape for all owners; which of `container` and `conditions` an owner must have, grant.ts says. */
@@ -40,15 +43,20 @@ export const Rule = z
       .int('must be an integer of at least 1')
       .min(1, 'must be an integer of at least 1')
       .max(2_147_483_647)
-      .describe('Among rules that match, the lowest decides.'),
+      .describe('Of the rules that match, the one with the lowest decides.'),
     container: optional(Container).describe(
-      'The Tokens the rule is about: those in this container and below.',
+      'Applications only: the rule is about the Tokens in this container and below. Management Applications may leave it out, which means all of them.',
     ),
     conditions: optional(z.array(Condition).min(1, 'must have at least one condition').max(20)).describe(
-      'Sessions only: what must hold of a Token, all of it.',
+      'Sessions only: the rule is about the Tokens of which all of this holds.',
     ),
-    transform: Transform.describe('What is left of the data: nothing, its mask, or all of it.'),
-    permissions: Permissions.refine((names) => names.length > 0, 'must name at least one permission'),
+    transform: Transform.describe(
+      'What a reply shows of the data. `redact`: nothing. `mask`: its mask, or nothing where there is none. `reveal`: all of it.',
+    ),
+    permissions: Permissions.refine((names) => names.length > 0, 'must name at least one permission').meta({
+      minItems: 1,
+      description: 'What the rule grants.',
+    }),
   })
   .meta({ id: 'AccessRule' });
 export type Rule = z.infer<typeof Rule>;

@@ -8,7 +8,7 @@ export const SessionCreated = z
       .string()
       .describe('For the browser that made the Session, and nobody else. Shown this once.'),
     nonce: z.string().describe('For the backend: authorizes the Session, once.'),
-    expires_at: Timestamp,
+    expires_at: Timestamp.describe('When it ends, authorized or not.'),
   })
   .meta({ id: 'SessionCreated' });
 
@@ -17,7 +17,7 @@ export const SessionAuthorize = z
     nonce: z.string().min(1).max(200).describe('From the reply to creating the Session.'),
     ...grantFields,
     expires_at: optional(Moment).describe(
-      'When the Session ends, sooner or later than it would by itself: at most the longest lifetime after its creation, and no later than its Application.',
+      'When the Session ends, sooner or later than it would by itself: no later than the longest lifetime after its creation, nor than its Application.',
     ),
   })
   .meta({ id: 'SessionAuthorize' });

@@ -18,7 +18,9 @@ import { notBoth, notBothError, pageFields, pageOf, paginate } from './page.ts';
 import { route } from './route.ts';
 
 const tag = 'Applications';
-const params = z.object({ id: Id });
+const params = z.object({
+  id: Id.meta({ description: 'The id of the Application.', examples: [example.application.id] }),
+});
 
 const ids = z
   .union([z.string(), z.array(z.string())])
@@ -32,6 +34,7 @@ const ListQuery = z
     id: ids.meta({
       type: 'array',
       items: { type: 'string', format: 'uuid' },
+      maxItems: 100,
       description: 'Only those with these ids: repeated, or separated by commas.',
     }),
     type: ApplicationType.optional().describe('Only those of this type.'),
@@ -156,7 +159,9 @@ export const updateApplication = route({
   params,
   body: ApplicationUpdate,
   bodyExample: example.applicationUpdate,
-  replies: { 200: { description: 'As it is now.', schema: ApplicationView, example: example.application } },
+  replies: {
+    200: { description: 'As it is now.', schema: ApplicationView, example: example.applicationUpdated },
+  },
   failures: ['grant_not_held', 'not_found'],
   handle: async ({ principal, params, body }, { store }) =>
     found(

@@ -34,10 +34,19 @@ const application = {
   expires_at: '2030-01-31T12:00:00.000Z',
 };
 
+const applicationUpdate = { name: 'Help desk', permissions: ['token:create', 'token:read'] };
+
 export const example = {
   applicationCreate,
   application,
-  applicationUpdate: { name: 'Support desk', permissions: ['token:create', 'token:read'] },
+  applicationUpdate,
+  applicationUpdated: {
+    ...application,
+    ...applicationUpdate,
+    rules: [],
+    modified_by: creator,
+    modified_at: '2026-11-16T14:05:00.000Z',
+  },
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
   applicationPage: {
     pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },

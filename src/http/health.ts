@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { fail } from '../domain/error.ts';
 import { openRoute } from './route.ts';
 
-const Status = z.object({ status: z.literal('ok') });
+const Status = z.object({ status: z.literal('ok').describe('Any other state is a failure.') });
 const tag = 'Health';
 const ok = { status: 200, body: { status: 'ok' } };
 

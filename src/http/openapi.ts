@@ -1,115 +1,232 @@
 /** The OpenAPI 3.1 document, from the same declarations that check requests. */
-import { z } from 'zod';
-import { type Code, codes, problem } from '../domain/error.ts';
-import { failuresOf, type Route } from './route.ts';
+import type { z } from 'zod';
+import { type Code, codes, fail, problem } from '../domain/error.ts';
+import introduction from './introduction.md' with { type: 'text' };
+import { jsonSchema, type Schema } from './json-schema.ts';
+import { Problem, problemBody } from './problem.ts';
+import { bodyLimit, failuresOf, type Route } from './route.ts';
+import { tags } from './tags.ts';
 
-type Json = Record<string, unknown>;
+export interface Reference {
+  readonly $ref: string;
+}
 
-const Problem = z
-  .object({
-    type: z.string(),
-    title: z.string(),
-    status: z.int(),
-    detail: z.string(),
-    instance: z.string(),
-    code: z.enum(codes as [Code, ...Code[]]),
-    request_id: z.string(),
-    errors: z
-      .record(z.string(), z.array(z.string()))
-      .optional()
-      .describe('What is wrong with which part of the input, by its dotted path.'),
-  })
-  .meta({ id: 'Problem' });
+export interface Parameter {
+  readonly name: string;
+  readonly in: 'path' | 'query';
+  readonly required: boolean;
+  readonly description?: string;
+  readonly style?: 'form';
+  readonly explode?: boolean;
+  readonly schema: Schema;
+  readonly example?: unknown;
+}
 
-export function openApi(routes: readonly Route[], version: string): Json {
-  const schemas: Json = {};
-  const schemaOf = (schema: z.ZodType) => hoist(schema, schemas);
-  const paths: Record<string, Json> = {};
+export interface Content {
+  readonly schema: Schema;
+  readonly example?: unknown;
+  readonly examples?: Record<string, Reference>;
+}
+
+export interface Answer {
+  readonly description: string;
+  readonly headers: Record<string, Reference>;
+  readonly content?: Record<string, Content>;
+}
+
+export interface Operation {
+  readonly operationId: string;
+  readonly tags: [string];
+  readonly summary: string;
+  /** Its last paragraph says what the caller needs. */
+  readonly description: string;
+  readonly security?: Record<string, string[]>[];
+  readonly 'x-permission'?: string;
+  readonly 'x-callers'?: readonly string[];
+  readonly parameters?: Parameter[];
+  readonly requestBody?: { description: string; required: true; content: Record<string, Content> };
+  readonly responses: Record<string, Answer | Reference>;
+}
+
+export interface Document {
+  readonly openapi: string;
+  readonly info: { title: string; version: string; description: string; license: object };
+  readonly servers: { url: string; description: string }[];
+  readonly tags: { name: string; description: string }[];
+  readonly security: Record<string, string[]>[];
+  readonly paths: Record<string, Record<string, Operation>>;
+  readonly components: {
+    readonly securitySchemes: object;
+    readonly headers: Record<string, object>;
+    readonly examples: Record<string, { summary: string; value: unknown }>;
+    readonly responses: Record<string, Answer>;
+    readonly schemas: Record<string, Schema>;
+  };
+}
+
+type SchemaOf = (schema: z.ZodType) => Schema;
+
+const json = 'application/json';
+export const problemJson = 'application/problem+json';
+
+export function openApi(routes: readonly Route[], version: string): Document {
+  const schemas: Record<string, Schema> = {};
+  const schemaOf: SchemaOf = (schema) => jsonSchema(schema, schemas);
+  const paths: Record<string, Record<string, Operation>> = {};
   for (const route of routes) {
-    const path = route.path.replace(/:(\w+)/g, '{$1}');
+    const path = templateOf(route);
     paths[path] ??= {};
     paths[path][route.method.toLowerCase()] = operation(route, schemaOf);
   }
+  const used = new Set<string>(routes.map((route) => route.tag));
   return {
     openapi: '3.1.0',
     info: {
       title: 'Sallyport',
       version,
-      description: 'API credentials and short-lived browser sessions with data-level access rules.',
+      description: introduction.trim(),
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [{ url: '/' }],
-    tags: [...new Set(routes.map((route) => route.tag))].map((name) => ({ name })),
+    servers: [{ url: '/', description: 'Where this document comes from.' }],
+    tags: Object.entries(tags)
+      .filter(([name]) => used.has(name))
+      .map(([name, description]) => ({ name, description })),
     security: [{ key: [] }],
     paths,
     components: {
-      securitySchemes: { key: { type: 'apiKey', in: 'header', name: 'SVC-API-KEY' } },
+      securitySchemes: {
+        key: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'SVC-API-KEY',
+          description: 'The key of an Application or of a Session.',
+        },
+      },
+      headers,
+      examples: Object.fromEntries(codes.map((code) => [code, problemExample(code, routes, schemaOf)])),
+      responses: {
+        Problem: {
+          description: 'Any other failure.',
+          headers: headersOf(),
+          content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(undeclared(routes)) } },
+        },
+      },
       schemas,
     },
   };
 }
 
-function operation(route: Route, schemaOf: (schema: z.ZodType) => Json): Json {
-  return {
+const text = { type: 'string' };
+
+/** Response headers, said once and referred to. */
+const headers = {
+  'SVC-REQUEST-ID': {
+    description:
+      'The id of the request: the one that it was sent with if that is a sane one, else a new one.',
+    required: true,
+    schema: { ...text, pattern: '^[A-Za-z0-9._:-]{1,128}$' },
+    example: 'checkout-7f3a',
+  },
+  'Retry-After': {
+    description: 'After how many seconds to try again.',
+    required: true,
+    schema: { type: 'integer', minimum: 1 },
+    example: 1,
+  },
+  'WWW-Authenticate': {
+    description: 'Which header takes the key.',
+    required: true,
+    schema: text,
+    example: 'ApiKey header="SVC-API-KEY"',
+  },
+};
+
+const headersByStatus: Record<number, (keyof typeof headers)[]> = {
+  401: ['WWW-Authenticate'],
+  429: ['Retry-After'],
+  503: ['Retry-After'],
+};
+
+function headersOf(status = 200): Record<string, Reference> {
+  const names = ['SVC-REQUEST-ID', ...(headersByStatus[status] ?? [])];
+  return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+}
+
+function templateOf(route: Route): string {
+  return route.path.replace(/:(\w+)/g, '{$1}');
+}
+
+function operation(route: Route, schemaOf: SchemaOf): Operation {
+  const described = {
     operationId: route.name,
-    tags: [route.tag],
+    tags: [route.tag] as [string],
     summary: route.summary,
-    description: description(route),
-    ...(route.open && { security: [] }),
-    ...(!route.open && route.permission && { 'x-permission': route.permission }),
-    ...(!route.open && (route.params || route.query) && { parameters: parameters(route, schemaOf) }),
-    ...(!route.open && route.body && { requestBody: requestBody(route.body, route.bodyExample, schemaOf) }),
-    responses: { ...successes(route, schemaOf), ...failures(route, schemaOf) },
+    description: [route.description, need(route)].filter(Boolean).join('\n\n'),
+  };
+  const responses = {
+    ...successes(route, schemaOf),
+    ...failures(route, schemaOf),
+    default: { $ref: '#/components/responses/Problem' },
+  };
+  if (route.open) return { ...described, security: [], responses };
+  const { permission, callers } = route;
+  return {
+    ...described,
+    ...(permission && { security: [{ key: [permission] }], 'x-permission': permission }),
+    ...(callers && { 'x-callers': callers }),
+    ...((route.params || route.query) && { parameters: parameters(route, schemaOf) }),
+    ...(route.body && {
+      requestBody: {
+        description: `At most ${(route.bodyLimit ?? bodyLimit) / 1024} KiB.`,
+        required: true,
+        content: content(schemaOf(route.body), route.bodyExample),
+      },
+    }),
+    responses,
   };
 }
 
-function description(route: Route): string {
-  const need = route.open
-    ? 'Needs no key.'
-    : route.permission
-      ? `Needs the permission \`${route.permission}\`.`
-      : route.callers
-        ? `Takes the key of a ${route.callers.join(' or ')} Application; needs no permission.`
-        : 'Takes any valid key.';
-  return [route.description, need].filter(Boolean).join('\n\n');
+function need(route: Route): string {
+  if (route.open) return 'Needs no key.';
+  if (route.permission) return `Needs the permission \`${route.permission}\`.`;
+  if (!route.callers) return 'Takes any valid key.';
+  return `Takes the key of a ${route.callers.join(' or ')} Application, and needs no permission.`;
 }
 
-function parameters(
-  route: { params?: z.ZodType; query?: z.ZodType },
-  schemaOf: (schema: z.ZodType) => Json,
-): Json[] {
+function parameters(route: { params?: z.ZodType; query?: z.ZodType }, schemaOf: SchemaOf): Parameter[] {
   const fields = (place: 'path' | 'query', schema: z.ZodType | undefined) =>
-    Object.entries((schema ? (schemaOf(schema).properties as Record<string, Json>) : undefined) ?? {}).map(
-      ([name, { description, ...field }]) => ({
+    Object.entries((schema && schemaOf(schema).properties) ?? {}).map(
+      ([name, { description, examples, ...field }]): Parameter => ({
         name,
         in: place,
         required: place === 'path',
         ...(description !== undefined && { description }),
+        ...(field.type === 'array' && { style: 'form', explode: true }),
         schema: field,
+        ...(examples && { example: examples[0] }),
       }),
     );
   return [...fields('path', route.params), ...fields('query', route.query)];
 }
 
-function requestBody(schema: z.ZodType, example: unknown, schemaOf: (schema: z.ZodType) => Json): Json {
-  return {
-    required: true,
-    content: { 'application/json': { schema: schemaOf(schema), ...(example !== undefined && { example }) } },
-  };
+function content(schema: Schema, example: unknown): Record<string, Content> {
+  return { [json]: { schema, ...(example !== undefined && { example }) } };
 }
 
-function successes(route: Route, schemaOf: (schema: z.ZodType) => Json): Json {
-  const entries = Object.entries(route.replies).map(([status, { description, schema, example }]) => {
-    const content = schema && {
-      'application/json': { schema: schemaOf(schema), ...(example !== undefined && { example }) },
-    };
-    return [status, { description, ...(content && { content }) }];
-  });
+function successes(route: Route, schemaOf: SchemaOf): Record<string, Answer> {
+  const entries = Object.entries(route.replies).map(([status, { description, schema, example }]) => [
+    status,
+    {
+      description,
+      headers: headersOf(),
+      ...(schema && { content: content(schemaOf(schema), example) }),
+    },
+  ]);
   return Object.fromEntries(entries);
 }
 
 /** One response a status, which names all the codes that it can carry. */
-function failures(route: Route, schemaOf: (schema: z.ZodType) => Json): Json {
+function failures(route: Route, schemaOf: SchemaOf): Record<string, Answer> {
   const byStatus = Map.groupBy(failuresOf(route), (code) => problem(code).status);
   const entries = [...byStatus]
     .sort(([a], [b]) => a - b)
@@ -117,30 +234,38 @@ function failures(route: Route, schemaOf: (schema: z.ZodType) => Json): Json {
       String(status),
       {
         description: these.map((code) => `\`${code}\`: ${problem(code).detail}`).join('\n\n'),
-        content: { 'application/problem+json': { schema: schemaOf(Problem) } },
+        headers: headersOf(status),
+        content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(these) } },
       },
     ]);
   return Object.fromEntries(entries);
 }
 
-/** A schema whose named parts live in the document's components. */
-function hoist(schema: z.ZodType, schemas: Json): Json {
-  const { $schema, $defs, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as Json;
-  for (const [name, part] of Object.entries(($defs as Json) ?? {})) schemas[name] ??= tidy(part);
-  return tidy(json) as Json;
+/** What can befall any request, so that no route names it. */
+function undeclared(routes: readonly Route[]): Code[] {
+  const declared = new Set(routes.flatMap(failuresOf));
+  return codes.filter((code) => !declared.has(code));
 }
 
-/** Null means absent wherever it is taken, so the document does not speak of it. */
-function tidy(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(tidy);
-  if (typeof value !== 'object' || value === null) return value;
-  const { anyOf, id, $ref, ...rest } = value as Json & { anyOf?: Json[] };
-  const others = anyOf?.filter((option) => option.type !== 'null');
-  const fields = Object.fromEntries(Object.entries(rest).map(([key, part]) => [key, tidy(part)]));
-  return {
-    ...(typeof $ref === 'string' && { $ref: $ref.replace('#/$defs/', '#/components/schemas/') }),
-    ...(others?.length === 1 ? (tidy(others[0]) as Json) : others && { anyOf: tidy(others) }),
-    ...(id !== undefined && typeof id !== 'string' && { id: tidy(id) }),
-    ...fields,
-  };
+function examplesOf(these: Code[]): Record<string, Reference> {
+  return Object.fromEntries(these.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
+}
+
+/** As the last route that can fail so would answer. */
+function problemExample(code: Code, routes: readonly Route[], schemaOf: SchemaOf) {
+  const route = routes.findLast((each) => failuresOf(each).includes(code));
+  const path = route
+    ? pathExample(templateOf(route), route.open ? [] : parameters(route, schemaOf))
+    : '/example';
+  const errors = { 'rules.0.priority': ['must be an integer of at least 1'] };
+  const failure = fail(code, code === 'validation_failed' ? { errors } : {});
+  return { summary: problem(code).title, value: problemBody(failure, { path, requestId: 'checkout-7f3a' }) };
+}
+
+/** The path with the examples of its parameters in their places. */
+export function pathExample(path: string, parameters: readonly Parameter[]): string {
+  return path.replace(/\{(\w+)\}/g, (place, name) => {
+    const example = parameters.find((each) => each.in === 'path' && each.name === name)?.example;
+    return example === undefined ? place : encodeURIComponent(String(example));
+  });
 }

@@ -22,12 +22,14 @@ const Cursor = z
     return z.NEVER;
   })
   .optional()
-  .describe('Continue behind this cursor, the `next` of an earlier reply. Totals are left out then.');
+  .describe(
+    'Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`.',
+  );
 
 /** The query parameters that every list takes. */
 export const pageFields = {
   page: whole(1, 1_000_000_000, 1, 'Which page, from 1.'),
-  size: whole(1, 100, 20, 'How many entries a page has.'),
+  size: whole(1, 100, 20, 'How many entries a page has at most.'),
   start: Cursor,
 };
 
@@ -41,19 +43,22 @@ export const notBothError = { path: ['start'], error: 'cannot be combined with p
 
 export const Pagination = z
   .object({
-    total_items: z.int().optional(),
-    page_number: z.int().optional(),
-    page_size: z.int(),
-    total_pages: z.int().optional(),
+    total_items: z.int().min(0).optional().describe('How many entries there are in all. Not with `start`.'),
+    page_number: z.int().min(1).optional().describe('Which page this is. Not with `start`.'),
+    page_size: z.int().min(1).describe('How many entries a page has at most.'),
+    total_pages: z.int().min(0).optional().describe('How many pages there are. Not with `start`.'),
     next: z
       .string()
       .optional()
-      .describe('The cursor of the entries after these; absent when there are none.'),
+      .describe('What to send as `start` for the entries after these; absent when there are none.'),
   })
   .meta({ id: 'Pagination' });
 
 export function pageOf<S extends z.ZodType>(schema: S) {
-  return z.object({ pagination: Pagination, data: z.array(schema) });
+  const name = z.globalRegistry.get(schema)?.id;
+  return z
+    .object({ pagination: Pagination, data: z.array(schema).describe('The entries.') })
+    .meta(name ? { id: `${name}Page` } : {});
 }
 
 /** One more than the page is fetched, to know whether there is a next one. */

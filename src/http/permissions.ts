@@ -4,8 +4,8 @@ import { openRoute } from './route.ts';
 
 const PermissionView = z
   .object({
-    name: z.string(),
-    description: z.string(),
+    name: z.string().describe('As grants name it.'),
+    description: z.string().describe('What it allows.'),
     browser: z.boolean().describe('Whether a public Application or a Session may hold it.'),
     management: z.boolean().describe('Whether only those who hold it may hand it on.'),
   })
@@ -28,7 +28,9 @@ export const listPermissions = openRoute({
   replies: {
     200: {
       description: 'All of them.',
-      schema: z.object({ data: z.array(PermissionView) }),
+      schema: z.object({
+        data: z.array(PermissionView).describe('Every one of them, in no more than one page.'),
+      }),
       example: { data },
     },
   },

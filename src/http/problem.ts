@@ -1,7 +1,24 @@
 /** The only place where an error becomes a response: RFC 9457 problem details. */
-import { Failure, fail, problem } from '../domain/error.ts';
+import { z } from 'zod';
+import { type Code, codes, Failure, fail, problem } from '../domain/error.ts';
 import type { Log } from '../log.ts';
 import { headersWith } from './headers.ts';
+
+export const Problem = z
+  .object({
+    type: z.string().describe('Where this kind of failure is explained.'),
+    title: z.string().describe('The kind of failure, in words that do not change with the request.'),
+    status: z.int().min(400).max(599).describe('The status of the response.'),
+    detail: z.string().describe('What is wrong this time, or what to do about it.'),
+    instance: z.string().describe('The path of the request.'),
+    code: z.enum(codes as [Code, ...Code[]]).describe('The kind of failure, for programs.'),
+    request_id: z.string().describe('As in the `SVC-REQUEST-ID` header.'),
+    errors: z
+      .record(z.string(), z.array(z.string()))
+      .optional()
+      .describe('Only for input that is not valid: what must change, by the dotted path of the part.'),
+  })
+  .meta({ id: 'Problem' });
 
 const extraHeaders: Partial<Record<Failure['code'], Record<string, string>>> = {
   unauthenticated: { 'WWW-Authenticate': 'ApiKey header="SVC-API-KEY"' },
@@ -22,20 +39,10 @@ export function problemResponse(
   extra: Record<string, string> = {},
 ): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
-  const { status, title } = problem(failure.code);
+  const { status } = problem(failure.code);
   if (status >= 500)
     log.error('request failed', { ...where, code: failure.code, error: failure.cause ?? failure });
-  const body = {
-    type: `/docs#error-${failure.code}`,
-    title,
-    status,
-    detail: failure.detail,
-    instance: where.path,
-    code: failure.code,
-    request_id: where.requestId,
-    ...(failure.errors && { errors: failure.errors }),
-  };
-  return new Response(JSON.stringify(body), {
+  return new Response(JSON.stringify(problemBody(failure, where)), {
     status,
     headers: headersWith(where.requestId, {
       'Content-Type': 'application/problem+json',
@@ -43,4 +50,22 @@ export function problemResponse(
       ...extra,
     }),
   });
+}
+
+export function problemBody(
+  { code, detail, errors }: Failure,
+  { path, requestId }: Pick<Where, 'path' | 'requestId'>,
+): z.infer<typeof Problem> {
+  const { status, title } = problem(code);
+  const type = `/docs#error-${code}`;
+  return {
+    type,
+    title,
+    status,
+    detail,
+    instance: path,
+    code,
+    request_id: requestId,
+    ...(errors && { errors }),
+  };
 }

@@ -1,19 +1,38 @@
-/** The OpenAPI document and the API reference page made from it, both made once at start. */
+/** The OpenAPI document and the page made from it: each made when it is first asked for, and kept. */
+import { z } from 'zod';
 import { version } from '../version.ts';
 import { openApi } from './openapi.ts';
 import { openRoute, type Route } from './route.ts';
 
-export function documentation(routes: readonly Route[]): Route[] {
-  const document = JSON.stringify(openApi(routes, version));
-  return [
-    openRoute({
-      method: 'GET',
-      path: '/openapi.json',
-      name: 'openapi',
-      tag: 'Reference',
-      summary: 'This interface as an OpenAPI 3.1 document',
-      replies: { 200: { description: 'The document.' } },
-      handle: () => ({ status: 200, body: document, headers: { 'Content-Type': 'application/json' } }),
-    }),
-  ];
+const OpenApi = z
+  .looseObject({
+    openapi: z.string().describe('The version of OpenAPI.'),
+    info: z.looseObject({}).describe('What this is, and which version.'),
+    paths: z.looseObject({}).describe('Every operation, by its path and method.'),
+  })
+  .meta({ id: 'OpenApi' });
+
+const sample = { openapi: '3.1.0', info: { title: 'Sallyport', version }, paths: {} };
+
+export function documentation(api: readonly Route[]): Route[] {
+  const document = once(() => openApi([...api, openapi], version));
+  const openapi = openRoute({
+    method: 'GET',
+    path: '/openapi.json',
+    name: 'getOpenApi',
+    tag: 'Reference',
+    summary: 'Get this interface as an OpenAPI 3.1 document',
+    description: 'Made from the declarations that check requests, so it cannot differ from what they do.',
+    replies: { 200: { description: 'The document.', schema: OpenApi, example: sample } },
+    handle: () => ({ status: 200, body: document() }),
+  });
+  return [openapi];
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
 }

@@ -11,6 +11,7 @@ import { authenticate } from './authenticate.ts';
 import { readJson } from './body.ts';
 import { headersWith } from './headers.ts';
 import { problemResponse, type Where } from './problem.ts';
+import type { Tag } from './tags.ts';
 import { validate } from './validate.ts';
 
 /** What the handlers work with. */
@@ -44,7 +45,7 @@ interface Described {
   readonly path: string;
   /** The operation's name in OpenAPI and the SDK. */
   readonly name: string;
-  readonly tag: string;
+  readonly tag: Tag;
   readonly summary: string;
   readonly description?: string;
   readonly replies: Record<number, { description: string; schema?: z.ZodType; example?: unknown }>;

@@ -58,7 +58,7 @@ export const authorizeSession = route({
   tag,
   summary: 'Authorize a Session',
   description:
-    'For backends, once per nonce. Permissions or rules must be non-empty. Who holds session:authorize or application:create may grant anything that a Session may hold; anyone else only permissions of its own, and the Session can then never do more than its authorizer at that moment.',
+    'For backends, once per nonce. Permissions or rules must be non-empty. Who holds `session:authorize` or `application:create` may grant anything that a Session may hold; anyone else only permissions of its own, and the Session can then never do more than its authorizer at that moment.',
   callers: ['private', 'management'],
   body: SessionAuthorize,
   bodyExample: example.sessionAuthorize,

@@ -1,0 +1,81 @@
+/** Zod schemas as JSON Schema, as far as requests and replies need it. */
+import { z } from 'zod';
+
+export interface Schema {
+  $ref?: string;
+  type?: string;
+  format?: string;
+  description?: string;
+  enum?: unknown[];
+  const?: unknown;
+  default?: unknown;
+  examples?: unknown[];
+  readOnly?: boolean;
+  pattern?: string;
+  minLength?: number;
+  maxLength?: number;
+  minimum?: number;
+  maximum?: number;
+  items?: Schema;
+  minItems?: number;
+  maxItems?: number;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  additionalProperties?: boolean | Schema;
+  propertyNames?: Schema;
+  anyOf?: Schema[];
+}
+
+/** What is sent in the shape of this schema; its named parts are put into `components`. */
+export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>): Schema {
+  const { $schema, $defs, ...json } = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+    override: keepMeta,
+  });
+  for (const [name, part] of Object.entries($defs ?? {})) components[name] ??= tidy(part as Schema);
+  return tidy(json as Schema);
+}
+
+/**
+ * A schema whose meta names a `type` has said all there is to say: how the text of a query is read does not
+ * belong to the document. Zod also leaves out the default and the examples of whatever it transforms.
+ */
+function keepMeta({
+  zodSchema,
+  jsonSchema,
+}: {
+  zodSchema: z.core.$ZodType;
+  jsonSchema: z.core.JSONSchema.BaseSchema;
+}): void {
+  const { id, ...meta } = z.globalRegistry.get(zodSchema) ?? {};
+  if (meta.type !== undefined) {
+    for (const key of Object.keys(jsonSchema)) delete jsonSchema[key];
+    Object.assign(jsonSchema, meta);
+  }
+  if (meta.default !== undefined) jsonSchema.default = meta.default as typeof jsonSchema.default;
+  if (Array.isArray(meta.examples)) jsonSchema.examples = meta.examples;
+}
+
+/** Null means absent wherever it is taken, so it is not spoken of; nor is what a format or a type implies. */
+function tidy({ anyOf, ...own }: Schema): Schema {
+  const options = anyOf?.filter((option) => option.type !== 'null').map(tidy);
+  const schema: Schema = options?.length === 1 ? { ...options[0], ...own } : own;
+  if (options && options.length > 1) schema.anyOf = options;
+  if (schema.$ref) schema.$ref = schema.$ref.replace('#/$defs/', '#/components/schemas/');
+  if (schema.format) delete schema.pattern;
+  if (schema.minLength === 0) delete schema.minLength;
+  if (schema.minimum === Number.MIN_SAFE_INTEGER) delete schema.minimum;
+  if (schema.maximum === Number.MAX_SAFE_INTEGER) delete schema.maximum;
+  if (schema.propertyNames?.type === 'string') delete schema.propertyNames;
+  if (schema.items) schema.items = tidy(schema.items);
+  if (schema.properties) schema.properties = mapValues(schema.properties, tidy);
+  if (typeof schema.additionalProperties === 'object') {
+    schema.additionalProperties = tidy(schema.additionalProperties);
+  }
+  return schema;
+}
+
+export function mapValues<A, B>(record: Record<string, A>, change: (value: A) => B): Record<string, B> {
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
+}

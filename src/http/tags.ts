@@ -1,0 +1,11 @@
+/** The groups of operations, in the order in which the reference shows them. */
+export const tags = {
+  Applications:
+    'Every program that calls has an Application: a key, and the list of what the key opens. The key is shown when it is made and never again, since only a digest of it is kept. The shorter the list, the less is lost with the key.',
+  Sessions:
+    'A browser comes in through two doors. With the key of a public Application it creates a Session, which opens nothing yet, and hands the nonce to your backend. The backend, which knows the user, authorizes the Session once, for what it names and no more. From then on the session key works, until it expires.',
+  Reference: 'What the service tells about itself, to anyone.',
+  Health: 'For load balancers and whatever restarts the service.',
+} as const;
+
+export type Tag = keyof typeof tags;

@@ -1,0 +1,14 @@
+declare module '*.sql' {
+  const text: string;
+  export default text;
+}
+
+declare module '*.md' {
+  const text: string;
+  export default text;
+}
+
+declare module '*.css' {
+  const text: string;
+  export default text;
+}

@@ -1,0 +1,135 @@
+/** As much of the structure of OpenAPI 3.1 as the document uses. Every object is strict: a slip shows. */
+import { z } from 'zod';
+
+const text = z.string().min(1);
+const mapOf = <S extends z.ZodType>(schema: S) => z.record(text, schema);
+const Reference = z.strictObject({ $ref: z.string().startsWith('#/components/') });
+
+const Schema: z.ZodType = z.lazy(() =>
+  z
+    .strictObject({
+      $ref: z.string().startsWith('#/components/schemas/'),
+      type: z.enum(['string', 'integer', 'number', 'boolean', 'array', 'object']),
+      format: z.enum(['uuid', 'date-time', 'uri']),
+      description: text,
+      enum: z.array(z.unknown()).min(1),
+      const: z.unknown(),
+      default: z.unknown(),
+      examples: z.array(z.unknown()).min(1),
+      readOnly: z.literal(true),
+      pattern: text.refine((pattern) => new RegExp(pattern, 'u')),
+      minLength: z.int().min(1),
+      maxLength: z.int().min(1),
+      minimum: z.number(),
+      maximum: z.number(),
+      items: Schema,
+      minItems: z.int().min(1),
+      maxItems: z.int().min(1),
+      properties: mapOf(Schema),
+      required: z.array(text).min(1),
+      additionalProperties: z.union([z.boolean(), Schema]),
+      anyOf: z.array(Schema).min(2),
+    })
+    .partial()
+    .refine(
+      ({ required, properties }) => (required ?? []).every((name) => properties?.[name] !== undefined),
+      {
+        error: 'requires a property that it does not have',
+      },
+    )
+    .refine(({ type, anyOf }) => type === undefined || anyOf === undefined, {
+      error: 'is of one type and of several',
+    })
+    .refine(({ type, pattern }) => pattern === undefined || type === 'string', {
+      error: 'has a pattern without being a string',
+    })
+    .refine(({ type, items }) => (type === 'array') === (items !== undefined), {
+      error: 'has items without being an array, or is one without them',
+    }),
+);
+
+const Content = z
+  .strictObject({
+    schema: Schema,
+    example: z.unknown().optional(),
+    examples: mapOf(Reference).optional(),
+  })
+  .refine(({ example, examples }) => example === undefined || examples === undefined, {
+    error: 'has both example and examples',
+  });
+
+const Header = z.strictObject({
+  description: text,
+  required: z.boolean(),
+  schema: Schema,
+  example: z.unknown(),
+});
+
+const Answer = z.strictObject({
+  description: text,
+  headers: mapOf(Reference),
+  content: mapOf(Content).optional(),
+});
+
+const Security = z.array(z.strictObject({ key: z.array(text) }));
+
+const Operation = z.strictObject({
+  operationId: text,
+  tags: z.array(text).length(1),
+  summary: text,
+  description: text,
+  security: Security.optional(),
+  'x-permission': text.optional(),
+  'x-callers': z.array(text).min(1).optional(),
+  parameters: z
+    .array(
+      z.strictObject({
+        name: text,
+        in: z.enum(['path', 'query']),
+        required: z.boolean(),
+        description: text,
+        style: z.literal('form').optional(),
+        explode: z.literal(true).optional(),
+        schema: Schema,
+        example: z.unknown().optional(),
+      }),
+    )
+    .min(1)
+    .refine((parameters) => new Set(parameters.map(({ name }) => name)).size === parameters.length)
+    .optional(),
+  requestBody: z
+    .strictObject({ description: text, required: z.literal(true), content: mapOf(Content) })
+    .optional(),
+  responses: z.record(z.string().regex(/^([1-5]\d\d|default)$/), z.union([Answer, Reference])),
+});
+
+export const OpenApi = z.strictObject({
+  openapi: z.string().regex(/^3\.1\.\d$/),
+  info: z.strictObject({
+    title: text,
+    version: text,
+    description: text,
+    license: z.strictObject({ name: text, identifier: text }),
+  }),
+  servers: z.array(z.strictObject({ url: text, description: text })).min(1),
+  tags: z.array(z.strictObject({ name: text, description: text })),
+  security: Security,
+  paths: z.record(
+    z.string().startsWith('/'),
+    z.partialRecord(z.enum(['get', 'put', 'post', 'delete', 'patch']), Operation),
+  ),
+  components: z.strictObject({
+    securitySchemes: z.strictObject({
+      key: z.strictObject({
+        type: z.literal('apiKey'),
+        in: z.literal('header'),
+        name: text,
+        description: text,
+      }),
+    }),
+    headers: mapOf(Header),
+    examples: mapOf(z.strictObject({ summary: text, value: z.unknown() })),
+    responses: mapOf(Answer),
+    schemas: mapOf(Schema),
+  }),
+});
