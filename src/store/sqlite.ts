@@ -18,8 +18,8 @@ interface Waiting {
 export function openSqlite(path: string, now: () => number): Db {
   const writer = connect(path);
   const reader = connect(path);
-  const reads = queries(reader, now);
-  const writes = queries(writer, now);
+  const reads = prepared(reader, now);
+  const writes = prepared(writer, now);
   let waiting: Waiting[] = [];
   let flushing = false;
 
@@ -50,8 +50,8 @@ export function openSqlite(path: string, now: () => number): Db {
     exclusively: transaction,
     close: async () => {
       while (flushing) await new Promise(setImmediate);
-      reader.close();
-      writer.close();
+      reads.close();
+      writes.close();
     },
   };
 }
@@ -66,6 +66,7 @@ async function commit(writer: Database, tx: Queries, batch: Waiting[]): Promise<
         const value = await work(tx);
         done.push(() => resolve(value));
       } catch (error) {
+        if (!writer.inTransaction) throw error;
         writer.run('rollback to one');
         done.push(() => reject(unavailable(error)));
       }
@@ -73,57 +74,75 @@ async function commit(writer: Database, tx: Queries, batch: Waiting[]): Promise<
     }
     writer.run('commit');
   } catch (error) {
-    if (writer.inTransaction) writer.run('rollback');
+    rollback(writer);
     for (const { reject } of batch) reject(unavailable(error));
     return;
   }
   for (const settle of done) settle();
 }
 
+/** What made the commit fail may fail this too; the next `begin` says so to those who wait then. */
+function rollback(writer: Database): void {
+  try {
+    if (writer.inTransaction) writer.run('rollback');
+  } catch {}
+}
+
 function connect(path: string): Database {
+  let db: Database | undefined;
   try {
     closeSync(openSync(path, 'a', 0o600));
-    const db = new Database(path, { strict: true });
+    db = new Database(path, { strict: true });
     db.run('pragma busy_timeout = 5000');
     db.run('pragma journal_mode = wal');
     db.run('pragma synchronous = full');
     db.run('pragma foreign_keys = on');
     return db;
   } catch (error) {
+    db?.close();
     throw new DbUnavailable(`cannot open ${path}: ${(error as Error).message}`, { cause: error });
   }
 }
 
-function queries(db: Database, now: () => number): Queries {
-  const prepared = new Map<string, { statement: Statement; clock: boolean }>();
+interface Prepared {
+  readonly statement: Statement;
+  readonly clock: boolean;
+}
 
-  function prepare(sql: string) {
-    const known = prepared.get(sql);
-    if (known) return known;
+function prepared(db: Database, now: () => number): Queries & { close(): void } {
+  const known = new Map<string, Prepared>();
+
+  function prepare(sql: string): Prepared {
+    const old = known.get(sql);
+    if (old) return old;
     const made = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
-    prepared.set(sql, made);
+    known.set(sql, made);
     return made;
   }
 
-  function bind(clock: boolean, params: readonly Value[]): SQLQueryBindings[] {
-    return clock ? [...params, now()] : (params as Value[]);
+  function run<T>(sql: string, params: readonly Value[], step: Step<T>): T {
+    try {
+      const { statement, clock } = prepare(sql);
+      return step(statement, clock ? [...params, now()] : (params as Value[]));
+    } catch (error) {
+      throw unavailable(error);
+    }
   }
 
   return {
-    get: <R>(sql: string, params: readonly Value[] = []) => {
-      const { statement, clock } = prepare(sql);
-      return guarded(() => (statement.get(...bind(clock, params)) ?? undefined) as R | undefined);
-    },
-    all: <R>(sql: string, params: readonly Value[] = []) => {
-      const { statement, clock } = prepare(sql);
-      return guarded(() => statement.all(...bind(clock, params)) as R[]);
-    },
-    run: (sql, params = []) => {
-      const { statement, clock } = prepare(sql);
-      return guarded(() => statement.run(...bind(clock, params)).changes);
+    get: <R>(sql: string, params: readonly Value[] = []) =>
+      run(sql, params, (statement, values) => (statement.get(...values) ?? undefined) as R | undefined),
+    all: <R>(sql: string, params: readonly Value[] = []) =>
+      run(sql, params, (statement, values) => statement.all(...values) as R[]),
+    run: (sql, params = []) => run(sql, params, (statement, values) => statement.run(...values).changes),
+    close: () => {
+      for (const { statement } of known.values()) statement.finalize();
+      db.close(true);
     },
   };
 }
+
+type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 
 /** `$1` becomes `?1`, `:key` the only parameter, `:now` one more behind the last. */
 function translate(sql: string): string {
@@ -133,14 +152,6 @@ function translate(sql: string): string {
     .replace(/\$(\d+)/g, '?$1')
     .replace(/:key\b/g, '?1')
     .replace(/:now\b/g, `?${keyed + 1}`);
-}
-
-function guarded<T>(query: () => T): T {
-  try {
-    return query();
-  } catch (error) {
-    throw unavailable(error);
-  }
 }
 
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;

@@ -1,0 +1,129 @@
+/** The store alone, as one node or as several on one database, with the rows that its tests start from. */
+import { Database as Sqlite } from 'bun:sqlite';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { SQL } from 'bun';
+import { newTenant } from '../../src/bootstrap.ts';
+import type { Application } from '../../src/domain/application.ts';
+import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key.ts';
+import { openStore } from '../../src/store/open.ts';
+import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
+import { Clock, type Database } from './world.ts';
+
+export interface Stores {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly url: string;
+  /** One more node on the same database; closed with the rest. */
+  another(): Promise<Store>;
+  /** The id of a new tenant. Tests on one database keep apart by tenant. */
+  tenant(): Promise<string>;
+  application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
+  session(tenant: string, application: string, fields?: Partial<NewSession>): Promise<MadeSession>;
+  /** Past the store, straight at the rows. */
+  raw<R>(sql: string): Promise<R[]>;
+  close(): Promise<void>;
+}
+
+export interface MadeSession {
+  readonly id: string;
+  readonly key: Minted;
+  readonly nonce: Minted;
+}
+
+export const grants = { permissions: ['token:read'], rules: [] };
+
+export async function openStores(database: Database): Promise<Stores> {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-store-'));
+  const url = await database.fresh(folder);
+  const clock = new Clock();
+  const opened: Store[] = [];
+  const another = async () => {
+    const { store } = await openStore(url, clock.now);
+    opened.push(store);
+    return store;
+  };
+  const store = await another();
+  return {
+    store,
+    clock,
+    url,
+    another,
+    tenant: async () => {
+      const tenant = newTenant('test', clock.now());
+      await store.tenants.create(tenant);
+      return tenant.id;
+    },
+    application: async (tenant, fields) => {
+      const application = newApplication(clock.now(), fields);
+      const key = mint(applicationKinds[application.type]);
+      await store.applications.create(tenant, application, key);
+      return { id: application.id, key };
+    },
+    session: async (tenant, applicationId, fields) => {
+      const [key, nonce] = [mint('ses'), mint('non')];
+      const session = newSession(clock.now(), applicationId, key, nonce, fields);
+      if (!(await store.sessions.create(tenant, session))) throw new Error('the Session was not created');
+      return { id: session.id, key, nonce };
+    },
+    raw: (sql) => raw(url, sql),
+    close: async () => {
+      for (const each of opened) await each.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export function newApplication(now: number, fields: Partial<NewApplication> = {}): NewApplication {
+  return {
+    id: newId(now),
+    name: 'an application',
+    type: 'private',
+    ...grants,
+    createdBy: undefined,
+    createdAt: now,
+    expiresAt: undefined,
+    ...fields,
+  };
+}
+
+export function newSession(
+  now: number,
+  applicationId: string,
+  key: Minted,
+  nonce: Minted,
+  fields: Partial<NewSession> = {},
+): NewSession {
+  return {
+    id: newId(now),
+    applicationId,
+    key: key.digest,
+    nonce: nonce.digest,
+    createdAt: now,
+    expiresAt: now + 180_000,
+    ...fields,
+  };
+}
+
+export async function raw<R>(url: string, sql: string): Promise<R[]> {
+  if (url.startsWith('sqlite:')) {
+    const db = new Sqlite(url.slice('sqlite:'.length));
+    try {
+      return db.query(sql).all() as R[];
+    } finally {
+      db.close();
+    }
+  }
+  const db = new SQL(url, { max: 1 });
+  try {
+    return (await db.unsafe(sql)) as R[];
+  } finally {
+    await db.close();
+  }
+}
+
+/** What an Application may do, out of all that is known about it. */
+export function grantsOf({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>) {
+  return { permissions, rules };
+}
