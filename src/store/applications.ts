@@ -30,7 +30,7 @@ export const alive = (alias: string) => `(${alias}.expires_at is null or ${alias
 export function applications(db: Db): Applications {
   const one = `select ${applicationColumns('a')} from applications a
     where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
-  const locked = db.dialect === 'postgres' ? `${one} for update` : one;
+  const locked = db.dialect === 'postgres' ? `${one} for no key update` : one;
 
   /** The Application as it is, held until the transaction ends. */
   async function current(tx: Queries, tenant: string, id: string): Promise<Application | undefined> {

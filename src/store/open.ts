@@ -46,7 +46,7 @@ async function removeExpired(db: Db, table: 'sessions' | 'applications', limit: 
   const key = table === 'sessions' ? 'tenant_id, application_id, id' : 'tenant_id, id';
   return db.run(
     `delete from ${table} where (${key}) in
-       (select ${key} from ${table} where expires_at <= :now order by expires_at limit $1 ${skipLocked(db)})`,
+       (select ${key} from ${table} where expires_at <= (select :now) order by expires_at limit $1 ${skipLocked(db)})`,
     [limit],
   );
 }

@@ -12,39 +12,54 @@ const onceLock = 7_255_901_877;
 type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
 
+/** Pauses before a read is tried again, when the connection that it was sent on turns out to be cut. */
+const pauses = [10, 100];
+
 /** `clock` stands in for the database's own clock in tests. */
 export function openPostgres(url: string, clock?: () => number): Db {
   let pool = connect(url);
+  let answers = 0;
 
   /**
-   * Never waits longer than `patience`. A pool that does not answer is replaced whole, since its connections
-   * may hang for as long as the network swallows what they send; what is under way there may still finish.
+   * Never waits longer than `patience`. A pool from which nothing has come back in all that time is replaced
+   * whole, since its connections may hang for as long as the network swallows what they send. A pool that
+   * answers others is only slow, and stays.
    */
-  async function bounded<T>(work: (pool: SQL) => Promise<T>): Promise<T> {
+  async function bounded<T>(work: (pool: SQL, late: () => boolean) => Promise<T>): Promise<T> {
     const mine = pool;
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(() => late.reject(new DbUnavailable('the database does not answer')), patience);
-    try {
-      return await Promise.race([work(mine), late.promise]);
-    } catch (error) {
-      if (error instanceof DbUnavailable && mine === pool) {
+    const before = answers;
+    let isLate = false;
+    const giveUp = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      isLate = true;
+      if (mine === pool && answers === before) {
         pool = connect(url);
         mine.close({ timeout: 5 }).catch(() => {});
       }
+      giveUp.reject(new DbUnavailable('the database does not answer'));
+    }, patience);
+    try {
+      const value = await Promise.race([work(mine, () => isLate), giveUp.promise]);
+      answers++;
+      return value;
+    } catch (error) {
       throw unavailable(error);
     } finally {
       clearTimeout(timer);
     }
   }
 
-  /** Reading twice does no harm, so a connection that turns out to be cut is worth a second try. */
+  /** Reading twice does no harm, so a cut connection is worth another try on the next one. */
   async function read<T>(work: (pool: SQL) => Promise<T>): Promise<T> {
-    try {
-      return await bounded(work);
-    } catch (error) {
-      if (!(error instanceof DbUnavailable) || error.cause === undefined) throw error;
-      return await bounded(work);
+    for (const pause of pauses) {
+      try {
+        return await bounded(work);
+      } catch (error) {
+        if (!(error instanceof DbUnavailable) || error.cause === undefined) throw error;
+        await Bun.sleep(pause);
+      }
     }
+    return bounded(work);
   }
 
   const transaction = <T>(pool: SQL, work: (tx: Queries) => Promise<T>) =>
@@ -58,10 +73,18 @@ export function openPostgres(url: string, clock?: () => number): Db {
     lookup: batched((sql, keys) =>
       read((pool) => execute(pool, sql, [pool.array(keys, 'BYTEA') as unknown as Value], clock)),
     ),
-    transaction: (work) => bounded((pool) => transaction(pool, work)),
+    transaction: (work) =>
+      bounded((pool, late) =>
+        transaction(pool, async (tx) => {
+          const value = await work(tx);
+          if (late()) throw new DbUnavailable('given up: nobody waits for this change any more');
+          return value;
+        }),
+      ),
     exclusively: async (work) => {
       try {
         return await transaction(pool, async (tx) => {
+          await tx.run('set local statement_timeout = 0');
           await tx.get(`select pg_advisory_xact_lock(${onceLock})`);
           return work(tx);
         });
@@ -77,7 +100,11 @@ function connect(url: string): SQL {
   return new SQL(url, {
     max: connections,
     connectionTimeout: 1,
-    connection: { application_name: 'sallyport' },
+    connection: {
+      application_name: 'sallyport',
+      statement_timeout: String(patience - 100),
+      idle_in_transaction_session_timeout: '5000',
+    },
   });
 }
 
@@ -102,8 +129,8 @@ async function execute<R>(
   return (await on.unsafe(text, withClock ? [...params, clock()] : [...params])) as Result<R>;
 }
 
-/** Classes of SQLSTATE that speak of the server's state and not of the statement. */
-const serverState = /^(08|25|28|3D|40|53|55|57|58|XX)/;
+/** SQLSTATEs that speak of the server's state and not of the statement; 42501: a right is missing there. */
+const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 
 function unavailable(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) return error;

@@ -1,5 +1,5 @@
 import { alive, toText } from './applications.ts';
-import type { Db, Moment } from './db.ts';
+import { type Db, keepRow, type Moment } from './db.ts';
 import type { Authorized, Sessions } from './store.ts';
 
 export function sessions(db: Db): Sessions {
@@ -9,7 +9,7 @@ export function sessions(db: Db): Sessions {
         `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules,
            created_at, expires_at)
          select a.tenant_id, a.id, $3, $4, $5, '[]', '[]', $6, $7
-         from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
+         from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')} ${keepRow(db, 'a')}`,
         [
           tenant,
           session.applicationId,

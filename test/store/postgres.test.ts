@@ -1,0 +1,153 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { SQL } from 'bun';
+import { mint } from '../../src/domain/key.ts';
+import { DbUnavailable } from '../../src/store/db.ts';
+import { openStore } from '../../src/store/open.ts';
+import { newSession, openStores, type Stores } from '../support/stores.ts';
+import { openWire, type Wire } from '../support/wire.ts';
+import { databases, openWorld, type World } from '../support/world.ts';
+
+const [, postgres] = databases.find(([name]) => name === 'PostgreSQL')!;
+
+describe('a service whose wire to PostgreSQL is cut', () => {
+  let wire: Wire;
+  let world: World;
+  let key: string;
+  beforeEach(async () => {
+    const url = new URL(await postgres.fresh(''));
+    wire = await openWire(Number(url.port));
+    url.port = String(wire.port);
+    world = await openWorld(url.href);
+    key = (await world.tenant()).key;
+  });
+  afterEach(async () => {
+    wire.set('pass');
+    await world.close();
+    await wire.close();
+  });
+
+  const read = () => world.call('GET', '/applications/key', { key });
+
+  test('reads on after a cut as if nothing had been, and writes again', async () => {
+    const many = async () =>
+      (await Promise.all(Array.from({ length: 30 }, read))).map(({ status }) => status);
+    await many();
+    const during = many();
+    wire.cut();
+    expect(new Set(await during)).toEqual(new Set([200]));
+    wire.cut();
+    expect(new Set(await many())).toEqual(new Set([200]));
+    await world.application(key);
+  });
+
+  test('says 503 to every key while packets are swallowed, and recovers by itself', async () => {
+    await read();
+    wire.set('swallow');
+    const began = performance.now();
+    const unknown = mint('mgt').secret.reveal();
+    const answers = await Promise.all([
+      read(),
+      world.call('GET', '/applications/key', { key: unknown }),
+      world.call('POST', '/applications', {
+        key,
+        body: { name: 'x', type: 'private', permissions: ['a:b'] },
+      }),
+      world.call('GET', '/readyz'),
+    ]);
+    expect(performance.now() - began).toBeLessThan(2000);
+    for (const { status, body, headers } of answers) {
+      expect([status, body.code, headers.get('retry-after')]).toEqual([503, 'unavailable', '1']);
+    }
+    expect((await world.call('GET', '/livez')).status).toBe(200);
+    wire.set('pass');
+    expect((await read()).status).toBe(200);
+    expect((await world.call('GET', '/applications/key', { key: unknown })).status).toBe(401);
+  });
+
+  test('says 503 while connections are turned away, and recovers by itself', async () => {
+    wire.set('refuse');
+    wire.cut();
+    const { status, body } = await read();
+    expect([status, body.code]).toEqual([503, 'unavailable']);
+    wire.set('pass');
+    expect((await read()).status).toBe(200);
+    await world.application(key);
+  });
+});
+
+describe('the store on PostgreSQL, beside somebody who holds a row', () => {
+  let on: Stores;
+  let other: SQL;
+  beforeEach(async () => {
+    on = await openStores(postgres);
+    other = new SQL(on.url, { max: 1 });
+  });
+  afterEach(async () => {
+    await other.close();
+    await on.close();
+  });
+
+  /** Runs `sql` in a transaction that stays open until `during` is done. */
+  async function holding<T>(sql: string, during: () => Promise<T>): Promise<T> {
+    return (await other.begin(async (tx) => {
+      await tx.unsafe(sql);
+      return during();
+    })) as T;
+  }
+
+  const waiting = async () => {
+    const monitor = new SQL(on.url, { max: 1 });
+    const sql =
+      "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    while ((await monitor.unsafe(sql)).length === 0);
+    await monitor.close();
+  };
+
+  test('a change that it gives up on does not happen later, and others are not disturbed', async () => {
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant);
+    const sessions = `select pid from pg_stat_activity
+      where application_name = 'sallyport' and datname = current_database() order by pid`;
+    const update = () =>
+      on.store.applications.update(tenant, id, { by: id, at: 1 }, (current) => ({ ...current, name: 'new' }));
+    const before = await on.raw(sessions);
+    let found = 0;
+    const outcome = await holding(`select 1 from applications where id = '${id}' for update`, async () => {
+      const updating = update().catch((error: unknown) => error);
+      let pending = true;
+      void updating.then(() => {
+        pending = false;
+      });
+      for (; pending; found++) expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
+      return updating;
+    });
+    expect(outcome).toBeInstanceOf(DbUnavailable);
+    expect(found).toBeGreaterThan(10);
+    expect(await on.raw(sessions)).toEqual(before);
+    expect(await on.store.applications.get(tenant, id)).toMatchObject({ name: 'an application' });
+    expect(await update()).toMatchObject({ name: 'new' });
+  });
+
+  test('a Session is not created for an Application that is deleted meanwhile', async () => {
+    const tenant = await on.tenant();
+    const { id } = await on.application(tenant, { type: 'public' });
+    const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));
+    const creating = await holding(`delete from applications where id = '${id}'`, async () => {
+      const created = on.store.sessions.create(tenant, session);
+      await waiting();
+      return { created };
+    });
+    expect(await creating.created).toBe(false);
+  });
+
+  test('the clock of the database decides when no other is given', async () => {
+    const { store } = await openStore(on.url);
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant, { type: 'public' });
+    const [row] = await on.raw<{ now: string }>('select extract(epoch from clock_timestamp()) * 1000 as now');
+    const found = await store.credentials.find('pub', key.digest);
+    expect(Math.abs(found!.now - Number(row!.now))).toBeLessThan(2000);
+    expect(found?.applicationId).toBe(id);
+    await store.close();
+  });
+});
