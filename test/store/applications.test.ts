@@ -1,0 +1,221 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../src/domain/key.ts';
+import { Rule } from '../../src/domain/rule.ts';
+import { newApplication, newSession, openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const all = { limit: 1000, offset: 0, before: undefined };
+const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+
+describe.each(databases)('the store on %s: Applications', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  const change = () => ({ by: someone, at: on.clock.now() });
+
+  test('what was created is there for every node when create resolves, and so is its key', async () => {
+    const [tenant, node] = [await on.tenant(), await on.another()];
+    const rule = Rule.parse({
+      priority: 1,
+      container: '/pci/',
+      transform: 'mask',
+      permissions: ['token:read'],
+    });
+    const application = newApplication(on.clock.now(), {
+      name: 'Zoë 🗝 backend',
+      permissions: ['token:create', 'invoice:pay'],
+      rules: [rule],
+      createdBy: someone,
+      expiresAt: on.clock.now() + 1000,
+    });
+    const key = mint('pvt');
+    const made = await on.store.applications.create(tenant, application, key);
+    expect(made).toEqual({
+      id: application.id,
+      tenant_id: tenant,
+      name: 'Zoë 🗝 backend',
+      type: 'private',
+      permissions: ['token:create', 'invoice:pay'],
+      rules: [rule],
+      created_by: someone,
+      created_at: new Date(on.clock.now()).toISOString(),
+      expires_at: new Date(on.clock.now() + 1000).toISOString(),
+    });
+    expect(await node.applications.get(tenant, application.id)).toEqual(made);
+    expect(await node.credentials.find('pvt', key.digest)).toMatchObject({
+      kind: 'application',
+      tenantId: tenant,
+      applicationId: application.id,
+      application: made,
+      now: on.clock.now(),
+    });
+  });
+
+  test('an Application whose key cannot be stored is not created either', async () => {
+    const tenant = await on.tenant();
+    const taken = await on.application(tenant);
+    const second = newApplication(on.clock.now());
+    const creating = on.store.applications.create(tenant, second, taken.key);
+    expect(await creating.catch(() => 'refused')).toBe('refused');
+    expect(await on.store.applications.get(tenant, second.id)).toBeUndefined();
+    expect(await on.store.credentials.find('pvt', taken.key.digest)).toMatchObject({
+      applicationId: taken.id,
+    });
+  });
+
+  test('of many updates at once on several nodes, each sees the outcome of those before it', async () => {
+    const [tenant, nodes] = [await on.tenant(), [on.store, await on.another(), await on.another()]];
+    const { id } = await on.application(tenant, { permissions: ['own:first'] });
+    const names = Array.from({ length: 15 }, (_, index) => `own:p${String.fromCharCode(97 + index)}`);
+    await Promise.all(
+      names.map((name, index) =>
+        nodes[index % nodes.length]!.applications.update(tenant, id, change(), (current) => ({
+          ...current,
+          permissions: [...current.permissions, name],
+        })),
+      ),
+    );
+    const after = await on.store.applications.get(tenant, id);
+    expect(after?.permissions.toSorted()).toEqual(['own:first', ...names].toSorted());
+  });
+
+  test('an update changes what it names, says who and when, and leaves the key alone', async () => {
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant);
+    const before = await on.store.applications.get(tenant, id);
+    on.clock.advance(5);
+    const after = await on.store.applications.update(tenant, id, change(), () => ({
+      name: 'other',
+      permissions: ['token:create'],
+      rules: [],
+    }));
+    expect(after).toEqual({
+      ...before!,
+      name: 'other',
+      permissions: ['token:create'],
+      modified_by: someone,
+      modified_at: new Date(on.clock.now()).toISOString(),
+    });
+    expect(await on.store.applications.get(tenant, id)).toEqual(after);
+    expect(await on.store.credentials.find('pvt', key.digest)).toMatchObject({ application: after! });
+  });
+
+  test('an update or a regeneration that is refused by its caller changes nothing', async () => {
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant);
+    const before = await on.store.applications.get(tenant, id);
+    const refuse = () => {
+      throw new Error('no');
+    };
+    await expect(on.store.applications.update(tenant, id, change(), refuse)).rejects.toThrow('no');
+    await expect(on.store.applications.regenerate(tenant, id, change(), refuse)).rejects.toThrow('no');
+    expect(await on.store.applications.get(tenant, id)).toEqual(before);
+    expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
+  });
+
+  test('a regenerated key is dead on every node when regenerate resolves, and the new one lives', async () => {
+    const [tenant, node] = [await on.tenant(), await on.another()];
+    const { id, key } = await on.application(tenant);
+    const keys = [key, mint('pvt'), mint('pvt')];
+    for (const [index, next] of keys.entries()) {
+      if (index === 0) continue;
+      const done = await on.store.applications.regenerate(tenant, id, change(), (current) => {
+        expect(current.id).toBe(id);
+        return next;
+      });
+      expect(done?.application).toMatchObject({ id, modified_by: someone });
+      expect(done?.key).toBe(next);
+      for (const old of keys.slice(0, index)) {
+        expect(await node.credentials.find('pvt', old.digest)).toBeUndefined();
+      }
+      expect(await node.credentials.find('pvt', next.digest)).toMatchObject({ applicationId: id });
+    }
+  });
+
+  test('of several regenerations at once, exactly one key is left', async () => {
+    const [tenant, nodes] = [await on.tenant(), [on.store, await on.another()]];
+    const { id } = await on.application(tenant);
+    const keys = Array.from({ length: 8 }, () => mint('pvt'));
+    await Promise.all(
+      keys.map((key, index) => nodes[index % 2]!.applications.regenerate(tenant, id, change(), () => key)),
+    );
+    const found = await Promise.all(keys.map((key) => on.store.credentials.find('pvt', key.digest)));
+    expect(found.filter(Boolean)).toHaveLength(1);
+  });
+
+  test('a deleted Application takes its keys and Sessions with it, on every node', async () => {
+    const [tenant, node] = [await on.tenant(), await on.another()];
+    const { id, key } = await on.application(tenant, { type: 'public' });
+    const kept = await on.application(tenant, { type: 'public' });
+    const session = await on.session(tenant, id);
+    const keptSession = await on.session(tenant, kept.id);
+    expect(await on.store.applications.delete(tenant, id)).toBe(true);
+    expect(await node.applications.get(tenant, id)).toBeUndefined();
+    expect(await node.credentials.find('pub', key.digest)).toBeUndefined();
+    expect(await node.credentials.find('ses', session.key.digest)).toBeUndefined();
+    expect(await node.credentials.find('ses', keptSession.key.digest)).toBeDefined();
+    const left = await on.raw(
+      `select id from application_keys where application_id = '${id}' union all
+       select id from sessions where application_id = '${id}'`,
+    );
+    expect(left).toEqual([]);
+    expect(await on.store.applications.delete(tenant, id)).toBe(false);
+  });
+
+  test('of several deletions at once, exactly one says that it was there', async () => {
+    const [tenant, nodes] = [await on.tenant(), [on.store, await on.another()]];
+    const { id } = await on.application(tenant);
+    const gone = await Promise.all(
+      Array.from({ length: 8 }, (_, index) => nodes[index % 2]!.applications.delete(tenant, id)),
+    );
+    expect(gone.filter(Boolean)).toHaveLength(1);
+  });
+
+  test('an Application is there until the last millisecond, and from expires_at on it is absent everywhere', async () => {
+    const tenant = await on.tenant();
+    const { applications, credentials, sessions } = on.store;
+    const { id, key } = await on.application(tenant, { type: 'public', expiresAt: on.clock.now() + 1000 });
+    const session = await on.session(tenant, id, { expiresAt: on.clock.now() + 5000 });
+    on.clock.advance(999);
+    expect(await applications.get(tenant, id)).toBeDefined();
+    expect(await credentials.find('pub', key.digest)).toBeDefined();
+    expect(await credentials.find('ses', session.key.digest)).toBeDefined();
+    on.clock.advance(1);
+    const never = () => {
+      throw new Error('an expired Application was handed out');
+    };
+    expect(await applications.get(tenant, id)).toBeUndefined();
+    expect((await applications.list(tenant, {}, all)).map((row) => row.id)).not.toContain(id);
+    expect(await applications.list(tenant, { ids: [id] }, all)).toEqual([]);
+    expect(await applications.count(tenant, { ids: [id] })).toBe(0);
+    expect(await applications.update(tenant, id, change(), never)).toBeUndefined();
+    expect(await applications.regenerate(tenant, id, change(), never)).toBeUndefined();
+    expect(await applications.delete(tenant, id)).toBe(false);
+    expect(await credentials.find('pub', key.digest)).toBeUndefined();
+    expect(await credentials.find('ses', session.key.digest)).toBeUndefined();
+    const late = newSession(on.clock.now(), id, mint('ses'), mint('non'));
+    expect(await sessions.create(tenant, late)).toBe(false);
+  });
+
+  test('an Application of another tenant is absent everywhere', async () => {
+    const [tenant, other] = [await on.tenant(), await on.tenant()];
+    const { applications } = on.store;
+    const { id, key } = await on.application(tenant);
+    const before = await applications.get(tenant, id);
+    const never = () => {
+      throw new Error("another tenant's Application was handed out");
+    };
+    expect(await applications.get(other, id)).toBeUndefined();
+    expect((await applications.list(other, {}, all)).map((row) => row.id)).not.toContain(id);
+    expect(await applications.list(other, { ids: [id] }, all)).toEqual([]);
+    expect(await applications.count(other, { ids: [id] })).toBe(0);
+    expect(await applications.update(other, id, change(), never)).toBeUndefined();
+    expect(await applications.regenerate(other, id, change(), never)).toBeUndefined();
+    expect(await applications.delete(other, id)).toBe(false);
+    expect(await applications.get(tenant, id)).toEqual(before);
+    expect(await on.store.credentials.find('pvt', key.digest)).toMatchObject({ tenantId: tenant });
+  });
+});

@@ -1,0 +1,109 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { type Kind, mint } from '../../src/domain/key.ts';
+import { grants, openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+
+describe.each(databases)('the store on %s: credentials', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  test('a key that nobody has finds nobody', async () => {
+    for (const kind of ['mgt', 'pvt', 'pub', 'ses', 'non'] as const) {
+      expect(await on.store.credentials.find(kind, mint(kind).digest)).toBeUndefined();
+    }
+  });
+
+  test('a nonce, a Session key and an Application key do not pass for one another', async () => {
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant, { type: 'public' });
+    const session = await on.session(tenant, id);
+    const find = (kind: Kind, digest: Uint8Array) => on.store.credentials.find(kind, digest);
+    expect(await find('ses', session.nonce.digest)).toBeUndefined();
+    expect(await find('non', session.nonce.digest)).toBeUndefined();
+    expect(await find('pub', session.key.digest)).toBeUndefined();
+    expect(await find('ses', key.digest)).toBeUndefined();
+    expect(await find('non', key.digest)).toBeUndefined();
+  });
+
+  test('look-ups at once are not mixed up', async () => {
+    const tenant = await on.tenant();
+    const made = await Promise.all(Array.from({ length: 30 }, () => on.application(tenant)));
+    const asked = [...made, ...made.toReversed(), { id: undefined, key: mint('pvt') }];
+    const found = await Promise.all(asked.map(({ key }) => on.store.credentials.find('pvt', key.digest)));
+    expect(found.map((principal) => principal?.applicationId)).toEqual(asked.map(({ id }) => id as string));
+  });
+
+  test('every node sees a change in the first look-up after it, however many ask', async () => {
+    const [tenant, node] = [await on.tenant(), await on.another()];
+    const { id, key } = await on.application(tenant);
+    for (let round = 0; round < 10; round++) {
+      const permissions = [`own:round-${round}`];
+      const before = node.credentials.find('pvt', key.digest);
+      await on.store.applications.update(tenant, id, { by: id, at: on.clock.now() }, (current) => ({
+        ...current,
+        permissions,
+      }));
+      const after = await node.credentials.find('pvt', key.digest);
+      expect(after?.grants.permissions).toEqual(permissions);
+      await before;
+    }
+  });
+});
+
+describe.each(databases)('the store on %s: a Session under a ceiling', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  async function underCeiling(expiresAt?: number) {
+    const tenant = await on.tenant();
+    const web = await on.application(tenant, { type: 'public' });
+    const backend = await on.application(tenant, { expiresAt });
+    const session = await on.session(tenant, web.id, { expiresAt: on.clock.now() + 3_600_000 });
+    await on.store.sessions.authorize(tenant, session.nonce.digest, {
+      ...grants,
+      by: backend.id,
+      ceiling: backend.key.digest,
+      expiresAt: undefined,
+      longest: 3_600_000,
+    });
+    const node = await on.another();
+    return { tenant, backend, find: () => node.credentials.find('ses', session.key.digest) };
+  }
+
+  test('carries what its authorizer may do at that moment', async () => {
+    const { tenant, backend, find } = await underCeiling();
+    expect(await find()).toMatchObject({ grants, ceiling: grants });
+    const narrow = { name: 'narrow', permissions: ['own:thing'], rules: [] };
+    await on.store.applications.update(tenant, backend.id, { by: someone, at: on.clock.now() }, () => narrow);
+    expect(await find()).toMatchObject({ grants, ceiling: { permissions: ['own:thing'], rules: [] } });
+  });
+
+  test('is nobody as soon as the key that authorized it is regenerated', async () => {
+    const { tenant, backend, find } = await underCeiling();
+    const change = { by: someone, at: on.clock.now() };
+    await on.store.applications.regenerate(tenant, backend.id, change, () => mint('pvt'));
+    expect(await find()).toBeUndefined();
+  });
+
+  test('is nobody as soon as its authorizer is deleted', async () => {
+    const { tenant, backend, find } = await underCeiling();
+    await on.store.applications.delete(tenant, backend.id);
+    expect(await find()).toBeUndefined();
+  });
+
+  test('is nobody from the millisecond at which its authorizer expires', async () => {
+    const { find } = await underCeiling(on.clock.now() + 500);
+    on.clock.advance(499);
+    expect(await find()).toBeDefined();
+    on.clock.advance(1);
+    expect(await find()).toBeUndefined();
+  });
+});

@@ -1,0 +1,177 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../src/domain/key.ts';
+import { Rule } from '../../src/domain/rule.ts';
+import type { Authorization } from '../../src/store/store.ts';
+import { grants, newSession, openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+const week = 604_800_000;
+
+function authorization(fields: Partial<Authorization> = {}): Authorization {
+  return { ...grants, by: someone, ceiling: undefined, expiresAt: undefined, longest: week, ...fields };
+}
+
+describe.each(databases)('the store on %s: Sessions', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  async function opened(fields: { expiresAt?: number } = {}) {
+    const tenant = await on.tenant();
+    const application = await on.application(tenant, { type: 'public', ...fields });
+    return { tenant, application, session: await on.session(tenant, application.id) };
+  }
+  const find = (digest: Uint8Array) => on.store.credentials.find('ses', digest);
+
+  test('a new Session is there for every node, and may do nothing', async () => {
+    const { tenant, application, session } = await opened();
+    const node = await on.another();
+    expect(await node.credentials.find('ses', session.key.digest)).toEqual({
+      kind: 'session',
+      tenantId: tenant,
+      applicationId: application.id,
+      sessionId: session.id,
+      grants: { permissions: [], rules: [] },
+      ceiling: undefined,
+      digest: session.key.digest,
+      now: on.clock.now(),
+    });
+  });
+
+  test('a Session is not created for an Application that is gone, unknown or of another tenant', async () => {
+    const { tenant, application } = await opened();
+    const fresh = (id: string) => newSession(on.clock.now(), id, mint('ses'), mint('non'));
+    expect(await on.store.sessions.create(tenant, fresh(someone))).toBe(false);
+    expect(await on.store.sessions.create(await on.tenant(), fresh(application.id))).toBe(false);
+    await on.store.applications.delete(tenant, application.id);
+    expect(await on.store.sessions.create(tenant, fresh(application.id))).toBe(false);
+  });
+
+  test('of fifty authorizations of one nonce at once over several nodes, exactly one succeeds', async () => {
+    const { tenant, session } = await opened();
+    const nodes = [on.store, await on.another(), await on.another()];
+    const outcomes = await Promise.all(
+      Array.from({ length: 50 }, async (_, index) => {
+        const permissions = [`own:p${index}`];
+        const node = nodes[index % nodes.length]!;
+        const { outcome } = await node.sessions.authorize(
+          tenant,
+          session.nonce.digest,
+          authorization({ permissions }),
+        );
+        return { outcome, permissions };
+      }),
+    );
+    const won = outcomes.filter(({ outcome }) => outcome === 'authorized');
+    expect(won).toHaveLength(1);
+    expect(outcomes.filter(({ outcome }) => outcome === 'used')).toHaveLength(49);
+    expect((await find(session.key.digest))?.grants).toEqual({ permissions: won[0]!.permissions, rules: [] });
+  });
+
+  test('the grants go to the Session alone', async () => {
+    const { tenant, application, session } = await opened();
+    const other = await on.session(tenant, application.id);
+    const before = await on.store.applications.get(tenant, application.id);
+    const rules = [
+      Rule.parse({
+        priority: 2,
+        conditions: [{ attribute: 'id', operator: 'equals', value: 'ü' }],
+        transform: 'reveal',
+        permissions: ['token:read'],
+      }),
+    ];
+    await on.store.sessions.authorize(tenant, session.nonce.digest, authorization({ rules }));
+    expect((await find(session.key.digest))?.grants).toEqual({ permissions: ['token:read'], rules });
+    expect((await find(other.key.digest))?.grants).toEqual({ permissions: [], rules: [] });
+    expect(await on.store.applications.get(tenant, application.id)).toEqual(before);
+  });
+
+  test('a nonce that is unknown, expired or of another tenant authorizes nothing', async () => {
+    const { tenant, session } = await opened();
+    const { sessions } = on.store;
+    const nonce = session.nonce.digest;
+    expect(await sessions.authorize(tenant, mint('non').digest, authorization())).toEqual({
+      outcome: 'unknown',
+    });
+    expect(await sessions.authorize(await on.tenant(), nonce, authorization())).toEqual({
+      outcome: 'unknown',
+    });
+    expect(await sessions.authorize(tenant, session.key.digest, authorization())).toEqual({
+      outcome: 'unknown',
+    });
+    on.clock.advance(179_999);
+    expect((await find(session.key.digest))?.grants.permissions).toEqual([]);
+    on.clock.advance(1);
+    expect(await sessions.authorize(tenant, nonce, authorization())).toEqual({ outcome: 'unknown' });
+  });
+
+  test('the nonce of a deleted Application is unknown, spent or not', async () => {
+    const { tenant, application, session } = await opened();
+    await on.store.applications.delete(tenant, application.id);
+    const nonce = session.nonce.digest;
+    expect(await on.store.sessions.authorize(tenant, nonce, authorization())).toEqual({ outcome: 'unknown' });
+  });
+
+  test('a Session ends to the millisecond, at its own time unless the authorization moved it', async () => {
+    const now = on.clock.now();
+    const { tenant, session, application } = await opened();
+    const [shorter, longer] = [
+      await on.session(tenant, application.id),
+      await on.session(tenant, application.id),
+    ];
+    const authorize = (nonce: Uint8Array, expiresAt?: number) =>
+      on.store.sessions.authorize(tenant, nonce, authorization({ expiresAt }));
+    await authorize(session.nonce.digest);
+    await authorize(shorter.nonce.digest, now + 10);
+    await authorize(longer.nonce.digest, now + 300_000);
+    const alive = async () =>
+      (await Promise.all([shorter, session, longer].map(({ key }) => find(key.digest)))).map(Boolean);
+    expect(await alive()).toEqual([true, true, true]);
+    on.clock.advance(9);
+    expect(await alive()).toEqual([true, true, true]);
+    on.clock.advance(1);
+    expect(await alive()).toEqual([false, true, true]);
+    on.clock.advance(180_000 - 11);
+    expect(await alive()).toEqual([false, true, true]);
+    on.clock.advance(1);
+    expect(await alive()).toEqual([false, false, true]);
+    on.clock.advance(120_000 - 1);
+    expect(await alive()).toEqual([false, false, true]);
+    on.clock.advance(1);
+    expect(await alive()).toEqual([false, false, false]);
+  });
+
+  test('an end beyond the longest lifetime is refused with the latest moment, and the nonce is not spent', async () => {
+    const now = on.clock.now();
+    const { tenant, session } = await opened();
+    const authorize = (expiresAt: number) =>
+      on.store.sessions.authorize(
+        tenant,
+        session.nonce.digest,
+        authorization({ expiresAt, longest: 200_000 }),
+      );
+    expect(await authorize(now + 200_001)).toEqual({ outcome: 'too_long', latest: now + 200_000 });
+    expect((await find(session.key.digest))?.grants.permissions).toEqual([]);
+    expect(await authorize(now + 200_000)).toEqual({ outcome: 'authorized' });
+  });
+
+  test("an end beyond the Application's own is refused likewise", async () => {
+    const now = on.clock.now();
+    const { tenant, session } = await opened({ expiresAt: now + 190_000 });
+    const authorize = (expiresAt: number) =>
+      on.store.sessions.authorize(tenant, session.nonce.digest, authorization({ expiresAt }));
+    expect(await authorize(now + 190_001)).toEqual({ outcome: 'too_long', latest: now + 190_000 });
+    expect(await authorize(now + 190_000)).toEqual({ outcome: 'authorized' });
+  });
+
+  test('a used nonce is told apart from one that is asked for too long', async () => {
+    const { tenant, session } = await opened();
+    const nonce = session.nonce.digest;
+    await on.store.sessions.authorize(tenant, nonce, authorization());
+    const again = authorization({ expiresAt: on.clock.now() + 2 * week });
+    expect(await on.store.sessions.authorize(tenant, nonce, again)).toEqual({ outcome: 'used' });
+  });
+});

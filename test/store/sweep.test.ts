@@ -1,0 +1,58 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+describe.each(databases)('the store on %s: the sweep', (_, database) => {
+  let on: Stores;
+  beforeEach(async () => {
+    on = await openStores(database);
+  });
+  afterEach(() => on.close());
+
+  const rows = async (table: string) =>
+    (await on.raw<{ id: string }>(`select id from ${table} order by id`)).map(({ id }) => id);
+
+  test('removes expired rows in batches, and no others', async () => {
+    const tenant = await on.tenant();
+    const web = await on.application(tenant, { type: 'public' });
+    const live = await on.session(tenant, web.id, { expiresAt: on.clock.now() + 1001 });
+    for (let index = 0; index < 5; index++) {
+      await on.session(tenant, web.id, { expiresAt: on.clock.now() + 1000 });
+      await on.application(tenant, { expiresAt: on.clock.now() + 1000 });
+    }
+    const kept = (await rows('applications')).length - 5;
+    on.clock.advance(999);
+    expect(await on.store.sweep(100)).toBe(0);
+    on.clock.advance(1);
+    expect(await on.store.sweep(3)).toBe(6);
+    expect(await rows('sessions')).toHaveLength(3);
+    expect(await on.store.sweep(3)).toBe(4);
+    expect(await on.store.sweep(3)).toBe(0);
+    expect(await rows('sessions')).toEqual([live.id]);
+    expect(await rows('applications')).toHaveLength(kept);
+    expect(await rows('application_keys')).toHaveLength(kept);
+    expect(await on.store.credentials.find('pub', web.key.digest)).toBeDefined();
+    expect(await on.store.credentials.find('ses', live.key.digest)).toBeDefined();
+  });
+
+  test('counts the rows that it was asked to free, not those that went with them', async () => {
+    const tenant = await on.tenant();
+    const end = on.clock.now() + 1000;
+    const web = await on.application(tenant, { type: 'public', expiresAt: end });
+    for (let index = 0; index < 4; index++) await on.session(tenant, web.id, { expiresAt: end });
+    on.clock.advance(1000);
+    expect(await on.store.sweep(1)).toBe(2);
+    expect(await rows('sessions')).toEqual([]);
+  });
+
+  test('several nodes sweep at once without getting in the way of each other', async () => {
+    const tenant = await on.tenant();
+    const web = await on.application(tenant, { type: 'public' });
+    for (let index = 0; index < 12; index++) await on.session(tenant, web.id);
+    on.clock.advance(180_000);
+    const nodes = [on.store, await on.another(), await on.another()];
+    const swept = await Promise.all(nodes.map((node) => node.sweep(12)));
+    expect(swept.reduce((sum, count) => sum + count)).toBe(12);
+    expect(await rows('sessions')).toEqual([]);
+  });
+});
