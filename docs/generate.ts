@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { commands } from '../src/cli/commands.ts';
 import { overview } from '../src/cli/help.ts';
-import { flagOf, settings } from '../src/config.ts';
+import { flagOf, settingList } from '../src/config.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, isA, sentenceOf } from '../src/domain/permission.ts';
 import { failuresOf } from '../src/http/route.ts';
@@ -43,9 +43,9 @@ function finished(page: string): string {
 }
 
 function configPage(): string {
-  const rows = Object.values(settings).map(({ variable, fallback, sentence }) => [
+  const rows = settingList.map(({ variable, fallback, sentence, secret }) => [
     `\`${variable}\``,
-    `\`--${flagOf(variable)}\``,
+    secret ? 'none' : `\`--${flagOf(variable)}\``,
     `\`${fallback}\``,
     sentence,
   ]);

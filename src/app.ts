@@ -6,6 +6,7 @@ import { type Config, ConfigError } from './config.ts';
 import { routes } from './http/routes.ts';
 import { listen } from './http/server.ts';
 import { type Log, makeLog } from './log.ts';
+import { masterKeys } from './master-key.ts';
 import type { Migrated } from './store/migrate.ts';
 import { openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
@@ -75,7 +76,10 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
 export async function openData(config: Config, now?: () => number) {
   if (config.databaseUrl.startsWith('sqlite:'))
     makeFolder(dirname(config.databaseUrl.slice('sqlite:'.length)));
-  const { store, migrated } = await openStore(config.databaseUrl, now);
+  const { store, migrated } = await openStore(config.databaseUrl, {
+    clock: now,
+    masters: masterKeys(config),
+  });
   try {
     const bootstrapped = await bootstrap(store, config.managementKeyFile, (now ?? Date.now)());
     return { store, migrated, bootstrapped };

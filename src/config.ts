@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
+import { Secret } from './domain/key.ts';
+import { parseMasterKeys } from './store/cipher.ts';
 
 /** A wrong value; its message is the one line that the operator sees. */
 export class ConfigError extends Error {}
@@ -9,6 +11,8 @@ export class ConfigError extends Error {}
 interface Setting<T> {
   readonly variable: string;
   readonly sentence: string;
+  /** Has no flag: what stands in an argument list is seen by everyone on the machine. */
+  readonly secret?: true;
   /** As the documentation shows it. */
   readonly fallback: string;
   /** Of which value to read; may depend on settings above it. Throws a sentence that says what is accepted. */
@@ -48,6 +52,20 @@ export const settings = {
     fallback: '<data dir>/management.key',
     parse: (text, { dataDir }) => (text === undefined ? join(dataDir, 'management.key') : resolve(text)),
   } satisfies Setting<string>,
+  masterKeyFile: {
+    variable: 'SALLYPORT_MASTER_KEY_FILE',
+    sentence: 'Where the master key is, which seals the data of Tokens. Made on the first start with SQLite.',
+    fallback: '<data dir>/master.key',
+    parse: (text, { dataDir }) => (text === undefined ? join(dataDir, 'master.key') : resolve(text)),
+  } satisfies Setting<string>,
+  masterKey: {
+    variable: 'SALLYPORT_MASTER_KEY',
+    sentence:
+      'The master key itself, instead of a file: base64 of 32 bytes. After a comma, older ones that still open what they sealed.',
+    fallback: 'none',
+    secret: true,
+    parse: (text) => (text === undefined ? undefined : checkedMasterKey(text)),
+  } satisfies Setting<Secret | undefined>,
   sessionTtl: {
     variable: 'SALLYPORT_SESSION_TTL',
     sentence: 'How long a Session lives, in seconds, unless told otherwise.',
@@ -81,6 +99,8 @@ export const settings = {
 };
 
 export type Config = { readonly [K in keyof typeof settings]: ReturnType<(typeof settings)[K]['parse']> };
+
+export const settingList: readonly Setting<unknown>[] = Object.values(settings);
 
 /** `--session-ttl` for SALLYPORT_SESSION_TTL, `--port` for PORT. */
 export function flagOf(variable: string): string {
@@ -142,4 +162,9 @@ function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string })
   if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
   if (/^postgres(ql)?:\/\//.test(text) && URL.canParse(text)) return text;
   throw new Error('must be sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/NAME');
+}
+
+function checkedMasterKey(text: string): Secret {
+  parseMasterKeys(text);
+  return new Secret(text);
 }

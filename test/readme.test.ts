@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settings } from '../src/config.ts';
-import { databases } from './support/world.ts';
+import { databases, testMasterKey } from './support/world.ts';
 
 const root = join(import.meta.dirname, '..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
@@ -45,6 +45,7 @@ describe.each(databases)('the README, on %s', (_, database) => {
     const unset = Object.fromEntries(Object.values(settings).map(({ variable }) => [variable, '']));
     const databaseUrl = database.name === 'SQLite' ? '' : await database.fresh(folder);
     environment = { ...process.env, ...unset, PORT: '0', SALLYPORT_DRAIN: '0', DATABASE_URL: databaseUrl };
+    if (databaseUrl) environment.SALLYPORT_MASTER_KEY = testMasterKey;
     server = Bun.spawn([process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve'], {
       cwd: folder,
       env: environment,

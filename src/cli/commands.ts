@@ -4,6 +4,7 @@ import { Name } from '../domain/field.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
+import { printMasterKey, rotate } from './master-key.ts';
 import { type Invocation, UsageError } from './run.ts';
 import { serve } from './serve.ts';
 
@@ -36,6 +37,20 @@ export const commands: readonly Command[] = [
     takes: [],
     summary: 'List the tenants, oldest first.',
     run: (invocation) => withStore(invocation, (store) => listTenants(store, invocation)),
+  },
+  {
+    words: ['master-key', 'new'],
+    takes: [],
+    summary: 'Print a new master key, for a fleet that is given one.',
+    run: printMasterKey,
+  },
+  {
+    words: ['master-key', 'rotate'],
+    takes: [],
+    summary: 'Seal the data keys with a new master key, while the service runs.',
+    details:
+      'With a key file, the new key is made and written there. With SALLYPORT_MASTER_KEY, give the new key and, after a comma, the old one; then restart the nodes one by one with both, rotate, and restart them with the new one alone.',
+    run: rotate,
   },
   {
     words: ['migrate'],

@@ -1,4 +1,4 @@
-import { flagOf, settings } from '../config.ts';
+import { flagOf, settingList } from '../config.ts';
 import type { Command } from './commands.ts';
 import { commands } from './commands.ts';
 
@@ -18,9 +18,12 @@ export function overview(): string {
 }
 
 export function helpFor({ words, takes, summary, details }: Command): string {
-  const rows = Object.values(settings).map(
-    ({ variable, sentence, fallback }) =>
-      [`  --${flagOf(variable)}`, `${sentence} ${variable}, default ${fallback}.`] as const,
+  const rows = settingList.map(
+    ({ variable, sentence, fallback, secret }) =>
+      [
+        `  ${secret ? '' : `--${flagOf(variable)}`}`,
+        `${sentence} ${variable}, default ${fallback}.`,
+      ] as const,
   );
   return [
     `Usage: sallyport ${[...words, ...takes].join(' ')}`,

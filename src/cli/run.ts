@@ -1,7 +1,8 @@
 /** The command line: finds the command, reads the settings, and turns what goes wrong into a line and an exit code. */
 import { parseArgs } from 'node:util';
-import { type Config, ConfigError, flagOf, readConfig, settings } from '../config.ts';
+import { type Config, ConfigError, flagOf, readConfig, settingList } from '../config.ts';
 import { Failure } from '../domain/error.ts';
+import { WrongMasterKey } from '../store/keyring.ts';
 import { SchemaTooNew } from '../store/migrate.ts';
 import { version } from '../version.ts';
 import { commands } from './commands.ts';
@@ -20,7 +21,9 @@ export interface Invocation {
 
 const options = {
   ...Object.fromEntries(
-    Object.values(settings).map(({ variable }) => [flagOf(variable), { type: 'string' as const }]),
+    settingList
+      .filter(({ secret }) => !secret)
+      .map(({ variable }) => [flagOf(variable), { type: 'string' as const }]),
   ),
   json: { type: 'boolean' as const },
   help: { type: 'boolean' as const, short: 'h' },
@@ -74,6 +77,9 @@ function lines(error: unknown): [message: string, hint: string | undefined, code
   if (error instanceof UsageError) return [error.message, 'sallyport --help lists the commands', 2];
   if (error instanceof ConfigError) return [error.message, 'sallyport serve --help lists the settings', 2];
   if (error instanceof SchemaTooNew) return [error.message, undefined, 1];
+  if (error instanceof WrongMasterKey) {
+    return [error.message, 'give the key that was in use when the data was written', 1];
+  }
   if (error instanceof Failure && error.code === 'unavailable') {
     return [`DATABASE_URL: ${error.message}`, 'check that the database runs and can be reached from here', 1];
   }

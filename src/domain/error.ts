@@ -12,6 +12,11 @@ const table = {
     'This key may not hand out a permission that it does not hold.',
   ],
   key_type_refused: [403, 'Wrong type of key', 'This operation is not open to this type of key.'],
+  mask_not_allowed: [
+    403,
+    'Mask over data that you may not see',
+    'A new mask over data that stays needs the transform reveal: send the data with it, or use a key that may see it.',
+  ],
   not_found: [404, 'Not found', 'There is nothing with this id.'],
   nonce_not_found: [
     404,
@@ -25,6 +30,11 @@ const table = {
     'This path does not take this method: see the Allow header.',
   ],
   nonce_used: [409, 'Nonce already used', 'A nonce authorizes its Session once: create a new Session.'],
+  token_exists: [
+    409,
+    'Token id taken',
+    'There is a Token with this id already: choose another, or leave it out.',
+  ],
   too_large: [413, 'Body too large', 'The body is larger than this operation takes.'],
   unsupported_media_type: [415, 'Unsupported media type', 'Send the body as application/json in UTF-8.'],
   too_many_requests: [429, 'Too many requests', 'Slow down, and try again after the time in Retry-After.'],

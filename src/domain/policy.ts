@@ -1,65 +1,123 @@
-/** Who is calling, and what it may do at this moment. Pure: everything that decides is in the arguments. */
-import type { Application } from './application.ts';
-import { fail } from './error.ts';
-import { type Grants, named, type Owner } from './grant.ts';
-import type { Digest } from './key.ts';
+/**
+ * What grants allow. A policy is grants made ready to decide with; deciding is pure, and costs no allocation
+ * for the rules that do not match.
+ */
+import type { Grants } from './grant.ts';
 import { isA } from './permission.ts';
+import { canonicalContainer, type Rule } from './rule.ts';
+import { compareTransforms, stricter, type Transform } from './transform.ts';
 
-interface Caller {
-  readonly tenantId: string;
-  /** The Application itself, or the one that a Session belongs to. */
-  readonly applicationId: string;
+/** What a permission is used on. What is absent is matched by nothing that asks about it. */
+export interface Resource {
+  readonly id?: string | undefined;
+  readonly container?: string | undefined;
+}
+
+/** One thing that must hold of a resource, with its value ready to compare. */
+export interface Test {
+  readonly attribute: 'id' | 'container';
+  readonly operator: 'equals' | 'starts_with';
+  readonly value: string;
+}
+
+export interface ReadyRule {
+  /** Its place in the grants, from 0. */
+  readonly index: number;
+  readonly rule: Rule;
+  readonly permissions: ReadonlySet<string>;
+  /** All must hold; none at all means everything. */
+  readonly tests: readonly Test[];
+}
+
+export interface Policy {
   readonly grants: Grants;
-  /** Of the key that was shown. */
-  readonly digest: Digest;
-  /** The moment of the request, by the clock that decides. */
-  readonly now: number;
+  readonly plain: ReadonlySet<string>;
+  /** In the order in which they decide: the first that grants and matches wins. */
+  readonly rules: readonly ReadyRule[];
 }
 
-export type Principal =
-  | (Caller & { readonly kind: 'application'; readonly application: Application })
-  | (Caller & {
-      readonly kind: 'session';
-      readonly sessionId: string;
-      /** What the authorizer may do now, for a Session that may never do more than that. */
-      readonly ceiling: Grants | undefined;
-    });
-
-export function ownerOf(principal: Principal): Owner {
-  return principal.kind === 'session' ? 'session' : principal.application.type;
+export function ready(grants: Grants): Policy {
+  const rules = grants.rules.map((rule, index) => ({
+    index,
+    rule,
+    permissions: new Set(rule.permissions),
+    tests: testsOf(rule),
+  }));
+  rules.sort(
+    (a, b) => a.rule.priority - b.rule.priority || compareTransforms(a.rule.transform, b.rule.transform),
+  );
+  return { grants, plain: new Set(grants.permissions), rules };
 }
 
-/**
- * Whether the principal holds a permission, plainly or by a rule. For operations that are not about data in
- * a container, naming it is enough: containers and conditions narrow Tokens, not Applications or Sessions.
- */
-export function holds(principal: Principal, permission: string): boolean {
-  if (!grant(principal.grants, permission)) return false;
-  return principal.kind === 'application' || !principal.ceiling || grant(principal.ceiling, permission);
+function testsOf(rule: Rule): Test[] {
+  if (rule.container !== undefined) {
+    return withoutRoot([
+      { attribute: 'container', operator: 'starts_with', value: canonicalContainer(rule.container) },
+    ]);
+  }
+  const tests = (rule.conditions ?? []).map(({ attribute, operator, value }) => ({
+    attribute,
+    operator,
+    value: attribute === 'container' ? canonicalContainer(value) : value,
+  }));
+  return withoutRoot(tests);
 }
 
-function grant(grants: Grants, permission: string): boolean {
-  return (
-    grants.permissions.includes(permission) ||
-    grants.rules.some((rule) => rule.permissions.includes(permission))
+/** Everything is below the root, also what has no container. */
+function withoutRoot(tests: Test[]): Test[] {
+  return tests.filter(
+    ({ attribute, operator, value }) => attribute === 'id' || operator === 'equals' || value !== '/',
   );
 }
 
-/**
- * No escalation: refuses when any of `touched` names a management permission that the principal does not hold.
- * Whoever changes an Application touches what it had and what it is to have; whoever regenerates its key
- * touches all that the key can do.
- */
-export function refuseEscalation(principal: Principal, ...touched: Grants[]): void {
-  refuseUnheld(
-    principal,
-    touched.flatMap(named).filter((permission) => isA('management', permission)),
-  );
+/** `rule` is absent where the plain permissions allow. */
+export type Verdict =
+  | { readonly allowed: true; readonly transform: Transform; readonly rule: ReadyRule | undefined }
+  | { readonly allowed: false };
+
+const denied: Verdict = { allowed: false };
+const plainly: Verdict = { allowed: true, transform: 'mask', rule: undefined };
+
+export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
+  const scoped = isA('scoped', permission);
+  const container = resource.container === undefined ? undefined : canonicalContainer(resource.container);
+  for (const rule of policy.rules) {
+    if (!rule.permissions.has(permission)) continue;
+    if (scoped && !matches(rule.tests, resource.id, container)) continue;
+    return { allowed: true, transform: rule.rule.transform, rule };
+  }
+  return policy.plain.has(permission) ? plainly : denied;
 }
 
-/** Refuses to hand out a permission that the principal does not hold. */
-export function refuseUnheld(principal: Principal, permissions: string[]): void {
-  const missing = permissions.find((permission) => !holds(principal, permission));
-  if (missing === undefined) return;
-  throw fail('grant_not_held', { detail: `This touches ${missing}, which this key does not hold itself.` });
+/** With a ceiling, both must allow, and the stricter transform counts. */
+export function decideUnder(
+  policy: Policy,
+  ceiling: Policy | undefined,
+  permission: string,
+  resource: Resource,
+): Verdict {
+  const own = decide(policy, permission, resource);
+  if (!ceiling || !own.allowed) return own;
+  const above = decide(ceiling, permission, resource);
+  if (!above.allowed) return denied;
+  return { ...own, transform: stricter(own.transform, above.transform) };
+}
+
+/** Whether the policy grants the permission at all, on whatever. */
+export function names(policy: Policy, permission: string): boolean {
+  return policy.plain.has(permission) || policy.rules.some((rule) => rule.permissions.has(permission));
+}
+
+/** `container` is in its canonical form, in which a prefix always ends with a whole segment. */
+export function matches(
+  tests: readonly Test[],
+  id: string | undefined,
+  container: string | undefined,
+): boolean {
+  for (const test of tests) {
+    const value = test.attribute === 'id' ? id : container;
+    if (value === undefined) return false;
+    if (test.operator === 'equals' ? value !== test.value : !value.startsWith(test.value)) return false;
+  }
+  return true;
 }

@@ -12,9 +12,9 @@ import { fail, refuse } from '../domain/error.ts';
 import { Id } from '../domain/field.ts';
 import { grantErrors } from '../domain/grant.ts';
 import { applicationKinds, mint, newId } from '../domain/key.ts';
-import { type Principal, refuseEscalation } from '../domain/policy.ts';
+import { type Principal, refuseEscalation } from '../domain/principal.ts';
 import { example } from './examples.ts';
-import { notBoth, notBothError, pageFields, pageOf, paginate } from './page.ts';
+import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
 import { route } from './route.ts';
 
 const tag = 'Applications';
@@ -22,21 +22,10 @@ const params = z.object({
   id: Id.meta({ description: 'The id of the Application.', examples: [example.application.id] }),
 });
 
-const ids = z
-  .union([z.string(), z.array(z.string())])
-  .transform((given) => [given].flat().flatMap((text) => text.split(',')))
-  .pipe(z.array(Id).max(100))
-  .optional();
-
 const ListQuery = z
   .strictObject({
     ...pageFields,
-    id: ids.meta({
-      type: 'array',
-      items: { type: 'string', format: 'uuid' },
-      maxItems: 100,
-      description: 'Only those with these ids: repeated, or separated by commas.',
-    }),
+    id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
     type: ApplicationType.optional().describe('Only those of this type.'),
     name: z.string().min(1).max(200).optional().describe('Only those with this in their name, in any case.'),
   })
@@ -108,6 +97,7 @@ export const listApplications = route({
       query,
       (window) => store.applications.list(principal.tenantId, filter, window),
       () => store.applications.count(principal.tenantId, filter),
+      ({ id }) => id,
     );
     return { status: 200, body: page };
   },

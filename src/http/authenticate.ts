@@ -1,6 +1,6 @@
 import { fail } from '../domain/error.ts';
 import { recognise } from '../domain/key.ts';
-import type { Principal } from '../domain/policy.ts';
+import type { Principal } from '../domain/principal.ts';
 import type { Credentials } from '../store/store.ts';
 
 /**

@@ -1,17 +1,20 @@
 /** Reads a JSON body within limits. Nothing of it is trusted before its schema has seen it. */
 import { fail } from '../domain/error.ts';
 
+export const jsonTypes = ['application/json'];
+export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
+
 const deepest = 32;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /** Undefined when there is no body. */
-export async function readJson(request: Request, limit: number): Promise<unknown> {
+export async function readJson(request: Request, limit: number, types: readonly string[]): Promise<unknown> {
   const declared = request.headers.get('content-length');
   if (declared !== null && Number(declared) > limit) throw tooLarge(limit);
   const bytes =
     declared !== null || !request.body ? await request.bytes() : await collect(request.body, limit);
   if (bytes.length === 0) return undefined;
-  if (!isJson(request.headers.get('content-type'))) throw fail('unsupported_media_type');
+  if (!isOneOf(types, request.headers.get('content-type'))) throw fail('unsupported_media_type');
   return parse(bytes);
 }
 
@@ -31,8 +34,15 @@ function tooLarge(limit: number) {
   return fail('too_large', { detail: `The body may have at most ${limit} bytes.` });
 }
 
-function isJson(contentType: string | null): boolean {
-  return /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i.test(contentType ?? '');
+/** With no parameter, or with the only charset that JSON has. */
+function isOneOf(types: readonly string[], contentType: string | null): boolean {
+  const [type, ...parameters] = (contentType ?? '')
+    .toLowerCase()
+    .split(';')
+    .map((part) => part.trim());
+  return (
+    types.includes(type as string) && parameters.every((one) => /^(charset\s*=\s*"?utf-8"?)?$/.test(one))
+  );
 }
 
 function parse(bytes: Uint8Array): unknown {

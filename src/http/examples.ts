@@ -36,7 +36,59 @@ const application = {
 
 const applicationUpdate = { name: 'Help desk', permissions: ['token:create', 'token:read'] };
 
+const tokenCreate = {
+  id: 'card-42',
+  type: 'card',
+  container: '/customers/42/',
+  data: { number: '4242424242424242', expiry: '12/30' },
+  mask: { number: '{{ data.number | reveal_last: 4 }}', expiry: '{{ data.expiry }}' },
+  metadata: { customer: '42' },
+};
+
+const token = {
+  ...tokenCreate,
+  tenant_id: tenant,
+  data: { number: 'XXXXXXXXXXXX4242', expiry: '12/30' },
+  created_by: creator,
+  created_at: '2026-11-15T09:30:00.000Z',
+};
+
 export const example = {
+  tokenCreate,
+  token,
+  tokenPatch: { metadata: { customer: '42', checked: 'yes' } },
+  tokenPage: { pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 }, data: [token] },
+  decisionRequest: {
+    credential: 'slp_ses_…',
+    permission: 'token:read',
+    resource: { id: 'card-42', container: '/customers/42/' },
+  },
+  decision: {
+    principal: { kind: 'session', id, application_id: creator },
+    allowed: true,
+    transform: 'mask',
+    reason: 'rule 1 grants token:read: container /customers/42/ is in /customers/42/',
+    rule: { of: 'session', rule: 1, description: 'Only this customer, and only the mask' },
+    trace: [
+      {
+        of: 'session',
+        rule: 1,
+        priority: 1,
+        transform: 'mask',
+        grants: true,
+        matches: true,
+        why: 'container /customers/42/ is in /customers/42/',
+      },
+      {
+        of: 'session',
+        rule: 'permissions',
+        transform: 'mask',
+        grants: false,
+        matches: true,
+        why: 'they are for everything',
+      },
+    ],
+  },
   applicationCreate,
   application,
   applicationUpdate,

@@ -35,6 +35,24 @@ export const pageFields = {
 
 export const PageQuery = z.strictObject(pageFields);
 
+/** Filters by id: `id=A&id=B` or `id=A,B`. */
+export function oneOrMore<S extends z.ZodType<unknown, string>>(
+  schema: S,
+  items: { type: string; format?: string },
+) {
+  return z
+    .union([z.string(), z.array(z.string())])
+    .transform((given) => [given].flat().flatMap((text) => text.split(',')))
+    .pipe(z.array(schema).max(100))
+    .optional()
+    .meta({
+      type: 'array',
+      items,
+      maxItems: 100,
+      description: 'Only those with these ids: repeated, or separated by commas.',
+    });
+}
+
 /** `page` and `start` are two ways to say the same. */
 export function notBoth(query: z.output<typeof PageQuery>): boolean {
   return query.page === undefined || query.start === undefined;
@@ -62,11 +80,12 @@ export function pageOf<S extends z.ZodType>(schema: S) {
 }
 
 /** One more than the page is fetched, to know whether there is a next one. */
-export async function paginate<T extends { id: string }>(
+export async function paginate<T>(
   query: z.output<typeof PageQuery>,
   fetch: (window: Window) => Awaitable<T[]>,
   count: () => Awaitable<number>,
-): Promise<z.infer<ReturnType<typeof pageOf<z.ZodType<T>>>>> {
+  cursorOf: (row: T) => string,
+): Promise<{ pagination: z.infer<typeof Pagination>; data: T[] }> {
   const { page = 1, size = 20, start } = query;
   const window = { limit: size + 1, offset: start === undefined ? (page - 1) * size : 0, before: start };
   const [rows, total] = await Promise.all([fetch(window), start === undefined ? count() : undefined]);
@@ -78,7 +97,7 @@ export async function paginate<T extends { id: string }>(
       page_size: size,
       ...(total !== undefined && { total_pages: Math.ceil(total / size) }),
       ...(rows.length > size &&
-        last && { next: Buffer.from(last.id.replaceAll('-', ''), 'hex').toString('base64url') }),
+        last && { next: Buffer.from(cursorOf(last).replaceAll('-', ''), 'hex').toString('base64url') }),
     },
     data,
   };

@@ -4,13 +4,14 @@ import type { z } from 'zod';
 import { type Code, Failure, fail } from '../domain/error.ts';
 import type { Owner } from '../domain/grant.ts';
 import type { BuiltIn } from '../domain/permission.ts';
-import { holds, ownerOf, type Principal } from '../domain/policy.ts';
+import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
 import type { Log } from '../log.ts';
 import type { Awaitable, Store } from '../store/store.ts';
 import { authenticate } from './authenticate.ts';
-import { readJson } from './body.ts';
+import { jsonTypes, mergePatchTypes, readJson } from './body.ts';
 import { headersWith } from './headers.ts';
 import { problemResponse, type Where } from './problem.ts';
+import { readQuery } from './query.ts';
 import type { Tag } from './tags.ts';
 import { validate } from './validate.ts';
 
@@ -52,7 +53,7 @@ interface Described {
 }
 
 interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Described {
-  /** What the caller must hold. Checked here and nowhere else. */
+  /** What the caller must hold. Where it is about data, the handler asks once more about the very Token. */
   readonly permission?: BuiltIn;
   /** Whose keys are accepted, where not everyone's are. */
   readonly callers?: readonly Owner[];
@@ -100,11 +101,11 @@ export async function run(
   try {
     if (route.open) return respond(route, await route.handle(world), where, world);
     const principal = await authenticate(request.headers, world.store.credentials);
-    permit(route, principal);
+    admit(route, principal);
     const call: Call<unknown, unknown, unknown> = {
       principal,
       params: route.params && validate(route.params, params, 'path'),
-      query: readQuery(route, request.url),
+      query: readQuery(route.query, request.url),
       body: await readBody(route, request),
     };
     return respond(route, await route.handle(call, world), where, world);
@@ -124,39 +125,20 @@ export function failuresOf(route: Route): Code[] {
   return [...new Set([...shape, ...(route.failures ?? [])])];
 }
 
-function permit(route: AnyGuarded, principal: Principal): void {
+function admit(route: AnyGuarded, principal: Principal): void {
   const owner = ownerOf(principal);
   if (route.callers && !route.callers.includes(owner)) {
     const accepted = `This takes the key of a ${route.callers.join(' or ')} Application`;
     const shown = owner === 'session' ? 'a Session' : `a ${owner} Application`;
     throw fail('key_type_refused', { detail: `${accepted}; this is the key of ${shown}.` });
   }
-  if (route.permission && !holds(principal, route.permission)) {
-    throw fail('permission_missing', { detail: `This needs the permission ${route.permission}.` });
-  }
-}
-
-function readQuery(route: AnyGuarded, url: string): unknown {
-  const mark = url.indexOf('?');
-  const query: Record<string, string | string[]> = Object.create(null);
-  if (mark >= 0) {
-    const search = new URLSearchParams(url.slice(mark + 1));
-    for (const key of search.keys()) {
-      const all = search.getAll(key);
-      query[key] = all.length === 1 ? (all[0] as string) : all;
-    }
-  }
-  if (route.query) return validate(route.query, query, 'query');
-  const unknown = Object.keys(query);
-  if (unknown.length === 0) return undefined;
-  throw fail('validation_failed', {
-    errors: Object.fromEntries(unknown.map((key) => [key, ['is not a known parameter']])),
-  });
+  if (route.permission) mustHold(principal, route.permission);
 }
 
 async function readBody(route: AnyGuarded, request: Request): Promise<unknown> {
   if (route.method === 'GET' || route.method === 'DELETE') return undefined;
-  const body = await readJson(request, route.bodyLimit ?? bodyLimit);
+  const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
+  const body = await readJson(request, route.bodyLimit ?? bodyLimit, types);
   if (route.body) return validate(route.body, body, 'body');
   if (body === undefined) return undefined;
   throw fail('validation_failed', { errors: { body: ['must be empty: this operation takes none'] } });

@@ -8,11 +8,13 @@ import {
   regenerateKey,
   updateApplication,
 } from './applications.ts';
+import { decide } from './decisions.ts';
 import { livez, readyz } from './health.ts';
 import { listPermissions } from './permissions.ts';
 import { documentation } from './reference.ts';
 import type { Route } from './route.ts';
 import { authorizeSession, createSession } from './sessions.ts';
+import { createToken, deleteToken, getToken, listTokens, updateToken } from './tokens.ts';
 
 const api: Route[] = [
   createApplication,
@@ -24,6 +26,12 @@ const api: Route[] = [
   deleteApplication,
   createSession,
   authorizeSession,
+  createToken,
+  listTokens,
+  getToken,
+  updateToken,
+  deleteToken,
+  decide,
   listPermissions,
   livez,
   readyz,

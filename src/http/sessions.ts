@@ -2,7 +2,7 @@ import { fail, refuse } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
 import { grantErrors, named } from '../domain/grant.ts';
 import { mint, newId, recognise } from '../domain/key.ts';
-import { holds, refuseUnheld } from '../domain/policy.ts';
+import { holds, refuseUnheld } from '../domain/principal.ts';
 import { SessionAuthorize, SessionCreated, sessionEnd } from '../domain/session.ts';
 import { example } from './examples.ts';
 import { route } from './route.ts';

@@ -4,7 +4,7 @@ import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
 import { type Db, type Moment, type Queries, then } from './db.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
-import { Where } from './where.ts';
+import { all, Params } from './where.ts';
 
 export interface ApplicationRow {
   tenant_id: string;
@@ -48,17 +48,20 @@ export function applications(db: Db): Applications {
     get: (tenant, id) => then(db.get<ApplicationRow>(one, [tenant, id]), (row) => row && toApplication(row)),
 
     list: (tenant, filter, { limit, offset, before }) => {
-      const where = matching(tenant, filter);
-      if (before !== undefined) where.and('a.id <', before);
-      const sql = `select ${applicationColumns('a')} from applications a where ${where.sql()}
-        order by a.id desc limit ${where.param(limit)} offset ${where.param(offset)}`;
-      return then(db.all<ApplicationRow>(sql, where.params), (rows) => rows.map(toApplication));
+      const params = new Params();
+      const where = all(
+        matching(params, tenant, filter),
+        before !== undefined && `a.id < ${params.add(before)}`,
+      );
+      const sql = `select ${applicationColumns('a')} from applications a where ${where}
+        order by a.id desc limit ${params.add(limit)} offset ${params.add(offset)}`;
+      return then(db.all<ApplicationRow>(sql, params.values), (rows) => rows.map(toApplication));
     },
 
     count: (tenant, filter) => {
-      const where = matching(tenant, filter);
-      const sql = `select count(*) as count from applications a where ${where.sql()}`;
-      return then(db.get<{ count: Moment }>(sql, where.params), (row) => Number(row?.count));
+      const params = new Params();
+      const sql = `select count(*) as count from applications a where ${matching(params, tenant, filter)}`;
+      return then(db.get<{ count: Moment }>(sql, params.values), (row) => Number(row?.count));
     },
 
     update: (tenant, id, change, revise) =>
@@ -171,13 +174,13 @@ function fold(name: string): string {
   return name.normalize('NFC').toLowerCase();
 }
 
-function matching(tenant: string, filter: ApplicationFilter) {
-  const where = new Where();
-  where.and('a.tenant_id =', tenant);
-  if (filter.ids) where.in('a.id', filter.ids);
-  if (filter.type) where.and('a.type =', filter.type);
-  if (filter.name)
-    where.and('a.name_folded like', `%${fold(filter.name).replace(/[\\%_]/g, '\\$&')}%`, "escape '\\'");
-  where.also(alive('a'));
-  return where;
+function matching(params: Params, tenant: string, { ids, type, name }: ApplicationFilter): string {
+  const pattern = name && `%${fold(name).replace(/[\\%_]/g, '\\$&')}%`;
+  return all(
+    `a.tenant_id = ${params.add(tenant)}`,
+    ids && `a.id in ${params.list(ids)}`,
+    type && `a.type = ${params.add(type)}`,
+    pattern && `a.name_folded like ${params.add(pattern)} escape '\\'`,
+    alive('a'),
+  );
 }

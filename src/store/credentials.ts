@@ -1,5 +1,6 @@
 import type { Digest } from '../domain/key.ts';
-import type { Principal } from '../domain/policy.ts';
+import { type Policy, ready } from '../domain/policy.ts';
+import type { Principal } from '../domain/principal.ts';
 import { type ApplicationRow, alive, applicationColumns, toApplication, toGrants } from './applications.ts';
 import { type Db, type Moment, then } from './db.ts';
 import type { Credentials } from './store.ts';
@@ -54,25 +55,36 @@ function fromKey(row: KeyRow, digest: Digest): Principal {
     tenantId: row.tenant_id,
     applicationId: row.id,
     application,
-    grants: application,
+    policy: policyOf(row.permissions, row.rules),
     digest,
     now: Number(row.now),
   };
 }
 
 function fromSession(row: SessionRow, digest: Digest): Principal {
-  const ceiling =
-    row.ceiling_permissions === null
-      ? undefined
-      : toGrants({ permissions: row.ceiling_permissions, rules: row.ceiling_rules as string });
+  const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
   return {
     kind: 'session',
     tenantId: row.tenant_id,
     applicationId: row.application_id,
     sessionId: row.id,
-    grants: toGrants(row),
-    ceiling,
+    policy: policyOf(row.permissions, row.rules),
+    ceiling: permissions === null || rules === null ? undefined : policyOf(permissions, rules),
     digest,
     now: Number(row.now),
   };
+}
+
+const known = new Map<string, Policy>();
+const mostKnown = 10_000;
+
+/** The same text always means the same policy, so remembering it can never be stale. */
+function policyOf(permissions: string, rules: string): Policy {
+  const text = `${permissions}\n${rules}`;
+  const remembered = known.get(text);
+  if (remembered) return remembered;
+  if (known.size >= mostKnown) known.clear();
+  const policy = ready(toGrants({ permissions, rules }));
+  known.set(text, policy);
+  return policy;
 }

@@ -41,7 +41,7 @@ export class DbUnavailable extends Failure {
 }
 
 /** Continues at once where the database answered at once. */
-export function then<T, U>(value: Awaitable<T>, next: (value: T) => U): Awaitable<U> {
+export function then<T, U>(value: Awaitable<T>, next: (value: T) => Awaitable<U>): Awaitable<U> {
   return value instanceof Promise ? value.then(next) : next(value);
 }
 

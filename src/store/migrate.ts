@@ -1,8 +1,12 @@
 import type { Db, Queries } from './db.ts';
 import core from './migrations/0001_core.sql' with { type: 'text' };
+import tokens from './migrations/0002_tokens.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
-const migrations: readonly { name: string; sql: string }[] = [{ name: '0001_core', sql: core }];
+const migrations: readonly { name: string; sql: string }[] = [
+  { name: '0001_core', sql: core },
+  { name: '0002_tokens', sql: tokens },
+];
 
 export const newestSchema = migrations.length;
 
@@ -53,5 +57,6 @@ const sqliteTypes: Record<string, string> = { uuid: 'text', bigint: 'integer', b
 
 function inSqlite(statement: string): string {
   const typed = statement.replace(/\b(uuid|bigint|bytea)\b/g, (type) => sqliteTypes[type] as string);
-  return statement.startsWith('create table') ? `${typed} strict` : typed;
+  const plain = typed.replace(/ collate "C"/g, '');
+  return statement.startsWith('create table') ? `${plain} strict` : plain;
 }

@@ -1,40 +1,61 @@
 import { applications } from './applications.ts';
 import { credentials } from './credentials.ts';
 import { type Db, skipLocked } from './db.ts';
+import { bindMasterKey, keyring, type MasterKeys, rotateMasterKey } from './keyring.ts';
 import { type Migrated, migrate } from './migrate.ts';
 import { openPostgres } from './postgres.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
 import type { Store } from './store.ts';
 import { tenants } from './tenants.ts';
+import { tokens } from './tokens.ts';
 
-/**
- * `sqlite:PATH` or `postgres://…`, with its schema brought up to date. `clock` replaces the deciding clock,
- * which is the machine's for SQLite and the database's for PostgreSQL.
- */
+export interface OpenOptions {
+  /** Replaces the deciding clock, which is the machine's for SQLite and the database's for PostgreSQL. */
+  readonly clock?: (() => number) | undefined;
+  /** Without them, everything but Tokens can be used. */
+  readonly masters?: MasterKeys | undefined;
+}
+
+/** `sqlite:PATH` or `postgres://…`, with its schema brought up to date and its master key checked. */
 export async function openStore(
   url: string,
-  clock?: () => number,
+  { clock, masters }: OpenOptions = {},
 ): Promise<{ store: Store; migrated: Migrated }> {
   const db = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now)
     : openPostgres(url, clock);
   try {
-    return { migrated: await migrate(db), store: storeOn(db) };
+    const migrated = await migrate(db);
+    if (masters) await bindMasterKey(db, masters);
+    return { migrated, store: storeOn(db, masters ?? noMasters) };
   } catch (error) {
     await db.close().catch(() => {});
     throw error;
   }
 }
 
-function storeOn(db: Db): Store {
+const noMasters: MasterKeys = {
+  current: () => {
+    throw new Error('this store was opened without a master key');
+  },
+  find: () => undefined,
+};
+
+function storeOn(db: Db, masters: MasterKeys): Store {
   return {
     applications: applications(db),
     sessions: sessions(db),
     credentials: credentials(db),
+    tokens: tokens(db, keyring(db, masters)),
     tenants: tenants(db),
-    sweep: async (limit) =>
-      (await removeExpired(db, 'sessions', limit)) + (await removeExpired(db, 'applications', limit)),
+    rotateMasterKey: (to) => rotateMasterKey(db, masters, to),
+    sweep: async (limit) => {
+      let removed = 0;
+      for (const table of ['sessions', 'tokens', 'applications'] as const)
+        removed += await removeExpired(db, table, limit);
+      return removed;
+    },
     ping: async () => {
       await db.get('select 1 as one');
     },
@@ -42,8 +63,14 @@ function storeOn(db: Db): Store {
   };
 }
 
-async function removeExpired(db: Db, table: 'sessions' | 'applications', limit: number): Promise<number> {
-  const key = table === 'sessions' ? 'tenant_id, application_id, id' : 'tenant_id, id';
+const primaryKeys = {
+  sessions: 'tenant_id, application_id, id',
+  tokens: 'tenant_id, seq',
+  applications: 'tenant_id, id',
+};
+
+async function removeExpired(db: Db, table: keyof typeof primaryKeys, limit: number): Promise<number> {
+  const key = primaryKeys[table];
   return db.run(
     `delete from ${table} where (${key}) in
        (select ${key} from ${table} where expires_at <= (select :now) order by expires_at limit $1 ${skipLocked(db)})`,

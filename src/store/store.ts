@@ -6,8 +6,13 @@
 import type { Application, ApplicationType } from '../domain/application.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest, Kind, Minted } from '../domain/key.ts';
-import type { Principal } from '../domain/policy.ts';
+import type { Mask } from '../domain/mask.ts';
+import type { Principal } from '../domain/principal.ts';
+import type { Scope } from '../domain/scope.ts';
+import type { Metadata, Token } from '../domain/token.ts';
+import type { MasterKey } from './cipher.ts';
 import type { Awaitable } from './db.ts';
+import type { Rotated } from './keyring.ts';
 
 export type { Awaitable };
 
@@ -112,6 +117,58 @@ export interface Credentials {
   find(kind: Kind, digest: Digest): Awaitable<Principal | undefined>;
 }
 
+/** A Token without its data, which is opened only when asked for. */
+export interface StoredToken {
+  readonly token: Omit<Token, 'data'>;
+  readonly container: string;
+  readonly id: string;
+  /** Orders Tokens by age. */
+  readonly seq: string;
+  plaintext(): unknown;
+  /** Opens the masked value, and never the plaintext; undefined if there is no mask. */
+  masked(): unknown;
+}
+
+export interface TokenContent {
+  readonly type: string;
+  readonly container: string;
+  readonly data: unknown;
+  readonly mask: Mask | undefined;
+  /** What the mask makes of the data. */
+  readonly masked: unknown;
+  readonly metadata: Metadata | undefined;
+  readonly expiresAt: number | undefined;
+}
+
+export interface TokenFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly type?: string | undefined;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface Tokens {
+  /** Undefined if the id is taken. Data and masked value are sealed for this tenant, Token and version. */
+  create(tenant: string, id: string, content: TokenContent, change: Change): Promise<StoredToken | undefined>;
+  get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
+  /** Newest first: those that lie in any of the scopes. The cost does not grow with those that do not. */
+  list(
+    tenant: string,
+    scopes: readonly Scope[],
+    filter: TokenFilter,
+    window: Window,
+  ): Awaitable<StoredToken[]>;
+  count(tenant: string, scopes: readonly Scope[], filter: TokenFilter): Awaitable<number>;
+  /** Like the update of an Application. */
+  update(
+    tenant: string,
+    id: string,
+    change: Change,
+    revise: (current: StoredToken) => TokenContent,
+  ): Promise<StoredToken | undefined>;
+  /** `check` sees the Token, and may throw. False if there is none. */
+  delete(tenant: string, id: string, check: (current: StoredToken) => void): Promise<boolean>;
+}
+
 export interface Tenant {
   readonly id: string;
   readonly name: string;
@@ -139,7 +196,10 @@ export interface Store {
   readonly applications: Applications;
   readonly sessions: Sessions;
   readonly credentials: Credentials;
+  readonly tokens: Tokens;
   readonly tenants: Tenants;
+  /** Seals every tenant's data key with another master key, while others go on reading and writing. */
+  rotateMasterKey(to: MasterKey): Promise<Rotated>;
   /** Frees the space of at most `limit` expired rows of each kind, and answers how many. Any node may, none must. */
   sweep(limit: number): Promise<number>;
   /** Rejects when the database is out of reach. */

@@ -1,25 +1,21 @@
 import type { Value } from './db.ts';
 
-/** Conditions and their parameters, side by side. */
-export class Where {
-  readonly params: Value[] = [];
-  readonly #conditions: string[] = [];
+/** The parameters of a statement that is put together as it goes. */
+export class Params {
+  readonly values: Value[] = [];
 
-  param(value: Value): string {
-    return `$${this.params.push(value)}`;
+  /** Keeps the value, and answers with what stands for it in the statement. */
+  add(value: Value): string {
+    return `$${this.values.push(value)}`;
   }
-  and(left: string, value: Value, rest = ''): void {
-    this.#conditions.push(`${left} ${this.param(value)} ${rest}`);
+  /** For `in`; nothing is in a list of none. */
+  list(values: readonly Value[]): string {
+    if (values.length === 0) return '(null)';
+    return `(${values.map((value) => this.add(value)).join(', ')})`;
   }
-  in(left: string, values: readonly Value[]): void {
-    this.#conditions.push(
-      values.length === 0 ? '1 = 0' : `${left} in (${values.map((v) => this.param(v)).join(', ')})`,
-    );
-  }
-  also(condition: string): void {
-    this.#conditions.push(condition);
-  }
-  sql(): string {
-    return this.#conditions.join(' and ');
-  }
+}
+
+/** All of them; those that are absent do not count. */
+export function all(...conditions: (string | false | undefined)[]): string {
+  return conditions.filter(Boolean).join(' and ');
 }

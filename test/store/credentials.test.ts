@@ -49,7 +49,7 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
         permissions,
       }));
       const after = await node.credentials.find('pvt', key.digest);
-      expect(after?.grants.permissions).toEqual(permissions);
+      expect(after?.policy.grants.permissions).toEqual(permissions);
       await before;
     }
   });
@@ -80,10 +80,13 @@ describe.each(databases)('the store on %s: a Session under a ceiling', (_, datab
 
   test('carries what its authorizer may do at that moment', async () => {
     const { tenant, backend, find } = await underCeiling();
-    expect(await find()).toMatchObject({ grants, ceiling: grants });
+    expect(await find()).toMatchObject({ policy: { grants }, ceiling: { grants } });
     const narrow = { name: 'narrow', permissions: ['own:thing'], rules: [] };
     await on.store.applications.update(tenant, backend.id, { by: someone, at: on.clock.now() }, () => narrow);
-    expect(await find()).toMatchObject({ grants, ceiling: { permissions: ['own:thing'], rules: [] } });
+    expect(await find()).toMatchObject({
+      policy: { grants },
+      ceiling: { grants: { permissions: ['own:thing'], rules: [] } },
+    });
   });
 
   test('is nobody as soon as the key that authorized it is regenerated', async () => {

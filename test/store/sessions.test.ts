@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
+import { ready } from '../../src/domain/policy.ts';
 import { Rule } from '../../src/domain/rule.ts';
 import type { Authorization } from '../../src/store/store.ts';
 import { grants, newSession, openStores, type Stores } from '../support/stores.ts';
@@ -34,7 +35,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       tenantId: tenant,
       applicationId: application.id,
       sessionId: session.id,
-      grants: { permissions: [], rules: [] },
+      policy: ready({ permissions: [], rules: [] }),
       ceiling: undefined,
       digest: session.key.digest,
       now: on.clock.now(),
@@ -68,7 +69,10 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     const won = outcomes.filter(({ outcome }) => outcome === 'authorized');
     expect(won).toHaveLength(1);
     expect(outcomes.filter(({ outcome }) => outcome === 'used')).toHaveLength(49);
-    expect((await find(session.key.digest))?.grants).toEqual({ permissions: won[0]!.permissions, rules: [] });
+    expect((await find(session.key.digest))?.policy.grants).toEqual({
+      permissions: won[0]!.permissions,
+      rules: [],
+    });
   });
 
   test('the grants go to the Session alone', async () => {
@@ -84,8 +88,8 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       }),
     ];
     await on.store.sessions.authorize(tenant, session.nonce.digest, authorization({ rules }));
-    expect((await find(session.key.digest))?.grants).toEqual({ permissions: ['token:read'], rules });
-    expect((await find(other.key.digest))?.grants).toEqual({ permissions: [], rules: [] });
+    expect((await find(session.key.digest))?.policy.grants).toEqual({ permissions: ['token:read'], rules });
+    expect((await find(other.key.digest))?.policy.grants).toEqual({ permissions: [], rules: [] });
     expect(await on.store.applications.get(tenant, application.id)).toEqual(before);
   });
 
@@ -103,7 +107,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       outcome: 'unknown',
     });
     on.clock.advance(179_999);
-    expect((await find(session.key.digest))?.grants.permissions).toEqual([]);
+    expect((await find(session.key.digest))?.policy.grants.permissions).toEqual([]);
     on.clock.advance(1);
     expect(await sessions.authorize(tenant, nonce, authorization())).toEqual({ outcome: 'unknown' });
   });
@@ -154,7 +158,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
         authorization({ expiresAt, longest: 200_000 }),
       );
     expect(await authorize(now + 200_001)).toEqual({ outcome: 'too_long', latest: now + 200_000 });
-    expect((await find(session.key.digest))?.grants.permissions).toEqual([]);
+    expect((await find(session.key.digest))?.policy.grants.permissions).toEqual([]);
     expect(await authorize(now + 200_000)).toEqual({ outcome: 'authorized' });
   });
 

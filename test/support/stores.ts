@@ -40,7 +40,7 @@ export async function openStores(database: Database): Promise<Stores> {
   const clock = new Clock();
   const opened: Store[] = [];
   const another = async () => {
-    const { store } = await openStore(url, clock.now);
+    const { store } = await openStore(url, { clock: clock.now });
     opened.push(store);
     return store;
   };

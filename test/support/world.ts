@@ -8,6 +8,9 @@ import { newTenant } from '../../src/bootstrap.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
 
+/** What every node of a test fleet is given. */
+export const testMasterKey = Buffer.alloc(32, 7).toString('base64');
+
 export const start = Date.parse('2026-11-15T12:00:00.000Z');
 
 export class Clock {
@@ -90,6 +93,7 @@ export async function openWorld(
       PORT: '0',
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_DRAIN: '0',
+      ...(database !== sqlite && { SALLYPORT_MASTER_KEY: testMasterKey }),
       DATABASE_URL: typeof database === 'string' ? database : await database.fresh(folder),
       ...env,
     },

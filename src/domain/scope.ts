@@ -1,0 +1,71 @@
+/** The set of resources on which a permission may be used, as few and as wide parts as describe it. */
+
+import type { Policy, Test } from './policy.ts';
+import type { Principal } from './principal.ts';
+
+/** A value itself, or everything that starts with it. */
+export interface Bound {
+  readonly value: string;
+  readonly exact: boolean;
+}
+
+/** What is bounded by nothing is everything. Containers are in canonical form. */
+export interface Scope {
+  readonly container?: Bound | undefined;
+  readonly id?: Bound | undefined;
+}
+
+/** Where the principal may use the permission: a resource is visible if it lies in any of these. */
+export function visible({ policy, ceiling }: Principal, permission: string): Scope[] {
+  const own = scopesOf(policy, permission);
+  if (!ceiling) return widest(own);
+  const above = scopesOf(ceiling, permission);
+  return widest(
+    own.flatMap((mine) => above.map((theirs) => meet(mine, theirs)).filter((both) => both !== undefined)),
+  );
+}
+
+function scopesOf(policy: Policy, permission: string): Scope[] {
+  if (policy.plain.has(permission)) return [{}];
+  return policy.rules
+    .filter((rule) => rule.permissions.has(permission))
+    .map((rule) =>
+      rule.tests.reduce<Scope | undefined>((scope, test) => scope && meet(scope, asScope(test)), {}),
+    )
+    .filter((scope) => scope !== undefined);
+}
+
+function asScope({ attribute, operator, value }: Test): Scope {
+  return { [attribute]: { value, exact: operator === 'equals' } };
+}
+
+/** What lies in both, or nothing. */
+export function meet(a: Scope, b: Scope): Scope | undefined {
+  const container = narrower(a.container, b.container);
+  const id = narrower(a.id, b.id);
+  return container === 'none' || id === 'none' ? undefined : { container, id };
+}
+
+function narrower(a: Bound | undefined, b: Bound | undefined): Bound | undefined | 'none' {
+  if (covers(a, b)) return b;
+  return covers(b, a) ? a : 'none';
+}
+
+function covers(wide: Bound | undefined, narrow: Bound | undefined): boolean {
+  if (!wide) return true;
+  if (!narrow) return false;
+  return wide.exact ? narrow.exact && narrow.value === wide.value : narrow.value.startsWith(wide.value);
+}
+
+/** Without those that lie in another; of two alike, the first. */
+function widest(scopes: Scope[]): Scope[] {
+  return scopes.filter((scope, index) =>
+    scopes.every(
+      (other, at) => at === index || !contains(other, scope) || (contains(scope, other) && index < at),
+    ),
+  );
+}
+
+function contains(wide: Scope, narrow: Scope): boolean {
+  return covers(wide.container, narrow.container) && covers(wide.id, narrow.id);
+}

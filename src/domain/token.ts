@@ -1,0 +1,83 @@
+import { z } from 'zod';
+import { Moment, optional, Timestamp, text } from './field.ts';
+import { Mask } from './mask.ts';
+import { Container } from './rule.ts';
+
+/** Any JSON but null, which means absent. */
+export const Data = z
+  .json()
+  .refine((value) => value !== null, 'is required')
+  .refine(isWellFormed, 'must be well-formed Unicode throughout')
+  .describe('What is kept secret: any JSON.');
+
+function isWellFormed(value: unknown): boolean {
+  return (JSON.stringify(value) ?? '').isWellFormed();
+}
+
+export const TokenId = z
+  .string()
+  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"');
+
+export const TokenType = z
+  .string()
+  .regex(/^[a-z][a-z0-9_-]{0,99}$/, 'must be a word of lower-case letters, digits, - and _');
+
+const MetadataName = text(1, 100).regex(/^[^\p{Cc}]*$/u, 'must not contain control characters');
+export const Metadata = z
+  .record(MetadataName, text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL'))
+  .refine((entries) => Object.keys(entries).length <= 50, 'must have at most 50 entries');
+export type Metadata = z.infer<typeof Metadata>;
+
+/** A Token as responses show it. What `data` holds, if it is there, is up to the caller's transform. */
+export const Token = z
+  .object({
+    id: z.string().describe('Unique within the tenant.'),
+    tenant_id: z.uuid().describe('The tenant that owns it.'),
+    type: z.string().describe('A word of your own for what it is.'),
+    container: z.string().describe('Where it lies.'),
+    data: z
+      .json()
+      .optional()
+      .describe('The plaintext, or what the mask makes of it, or absent: as the transform has it.'),
+    mask: z.json().optional().describe('The mask itself, not what it makes of the data.'),
+    metadata: z.record(z.string(), z.string()).optional().describe('Names and values, kept in the clear.'),
+    created_by: z.uuid().optional().describe('The Application that created it.'),
+    created_at: Timestamp.describe('When it was created.'),
+    modified_by: z.uuid().optional().describe('The Application that last changed it; absent until then.'),
+    modified_at: Timestamp.optional().describe('When it was last changed; absent until then.'),
+    expires_at: Timestamp.optional().describe('From this moment on it is gone.'),
+  })
+  .meta({ id: 'Token' });
+export type Token = z.infer<typeof Token>;
+
+export const defaultType = 'token';
+export const defaultContainer = '/general/';
+
+/** What can be written of a Token, at first and later. */
+export const TokenContentFields = z.strictObject({
+  type: optional(TokenType).describe('A word of your own for what it is.'),
+  container: optional(Container).describe('Where it lies; rules speak of it.'),
+  data: Data,
+  mask: optional(Mask),
+  metadata: optional(Metadata).describe('Names and values that lists can be filtered by. Kept in the clear.'),
+  expires_at: optional(Moment).describe('From this moment on it is gone. Must be in the future.'),
+});
+
+export const TokenCreate = TokenContentFields.extend({
+  id: optional(TokenId).describe('Your own, or one is made.'),
+}).meta({ id: 'TokenCreate' });
+export type TokenCreate = z.infer<typeof TokenCreate>;
+
+/** A JSON merge patch; what it makes of the Token is checked like a new one. */
+export const TokenPatch = z
+  .strictObject({
+    type: z.json().optional().describe('Another type; null for the default.'),
+    container: z.json().optional().describe('Another container; null for the default.'),
+    data: z.json().optional().describe('Other data; an object is merged into one that is there.'),
+    mask: z.json().optional().describe('Another mask; null for none.'),
+    metadata: z.json().optional().describe('Entries to set, or with null to remove; null for none at all.'),
+    expires_at: z.json().optional().describe('Another moment, in the future; null for never.'),
+  })
+  .refine((patch) => Object.keys(patch).length > 0, 'must change something')
+  .meta({ id: 'TokenPatch' });
+export type TokenPatch = z.infer<typeof TokenPatch>;

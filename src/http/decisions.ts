@@ -1,0 +1,113 @@
+import { z } from 'zod';
+import { optional, text } from '../domain/field.ts';
+import { recognise } from '../domain/key.ts';
+import { Permission } from '../domain/permission.ts';
+import { explained, type Principal } from '../domain/principal.ts';
+import { Container } from '../domain/rule.ts';
+import { Transform } from '../domain/transform.ts';
+import type { Credentials } from '../store/store.ts';
+import { example } from './examples.ts';
+import { route } from './route.ts';
+
+const Resource = z.strictObject({
+  id: optional(text(1, 500)).describe('What rules compare as `id`.'),
+  container: optional(Container).describe('What rules compare as `container`.'),
+});
+
+const mostResources = 100;
+
+const DecisionRequest = z
+  .strictObject({
+    credential: z.string().min(1).max(500).describe('The key that was shown to you.'),
+    permission: Permission.describe('What it is to be used for.'),
+    resource: optional(Resource).describe(
+      'What it is to be used on; without, only grants for everything count.',
+    ),
+    resources: optional(z.array(Resource).min(1).max(mostResources)).describe(
+      'Several at once, instead of `resource`.',
+    ),
+  })
+  .refine(({ resource, resources }) => !resource || !resources, {
+    path: ['resources'],
+    error: 'cannot be combined with resource',
+  })
+  .meta({ id: 'DecisionRequest' });
+
+const Step = z.object({
+  of: z.enum(['application', 'session', 'authorizer']).describe('Whose rule it is.'),
+  rule: z
+    .union([z.int(), z.literal('permissions')])
+    .describe('Which one, counted from 1, or the plain permissions.'),
+  priority: z.int().optional(),
+  transform: Transform,
+  grants: z.boolean().describe('Whether it grants the permission.'),
+  matches: z.boolean().describe('Whether it is about the resource.'),
+  why: z.string(),
+});
+
+const Outcome = z.object({
+  allowed: z.boolean(),
+  transform: Transform.optional().describe('How much of the data to show.'),
+  reason: z.string().describe('For a denial, the smallest grant that is missing.'),
+  rule: Step.pick({ of: true, rule: true }).extend({ description: z.string().optional() }).optional(),
+  trace: z.array(Step),
+});
+
+const PrincipalView = z.object({
+  kind: z.enum(['application', 'session']),
+  id: z.uuid(),
+  application_id: z.uuid().describe('The Application itself, or the one that the Session belongs to.'),
+});
+
+const Decision = z.union([
+  Outcome.extend({ principal: PrincipalView.optional() }),
+  z.object({ principal: PrincipalView.optional(), decisions: z.array(Outcome) }),
+]);
+
+const invalid = { allowed: false, reason: 'the credential is not valid', trace: [] };
+
+export const decide = route({
+  method: 'POST',
+  path: '/decisions',
+  name: 'decide',
+  tag: 'Decisions',
+  summary: 'Ask whether a credential may do something, and why',
+  description: `For services that guard data of their own. With \`resources\`, up to ${mostResources} answers in their order. A credential that is not valid is denied without saying why.`,
+  permission: 'decision:create',
+  body: DecisionRequest,
+  bodyExample: example.decisionRequest,
+  replies: {
+    200: { description: 'The decision, with its reasons.', schema: Decision, example: example.decision },
+  },
+  handle: async ({ principal, body }, { store }) => {
+    const subject = await find(body.credential, principal.tenantId, store.credentials);
+    const outcomeOf = (resource: z.output<typeof Resource>) =>
+      subject ? explained(subject, body.permission, resource) : invalid;
+    const who = subject && { principal: viewOf(subject) };
+    if (body.resources) return { status: 200, body: { ...who, decisions: body.resources.map(outcomeOf) } };
+    return {
+      status: 200,
+      body: { ...outcomeOf(body.resource ?? { id: undefined, container: undefined }), ...who },
+    };
+  },
+});
+
+/** Another tenant's credential is as good as none. */
+async function find(
+  credential: string,
+  tenant: string,
+  credentials: Credentials,
+): Promise<Principal | undefined> {
+  const key = recognise(credential);
+  const found = key && (await credentials.find(key.kind, key.digest));
+  return found?.tenantId === tenant ? found : undefined;
+}
+
+function viewOf(principal: Principal): z.infer<typeof PrincipalView> {
+  const { kind, applicationId } = principal;
+  return {
+    kind,
+    id: kind === 'session' ? principal.sessionId : applicationId,
+    application_id: applicationId,
+  };
+}

@@ -1,0 +1,72 @@
+/** What a Token is to hold: from a new body, or from what it holds and a patch. */
+
+import type { z } from 'zod';
+import { fail, refuse } from '../domain/error.ts';
+import { type Mask, MaskError, renderMask } from '../domain/mask.ts';
+import { mergePatch } from '../domain/merge.ts';
+import { type Principal, permit } from '../domain/principal.ts';
+import { defaultContainer, defaultType, TokenContentFields, type TokenPatch } from '../domain/token.ts';
+import { stricter, type Transform } from '../domain/transform.ts';
+import type { StoredToken, TokenContent } from '../store/store.ts';
+import { validate } from './validate.ts';
+
+type Fields = z.output<typeof TokenContentFields>;
+
+export function contentOf(fields: Fields, now: number): TokenContent {
+  if (fields.expires_at !== undefined && fields.expires_at <= now)
+    refuse({ expires_at: ['must be in the future'] });
+  return filled(fields);
+}
+
+function filled({ type, container, data, mask, metadata, expires_at }: Fields): TokenContent {
+  return {
+    type: type ?? defaultType,
+    container: container ?? defaultContainer,
+    data,
+    mask,
+    masked: mask === undefined ? undefined : rendered(mask, data),
+    metadata,
+    expiresAt: expires_at,
+  };
+}
+
+function rendered(mask: Mask, data: unknown): unknown {
+  try {
+    return renderMask(mask, data);
+  } catch (error) {
+    if (!(error instanceof MaskError)) throw error;
+    throw fail('validation_failed', { errors: { mask: [error.message] } });
+  }
+}
+
+/** Both where it lies and where it is to lie, the permission must be held; the stricter transform shows the result. */
+export function revised(
+  principal: Principal,
+  current: StoredToken,
+  patch: TokenPatch,
+): { content: TokenContent; transform: Transform } {
+  const here = permit(principal, 'token:update', current);
+  const { type, container, mask, metadata, expires_at } = current.token;
+  const data = current.plaintext();
+  const merged = mergePatch({ type, container, data, mask, metadata, expires_at }, patch);
+  const fields = validate(TokenContentFields, merged, 'body');
+  const there = permit(principal, 'token:update', {
+    id: current.id,
+    container: fields.container ?? defaultContainer,
+  });
+  const transform = stricter(here, there);
+  if (showsMore(patch, data) && transform !== 'reveal') throw fail('mask_not_allowed');
+  const content = patch.expires_at === undefined ? filled(fields) : contentOf(fields, principal.now);
+  return { content, transform };
+}
+
+/** A new mask over data of which anything stays could show what the caller itself may not see. */
+function showsMore(patch: TokenPatch, data: unknown): boolean {
+  if (patch.mask === undefined || patch.mask === null) return false;
+  const merges = isObject(patch.data) && isObject(data);
+  return patch.data === undefined || merges;
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

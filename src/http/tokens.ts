@@ -1,0 +1,174 @@
+import { z } from 'zod';
+import { fail } from '../domain/error.ts';
+import { newId } from '../domain/key.ts';
+import { type Principal, permit } from '../domain/principal.ts';
+import { Container, canonicalContainer } from '../domain/rule.ts';
+import { meet, type Scope, visible } from '../domain/scope.ts';
+import {
+  Metadata,
+  type Token,
+  TokenCreate,
+  TokenId,
+  TokenPatch,
+  TokenType,
+  Token as TokenView,
+} from '../domain/token.ts';
+import type { Transform } from '../domain/transform.ts';
+import type { StoredToken } from '../store/store.ts';
+import { example } from './examples.ts';
+import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
+import { route } from './route.ts';
+import { contentOf, revised } from './token-content.ts';
+
+const tag = 'Tokens';
+const params = z.object({
+  id: TokenId.meta({ description: 'The id of the Token.', examples: [example.token.id] }),
+});
+const bodyLimit = 1_048_576;
+const reply = {
+  description: 'The Token, as the transform shows it.',
+  schema: TokenView,
+  example: example.token,
+};
+
+export const createToken = route({
+  method: 'POST',
+  path: '/tokens',
+  name: 'createToken',
+  tag,
+  summary: 'Create a Token',
+  description:
+    'Its data is sealed at once, and its mask is rendered now: a mask that does not render is refused.',
+  permission: 'token:create',
+  body: TokenCreate,
+  bodyLimit,
+  bodyExample: example.tokenCreate,
+  replies: { 201: reply },
+  failures: ['token_exists'],
+  handle: async ({ principal, body }, { store }) => {
+    const id = body.id ?? newId(principal.now);
+    const content = contentOf(body, principal.now);
+    const transform = permit(principal, 'token:create', { id, container: content.container });
+    const made = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
+    if (!made) throw fail('token_exists');
+    return { status: 201, body: view(made, transform) };
+  },
+});
+
+const ListQuery = z
+  .strictObject({
+    ...pageFields,
+    id: oneOrMore(TokenId, { type: 'string' }),
+    type: TokenType.optional().describe('Only those of this type.'),
+    container: Container.optional().describe('Only those in this container and below.'),
+    metadata: Metadata.optional().describe('Only those with this metadata, as metadata.NAME=VALUE.'),
+  })
+  .refine(notBoth, notBothError);
+
+export const listTokens = route({
+  method: 'GET',
+  path: '/tokens',
+  name: 'listTokens',
+  tag,
+  summary: 'List Tokens',
+  description: 'Newest first: those that the key may read, each as its transform shows it.',
+  permission: 'token:read',
+  query: ListQuery,
+  replies: {
+    200: { description: 'One page of them.', schema: pageOf(TokenView), example: example.tokenPage },
+  },
+  handle: async ({ principal, query }, { store }) => {
+    const scopes = within(visible(principal, 'token:read'), query.container);
+    const filter = { ids: query.id, type: query.type, metadata: query.metadata };
+    const { pagination, data } = await paginate(
+      query,
+      (window) => store.tokens.list(principal.tenantId, scopes, filter, window),
+      () => store.tokens.count(principal.tenantId, scopes, filter),
+      ({ seq }) => seq,
+    );
+    return {
+      status: 200,
+      body: { pagination, data: data.map((token) => view(token, permit(principal, 'token:read', token))) },
+    };
+  },
+});
+
+export const getToken = route({
+  method: 'GET',
+  path: '/tokens/:id',
+  name: 'getToken',
+  tag,
+  summary: 'Get a Token',
+  permission: 'token:read',
+  params,
+  replies: { 200: reply },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const token = await store.tokens.get(principal.tenantId, params.id);
+    if (!token) throw fail('not_found');
+    return { status: 200, body: view(token, permit(principal, 'token:read', token)) };
+  },
+});
+
+export const updateToken = route({
+  method: 'PATCH',
+  path: '/tokens/:id',
+  name: 'updateToken',
+  tag,
+  summary: 'Update a Token',
+  description:
+    'A JSON merge patch. Moving it to another container needs the permission on both. A new mask over data that stays needs the transform reveal, since a mask decides what others see.',
+  permission: 'token:update',
+  params,
+  body: TokenPatch,
+  bodyLimit,
+  bodyExample: example.tokenPatch,
+  replies: { 200: reply },
+  failures: ['not_found', 'mask_not_allowed'],
+  handle: async ({ principal, params, body }, { store }) => {
+    let transform: Transform = 'redact';
+    const token = await store.tokens.update(principal.tenantId, params.id, changeBy(principal), (current) => {
+      const next = revised(principal, current, body);
+      transform = next.transform;
+      return next.content;
+    });
+    if (!token) throw fail('not_found');
+    return { status: 200, body: view(token, transform) };
+  },
+});
+
+export const deleteToken = route({
+  method: 'DELETE',
+  path: '/tokens/:id',
+  name: 'deleteToken',
+  tag,
+  summary: 'Delete a Token',
+  permission: 'token:delete',
+  params,
+  replies: { 204: { description: 'Deleted.' } },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const gone = await store.tokens.delete(principal.tenantId, params.id, (current) => {
+      permit(principal, 'token:delete', current);
+    });
+    if (!gone) throw fail('not_found');
+    return { status: 204 };
+  },
+});
+
+function within(scopes: Scope[], container: string | undefined): Scope[] {
+  if (container === undefined || canonicalContainer(container) === '/') return scopes;
+  const only = { container: { value: canonicalContainer(container), exact: false } };
+  return scopes.map((scope) => meet(scope, only)).filter((scope) => scope !== undefined);
+}
+
+/** What the transform leaves of it. Only `reveal` ever opens the plaintext. */
+function view(stored: StoredToken, transform: Transform): Token {
+  const data =
+    transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
+  return { ...stored.token, ...(data !== undefined && { data: data as Token['data'] }) };
+}
+
+function changeBy(principal: Principal) {
+  return { by: principal.applicationId, at: principal.now };
+}
