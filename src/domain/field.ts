@@ -36,9 +36,13 @@ function within(value: string, shortest: number, longest: number): boolean {
   return length >= shortest && length <= longest;
 }
 
-export const Name = text(1, 200)
-  .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
-  .refine((value) => /\S/u.test(value), 'must not be only white space');
+/** What a name can contain, and so what to look for in one. */
+export const PartOfName = text(1, 200).refine(
+  (value) => !/\p{Cc}/u.test(value),
+  'must not contain control characters',
+);
+
+export const Name = PartOfName.refine((value) => /\S/u.test(value), 'must not be only white space');
 
 export const Description = text(0, 1000).refine(
   (value) => !/[^\P{Cc}\n\t]/u.test(value),
@@ -46,7 +50,11 @@ export const Description = text(0, 1000).refine(
 );
 
 const isoDateTime =
-  /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:(Z)|([+-])(\d\d):?(\d\d)?)?$/i;
+  /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?$/i;
+
+/** The years that a date-time with four digits can name, after its offset is taken into account. */
+const earliest = Date.parse('0000-01-01T00:00:00Z');
+const latest = Date.parse('9999-12-31T23:59:59.999Z');
 
 /** Milliseconds since 1970 of an ISO 8601 date-time, without an offset meaning UTC; nothing if impossible. */
 export function parseMoment(value: string): number | undefined {
@@ -61,15 +69,16 @@ export function parseMoment(value: string): number | undefined {
     number,
   ];
   const millisecond = Number((match[7] ?? '').padEnd(3, '0').slice(0, 3));
-  const [offsetHour, offsetMinute] = [Number(match[10] ?? 0), Number(match[11] ?? 0)];
+  const [offsetHour, offsetMinute] = [Number(match[9] ?? 0), Number(match[10] ?? 0)];
   if (hour > 23 || minute > 59 || second > 59 || offsetHour > 23 || offsetMinute > 59) return undefined;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
   if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day)
     return undefined;
   date.setUTCHours(hour, minute, second, millisecond);
-  const offset = (offsetHour * 60 + offsetMinute) * 60_000 * (match[9] === '-' ? -1 : 1);
-  return date.getTime() - offset;
+  const offset = (offsetHour * 60 + offsetMinute) * 60_000 * (match[8] === '-' ? -1 : 1);
+  const moment = date.getTime() - offset;
+  return moment >= earliest && moment <= latest ? moment : undefined;
 }
 
 /** A date-time on its way in: text to milliseconds. */

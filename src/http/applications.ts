@@ -9,7 +9,7 @@ import {
   readOnlyErrors,
 } from '../domain/application.ts';
 import { fail, refuse } from '../domain/error.ts';
-import { Id } from '../domain/field.ts';
+import { Id, PartOfName } from '../domain/field.ts';
 import { grantErrors } from '../domain/grant.ts';
 import { applicationKinds, mint, newId } from '../domain/key.ts';
 import { type Principal, refuseEscalation } from '../domain/principal.ts';
@@ -27,7 +27,7 @@ const ListQuery = z
     ...pageFields,
     id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
     type: ApplicationType.optional().describe('Only those of this type.'),
-    name: z.string().min(1).max(200).optional().describe('Only those with this in their name, in any case.'),
+    name: PartOfName.optional().describe('Only those with this in their name, in any case.'),
   })
   .refine(notBoth, notBothError);
 

@@ -169,9 +169,12 @@ export function toText(grants: Grants): [permissions: string, rules: string] {
   return [JSON.stringify(grants.permissions), JSON.stringify(grants.rules)];
 }
 
-/** Both databases compare the folded name byte by byte, so they agree on every alphabet. */
+/**
+ * Both databases compare the folded name byte by byte, so they agree on every alphabet. Upper case last: it
+ * does not depend on what stands beside a letter, as lower case does (a Greek word ends in another sigma).
+ */
 function fold(name: string): string {
-  return name.normalize('NFC').toLowerCase();
+  return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
 function matching(params: Params, tenant: string, { ids, type, name }: ApplicationFilter): string {
