@@ -14,7 +14,7 @@ export const SessionCreated = z
 
 export const SessionAuthorize = z
   .strictObject({
-    nonce: z.string().min(1).max(200).describe('From the reply to creating the Session.'),
+    nonce: z.string().min(1).describe('From the reply to creating the Session.'),
     ...grantFields,
     expires_at: optional(Moment).describe(
       'When the Session ends, sooner or later than it would by itself: no later than the longest lifetime after its creation, nor than its Application.',

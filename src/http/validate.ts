@@ -9,18 +9,17 @@ export function validate<S extends z.ZodType>(schema: S, value: unknown, at: str
   const result = schema.safeParse(value, { error: sentence });
   if (result.success) return result.data;
   const errors: Errors = Object.create(null);
+  const unknown = `is not a known ${at === 'query' ? 'parameter' : 'field'}`;
   const complain = (path: PropertyKey[], message: string) => {
     const name = path.length === 0 ? at : path.map(String).join('.');
     errors[name] = [...(errors[name] ?? []), message];
   };
   for (const issue of result.error.issues) {
     if (issue.code !== 'unrecognized_keys') complain(issue.path, issue.message);
-    else for (const key of issue.keys) complain([...issue.path, key], unknownField);
+    else for (const key of issue.keys) complain([...issue.path, key], unknown);
   }
   throw fail('validation_failed', { errors });
 }
-
-const unknownField = 'is not a known field';
 
 const nouns: Record<string, string> = {
   string: 'a string',
@@ -48,8 +47,6 @@ function sentence(issue: Issue): string {
       return issue.origin === 'number' || issue.origin === 'int'
         ? `must be at least ${issue.minimum}`
         : `must have at least ${issue.minimum} ${issue.origin === 'array' ? 'entries' : 'characters'}`;
-    case 'unrecognized_keys':
-      return unknownField;
     default:
       return 'is not valid';
   }
