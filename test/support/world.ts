@@ -7,6 +7,7 @@ import { type App, openApp } from '../../src/app.ts';
 import { newTenant } from '../../src/bootstrap.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
+import { holdPromises } from './promises.ts';
 
 /** What every node of a test fleet is given. */
 export const testMasterKey = Buffer.alloc(32, 7).toString('base64');
@@ -27,7 +28,8 @@ export interface Database {
   fresh(folder: string): Promise<string>;
 }
 
-const sqlite: Database = {
+/** For what no database has a part in. */
+export const sqlite: Database = {
   name: 'SQLite',
   fresh: async (folder) => `sqlite:${join(folder, 'test.db')}`,
 };
@@ -124,11 +126,13 @@ export async function openWorld(
     const received = await response.text();
     if (response.status === 500) throw new Error(`internal error: ${logged.at(-1)}`);
     const json = response.headers.get('content-type')?.includes('json');
-    return {
+    const answer = {
       status: response.status,
       body: json && received ? JSON.parse(received) : received,
       headers: response.headers,
     };
+    holdPromises(method, answer);
+    return answer;
   }
 
   return {

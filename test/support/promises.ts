@@ -1,0 +1,27 @@
+/** What holds of every answer, whatever was asked: the tests' client looks at each one it gets. */
+import { expect } from 'bun:test';
+import { codes, problem } from '../../src/domain/error.ts';
+import type { Answer } from './world.ts';
+
+const problemFields = ['type', 'title', 'status', 'detail', 'instance', 'code', 'request_id'];
+
+export function holdPromises(method: string, { status, headers, body }: Answer): void {
+  expect(headers.get('svc-request-id')).toMatch(/^[A-Za-z0-9._:-]{1,128}$/);
+  expect(headers.get('cache-control')).toBe('no-store');
+  expect(headers.get('x-content-type-options')).toBe('nosniff');
+  expect(headers.get('access-control-allow-origin')).toBe('*');
+  expect(headers.get('access-control-allow-credentials')).toBeNull();
+  if (status === 204) expect(body).toBe('');
+  if (status < 400 || method === 'HEAD') return;
+
+  expect(headers.get('content-type')).toBe('application/problem+json');
+  expect(codes).toContain(body.code);
+  const { status: declared, title } = problem(body.code);
+  expect(body).toMatchObject({ status, title, type: `/docs#error-${body.code}` });
+  expect(declared).toBe(status);
+  expect(body.request_id).toBe(headers.get('svc-request-id'));
+  expect(body.instance).toStartWith('/');
+  expect(body.detail).toBeString();
+  const fields = body.code === 'validation_failed' ? [...problemFields, 'errors'] : problemFields;
+  expect(Object.keys(body)).toEqual(fields);
+}
