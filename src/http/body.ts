@@ -1,5 +1,5 @@
 /** Reads a JSON body within limits. Nothing of it is trusted before its schema has seen it. */
-import { fail } from '../domain/error.ts';
+import { Failure, fail } from '../domain/error.ts';
 
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
@@ -9,13 +9,21 @@ const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /** Undefined when there is no body. */
 export async function readJson(request: Request, limit: number, types: readonly string[]): Promise<unknown> {
-  const declared = request.headers.get('content-length');
-  if (declared !== null && Number(declared) > limit) throw tooLarge(limit);
-  const bytes =
-    declared !== null || !request.body ? await request.bytes() : await collect(request.body, limit);
+  const bytes = await receive(request, limit);
   if (bytes.length === 0) return undefined;
   if (!isOneOf(types, request.headers.get('content-type'))) throw fail('unsupported_media_type');
   return parse(bytes);
+}
+
+async function receive(request: Request, limit: number): Promise<Uint8Array> {
+  const declared = request.headers.get('content-length');
+  if (declared !== null && Number(declared) > limit) throw tooLarge(limit);
+  try {
+    if (declared === null && request.body) return await collect(request.body, limit);
+    return await request.bytes();
+  } catch (error) {
+    throw error instanceof Failure ? error : invalid('did not arrive whole');
+  }
 }
 
 /** A body of unannounced length is read only as far as the limit. */

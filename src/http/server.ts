@@ -67,8 +67,10 @@ function onPath(routes: readonly Route[], world: World): Handler {
   };
 }
 
+/** The URL is the path alone when the Host header makes no sense. */
 function whereIs(request: Request): Where {
-  const path = request.url.slice(request.url.indexOf('/', 8));
+  const { url } = request;
+  const path = url.startsWith('/') ? url : url.slice(url.indexOf('/', 8));
   const mark = path.indexOf('?');
   return {
     method: request.method,

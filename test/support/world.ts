@@ -63,6 +63,7 @@ export interface Answer {
 
 export interface CallOptions {
   readonly key?: string | undefined;
+  /** Text and bytes are sent as they are, anything else as JSON. */
   readonly body?: unknown;
   readonly headers?: Record<string, string>;
 }
@@ -113,15 +114,16 @@ export async function openWorld(
     path: string,
     { key, body, headers }: CallOptions = {},
   ): Promise<Answer> {
-    const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
+    const asIs = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
+    const sent = (asIs ? body : JSON.stringify(body)) as string | undefined;
     const response = await fetch(app.url + path, {
       method,
       headers: {
         ...(key !== undefined && { 'SVC-API-KEY': key }),
-        ...(text !== undefined && { 'Content-Type': 'application/json' }),
+        ...(sent !== undefined && { 'Content-Type': 'application/json' }),
         ...headers,
       },
-      ...(text !== undefined && { body: text as string }),
+      ...(sent !== undefined && { body: sent }),
     });
     const received = await response.text();
     if (response.status === 500) throw new Error(`internal error: ${logged.at(-1)}`);

@@ -1,0 +1,51 @@
+/** Bytes as they are over a socket, for what a proper client would never send. */
+import { connect, type Socket } from 'node:net';
+
+export interface RawAnswer {
+  readonly status: number;
+  readonly head: string;
+  readonly body: string;
+}
+
+/** Sends the text (one byte per character), and answers with all that comes until the server closes. */
+export function raw(url: string, text: string): Promise<string> {
+  return exchange(url, (socket) => socket.write(text, 'latin1'));
+}
+
+/** Sends the text and goes away. */
+export async function leave(url: string, text: string): Promise<void> {
+  await exchange(url, (socket) => socket.end(text, 'latin1'));
+}
+
+function exchange(url: string, send: (socket: Socket) => void): Promise<string> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    let received = '';
+    const socket = connect(Number(port), hostname, () => send(socket));
+    socket.on('data', (chunk) => {
+      received += chunk.toString('latin1');
+    });
+    socket.on('close', () => resolve(received));
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ECONNRESET' && error.code !== 'EPIPE') reject(error);
+    });
+  });
+}
+
+/** One request, after which the server is asked to close. */
+export async function rawRequest(
+  url: string,
+  line: string,
+  headers: readonly string[] = [],
+  body = '',
+): Promise<RawAnswer> {
+  const host = headers.some((header) => /^host:/i.test(header)) ? [] : ['Host: localhost'];
+  const lines = [`${line} HTTP/1.1`, ...host, ...headers, 'Connection: close', '', body];
+  const received = await raw(url, lines.join('\r\n'));
+  const end = received.indexOf('\r\n\r\n');
+  return {
+    status: Number(received.split(' ', 2)[1] ?? 0),
+    head: received.slice(0, end),
+    body: received.slice(end + 4),
+  };
+}
