@@ -12,3 +12,8 @@ declare module '*.css' {
   const text: string;
   export default text;
 }
+
+declare module '*/client.js' {
+  const text: string;
+  export default text;
+}

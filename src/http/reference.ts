@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { version } from '../version.ts';
 import { openApi } from './openapi.ts';
+import { contentSecurityPolicy, referencePage } from './reference/page.ts';
 import { openRoute, type Route } from './route.ts';
 
 const OpenApi = z
@@ -26,8 +27,36 @@ export function documentation(api: readonly Route[]): Route[] {
     replies: { 200: { description: 'The document.', schema: OpenApi, example: sample } },
     handle: () => ({ status: 200, body: document() }),
   });
-  return [openapi];
+  const page = once(() => referencePage(document()));
+  return [openapi, docs(page), home];
 }
+
+function docs(page: () => string): Route {
+  const headers = {
+    'Content-Type': 'text/html; charset=utf-8',
+    'Content-Security-Policy': contentSecurityPolicy,
+    'Referrer-Policy': 'no-referrer',
+  };
+  return openRoute({
+    method: 'GET',
+    path: '/docs',
+    name: 'getReference',
+    tag: 'Reference',
+    summary: 'Read this interface as a page',
+    replies: { 200: { description: 'The page.' } },
+    handle: () => ({ status: 200, body: page(), headers }),
+  });
+}
+
+const home = openRoute({
+  method: 'GET',
+  path: '/',
+  name: 'getHome',
+  tag: 'Reference',
+  summary: 'Go to the reference',
+  replies: { 302: { description: 'It is at /docs.' } },
+  handle: () => ({ status: 302, headers: { Location: '/docs' } }),
+});
 
 function once<T>(make: () => T): () => T {
   let made: { value: T } | undefined;

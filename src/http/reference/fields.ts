@@ -1,0 +1,114 @@
+/** The fields of a body and the parameters of a request, as a tree that resolves every reference. */
+import type { Schema } from '../json-schema.ts';
+import type { Parameter } from '../openapi.ts';
+import { type Html, html } from './html.ts';
+import { inline } from './prose.ts';
+
+export type Schemas = Record<string, Schema>;
+/** In a request a field stands out when it must be there, in a reply when it may be missing. */
+type Side = 'request' | 'reply';
+
+interface Field {
+  readonly name: string;
+  readonly schema: Schema;
+  readonly description?: string | undefined;
+  readonly required: boolean;
+}
+
+export function parameterTree(parameters: readonly Parameter[], schemas: Schemas): Html {
+  return tree(parameters, schemas, 'request', []);
+}
+
+export function fieldTree(schema: Schema, schemas: Schemas, side: Side, above: string[] = []): Html {
+  const { properties = {}, required = [] } = resolve(schema, schemas);
+  const fields = Object.entries(properties).map(([name, field]) => ({
+    name,
+    schema: field,
+    description: field.description,
+    required: required.includes(name),
+  }));
+  const path = nameOf(schema) === undefined ? above : [...above, nameOf(schema) as string];
+  const open = fields.filter((field) => !field.schema.readOnly);
+  const closed = fields.filter((field) => field.schema.readOnly);
+  return html`${tree(open, schemas, side, path)}${closed.length > 0 && readOnly(closed, schemas, side, path)}`;
+}
+
+function readOnly(fields: Field[], schemas: Schemas, side: Side, above: string[]): Html {
+  const names = fields.map(({ name }) => name).join(', ');
+  return html`<details class="nested"><summary>Read-only: ${names}</summary>${tree(fields, schemas, side, above)}</details>`;
+}
+
+function tree(fields: readonly Field[], schemas: Schemas, side: Side, above: string[]): Html {
+  return html`<ul class="fields">${fields.map((field) => row(field, schemas, side, above))}</ul>`;
+}
+
+function row(
+  { name, schema, description, required }: Field,
+  schemas: Schemas,
+  side: Side,
+  above: string[],
+): Html {
+  const { enum: values } = resolve(schema, schemas);
+  const limits = limitsOf(resolve(schema, schemas));
+  const must = side === 'request' && required && html` <span class="mark">required</span>`;
+  const may = side === 'reply' && !required && html` <span class="mark quiet">optional</span>`;
+  return html`<li>
+<p class="field"><code>${name}</code> <span class="type">${typeOf(schema)}</span>${must}${may}</p>
+${description !== undefined && html`<p>${inline(description)}</p>`}
+${values && html`<p class="limits">One of ${inline(values.map((value) => `\`${value}\``).join(', '))}</p>`}
+${limits.length > 0 && html`<p class="limits">${limits.join(' · ')}</p>`}
+${nested(schema, schemas, side, above)}
+</li>`;
+}
+
+/** What a field is made of, unless that is shown already further up. */
+function nested(schema: Schema, schemas: Schemas, side: Side, above: string[]): Html | undefined {
+  const whole = resolve(schema, schemas);
+  const part = whole.properties ? schema : partOf(whole);
+  if (!part || Object.keys(resolve(part, schemas).properties ?? {}).length === 0) return undefined;
+  const name = nameOf(part);
+  if (name !== undefined && above.includes(name)) return undefined;
+  return html`<details class="nested"><summary>Fields of ${name ?? 'each'}</summary>${fieldTree(part, schemas, side, above)}</details>`;
+}
+
+function partOf(schema: Schema): Schema | undefined {
+  if (schema.items) return schema.items;
+  return typeof schema.additionalProperties === 'object' ? schema.additionalProperties : undefined;
+}
+
+function resolve(schema: Schema, schemas: Schemas): Schema {
+  const name = nameOf(schema);
+  return (name !== undefined && schemas[name]) || schema;
+}
+
+export function nameOf(schema: Schema): string | undefined {
+  return schema.$ref?.slice(schema.$ref.lastIndexOf('/') + 1);
+}
+
+function typeOf(schema: Schema): string {
+  const name = nameOf(schema);
+  if (name !== undefined) return name;
+  if (schema.anyOf) return schema.anyOf.map((option) => typeOf(option)).join(' or ');
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  const part = partOf(schema);
+  if (schema.type === 'array') return part ? `list of ${typeOf(part)}` : 'list';
+  if (schema.type === 'object' && part && !schema.properties) return `map of ${typeOf(part)}`;
+  return schema.format ?? schema.type ?? 'any JSON';
+}
+
+function limitsOf(schema: Schema): string[] {
+  const limits = [
+    range(schema.minLength, schema.maxLength, ' characters'),
+    range(schema.minimum, schema.maximum, ''),
+    range(schema.minItems, schema.maxItems, ' entries'),
+    schema.default !== undefined && `Default ${JSON.stringify(schema.default)}`,
+  ];
+  return limits.filter((limit) => limit !== false);
+}
+
+function range(least: number | undefined, most: number | undefined, unit: string): string | false {
+  if (least === undefined && most === undefined) return false;
+  const [from, to] = [least?.toLocaleString('en'), most?.toLocaleString('en')];
+  if (from === undefined) return `At most ${to}${unit}`;
+  return to === undefined ? `At least ${from}${unit}` : `${from} to ${to}${unit}`;
+}

@@ -1,0 +1,114 @@
+/** The API reference: one page that needs nothing but itself, made from the OpenAPI document. */
+import { hash } from 'node:crypto';
+import type { Document } from '../openapi.ts';
+import script from './client.js' with { type: 'text' };
+import content from './content.css' with { type: 'text' };
+import frame from './frame.css' with { type: 'text' };
+import { Html, html } from './html.ts';
+import media from './media.css' with { type: 'text' };
+import { type Entry, methodLabel, operationArticle } from './operation.ts';
+import { prose, sections } from './prose.ts';
+import { figure, firstSteps } from './samples.ts';
+import { errorSection, permissionSection } from './tables.ts';
+
+interface Group {
+  readonly name: string;
+  readonly description: string;
+  readonly entries: Entry[];
+}
+
+const style = frame + content + media;
+
+/** Nothing may be loaded, run or framed but what is in the page itself. */
+export const contentSecurityPolicy = [
+  "default-src 'none'",
+  `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
+  `script-src 'sha256-${hash('sha256', script, 'base64')}'`,
+  'img-src data:',
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const arches = 'M3.5 21V11a8.5 8.5 0 0 1 17 0v10M8.5 21v-9a3.5 3.5 0 0 1 7 0v9';
+const gate = html`<svg class="gate" viewBox="0 0 24 24" aria-hidden="true"><path d="${arches}"/></svg>`;
+const drawing = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path d="${arches}" fill="none" stroke="#0f7681" stroke-width="2.4" stroke-linecap="round"/></svg>`;
+const icon = `data:image/svg+xml,${encodeURIComponent(drawing)}`;
+
+export function referencePage(document: Document): string {
+  const entries = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ method, path, operation })),
+  );
+  const groups = document.tags.map((tag) => ({
+    ...tag,
+    entries: entries.filter(({ operation }) => operation.tags.includes(tag.name)),
+  }));
+  const page = html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${document.info.title} API reference</title>
+<link rel="icon" href="${icon}">
+<style>${new Html(style)}</style>
+</head>
+<body>
+<a class="skip" href="#content">Skip to the content</a>
+${navigation(document.info, groups)}
+<main id="content" tabindex="-1">
+${introduction(document.info)}
+${groups.map((group) => section(group, document))}
+${errorSection(document)}
+${permissionSection(entries)}
+</main>
+<script>${new Html(script)}</script>
+</body>
+</html>
+`;
+  return page.toString();
+}
+
+function navigation({ title, version }: Document['info'], groups: Group[]): Html {
+  const link = ({ method, operation: { operationId, summary } }: Entry) =>
+    html`<li><a href="#${operationId}"><span>${summary}</span> ${methodLabel(method)}</a></li>`;
+  return html`<header class="bar">
+<a class="brand" href="#content">${gate} ${title}</a>
+<button type="button" popovertarget="menu">Contents</button>
+</header>
+<nav id="menu" popover aria-label="Contents">
+<a class="brand" href="#content">${gate} ${title} <small>${version}</small></a>
+${groups.map(
+  ({ name, entries }) => html`<h2><a href="#tag-${name}">${name}</a></h2>
+<ul>${entries.map(link)}</ul>`,
+)}
+<h2>More</h2>
+<ul>
+<li><a href="#errors">Errors</a></li>
+<li><a href="#permissions">Permissions</a></li>
+<li><a href="/openapi.json">OpenAPI document</a></li>
+</ul>
+</nav>`;
+}
+
+function introduction({ title, version, description }: Document['info']): Html {
+  const { lead, rest } = sections(description);
+  return html`<section class="hero">
+<div>
+<h1>${title} API</h1>
+${prose(lead)}
+<p class="quiet">Version ${version} · <a href="/openapi.json">OpenAPI document</a></p>
+</div>
+<div class="samples">${figure('First steps', firstSteps)}</div>
+</section>
+<section class="notes" aria-label="Conventions">
+${rest.map(({ heading, body }) => html`<div><h2>${heading}</h2>${prose(body)}</div>`)}
+</section>`;
+}
+
+function section({ name, description, entries }: Group, { components }: Document): Html {
+  return html`<section class="group" aria-labelledby="tag-${name}">
+<header><h2 id="tag-${name}"><a href="#tag-${name}">${name}</a></h2>${prose(description)}</header>
+${entries.map((entry) => operationArticle(entry, components.schemas))}
+</section>`;
+}
