@@ -55,8 +55,14 @@ export const defaultContainer = '/general/';
 
 /** What can be written of a Token, at first and later. */
 export const TokenContentFields = z.strictObject({
-  type: optional(TokenType).describe('A word of your own for what it is.'),
-  container: optional(Container).describe('Where it lies; rules speak of it.'),
+  type: optional(TokenType).meta({
+    default: defaultType,
+    description: 'A word of your own for what it is.',
+  }),
+  container: optional(Container).meta({
+    default: defaultContainer,
+    description: 'Where it lies; rules speak of it.',
+  }),
   data: Data,
   mask: optional(Mask),
   metadata: optional(Metadata).describe('Names and values that lists can be filtered by. Kept in the clear.'),
@@ -68,15 +74,28 @@ export const TokenCreate = TokenContentFields.extend({
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
 
-/** A JSON merge patch; what it makes of the Token is checked like a new one. */
+/** Any JSON at first: what the patch makes of the Token is checked like a new one. */
+function patch(description: string, shape: { type?: string[]; format?: string } = {}) {
+  return z
+    .json()
+    .optional()
+    .meta({ ...shape, description });
+}
+
+/** A JSON merge patch. */
 export const TokenPatch = z
   .strictObject({
-    type: z.json().optional().describe('Another type; null for the default.'),
-    container: z.json().optional().describe('Another container; null for the default.'),
-    data: z.json().optional().describe('Other data; an object is merged into one that is there.'),
-    mask: z.json().optional().describe('Another mask; null for none.'),
-    metadata: z.json().optional().describe('Entries to set, or with null to remove; null for none at all.'),
-    expires_at: z.json().optional().describe('Another moment, in the future; null for never.'),
+    type: patch('Another type; `null` for the default.', { type: ['string', 'null'] }),
+    container: patch('Another container; `null` for the default.', { type: ['string', 'null'] }),
+    data: patch('Other data; an object is merged into one that is there.'),
+    mask: patch('Another mask; `null` for none.'),
+    metadata: patch('Entries to set, or with `null` to remove; `null` for none at all.', {
+      type: ['object', 'null'],
+    }),
+    expires_at: patch('Another moment, in the future; `null` for never.', {
+      type: ['string', 'null'],
+      format: 'date-time',
+    }),
   })
   .refine((patch) => Object.keys(patch).length > 0, 'must change something')
   .meta({ id: 'TokenPatch' });

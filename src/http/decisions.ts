@@ -9,10 +9,12 @@ import type { Credentials } from '../store/store.ts';
 import { example } from './examples.ts';
 import { route } from './route.ts';
 
-const Resource = z.strictObject({
-  id: optional(text(1, 500)).describe('What rules compare as `id`.'),
-  container: optional(Container).describe('What rules compare as `container`.'),
-});
+const Resource = z
+  .strictObject({
+    id: optional(text(1, 500)).describe('What rules compare as `id`.'),
+    container: optional(Container).describe('What rules compare as `container`.'),
+  })
+  .meta({ id: 'Resource' });
 
 const mostResources = 100;
 
@@ -33,35 +35,53 @@ const DecisionRequest = z
   })
   .meta({ id: 'DecisionRequest' });
 
-const Step = z.object({
+const place = {
   of: z.enum(['application', 'session', 'authorizer']).describe('Whose rule it is.'),
   rule: z
     .union([z.int(), z.literal('permissions')])
     .describe('Which one, counted from 1, or the plain permissions.'),
-  priority: z.int().optional(),
-  transform: Transform,
-  grants: z.boolean().describe('Whether it grants the permission.'),
-  matches: z.boolean().describe('Whether it is about the resource.'),
-  why: z.string(),
-});
+};
 
-const Outcome = z.object({
-  allowed: z.boolean(),
-  transform: Transform.optional().describe('How much of the data to show.'),
-  reason: z.string().describe('For a denial, the smallest grant that is missing.'),
-  rule: Step.pick({ of: true, rule: true }).extend({ description: z.string().optional() }).optional(),
-  trace: z.array(Step),
-});
+const Step = z
+  .object({
+    ...place,
+    priority: z.int().optional().describe('Of the rule. The plain permissions have none: they come last.'),
+    transform: Transform.describe('How much of the data it shows.'),
+    grants: z.boolean().describe('Whether it grants the permission.'),
+    matches: z.boolean().describe('Whether it is about the resource.'),
+    why: z.string().describe('Why it is about the resource, or is not.'),
+  })
+  .meta({ id: 'DecisionStep' });
 
-const PrincipalView = z.object({
-  kind: z.enum(['application', 'session']),
-  id: z.uuid(),
-  application_id: z.uuid().describe('The Application itself, or the one that the Session belongs to.'),
-});
+const DecidingRule = z
+  .object({ ...place, description: z.string().optional().describe('What the rule says it is for.') })
+  .meta({ id: 'DecidingRule' });
+
+const Outcome = z
+  .object({
+    allowed: z.boolean().describe('Whether the credential may do it.'),
+    transform: Transform.optional().describe('How much of the data to show.'),
+    reason: z.string().describe('For a denial, the smallest grant that is missing.'),
+    rule: DecidingRule.optional().describe('The rule that decided, when one allowed it.'),
+    trace: z.array(Step).describe('Every rule that was looked at.'),
+  })
+  .meta({ id: 'Outcome' });
+
+const PrincipalView = z
+  .object({
+    kind: z.enum(['application', 'session']).describe('What the credential belongs to.'),
+    id: z.uuid().describe('The id of that Application or Session.'),
+    application_id: z.uuid().describe('The Application itself, or the one that the Session belongs to.'),
+  })
+  .meta({ id: 'Principal' });
+
+const principal = PrincipalView.optional().describe('Whose credential it is; absent when it is not valid.');
 
 const Decision = z.union([
-  Outcome.extend({ principal: PrincipalView.optional() }),
-  z.object({ principal: PrincipalView.optional(), decisions: z.array(Outcome) }),
+  Outcome.extend({ principal }).meta({ id: 'Decision' }),
+  z
+    .object({ principal, decisions: z.array(Outcome).describe('One for each resource, in their order.') })
+    .meta({ id: 'Decisions' }),
 ]);
 
 const invalid = { allowed: false, reason: 'the credential is not valid', trace: [] };

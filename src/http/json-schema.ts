@@ -3,7 +3,7 @@ import { z } from 'zod';
 
 export interface Schema {
   $ref?: string;
-  type?: string;
+  type?: string | string[];
   format?: string;
   description?: string;
   enum?: unknown[];
@@ -33,7 +33,9 @@ export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>
     unrepresentable: 'any',
     override: keepMeta,
   });
-  for (const [name, part] of Object.entries($defs ?? {})) components[name] ??= tidy(part as Schema);
+  for (const [name, part] of Object.entries($defs ?? {})) {
+    if (!name.startsWith(unnamed)) components[name] ??= tidy(part as Schema);
+  }
   return tidy(json as Schema);
 }
 
@@ -57,9 +59,14 @@ function keepMeta({
   if (Array.isArray(meta.examples)) jsonSchema.examples = meta.examples;
 }
 
+/** What zod calls a schema that holds itself and has no name: there is one such, and it is JSON itself. */
+const unnamed = '__schema';
+
 /** Null means absent wherever it is taken, so it is not spoken of; nor is what a format or a type implies. */
 function tidy({ anyOf, ...own }: Schema): Schema {
+  if (own.$ref?.startsWith(`#/$defs/${unnamed}`)) delete own.$ref;
   const options = anyOf?.filter((option) => option.type !== 'null').map(tidy);
+  if (options?.some(isListOfAnything)) return own;
   const schema: Schema = options?.length === 1 ? { ...options[0], ...own } : own;
   if (options && options.length > 1) schema.anyOf = options;
   if (schema.$ref) schema.$ref = schema.$ref.replace('#/$defs/', '#/components/schemas/');
@@ -76,6 +83,11 @@ function tidy({ anyOf, ...own }: Schema): Schema {
   return schema;
 }
 
-export function mapValues<A, B>(record: Record<string, A>, change: (value: A) => B): Record<string, B> {
+/** Only in the union that JSON itself is. */
+function isListOfAnything({ items }: Schema): boolean {
+  return items !== undefined && Object.keys(items).length === 0;
+}
+
+function mapValues<A, B>(record: Record<string, A>, change: (value: A) => B): Record<string, B> {
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
 }

@@ -177,13 +177,17 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     ...((route.params || route.query) && { parameters: parameters(route, schemaOf) }),
     ...(route.body && {
       requestBody: {
-        description: `At most ${(route.bodyLimit ?? bodyLimit) / 1024} KiB.`,
+        description: `At most ${size(route.bodyLimit ?? bodyLimit)}.`,
         required: true,
         content: content(schemaOf(route.body), route.bodyExample),
       },
     }),
     responses,
   };
+}
+
+function size(bytes: number): string {
+  return bytes < 1024 * 1024 ? `${bytes / 1024} KiB` : `${bytes / 1024 / 1024} MiB`;
 }
 
 function need(route: Route): string {
@@ -197,16 +201,21 @@ function parameters(route: { params?: z.ZodType; query?: z.ZodType }, schemaOf: 
   const fields = (place: 'path' | 'query', schema: z.ZodType | undefined) =>
     Object.entries((schema && schemaOf(schema).properties) ?? {}).map(
       ([name, { description, examples, ...field }]): Parameter => ({
-        name,
+        name: field.type === 'object' ? `${name}.NAME` : name,
         in: place,
         required: place === 'path',
         ...(description !== undefined && { description }),
         ...(field.type === 'array' && { style: 'form', explode: true }),
-        schema: field,
+        schema: entryOf(field),
         ...(examples && { example: examples[0] }),
       }),
     );
   return [...fields('path', route.params), ...fields('query', route.query)];
+}
+
+/** A map is sent as NAME=value with its own name before the dot, for which OpenAPI has no word. */
+function entryOf(field: Schema): Schema {
+  return typeof field.additionalProperties === 'object' ? field.additionalProperties : field;
 }
 
 function content(schema: Schema, example: unknown): Record<string, Content> {

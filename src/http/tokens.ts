@@ -61,7 +61,7 @@ const ListQuery = z
     id: oneOrMore(TokenId, { type: 'string' }),
     type: TokenType.optional().describe('Only those of this type.'),
     container: Container.optional().describe('Only those in this container and below.'),
-    metadata: Metadata.optional().describe('Only those with this metadata, as metadata.NAME=VALUE.'),
+    metadata: Metadata.optional().describe('Only those with this metadata, as `metadata.NAME=VALUE`.'),
   })
   .refine(notBoth, notBothError);
 

@@ -56,9 +56,13 @@ describe('the OpenAPI document', () => {
       for (const option of schema.anyOf ?? []) visit(option, at);
     };
     for (const [name, schema] of Object.entries(document.components.schemas)) visit(schema, name);
-    for (const { operationId, parameters } of operations) {
+    for (const { operationId, parameters, requestBody, responses } of operations) {
       for (const { name, description } of parameters ?? []) {
         if (!description) silent.push(`${operationId} ${name}`);
+      }
+      const bodies = [requestBody, ...answersOf(responses).map(([, answer]) => answer)];
+      for (const { schema } of bodies.flatMap((body) => Object.values(body?.content ?? {}))) {
+        visit(schema, operationId);
       }
     }
     expect(silent).toEqual([]);
@@ -79,6 +83,20 @@ describe('the OpenAPI document', () => {
     expect(find('id')).toMatchObject({ style: 'form', explode: true });
     expect(find('id')?.schema).toEqual({ type: 'array', items, maxItems: 100 });
     expect(find('size')?.schema).toEqual({ type: 'integer', minimum: 1, maximum: 100, default: 20 });
+  });
+
+  test('says of a map in the query how one of its entries is sent', () => {
+    const parameters = document.paths['/tokens']?.get?.parameters ?? [];
+    const metadata = parameters.find((parameter) => parameter.name === 'metadata.NAME');
+    expect(metadata?.schema).toMatchObject({ type: 'string', maxLength: 500 });
+  });
+
+  test('takes any JSON where any JSON is taken', () => {
+    const { Token, TokenCreate, TokenPatch } = document.components.schemas;
+    expect(Object.keys(Token?.properties?.data ?? {})).toEqual(['description']);
+    expect(Object.keys(TokenCreate?.properties?.mask ?? {})).toEqual(['description']);
+    expect(Object.keys(TokenPatch?.properties?.data ?? {})).toEqual(['description']);
+    expect(TokenPatch?.properties?.type?.type).toEqual(['string', 'null']);
   });
 
   test('never speaks of null, which means absent', () => {

@@ -131,6 +131,13 @@ describe('the reference page', () => {
     expect(create).toContain('<code>starts_with</code>');
   });
 
+  test('shows every shape that a reply can have', () => {
+    const [, article = ''] = page.split('id="decide"');
+    const decide = article.slice(0, article.indexOf('</article>'));
+    expect(decide).toContain('<summary>Fields of Decision</summary>');
+    expect(decide).toContain('<summary>Fields of Decisions</summary>');
+  });
+
   test('escapes whatever it is given', () => {
     const evil = `"'><script>alert(1)</script>&amp;`;
     const schema = z.object({ [evil]: z.enum([evil]).describe(evil) }).meta({ id: 'Evil' });
@@ -166,6 +173,9 @@ describe('the reference page', () => {
           .describe('The next one.'),
       })
       .meta({ id: 'Node' });
+    const Tree: z.ZodType = z
+      .lazy(() => z.union([z.string(), z.array(Tree), z.record(z.string(), Tree)]))
+      .meta({ id: 'Tree' });
     const document = openApi(
       [
         route({
@@ -174,7 +184,10 @@ describe('the reference page', () => {
           name: 'nodes',
           tag: 'Health',
           summary: 'Nodes',
-          replies: { 200: { description: 'One.', schema: Node, example: {} } },
+          replies: {
+            200: { description: 'One.', schema: Node, example: {} },
+            202: { description: 'Many.', schema: Tree, example: [] },
+          },
           handle: () => ({ status: 200 }),
         }),
       ],

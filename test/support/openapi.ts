@@ -5,11 +5,13 @@ const text = z.string().min(1);
 const mapOf = <S extends z.ZodType>(schema: S) => z.record(text, schema);
 const Reference = z.strictObject({ $ref: z.string().startsWith('#/components/') });
 
+const Type = z.enum(['string', 'integer', 'number', 'boolean', 'array', 'object']);
+
 const Schema: z.ZodType = z.lazy(() =>
   z
     .strictObject({
       $ref: z.string().startsWith('#/components/schemas/'),
-      type: z.enum(['string', 'integer', 'number', 'boolean', 'array', 'object']),
+      type: z.union([Type, z.array(z.union([Type, z.literal('null')])).min(2)]),
       format: z.enum(['uuid', 'date-time', 'uri']),
       description: text,
       enum: z.array(z.unknown()).min(1),
@@ -130,6 +132,6 @@ export const OpenApi = z.strictObject({
     headers: mapOf(Header),
     examples: mapOf(z.strictObject({ summary: text, value: z.unknown() })),
     responses: mapOf(Answer),
-    schemas: mapOf(Schema),
+    schemas: z.record(z.string().regex(/^[A-Z][A-Za-z]+$/), Schema),
   }),
 });

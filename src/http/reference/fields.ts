@@ -56,19 +56,28 @@ function row(
 <p class="field"><code>${name}</code> <span class="type">${typeOf(schema)}</span>${must}${may}</p>
 ${description !== undefined && html`<p>${inline(description)}</p>`}
 ${values && html`<p class="limits">One of ${inline(values.map((value) => `\`${value}\``).join(', '))}</p>`}
-${limits.length > 0 && html`<p class="limits">${limits.join(' · ')}</p>`}
-${nested(schema, schemas, side, above)}
+${limits.length > 0 && html`<p class="limits">${inline(limits.join(' · '))}</p>`}
+${fieldDetails(schema, schemas, side, above)}
 </li>`;
 }
 
-/** What a field is made of, unless that is shown already further up. */
-function nested(schema: Schema, schemas: Schemas, side: Side, above: string[]): Html | undefined {
+/** What a value is made of, to be opened; not what is shown already further up. */
+export function fieldDetails(schema: Schema, schemas: Schemas, side: Side, above: string[] = []): Html[] {
+  return shapesOf(schema, schemas)
+    .filter((shape) => !above.includes(nameOf(shape) ?? ''))
+    .map(
+      (shape) => html`<details class="nested"><summary>Fields of ${nameOf(shape) ?? 'it'}</summary>
+${fieldTree(shape, schemas, side, above)}</details>`,
+    );
+}
+
+/** Every object that the value, or each of its entries, can be. */
+function shapesOf(schema: Schema, schemas: Schemas, seen: readonly Schema[] = []): Schema[] {
   const whole = resolve(schema, schemas);
-  const part = whole.properties ? schema : partOf(whole);
-  if (!part || Object.keys(resolve(part, schemas).properties ?? {}).length === 0) return undefined;
-  const name = nameOf(part);
-  if (name !== undefined && above.includes(name)) return undefined;
-  return html`<details class="nested"><summary>Fields of ${name ?? 'each'}</summary>${fieldTree(part, schemas, side, above)}</details>`;
+  if (seen.includes(whole)) return [];
+  if (Object.keys(whole.properties ?? {}).length > 0) return [schema];
+  const parts = whole.anyOf ?? [partOf(whole)].filter((part) => part !== undefined);
+  return parts.flatMap((part) => shapesOf(part, schemas, [...seen, whole]));
 }
 
 function partOf(schema: Schema): Schema | undefined {
@@ -81,7 +90,7 @@ function resolve(schema: Schema, schemas: Schemas): Schema {
   return (name !== undefined && schemas[name]) || schema;
 }
 
-export function nameOf(schema: Schema): string | undefined {
+function nameOf(schema: Schema): string | undefined {
   return schema.$ref?.slice(schema.$ref.lastIndexOf('/') + 1);
 }
 
@@ -93,7 +102,7 @@ function typeOf(schema: Schema): string {
   const part = partOf(schema);
   if (schema.type === 'array') return part ? `list of ${typeOf(part)}` : 'list';
   if (schema.type === 'object' && part && !schema.properties) return `map of ${typeOf(part)}`;
-  return schema.format ?? schema.type ?? 'any JSON';
+  return schema.format ?? [schema.type ?? 'any JSON'].flat().join(' or ');
 }
 
 function limitsOf(schema: Schema): string[] {
@@ -101,7 +110,8 @@ function limitsOf(schema: Schema): string[] {
     range(schema.minLength, schema.maxLength, ' characters'),
     range(schema.minimum, schema.maximum, ''),
     range(schema.minItems, schema.maxItems, ' entries'),
-    schema.default !== undefined && `Default ${JSON.stringify(schema.default)}`,
+    schema.pattern !== undefined && `Pattern \`${schema.pattern}\``,
+    schema.default !== undefined && `Default \`${JSON.stringify(schema.default)}\``,
   ];
   return limits.filter((limit) => limit !== false);
 }

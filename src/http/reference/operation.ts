@@ -1,6 +1,6 @@
 /** One operation: what it needs, takes and answers, with commands to copy beside it. */
 import { type Answer, type Operation, problemJson } from '../openapi.ts';
-import { fieldTree, nameOf, parameterTree, type Schemas } from './fields.ts';
+import { fieldDetails, fieldTree, parameterTree, type Schemas } from './fields.ts';
 import { type Html, html } from './html.ts';
 import { inline, paragraphs } from './prose.ts';
 import { curl, figure, json } from './samples.ts';
@@ -66,10 +66,7 @@ function replies(operation: Operation, schemas: Schemas): Html {
 function reply([status, { description, content }]: [string, Answer], schemas: Schemas): Html {
   const schema = content?.['application/json']?.schema;
   const line = html`<p><span class="status">${status}</span> ${inline(description)}${!schema && ' No body.'}</p>`;
-  if (!schema) return html`<li>${line}</li>`;
-  return html`<li>${line}
-<details class="nested"><summary>Fields of ${nameOf(schema) ?? 'the reply'}</summary>
-${fieldTree(schema, schemas, 'reply')}</details></li>`;
+  return html`<li>${line}${schema && fieldDetails(schema, schemas, 'reply')}</li>`;
 }
 
 function failures(operation: Operation): Html | false {
