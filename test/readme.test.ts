@@ -1,12 +1,10 @@
 /** Does what the README tells a newcomer to do, and expects what it shows. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { settings } from '../src/config.ts';
+import { root, type Service, startService } from './support/service.ts';
 import { databases, testMasterKey } from './support/world.ts';
 
-const root = join(import.meta.dirname, '..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
 
 interface Step {
@@ -35,38 +33,24 @@ function matching(shown: string) {
 const isStatus = (line: string) => /^\d{3}$/.test(line);
 
 describe.each(databases)('the README, on %s', (_, database) => {
-  let folder: string;
-  let environment: Record<string, string | undefined>;
-  let server: Bun.Subprocess<'ignore', 'pipe', 'inherit'>;
-  let url: string;
+  let service: Service;
 
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-readme-'));
-    const unset = Object.fromEntries(Object.values(settings).map(({ variable }) => [variable, '']));
-    const databaseUrl = database.name === 'SQLite' ? '' : await database.fresh(folder);
-    environment = { ...process.env, ...unset, PORT: '0', SALLYPORT_DRAIN: '0', DATABASE_URL: databaseUrl };
-    if (databaseUrl) environment.SALLYPORT_MASTER_KEY = testMasterKey;
-    server = Bun.spawn([process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve'], {
-      cwd: folder,
-      env: environment,
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    url = await announced(server.stdout);
+    const fleet = database.name === 'PostgreSQL';
+    service = await startService(
+      fleet ? { DATABASE_URL: await database.fresh(''), SALLYPORT_MASTER_KEY: testMasterKey } : {},
+    );
   });
-
-  afterAll(async () => {
-    server.kill('SIGTERM');
-    await server.exited;
-    rmSync(folder, { recursive: true, force: true });
-  });
+  afterAll(() => service.close());
 
   /** Runs the steps in one shell, and holds each to what is shown under it. */
   async function take(steps: readonly Step[]): Promise<void> {
+    const { url, folder, env } = service;
     const script = steps.map((step, index) => `{\n${step.script}} >${index}.out 2>${index}.err`).join('\n');
     const adapted = script
       .replaceAll('http://127.0.0.1:8080', url)
       .replaceAll('npx sallyport', `node ${join(root, 'bin/sallyport.mjs')}`);
-    const shell = Bun.spawn(['sh', '-e', '-c', adapted], { cwd: folder, env: environment, stdin: 'ignore' });
+    const shell = Bun.spawn(['sh', '-e', '-c', adapted], { cwd: folder, env, stdin: 'ignore' });
     expect(await shell.exited).toBe(0);
     for (const [index, { shown }] of steps.entries()) {
       const [out, err] = ['out', 'err'].map((end) =>
@@ -89,15 +73,3 @@ describe.each(databases)('the README, on %s', (_, database) => {
     await take(steps);
   });
 });
-
-/** The address in the banner. */
-async function announced(output: ReadableStream<Uint8Array>): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = '';
-  for await (const chunk of output) {
-    text += decoder.decode(chunk, { stream: true });
-    const address = /is listening on (\S+)/.exec(text)?.[1];
-    if (address) return address;
-  }
-  throw new Error(`the service ended without listening: ${text}`);
-}

@@ -4,7 +4,7 @@ import type { Config } from '../config.ts';
 import { newestSchema } from '../store/migrate.ts';
 import { version } from '../version.ts';
 import type { Invocation } from './run.ts';
-import { isWorker, superviseWorkers, tellSupervisor } from './workers.ts';
+import { isWorker, leaveSupervisor, superviseWorkers, tellSupervisor } from './workers.ts';
 
 export async function serve(invocation: Invocation): Promise<number> {
   const { config, print } = invocation;
@@ -15,16 +15,20 @@ export async function serve(invocation: Invocation): Promise<number> {
   else print(banner(config, app));
   await stop;
   await app.close();
+  if (isWorker()) leaveSupervisor();
   return 0;
 }
+
+/** Milliseconds within which a second signal is the first one again: a launcher passes on what the terminal sent. */
+const echo = 500;
 
 /** Resolves at the first request to stop; at the second, it stops waiting. */
 export function untilTold(): Promise<void> {
   return new Promise((resolve) => {
-    let told = false;
+    let told = Number.POSITIVE_INFINITY;
     const tell = () => {
-      if (told) process.exit(130);
-      told = true;
+      if (performance.now() > told + echo) process.exit(130);
+      told = Math.min(told, performance.now());
       resolve();
     };
     process.on('SIGTERM', tell);

@@ -15,6 +15,11 @@ export function tellSupervisor(url: string): void {
   process.send?.({ url });
 }
 
+/** Without this, the open line to the supervisor would keep the worker running. */
+export function leaveSupervisor(): void {
+  if (process.connected) process.disconnect?.();
+}
+
 export async function superviseWorkers(config: Config, print: (line: string) => void): Promise<number> {
   const log = makeLog({ level: config.logLevel });
   const stop = untilTold();

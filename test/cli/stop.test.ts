@@ -1,0 +1,33 @@
+import { afterEach, expect, test } from 'bun:test';
+import { root, type Service, startService } from '../support/service.ts';
+
+let service: Service;
+afterEach(() => service.close());
+
+test('a Ctrl-C that a launcher passes on a second time is still one request to stop', async () => {
+  service = await startService();
+  service.process.kill('SIGINT');
+  service.process.kill('SIGTERM');
+  expect(await service.process.exited).toBe(0);
+});
+
+test('a second request to stop is not kept waiting', async () => {
+  service = await startService({ SALLYPORT_DRAIN: '300' });
+  const insist = setInterval(() => service.process.kill('SIGTERM'), 50);
+  expect(await service.process.exited).toBe(130);
+  clearInterval(insist);
+});
+
+test('workers stop when their supervisor is told to', async () => {
+  service = await startService({ SALLYPORT_WORKERS: '2' });
+  service.process.kill('SIGTERM');
+  expect(await service.process.exited).toBe(0);
+  await expect(fetch(`${service.url}/livez`)).rejects.toThrow();
+});
+
+test('whoever stops npm start stops the service, and waits for it', async () => {
+  service = await startService({}, ['npm', '--prefix', root, 'start']);
+  service.process.kill('SIGTERM');
+  expect(await service.process.exited).toBe(0);
+  await expect(fetch(`${service.url}/livez`)).rejects.toThrow();
+});
