@@ -71,7 +71,7 @@ export const problemJson = 'application/problem+json';
 
 export function openApi(routes: readonly Route[], version: string): Document {
   const schemas: Record<string, Schema> = {};
-  const schemaOf: SchemaOf = (schema) => jsonSchema(schema, schemas);
+  const schemaOf = eachOnce((schema: z.ZodType) => jsonSchema(schema, schemas));
   const paths: Record<string, Record<string, Operation>> = {};
   for (const route of routes) {
     const path = templateOf(route);
@@ -113,6 +113,16 @@ export function openApi(routes: readonly Route[], version: string): Document {
       },
       schemas,
     },
+  };
+}
+
+/** Most schemas are used many times over, and none changes. */
+function eachOnce<A, B>(make: (given: A) => B): (given: A) => B {
+  const made = new Map<A, B>();
+  return (given) => {
+    const value = made.get(given) ?? make(given);
+    made.set(given, value);
+    return value;
   };
 }
 
