@@ -1,5 +1,6 @@
 /** One JSON object a line on standard error; a person at a terminal gets the same in words. */
 import { logLevels } from './config.ts';
+import { withoutSecrets } from './domain/key.ts';
 
 export type Level = (typeof logLevels)[number];
 type Fields = Record<string, unknown>;
@@ -44,17 +45,10 @@ function forEyes(time: string, level: string, message: string, fields: Fields): 
   return `${time.slice(11, 19)} ${level.padEnd(5)} ${message}${rest.join('')}`;
 }
 
-/** Anything shaped like one of our keys or nonces, wherever an error or a name may have carried it. */
-const secrets = /slp_[a-z]{3}_[0-9A-Za-z]{20,}/g;
-
 function printable(value: unknown): unknown {
   if (value instanceof Error) {
     const cause = value.cause === undefined ? '' : ` ← ${printable(value.cause)}`;
-    return scrub(`${value.stack ?? value.message}${cause}`);
+    return withoutSecrets(`${value.stack ?? value.message}${cause}`);
   }
-  return typeof value === 'string' ? scrub(value) : value;
-}
-
-function scrub(text: string): string {
-  return text.replace(secrets, '[secret]');
+  return typeof value === 'string' ? withoutSecrets(value) : value;
 }

@@ -1,6 +1,7 @@
 /** The only place where an error becomes a response: RFC 9457 problem details. */
 import { z } from 'zod';
 import { type Code, codes, Failure, fail, problem } from '../domain/error.ts';
+import { withoutSecrets } from '../domain/key.ts';
 import type { Log } from '../log.ts';
 import { headersWith } from './headers.ts';
 
@@ -42,7 +43,7 @@ export function problemResponse(
   const { status } = problem(failure.code);
   if (status >= 500)
     log.error('request failed', { ...where, code: failure.code, error: failure.cause ?? failure });
-  return new Response(JSON.stringify(problemBody(failure, where)), {
+  return new Response(withoutSecrets(JSON.stringify(problemBody(failure, where))), {
     status,
     headers: headersWith(where.requestId, {
       'Content-Type': 'application/problem+json',
