@@ -1,0 +1,42 @@
+/** The database behind the program's back: all that it holds, and a way to break it. */
+import { Database } from 'bun:sqlite';
+import { existsSync, readFileSync } from 'node:fs';
+import { SQL } from 'bun';
+
+/** Every byte of the files, or every column of every table; one character per byte. */
+export async function everythingIn(databaseUrl: string): Promise<string> {
+  if (databaseUrl.startsWith('sqlite:')) {
+    const path = databaseUrl.slice('sqlite:'.length);
+    const files = [path, `${path}-wal`, `${path}-shm`].filter((file) => existsSync(file));
+    return files.map((file) => readFileSync(file, 'latin1')).join('');
+  }
+  return onPostgres(databaseUrl, async (sql) => {
+    const tables = await sql`select table_name from information_schema.tables where table_schema = 'public'`;
+    const rows = [];
+    for (const { table_name } of tables) {
+      rows.push(...(await sql.unsafe(`select t::text as text from "${table_name}" t`)));
+    }
+    return rows.map(({ text }) => text).join('\n');
+  });
+}
+
+/** Takes a table away, so that what asks for it fails. */
+export async function takeAway(databaseUrl: string, table: string): Promise<void> {
+  const statement = `alter table ${table} rename to ${table}_gone`;
+  if (!databaseUrl.startsWith('sqlite:')) {
+    await onPostgres(databaseUrl, (sql) => sql.unsafe(statement));
+    return;
+  }
+  const database = new Database(databaseUrl.slice('sqlite:'.length));
+  database.run(statement);
+  database.close();
+}
+
+async function onPostgres<T>(databaseUrl: string, work: (sql: SQL) => Promise<T>): Promise<T> {
+  const sql = new SQL(databaseUrl, { max: 1 });
+  try {
+    return await work(sql);
+  } finally {
+    await sql.close();
+  }
+}
