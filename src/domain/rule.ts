@@ -14,8 +14,9 @@ export const Container = z
 
 /** The form in which containers are compared: lower case, a slash at each end. */
 export function canonicalContainer(container: string): string {
-  const inner = container.toLowerCase().replace(/^\/|\/$/g, '');
-  return inner === '' ? '/' : `/${inner}/`;
+  const folded = container.toLowerCase();
+  const opened = folded.startsWith('/') ? folded : `/${folded}`;
+  return opened.endsWith('/') ? opened : `${opened}/`;
 }
 
 export const Condition = z
