@@ -16,7 +16,10 @@ export interface Scope {
 }
 
 /** Where the principal may use the permission: a resource is visible if it lies in any of these. */
-export function visible({ policy, ceiling }: Principal, permission: string): Scope[] {
+export function visible(
+  { policy, ceiling }: Pick<Principal, 'policy' | 'ceiling'>,
+  permission: string,
+): Scope[] {
   const own = scopesOf(policy, permission);
   if (!ceiling) return widest(own);
   const above = scopesOf(ceiling, permission);

@@ -1,0 +1,31 @@
+/**
+ * `npm run prove [-- --cases 1000000] [--seed N]`: the policy against the naive evaluator, on as many made-up
+ * cases as one likes. Case number n of seed s is case number 0 of seed s + n.
+ */
+import { parseArgs } from 'node:util';
+import { caseOf, disagreement, smallest } from './support/compare-policy.ts';
+
+const { values } = parseArgs({ options: { cases: { type: 'string' }, seed: { type: 'string' } } });
+const cases = whole('cases', values.cases ?? '1000000');
+const seed = whole('seed', values.seed ?? String(crypto.getRandomValues(new Uint32Array(1))[0]));
+
+function whole(name: string, text: string): number {
+  if (/^\d{1,10}$/.test(text)) return Number(text);
+  console.error(`prove: error: --${name} takes a whole number`);
+  process.exit(2);
+}
+
+console.log(`${cases} cases, seed ${seed}`);
+for (let n = 0; n < cases; n++) {
+  const of = caseOf(seed + n);
+  const found = disagreement(of);
+  if (found) {
+    if (process.stdout.isTTY) console.log();
+    console.log(`disagreement on case ${n}: npm run prove -- --cases 1 --seed ${seed + n}`);
+    console.log(Bun.inspect(smallest(found), { depth: 10, colors: process.stdout.isTTY }));
+    process.exit(1);
+  }
+  if (process.stdout.isTTY && n % 10_000 === 0) process.stdout.write(`\r${n} agree`);
+}
+if (process.stdout.isTTY) process.stdout.write('\r');
+console.log(`all ${cases} agree`);

@@ -1,0 +1,173 @@
+/** Asks the policy and the naive evaluator the same question, and says where they differ. */
+import { type Explanation, explain, type Step } from '../../src/domain/explain.ts';
+import type { Grants } from '../../src/domain/grant.ts';
+import { decide, decideUnder, type Policy, type Resource, ready } from '../../src/domain/policy.ts';
+import { type Bound, type Scope, visible } from '../../src/domain/scope.ts';
+import { isAbout, isAboutData, naive, naiveUnder, plain } from './naive-policy.ts';
+import { type Case, Random, randomCase } from './random-policy.ts';
+
+export interface Disagreement {
+  readonly about: string;
+  readonly made: unknown;
+  readonly expected: unknown;
+  readonly of: Case;
+}
+
+/** The case that a seed stands for. */
+export function caseOf(seed: number): Case {
+  return randomCase(new Random(seed));
+}
+
+/** What the policy gets wrong about the case; undefined if nothing. */
+export function disagreement(of: Case): Disagreement | undefined {
+  for (const [about, made, expected] of comparisons(of)) {
+    if (!Bun.deepEquals(made, expected)) return { about, made, expected, of };
+  }
+  return undefined;
+}
+
+type Comparison = [about: string, made: unknown, expected: unknown];
+
+function* comparisons(of: Case): Generator<Comparison> {
+  const { grants, ceiling, permission, resource } = of;
+  const policy = ready(grants);
+  const above = ceiling && ready(ceiling);
+  const expected = naiveUnder(grants, ceiling, permission, resource);
+  yield* alone('the holder', policy, grants, of);
+  if (above) yield* alone('the ceiling', above, ceiling, of);
+
+  yield ['decideUnder', outcome(decideUnder(policy, above, permission, resource)), expected];
+  const explanation = explain({ holder: of.holder, policy, ceiling: above }, permission, resource);
+  yield* explained(of, explanation, expected);
+  if (isAboutData(permission))
+    yield* seen(visible({ policy, ceiling: above }, permission), resource, expected);
+
+  const backwards = ready({ ...grants, rules: grants.rules.toReversed() });
+  yield [
+    'the same rules, listed backwards',
+    outcome(decideUnder(backwards, above, permission, resource)),
+    expected,
+  ];
+}
+
+function* alone(
+  whose: string,
+  policy: Policy,
+  grants: Grants,
+  { permission, resource }: Case,
+): Generator<Comparison> {
+  const verdict = decide(policy, permission, resource);
+  const expected = naive(grants, permission, resource);
+  yield [`decide for ${whose}`, outcome(verdict), outcome(expected)];
+  if (!verdict.allowed || !expected.allowed) return;
+  const decider = verdict.rule?.index ?? plain;
+  yield [`the rule that decides for ${whose}`, expected.deciders.includes(decider), true];
+}
+
+function outcome(verdict: { allowed: false } | { allowed: true; transform: string }) {
+  return verdict.allowed ? { allowed: true, transform: verdict.transform } : { allowed: false };
+}
+
+function* explained(
+  of: Case,
+  { allowed, transform, reason, rule, trace }: Explanation,
+  expected: ReturnType<typeof naiveUnder>,
+): Generator<Comparison> {
+  yield ['explain', allowed ? { allowed, transform } : { allowed }, expected];
+  yield ['that a reason is given', reason.length > 0 && !reason.includes('undefined'), true];
+  const sides = [{ holder: of.holder as Step['of'], grants: of.grants }];
+  if (of.ceiling) sides.push({ holder: 'authorizer', grants: of.ceiling });
+  const steps = (list: readonly Step[]) =>
+    list.map(({ why, ...step }) => JSON.stringify({ ...step, why: why.length > 0 })).toSorted();
+  yield ['the trace', steps(trace), steps(sides.flatMap((side) => expectedSteps(side, of)))];
+  if (!expected.allowed) {
+    yield ['the rule named in a denial', rule, undefined];
+    return;
+  }
+  const side = sides.find(({ holder }) => holder === rule?.of);
+  const verdict = side && naive(side.grants, of.permission, of.resource);
+  const place = typeof rule?.rule === 'number' ? rule.rule - 1 : plain;
+  yield [
+    'the rule named',
+    verdict?.allowed && verdict.transform === transform && verdict.deciders.includes(place),
+    true,
+  ];
+  const first = trace.find((step) => step.of === rule?.of && step.grants && step.matches);
+  yield ['the first step that grants and matches', first?.rule, rule?.rule];
+}
+
+function expectedSteps(
+  { holder, grants }: { holder: Step['of']; grants: Grants },
+  { permission, resource }: Case,
+): Step[] {
+  const rules = grants.rules.map(
+    (rule, index): Step => ({
+      of: holder,
+      rule: index + 1,
+      priority: rule.priority,
+      transform: rule.transform,
+      grants: rule.permissions.includes(permission),
+      matches: isAbout(rule, permission, resource),
+      why: 'any',
+    }),
+  );
+  const grantsPlainly = grants.permissions.includes(permission);
+  return [
+    ...rules,
+    { of: holder, rule: plain, transform: 'mask', grants: grantsPlainly, matches: true, why: 'any' },
+  ];
+}
+
+function* seen(
+  scopes: readonly Scope[],
+  resource: Resource,
+  { allowed }: { allowed: boolean },
+): Generator<Comparison> {
+  yield ['whether it lies in a scope', scopes.some((scope) => liesIn(resource, scope)), allowed];
+  const redundant = scopes.filter((scope, at) =>
+    scopes.some((other, index) => index !== at && contains(other, scope)),
+  );
+  yield ['scopes that lie in another', redundant, []];
+}
+
+/** Whether a resource lies in a scope, by the words alone. */
+export function liesIn({ id, container }: Resource, scope: Scope): boolean {
+  const path = container?.toLowerCase().split('/').filter(Boolean) ?? [];
+  const canonical = path.length === 0 ? '/' : `/${path.join('/')}/`;
+  return passes(id, scope.id) && passes(container === undefined ? undefined : canonical, scope.container);
+}
+
+function passes(value: string | undefined, bound: Bound | undefined): boolean {
+  if (!bound) return true;
+  if (value === undefined) return false;
+  return bound.exact ? value === bound.value : value.slice(0, bound.value.length) === bound.value;
+}
+
+function contains(wide: Scope, narrow: Scope): boolean {
+  return (['id', 'container'] as const).every((attribute) => {
+    const [outer, inner] = [wide[attribute], narrow[attribute]];
+    if (!outer) return true;
+    if (!inner) return false;
+    return inner.exact || !outer.exact ? passes(inner.value, outer) : false;
+  });
+}
+
+/** The same disagreement with as few rules and permissions as show it. */
+export function smallest(found: Disagreement): Disagreement {
+  const smaller = narrowings(found.of)
+    .map(disagreement)
+    .find((still) => still?.about === found.about);
+  return smaller ? smallest(smaller) : found;
+}
+
+function narrowings(of: Case): Case[] {
+  const without = (grants: Grants): Grants[] => [
+    ...grants.rules.map((_, at) => ({ ...grants, rules: grants.rules.toSpliced(at, 1) })),
+    ...grants.permissions.map((_, at) => ({ ...grants, permissions: grants.permissions.toSpliced(at, 1) })),
+  ];
+  return [
+    ...without(of.grants).map((grants) => ({ ...of, grants })),
+    ...(of.ceiling ? without(of.ceiling).map((ceiling) => ({ ...of, ceiling })) : []),
+    ...(of.ceiling ? [{ ...of, ceiling: undefined }] : []),
+  ];
+}

@@ -1,0 +1,36 @@
+/** Grants in few words, for tests that read like sentences. */
+import type { Grants } from '../../src/domain/grant.ts';
+import type { Resource, Verdict } from '../../src/domain/policy.ts';
+import type { Condition, Rule } from '../../src/domain/rule.ts';
+import type { Transform } from '../../src/domain/transform.ts';
+
+/** Words are plain permissions, the rest are rules. */
+export function grants(...parts: (string | Partial<Rule>)[]): Grants {
+  return {
+    permissions: parts.filter((part) => typeof part === 'string'),
+    rules: parts.filter((part) => typeof part !== 'string').map(rule),
+  };
+}
+
+/** A rule that reveals everything, but for what is said. */
+export function rule(fields: Partial<Rule>): Rule {
+  return { priority: 1, transform: 'reveal', permissions: ['token:read'], ...fields } as Rule;
+}
+
+export function when(
+  ...conditions: [Condition['attribute'], Condition['operator'], string][]
+): Partial<Rule> {
+  return {
+    conditions: conditions.map(([attribute, operator, value]) => ({ attribute, operator, value })),
+  };
+}
+
+export function at(container: string, id = 'card-1'): Resource {
+  return { id, container };
+}
+
+export type Outcome = Transform | 'denied';
+
+export function outcome(verdict: Verdict): Outcome {
+  return verdict.allowed ? verdict.transform : 'denied';
+}

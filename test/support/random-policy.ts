@@ -1,0 +1,144 @@
+/** Made-up policies and questions, crowded into the places where a mistake would show. */
+import type { Grants } from '../../src/domain/grant.ts';
+import type { Resource } from '../../src/domain/policy.ts';
+import type { Condition, Rule } from '../../src/domain/rule.ts';
+
+export interface Case {
+  readonly holder: 'application' | 'session';
+  readonly grants: Grants;
+  readonly ceiling: Grants | undefined;
+  readonly permission: string;
+  readonly resource: Resource;
+}
+
+/** The same seed always gives the same numbers (mulberry32). */
+export class Random {
+  #state: number;
+  constructor(seed: number) {
+    this.#state = seed >>> 0;
+  }
+  /** From 0, less than 1. */
+  next(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let mixed = this.#state;
+    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  }
+  /** From 0, less than `end`. */
+  below(end: number): number {
+    return Math.floor(this.next() * end);
+  }
+  chance(probability: number): boolean {
+    return this.next() < probability;
+  }
+  of<T>(values: readonly T[]): T {
+    return values[this.below(values.length)] as T;
+  }
+  some<T>(count: number, make: () => T): T[] {
+    return Array.from({ length: count }, make);
+  }
+  shuffled<T>(values: readonly T[]): T[] {
+    const rest = [...values];
+    return values.map(() => rest.splice(this.below(rest.length), 1)[0] as T);
+  }
+}
+
+const segments = ['pci', 'pci-other', 'pci_', 'high', 'hi', '0', 'b'];
+const ids = ['card-1', 'card-10', 'card-', 'Card-1', 'card', 'tok:1.a', 'a-b', 'é', '😀-1'];
+const rarer = ['token:update', 'invoice:read', 'decision:create', 'application:read'];
+const transforms = ['redact', 'mask', 'reveal'] as const;
+const priorities = [1, 1, 1, 2, 2, 3, 2_147_483_647];
+
+export function randomCase(random: Random): Case {
+  const holder = random.of(['application', 'session'] as const);
+  const grants = randomGrants(random, holder);
+  const ceiling =
+    holder === 'session' && random.chance(0.6) ? randomGrants(random, 'application') : undefined;
+  const permission = randomPermission(random);
+  return { holder, grants, ceiling, permission, resource: randomResource(random, grants, ceiling) };
+}
+
+export function randomGrants(random: Random, holder: Case['holder']): Grants {
+  const count = random.chance(0.02) ? 50 : random.below(8);
+  const plain = random.chance(0.3) ? random.some(1 + random.below(2), () => randomPermission(random)) : [];
+  return {
+    permissions: [...new Set(plain)],
+    rules: random.some(count, () => randomRule(random, holder)),
+  };
+}
+
+function randomPermission(random: Random): string {
+  return random.chance(0.6) ? 'token:read' : random.of(rarer);
+}
+
+function randomRule(random: Random, holder: Case['holder']): Rule {
+  const granted = random.some(1 + random.below(3), () => randomPermission(random));
+  return {
+    description: random.chance(0.2) ? `rule of ${holder}` : undefined,
+    priority: random.of(priorities),
+    container: holder === 'application' && random.chance(0.9) ? randomContainer(random) : undefined,
+    conditions:
+      holder === 'session' ? random.some(random.of([1, 1, 2, 3]), () => randomCondition(random)) : undefined,
+    transform: random.of(transforms),
+    permissions: [...new Set(granted)],
+  };
+}
+
+function randomCondition(random: Random): Condition {
+  const operator = random.of(['equals', 'starts_with'] as const);
+  if (random.chance(0.5)) return { attribute: 'container', operator, value: randomContainer(random) };
+  const id = random.of(ids);
+  const part = operator === 'starts_with' ? [...id].slice(0, 1 + random.below(id.length)).join('') : id;
+  return { attribute: 'id', operator, value: part };
+}
+
+/** Few segments, so that containers nest, meet and differ by a letter, in every spelling. */
+export function randomContainer(random: Random): string {
+  if (random.chance(0.08)) return '/';
+  return spelled(
+    random,
+    random.some(1 + random.below(3), () => random.of(segments)),
+  );
+}
+
+function spelled(random: Random, path: readonly string[]): string {
+  const spelt = path.map((segment) => (random.chance(0.2) ? segment.toUpperCase() : segment)).join('/');
+  return `${random.chance(0.8) ? '/' : ''}${spelt}${random.chance(0.8) ? '/' : ''}`;
+}
+
+/** Mostly near what one rule names, so that it often matches, and often only just does not. */
+function randomResource(random: Random, ...all: (Grants | undefined)[]): Resource {
+  const rules = all.flatMap((grants) => grants?.rules ?? []);
+  const named = rules.length === 0 ? [] : valuesOf(random.of(rules));
+  const near = (attribute: Condition['attribute']) => named.filter((each) => each.attribute === attribute);
+  return {
+    id: random.chance(0.1) ? undefined : randomId(random, near('id')),
+    container: random.chance(0.1) ? undefined : nearContainer(random, near('container')),
+  };
+}
+
+function valuesOf(rule: Rule): Pick<Condition, 'attribute' | 'value'>[] {
+  if (rule.container !== undefined) return [{ attribute: 'container', value: rule.container }];
+  return rule.conditions ?? [];
+}
+
+function randomId(random: Random, named: Pick<Condition, 'value'>[]): string {
+  if (named.length === 0 || random.chance(0.2)) return random.of(ids);
+  const { value } = random.of(named);
+  return random.of([value, value, `${value}0`, value.toUpperCase()]);
+}
+
+/** A container that the rules name, or one above, below or beside it. */
+function nearContainer(random: Random, named: Pick<Condition, 'value'>[]): string {
+  if (named.length === 0 || random.chance(0.2)) return randomContainer(random);
+  const path = random.of(named).value.split('/').filter(Boolean);
+  const moved = random.of([
+    path,
+    path,
+    [...path, random.of(segments)],
+    path.slice(0, -1),
+    [...path.slice(0, -1), random.of(segments)],
+  ]);
+  return moved.length === 0 ? '/' : spelled(random, moved);
+}
