@@ -7,6 +7,7 @@ import { SchemaTooNew } from '../store/migrate.ts';
 import { version } from '../version.ts';
 import { commands } from './commands.ts';
 import { helpFor, overview } from './help.ts';
+import { databasePlace } from './place.ts';
 
 /** The command was called in a way that it does not take. */
 export class UsageError extends Error {}
@@ -32,6 +33,7 @@ const options = {
 
 export async function run(argv: readonly string[]): Promise<number> {
   const print = (line: string) => process.stdout.write(`${line}\n`);
+  let config: Config | undefined;
   try {
     const { values, positionals } = parse(argv);
     if (values.version) return say(print, version);
@@ -39,12 +41,12 @@ export async function run(argv: readonly string[]): Promise<number> {
     if (values.help || positionals.length === 0) return say(print, command ? helpFor(command) : overview());
     if (!command) throw new UsageError(`there is no command "${positionals.join(' ')}"`);
     const flags = values as Record<string, string | undefined>;
-    const config = readConfig({ flags, env: process.env, envFile: '.env' });
+    config = readConfig({ flags, env: process.env, envFile: '.env' });
     const args = positionals.slice(command.words.length);
     if (args.length !== command.takes.length) throw new UsageError(`usage: sallyport ${usage(command)}`);
     return await command.run({ config, args, json: values.json === true, print });
   } catch (error) {
-    return explain(error);
+    return explain(error, config);
   }
 }
 
@@ -66,14 +68,19 @@ function say(print: (line: string) => void, text: string): number {
 }
 
 /** One line that says what is wrong, one that says what to do, and the exit code. */
-function explain(error: unknown): number {
-  const [message, hint, code] = lines(error);
+function explain(error: unknown, config: Config | undefined): number {
+  const [message, hint, code] = lines(error, config);
   process.stderr.write(`sallyport: error: ${message}\n`);
   if (hint) process.stderr.write(`sallyport: hint: ${hint}\n`);
   return code;
 }
 
-function lines(error: unknown): [message: string, hint: string | undefined, code: number] {
+const outOfReach = 'check that the database is there, and can be reached and written to from here';
+
+function lines(
+  error: unknown,
+  config: Config | undefined,
+): [message: string, hint: string | undefined, code: number] {
   if (error instanceof UsageError) return [error.message, 'sallyport --help lists the commands', 2];
   if (error instanceof ConfigError) return [error.message, 'sallyport serve --help lists the settings', 2];
   if (error instanceof SchemaTooNew) return [error.message, undefined, 1];
@@ -81,7 +88,8 @@ function lines(error: unknown): [message: string, hint: string | undefined, code
     return [error.message, 'give the key that was in use when the data was written', 1];
   }
   if (error instanceof Failure && error.code === 'unavailable') {
-    return [`DATABASE_URL: ${error.message}`, 'check that the database runs and can be reached from here', 1];
+    const where = config ? ` ${databasePlace(config.databaseUrl)}` : '';
+    return [`DATABASE_URL${where}: ${error.message}`, outOfReach, 1];
   }
   return [(error as Error)?.stack ?? String(error), undefined, 1];
 }

@@ -1,8 +1,10 @@
-import { relative } from 'node:path';
+import { existsSync } from 'node:fs';
 import { type App, openApp } from '../app.ts';
 import type { Config } from '../config.ts';
+import type { Secret } from '../domain/key.ts';
 import { newestSchema } from '../store/migrate.ts';
 import { version } from '../version.ts';
+import { databasePlace, shortPath } from './place.ts';
 import type { Invocation } from './run.ts';
 import { isWorker, leaveSupervisor, superviseWorkers, tellSupervisor } from './workers.ts';
 
@@ -37,37 +39,32 @@ export function untilTold(): Promise<void> {
   });
 }
 
-/** What to do next. The key itself is shown to a person only, never to a pipe or a log. */
-export function banner(
-  config: Config,
-  { url, migrated, bootstrapped }: Pick<App, 'url' | 'migrated' | 'bootstrapped'>,
-): string {
-  const keyFile = shortest(config.managementKeyFile);
+type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped'>;
+
+/** What to do next. */
+export function banner(config: Config, { url, migrated, bootstrapped }: Opened): string {
   const made = bootstrapped.secret;
   const state = migrated.from === 0 ? 'new' : made ? 'was empty' : 'kept as it was';
   const upgraded =
     migrated.from > 0 && migrated.from < newestSchema ? `, schema ${migrated.from} → ${migrated.to}` : '';
-  const key = made && process.stdout.isTTY ? `${keyFile} (${made.reveal()})` : keyFile;
+  const { note, show } = managementKey(config.managementKeyFile, made);
   return [
     `Sallyport ${version} is listening on ${url}`,
     '',
     `  reference       ${url}/docs`,
-    `  database        ${place(config.databaseUrl)} (${state}${upgraded})`,
-    `  management key  ${key}${made ? ', just made: it may do everything' : ''}`,
+    `  database        ${databasePlace(config.databaseUrl)} (${state}${upgraded})`,
+    `  management key  ${note}`,
     '',
     '  Try it:',
-    `    curl -H "SVC-API-KEY: $(cat ${keyFile})" ${url}/applications/key`,
+    `    curl -H "SVC-API-KEY: ${show}" ${url}/applications/key`,
     '',
   ].join('\n');
 }
 
-function shortest(path: string): string {
-  const near = relative(process.cwd(), path);
-  return near.startsWith('..') ? path : near;
-}
-
-function place(databaseUrl: string): string {
-  if (databaseUrl.startsWith('sqlite:')) return shortest(databaseUrl.slice('sqlite:'.length));
-  const url = new URL(databaseUrl);
-  return `postgres://${url.host}${url.pathname}`;
+/** Where the key is, and how a shell gets it. The key itself is shown to a person only, never to a pipe or a log. */
+function managementKey(path: string, made: Secret | undefined): { note: string; show: string } {
+  if (!existsSync(path)) return { note: 'where the first start has written it', show: '$KEY' };
+  const file = shortPath(path);
+  const key = made && process.stdout.isTTY ? `${file} (${made.reveal()})` : file;
+  return { note: made ? `${key}, just made: it may do everything` : key, show: `$(cat ${file})` };
 }

@@ -100,7 +100,7 @@ function connect(path: string): Database {
     return db;
   } catch (error) {
     db?.close();
-    throw new DbUnavailable(`cannot open ${path}: ${(error as Error).message}`, { cause: error });
+    throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
   }
 }
 

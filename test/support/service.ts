@@ -2,12 +2,13 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { settings } from '../../src/config.ts';
+import { settingList } from '../../src/config.ts';
 
 export const root = join(import.meta.dirname, '..', '..');
 
 export interface Service {
   readonly url: string;
+  readonly banner: string;
   readonly folder: string;
   readonly env: Record<string, string | undefined>;
   readonly process: Bun.Subprocess<'ignore', 'pipe', 'pipe'>;
@@ -15,20 +16,25 @@ export interface Service {
   close(): Promise<void>;
 }
 
-const program = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve'];
+export const program = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve'];
 
-/** Resolves when it listens. Settings of whoever runs the tests do not reach it. */
+/** Settings of whoever runs the tests do not reach it. */
+export function environment(folder: string, own: Record<string, string>): Record<string, string | undefined> {
+  const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, '']));
+  const usual = { PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_DATA_DIR: join(folder, 'data') };
+  return { ...process.env, ...unset, ...usual, ...own };
+}
+
+/** Resolves when it listens. */
 export async function startService(
   settingsOfTest: Record<string, string> = {},
   command: readonly string[] = program,
 ): Promise<Service> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-service-'));
-  const unset = Object.fromEntries(Object.values(settings).map(({ variable }) => [variable, '']));
-  const own = { PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_DATA_DIR: join(folder, 'data') };
-  const env = { ...process.env, ...unset, ...own, ...settingsOfTest };
+  const env = environment(folder, settingsOfTest);
   const running = Bun.spawn([...command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
   return {
-    url: await announced(running),
+    ...(await announced(running)),
     folder,
     env,
     process: running,
@@ -40,14 +46,14 @@ export async function startService(
   };
 }
 
-/** The address in the banner. */
-async function announced({ stdout, stderr }: Service['process']): Promise<string> {
+/** Reads the banner to its last line. */
+async function announced({ stdout, stderr }: Service['process']): Promise<{ url: string; banner: string }> {
   const decoder = new TextDecoder();
-  let text = '';
+  let banner = '';
   for await (const chunk of stdout) {
-    text += decoder.decode(chunk, { stream: true });
-    const address = /is listening on (\S+)/.exec(text)?.[1];
-    if (address) return address;
+    banner += decoder.decode(chunk, { stream: true });
+    const url = /is listening on (\S+).*curl [^\n]*\n/s.exec(banner)?.[1];
+    if (url) return { url, banner };
   }
-  throw new Error(`the service ended without listening: ${text}${await new Response(stderr).text()}`);
+  throw new Error(`the service ended without listening: ${banner}${await new Response(stderr).text()}`);
 }

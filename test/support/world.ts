@@ -35,7 +35,7 @@ export const sqlite: Database = {
 };
 
 let made = 0;
-const postgres: Database = {
+export const postgres: Database = {
   name: 'PostgreSQL',
   fresh: async () => {
     const server = process.env.SALLYPORT_TEST_POSTGRES;
