@@ -69,7 +69,7 @@ function errorsPage(): string {
 }
 
 function answeredBy(code: Code): string[] {
-  const guarded = routes.filter((route) => !route.open);
+  const guarded = routes.filter((route) => route.kind !== 'open');
   const able = routes.filter((route) => failuresOf(route).includes(code));
   if (able.length === 0) return [];
   if (guarded.every((route) => able.includes(route))) return ['From every operation that takes a key.'];

@@ -2,7 +2,9 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Bootstrapped, bootstrap } from './bootstrap.ts';
+import { startChores } from './chores.ts';
 import { type Config, ConfigError } from './config.ts';
+import { denials } from './http/denials.ts';
 import { routes } from './http/routes.ts';
 import { listen } from './http/server.ts';
 import { type Log, makeLog } from './log.ts';
@@ -10,13 +12,14 @@ import { masterKeys } from './master-key.ts';
 import type { Migrated } from './store/migrate.ts';
 import { openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
-import { startSweep } from './sweep.ts';
 
 export interface App {
   readonly url: string;
   readonly store: Store;
   readonly migrated: Migrated;
   readonly bootstrapped: Bootstrapped;
+  /** Does at once what is done now and then. */
+  flush(): Promise<void>;
   /** Says that it is not ready, serves on for a while, answers what was accepted, and closes. */
   close(): Promise<void>;
 }
@@ -33,10 +36,13 @@ export interface AppOptions {
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
   const { store, migrated, bootstrapped } = await openData(config, options.now);
+  const refused = denials(store, log, options.now ?? Date.now);
   let ready = true;
   const world = {
     store,
     log,
+    denials: refused,
+    underWay: new Set<string>(),
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
     ready: () => ready,
@@ -45,17 +51,18 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const server = tryListen(() =>
     listen(routes, world, { host: config.host, port: config.port, shared: options.shared ?? false }),
   );
-  const sweep = startSweep(store, log);
+  const chores = startChores(store, refused, log);
   return {
     url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`,
     store,
     migrated,
     bootstrapped,
+    flush: () => chores.flush(),
     close: async () => {
       ready = false;
       await Bun.sleep(config.drain);
       await server.close();
-      await sweep.stop();
+      await chores.stop();
       await store.close();
     },
   };

@@ -35,8 +35,18 @@ const table = {
     'Token id taken',
     'There is a Token with this id already: choose another, or leave it out.',
   ],
+  idempotency_running: [
+    409,
+    'Request under way',
+    'The same request is being answered at this moment: try again shortly.',
+  ],
   too_large: [413, 'Body too large', 'The body is larger than this operation takes.'],
   unsupported_media_type: [415, 'Unsupported media type', 'Send the body as application/json in UTF-8.'],
+  idempotency_mismatch: [
+    422,
+    'Idempotency key used for another request',
+    'This Idempotency-Key came with another request before: use a new one for a new request.',
+  ],
   too_many_requests: [429, 'Too many requests', 'Slow down, and try again after the time in Retry-After.'],
   internal: [500, 'Internal error', 'The service failed: quote the request id to its operator.'],
   unavailable: [503, 'Temporarily unavailable', 'The service cannot answer now: try again shortly.'],

@@ -8,6 +8,7 @@ import {
   ApplicationWithKey,
   readOnlyErrors,
 } from '../domain/application.ts';
+import { difference } from '../domain/audit.ts';
 import { fail, refuse } from '../domain/error.ts';
 import { Id, PartOfName } from '../domain/field.ts';
 import { grantErrors } from '../domain/grant.ts';
@@ -15,7 +16,7 @@ import { applicationKinds, mint, newId } from '../domain/key.ts';
 import { type Principal, refuseEscalation } from '../domain/principal.ts';
 import { example } from './examples.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
-import { route } from './route.ts';
+import { changeRoute, readRoute } from './route.ts';
 
 const tag = 'Applications';
 const params = z.object({
@@ -31,7 +32,7 @@ const ListQuery = z
   })
   .refine(notBoth, notBothError);
 
-export const createApplication = route({
+export const createApplication = changeRoute({
   method: 'POST',
   path: '/applications',
   name: 'createApplication',
@@ -71,11 +72,15 @@ export const createApplication = route({
       },
       key,
     );
-    return { status: 201, body: { ...application, key: key.secret.reveal() } };
+    return {
+      status: 201,
+      body: { ...application, key: key.secret.reveal() },
+      entity: entityOf(application.id),
+    };
   },
 });
 
-export const listApplications = route({
+export const listApplications = readRoute({
   method: 'GET',
   path: '/applications',
   name: 'listApplications',
@@ -103,7 +108,7 @@ export const listApplications = route({
   },
 });
 
-export const getApplicationByKey = route({
+export const getApplicationByKey = readRoute({
   method: 'GET',
   path: '/applications/key',
   name: 'getApplicationByKey',
@@ -121,7 +126,7 @@ export const getApplicationByKey = route({
   },
 });
 
-export const getApplication = route({
+export const getApplication = readRoute({
   method: 'GET',
   path: '/applications/:id',
   name: 'getApplication',
@@ -137,7 +142,7 @@ export const getApplication = route({
     found(await store.applications.get(principal.tenantId, params.id)),
 });
 
-export const updateApplication = route({
+export const updateApplication = changeRoute({
   method: 'PUT',
   path: '/applications/:id',
   name: 'updateApplication',
@@ -153,20 +158,30 @@ export const updateApplication = route({
     200: { description: 'As it is now.', schema: ApplicationView, example: example.applicationUpdated },
   },
   failures: ['grant_not_held', 'not_found'],
-  handle: async ({ principal, params, body }, { store }) =>
-    found(
-      await store.applications.update(principal.tenantId, params.id, changeBy(principal), (current) => {
+  handle: async ({ principal, params, body }, { store }) => {
+    let before: Application | undefined;
+    const after = await store.applications.update(
+      principal.tenantId,
+      params.id,
+      changeBy(principal),
+      (current) => {
         refuse({ ...readOnlyErrors(current, body), ...grantErrors(current.type, body) });
         refuseEscalation(principal, current, body);
+        before = current;
         return { name: body.name, permissions: body.permissions, rules: body.rules };
-      }),
-    ),
+      },
+    );
+    if (!after || !before) throw fail('not_found');
+    const changed = difference(before, after, ['name', 'permissions', 'rules']);
+    return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
+  },
 });
 
-export const regenerateKey = route({
+export const regenerateKey = changeRoute({
   method: 'POST',
   path: '/applications/:id/regenerate',
   name: 'regenerateKey',
+  operation: 'application.regenerate',
   tag,
   summary: 'Regenerate the key of an Application',
   description:
@@ -192,11 +207,12 @@ export const regenerateKey = route({
       },
     );
     if (!done) throw fail('not_found');
-    return { status: 200, body: { ...done.application, key: done.key.secret.reveal() } };
+    const body = { ...done.application, key: done.key.secret.reveal() };
+    return { status: 200, body, entity: entityOf(params.id) };
   },
 });
 
-export const deleteApplication = route({
+export const deleteApplication = changeRoute({
   method: 'DELETE',
   path: '/applications/:id',
   name: 'deleteApplication',
@@ -209,9 +225,13 @@ export const deleteApplication = route({
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
     if (!(await store.applications.delete(principal.tenantId, params.id))) throw fail('not_found');
-    return { status: 204 };
+    return { status: 204, entity: entityOf(params.id) };
   },
 });
+
+function entityOf(id: string) {
+  return { kind: 'application', id };
+}
 
 function changeBy(principal: Principal) {
   return { by: principal.applicationId, at: principal.now };

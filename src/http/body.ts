@@ -7,10 +7,16 @@ export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
 const deepest = 32;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Undefined when there is no body. */
-export async function readJson(request: Request, limit: number, types: readonly string[]): Promise<unknown> {
+export interface Json {
+  /** Undefined when there is no body. */
+  readonly value: unknown;
+  /** As it was sent. */
+  readonly text: string;
+}
+
+export async function readJson(request: Request, limit: number, types: readonly string[]): Promise<Json> {
   const bytes = await receive(request, limit);
-  if (bytes.length === 0) return undefined;
+  if (bytes.length === 0) return { value: undefined, text: '' };
   if (!isOneOf(types, request.headers.get('content-type'))) throw fail('unsupported_media_type');
   return parse(bytes);
 }
@@ -53,15 +59,19 @@ function isOneOf(types: readonly string[], contentType: string | null): boolean 
   );
 }
 
-function parse(bytes: Uint8Array): unknown {
-  let value: unknown;
+function parse(bytes: Uint8Array): Json {
+  const { value, text } = decode(bytes);
+  if (isDeeper(value, deepest)) throw invalid(`must not be nested deeper than ${deepest} levels`);
+  return { value, text };
+}
+
+function decode(bytes: Uint8Array): Json {
   try {
-    value = JSON.parse(utf8.decode(bytes));
+    const text = utf8.decode(bytes);
+    return { value: JSON.parse(text), text };
   } catch {
     throw invalid('is not JSON in UTF-8');
   }
-  if (isDeeper(value, deepest)) throw invalid(`must not be nested deeper than ${deepest} levels`);
-  return value;
 }
 
 function invalid(sentence: string) {

@@ -7,7 +7,7 @@ import { Container } from '../domain/rule.ts';
 import { Transform } from '../domain/transform.ts';
 import type { Credentials } from '../store/store.ts';
 import { example } from './examples.ts';
-import { route } from './route.ts';
+import { readRoute } from './route.ts';
 
 const Resource = z
   .strictObject({
@@ -86,7 +86,7 @@ const Decision = z.union([
 
 const invalid = { allowed: false, reason: 'the credential is not valid', trace: [] };
 
-export const decide = route({
+export const decide = readRoute({
   method: 'POST',
   path: '/decisions',
   name: 'decide',

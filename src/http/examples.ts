@@ -53,7 +53,21 @@ const token = {
   created_at: '2026-11-15T09:30:00.000Z',
 };
 
+const logEntry = {
+  id: '0197f3c5-0c0d-7e0f-8a1b-2c3d4e5f6a7b',
+  tenant_id: tenant,
+  at: '2026-11-15T09:30:00.000Z',
+  actor: { kind: 'application', id: creator, application_id: creator },
+  operation: 'application.update',
+  entity: { kind: 'application', id },
+  result: 'success',
+  from: { ip: '192.0.2.7', user_agent: 'backend/1.4' },
+  request_id: '5f0c1d7e-8b5a-4e0f-9b1a-6f2f4a1c9d3e',
+  difference: { permissions: { from: ['token:create'], to: ['token:create', 'token:read'] } },
+};
+
 export const example = {
+  logPage: { pagination: { page_size: 20 }, data: [logEntry] },
   tokenCreate,
   token,
   tokenPatch: { metadata: { customer: '42', checked: 'yes' } },

@@ -4,7 +4,8 @@ import { type Code, codes, fail, problem } from '../domain/error.ts';
 import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema } from './json-schema.ts';
 import { Problem, problemBody } from './problem.ts';
-import { bodyLimit, failuresOf, type Route } from './route.ts';
+import { failuresOf, type Route } from './route.ts';
+import { bodyLimit } from './run.ts';
 import { tags } from './tags.ts';
 
 export interface Reference {
@@ -178,7 +179,7 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     ...failures(route, schemaOf),
     default: { $ref: '#/components/responses/Problem' },
   };
-  if (route.open) return { ...described, security: [], responses };
+  if (route.kind === 'open') return { ...described, security: [], responses };
   const { permission, callers } = route;
   return {
     ...described,
@@ -201,7 +202,7 @@ function size(bytes: number): string {
 }
 
 function need(route: Route): string {
-  if (route.open) return 'Needs no key.';
+  if (route.kind === 'open') return 'Needs no key.';
   if (route.permission) return `Needs the permission \`${route.permission}\`.`;
   if (!route.callers) return 'Takes any valid key.';
   return `Takes the key of a ${route.callers.join(' or ')} Application, and needs no permission.`;
@@ -274,7 +275,7 @@ function examplesOf(these: Code[]): Record<string, Reference> {
 function problemExample(code: Code, routes: readonly Route[], schemaOf: SchemaOf) {
   const route = routes.findLast((each) => failuresOf(each).includes(code));
   const path = route
-    ? pathExample(templateOf(route), route.open ? [] : parameters(route, schemaOf))
+    ? pathExample(templateOf(route), route.kind === 'open' ? [] : parameters(route, schemaOf))
     : '/example';
   const errors = { 'rules.0.priority': ['must be an integer of at least 1'] };
   const failure = fail(code, code === 'validation_failed' ? { errors } : {});

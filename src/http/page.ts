@@ -79,28 +79,48 @@ export function pageOf<S extends z.ZodType>(schema: S) {
     .meta(name ? { id: `${name}Page` } : {});
 }
 
-/** One more than the page is fetched, to know whether there is a next one. */
+interface Page<T> {
+  readonly pagination: z.infer<typeof Pagination>;
+  readonly data: T[];
+}
+
+const defaultSize = 20;
+
+/** By page number with totals, or by cursor without them. `cursorOf` gives the id by which rows are ordered. */
 export async function paginate<T>(
   query: z.output<typeof PageQuery>,
   fetch: (window: Window) => Awaitable<T[]>,
   count: () => Awaitable<number>,
   cursorOf: (row: T) => string,
-): Promise<{ pagination: z.infer<typeof Pagination>; data: T[] }> {
-  const { page = 1, size = 20, start } = query;
-  const window = { limit: size + 1, offset: start === undefined ? (page - 1) * size : 0, before: start };
-  const [rows, total] = await Promise.all([fetch(window), start === undefined ? count() : undefined]);
+): Promise<Page<T>> {
+  const { page = 1, size = defaultSize, start } = query;
+  const offset = start === undefined ? (page - 1) * size : 0;
+  const [rows, total] = await Promise.all([
+    fetch({ limit: size + 1, offset, before: start }),
+    start === undefined ? count() : undefined,
+  ]);
+  const totals =
+    total === undefined
+      ? {}
+      : { total_items: total, page_number: page, total_pages: Math.ceil(total / size) };
+  return cut(rows, size, totals, cursorOf);
+}
+
+/** For what only grows: always by cursor. */
+export async function paginateByCursor<T extends { id: string }>(
+  size = defaultSize,
+  start: string | undefined,
+  fetch: (window: Omit<Window, 'offset'>) => Awaitable<T[]>,
+): Promise<Page<T>> {
+  return cut(await fetch({ limit: size + 1, before: start }), size, {}, ({ id }) => id);
+}
+
+/** One more than the page was fetched, to know whether there is a next one. */
+function cut<T>(rows: T[], size: number, totals: object, cursorOf: (row: T) => string): Page<T> {
   const data = rows.slice(0, size);
-  const last = data.at(-1);
-  return {
-    pagination: {
-      ...(total !== undefined && { total_items: total, page_number: page }),
-      page_size: size,
-      ...(total !== undefined && { total_pages: Math.ceil(total / size) }),
-      ...(rows.length > size &&
-        last && { next: Buffer.from(cursorOf(last).replaceAll('-', ''), 'hex').toString('base64url') }),
-    },
-    data,
-  };
+  const last = rows.length > size ? data.at(-1) : undefined;
+  const next = last && { next: Buffer.from(cursorOf(last).replaceAll('-', ''), 'hex').toString('base64url') };
+  return { pagination: { ...totals, page_size: size, ...next }, data };
 }
 
 function toUuid(hex: string): string {

@@ -4,6 +4,7 @@ import { type Code, codes, Failure, fail, problem } from '../domain/error.ts';
 import { withoutSecrets } from '../domain/key.ts';
 import type { Log } from '../log.ts';
 import { headersWith } from './headers.ts';
+import { placeOf, type Where } from './where.ts';
 
 export const Problem = z
   .object({
@@ -26,13 +27,6 @@ const extraHeaders: Partial<Record<Failure['code'], Record<string, string>>> = {
   unavailable: { 'Retry-After': '1' },
 };
 
-export interface Where {
-  readonly method: string;
-  /** Without the query, which may hold what does not belong in a log. */
-  readonly path: string;
-  readonly requestId: string;
-}
-
 export function problemResponse(
   error: unknown,
   where: Where,
@@ -42,7 +36,7 @@ export function problemResponse(
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
   const { status } = problem(failure.code);
   if (status >= 500)
-    log.error('request failed', { ...where, code: failure.code, error: failure.cause ?? failure });
+    log.error('request failed', { ...placeOf(where), code: failure.code, error: failure.cause ?? failure });
   return new Response(withoutSecrets(JSON.stringify(problemBody(failure, where))), {
     status,
     headers: headersWith(where.requestId, {

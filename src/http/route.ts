@@ -1,24 +1,22 @@
-/** What an endpoint declares, and how a request walks through it. */
-import { isDeepStrictEqual } from 'node:util';
-import { z } from 'zod';
-import { type Code, Failure, fail } from '../domain/error.ts';
+/** What an endpoint declares. */
+import type { z } from 'zod';
+import type { Difference, Entry } from '../domain/audit.ts';
+import type { Code } from '../domain/error.ts';
 import type { Owner } from '../domain/grant.ts';
 import type { BuiltIn } from '../domain/permission.ts';
-import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
+import type { Principal } from '../domain/principal.ts';
 import type { Log } from '../log.ts';
-import type { Awaitable, Store } from '../store/store.ts';
-import { authenticate } from './authenticate.ts';
-import { jsonTypes, mergePatchTypes, readJson } from './body.ts';
-import { headersWith } from './headers.ts';
-import { problemResponse, type Where } from './problem.ts';
-import { readQuery } from './query.ts';
+import type { Awaitable, Store, Unit } from '../store/store.ts';
+import type { Denials } from './denials.ts';
 import type { Tag } from './tags.ts';
-import { validate } from './validate.ts';
 
-/** What the handlers work with. */
-export interface World {
-  readonly store: Store;
+/** What the handlers work with. In a change, the store is one unit of work. */
+export interface World<S = Store> {
+  readonly store: S;
   readonly log: Log;
+  readonly denials: Denials;
+  /** The repeatable requests that this process is answering. */
+  readonly underWay: Set<string>;
   readonly sessionTtl: number;
   readonly sessionTtlMax: number;
   /** False from the moment the program was told to stop. */
@@ -37,8 +35,14 @@ export interface Call<P, Q, B> {
 export interface Reply {
   readonly status: number;
   readonly body?: unknown;
-  /** JSON unless it says otherwise. */
+  /** Beside those that every response has. The body is JSON unless a Content-Type says otherwise. */
   readonly headers?: Record<string, string>;
+}
+
+/** What a change answers, and what the audit log says of it. */
+export interface Changed extends Reply {
+  readonly entity: NonNullable<Entry['entity']>;
+  readonly difference?: Difference;
 }
 
 interface Described {
@@ -50,6 +54,8 @@ interface Described {
   readonly summary: string;
   readonly description?: string;
   readonly replies: Record<number, { description: string; schema?: z.ZodType; example?: unknown }>;
+  /** Beside those that every route of its shape can have. */
+  readonly failures?: readonly Code[];
 }
 
 interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Described {
@@ -57,119 +63,81 @@ interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
   readonly permission?: BuiltIn;
   /** Whose keys are accepted, where not everyone's are. */
   readonly callers?: readonly Owner[];
+  /** Its name in the audit log, if that is not the permission's. */
+  readonly operation?: string;
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
-  /** Beside those that every route of its shape can have. */
-  readonly failures?: readonly Code[];
-  readonly handle: (call: Call<z.output<P>, z.output<Q>, z.output<B>>, world: World) => Awaitable<Reply>;
 }
 
-interface Open extends Described {
-  readonly open: true;
-  readonly failures?: readonly Code[];
+type CallOf<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> = Call<
+  z.output<P>,
+  z.output<Q>,
+  z.output<B>
+>;
+
+interface Reading<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Guarded<P, Q, B> {
+  readonly handle: (call: CallOf<P, Q, B>, world: World) => Awaitable<Reply>;
+}
+
+interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Guarded<P, Q, B> {
+  /** Whether it seals data, and so needs the tenant's data key at hand. */
+  readonly seals?: boolean;
+  /** Runs within one transaction: it awaits nothing but the store. */
+  readonly handle: (call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Changed>;
+}
+
+type Any = z.ZodType;
+export type OpenRoute = Described & {
+  readonly kind: 'open';
   readonly handle: (world: World) => Awaitable<Reply>;
+};
+export type ReadRoute = Reading<Any, Any, Any> & { readonly kind: 'read' };
+export type ChangeRoute = Changing<Any, Any, Any> & { readonly kind: 'change' };
+export type GuardedRoute = ReadRoute | ChangeRoute;
+export type Route = OpenRoute | GuardedRoute;
+
+/** An endpoint behind a key that changes nothing. */
+export function readRoute<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
+  declaration: Reading<P, Q, B>,
+): Route {
+  return { ...(declaration as unknown as Reading<Any, Any, Any>), kind: 'read' };
 }
 
-type AnyGuarded = Guarded<z.ZodType, z.ZodType, z.ZodType>;
-export type Route = (AnyGuarded & { readonly open?: never }) | Open;
-
-/** An endpoint behind a key. */
-export function route<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
-  declaration: Guarded<P, Q, B>,
+/** An endpoint behind a key that changes something: once, with its audit entry, or not at all. */
+export function changeRoute<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
+  declaration: Changing<P, Q, B>,
 ): Route {
-  return declaration as unknown as AnyGuarded;
+  return { ...(declaration as unknown as Changing<Any, Any, Any>), kind: 'change' };
 }
 
 /** An endpoint that anyone may call. */
-export function openRoute(declaration: Omit<Open, 'open'>): Route {
-  return { ...declaration, open: true };
+export function openRoute(declaration: Omit<OpenRoute, 'kind'>): Route {
+  return { ...declaration, kind: 'open' };
 }
 
-export const bodyLimit = 65_536;
+export function takesBody({ method }: Route): boolean {
+  return method !== 'GET' && method !== 'DELETE';
+}
 
-/** Every request walks these steps, in this order. */
-export async function run(
-  route: Route,
-  request: Request,
-  params: object,
-  where: Where,
-  world: World,
-): Promise<Response> {
-  try {
-    if (route.open) return respond(route, await route.handle(world), where, world);
-    const principal = await authenticate(request.headers, world.store.credentials);
-    admit(route, principal);
-    const call: Call<unknown, unknown, unknown> = {
-      principal,
-      params: route.params && validate(route.params, params, 'path'),
-      query: readQuery(route.query, request.url),
-      body: await readBody(route, request),
-    };
-    return respond(route, await route.handle(call, world), where, world);
-  } catch (error) {
-    return problemResponse(world.checkReplies ? declaredFailure(route, error) : error, where, world.log);
-  }
+export function operationOf({ operation, permission, name }: GuardedRoute): string {
+  return operation ?? permission?.replace(':', '.') ?? name;
 }
 
 /** Every code that the route can answer with: those of its shape, and those it names. */
 export function failuresOf(route: Route): Code[] {
-  if (route.open) return [...(route.failures ?? [])];
-  const takesBody = route.method !== 'GET' && route.method !== 'DELETE';
+  if (route.kind === 'open') return [...(route.failures ?? [])];
   const shape: Code[] = ['validation_failed', 'unauthenticated', 'unavailable'];
   if (route.permission) shape.push('permission_missing');
   if (route.callers) shape.push('key_type_refused');
-  if (takesBody) shape.push('too_large', 'unsupported_media_type');
+  if (takesBody(route)) shape.push('too_large', 'unsupported_media_type');
+  if (isRepeatable(route)) shape.push('idempotency_running', 'idempotency_mismatch');
   return [...new Set([...shape, ...(route.failures ?? [])])];
 }
 
-function admit(route: AnyGuarded, principal: Principal): void {
-  const owner = ownerOf(principal);
-  if (route.callers && !route.callers.includes(owner)) {
-    const accepted = `This takes the key of a ${route.callers.join(' or ')} Application`;
-    const shown = owner === 'session' ? 'a Session' : `a ${owner} Application`;
-    throw fail('key_type_refused', { detail: `${accepted}; this is the key of ${shown}.` });
-  }
-  if (route.permission) mustHold(principal, route.permission);
-}
-
-/** What an operation that takes no body puts up with, since some clients always send an object. */
-const NoFields = z.strictObject({});
-
-async function readBody(route: AnyGuarded, request: Request): Promise<unknown> {
-  if (route.method === 'GET' || route.method === 'DELETE') return undefined;
-  const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
-  const body = await readJson(request, route.bodyLimit ?? bodyLimit, types);
-  if (route.body) return validate(route.body, body, 'body');
-  return body === undefined ? undefined : validate(NoFields, body, 'body');
-}
-
-function respond(route: Route, reply: Reply, where: Where, world: World): Response {
-  if (world.checkReplies) checkReply(route, reply);
-  const json = reply.headers === undefined && reply.body !== undefined;
-  const headers = headersWith(
-    where.requestId,
-    json ? { 'Content-Type': 'application/json' } : (reply.headers ?? {}),
-  );
-  const body = json ? JSON.stringify(reply.body) : ((reply.body ?? null) as string | null);
-  return new Response(body, { status: reply.status, headers });
-}
-
-function declaredFailure(route: Route, error: unknown): unknown {
-  if (!(error instanceof Failure) || failuresOf(route).includes(error.code)) return error;
-  return new Error(`${route.name} failed with ${error.code}, which it does not declare`);
-}
-
-/** A field that is not declared would be stripped by its schema, and so show as a difference. */
-function checkReply(route: Route, reply: Reply): void {
-  const declared = route.replies[reply.status];
-  const allowed = declared?.schema ? declared.schema.parse(reply.body) : reply.body;
-  if (declared && isDeepStrictEqual(plain(reply.body), plain(allowed))) return;
-  throw new Error(`${route.name} answered ${reply.status} in a shape that it does not declare`);
-}
-
-function plain(value: unknown): unknown {
-  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+/** Whether an Idempotency-Key is heeded. */
+export function isRepeatable(route: Route): boolean {
+  return route.kind === 'change' && takesBody(route);
 }

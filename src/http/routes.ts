@@ -10,6 +10,7 @@ import {
 } from './applications.ts';
 import { decide } from './decisions.ts';
 import { livez, readyz } from './health.ts';
+import { listLogs } from './logs.ts';
 import { listPermissions } from './permissions.ts';
 import { documentation } from './reference.ts';
 import type { Route } from './route.ts';
@@ -32,6 +33,7 @@ const api: Route[] = [
   updateToken,
   deleteToken,
   decide,
+  listLogs,
   listPermissions,
   livez,
   readyz,

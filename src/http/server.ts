@@ -1,8 +1,10 @@
 /** Listening: hands each request to its route, and closes without losing any. */
 import { fail } from '../domain/error.ts';
-import { preflightResponse, requestIdOf } from './headers.ts';
-import { problemResponse, type Where } from './problem.ts';
-import { type Route, run, type World } from './route.ts';
+import { preflightResponse } from './headers.ts';
+import { problemResponse } from './problem.ts';
+import type { Route, World } from './route.ts';
+import { run } from './run.ts';
+import { whereIs } from './where.ts';
 
 export interface Server {
   readonly port: number;
@@ -18,7 +20,11 @@ export interface Listen {
 }
 
 type Incoming = Request & { params?: Record<string, string> };
-type Handler = (request: Incoming) => Promise<Response> | Response;
+type Handler = (request: Incoming, server: Peers) => Promise<Response> | Response;
+/** Knows who is at the other end of a connection. */
+type Peers = { requestIP(request: Request): { address: string } | null };
+
+const peerOn = (server: Peers) => (request: Request) => server.requestIP(request)?.address;
 
 export function listen(routes: readonly Route[], world: World, { host, port, shared }: Listen): Server {
   const server = Bun.serve({
@@ -29,9 +35,10 @@ export function listen(routes: readonly Route[], world: World, { host, port, sha
     idleTimeout: 10,
     maxRequestBodySize: 1024 * 1024 * 1024,
     routes: table(routes, world),
-    fetch: (request) => problemResponse(fail('path_unknown'), whereIs(request), world.log),
+    fetch: (request, server) =>
+      problemResponse(fail('path_unknown'), whereIs(request, peerOn(server)), world.log),
     error: (error) => {
-      const where = { method: '?', path: '?', requestId: crypto.randomUUID() };
+      const where = whereIs(new Request('http://unknown/'), () => undefined);
       return problemResponse(error, where, world.log);
     },
   });
@@ -58,23 +65,11 @@ function onPath(routes: readonly Route[], world: World): Handler {
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
-  return (request) => {
-    const where = whereIs(request);
+  return (request, server) => {
+    const where = whereIs(request, peerOn(server));
     const route = byMethod.get(request.method);
     if (route) return run(route, request, request.params ?? {}, where, world);
     if (request.method === 'OPTIONS') return preflightResponse(where.requestId, allow);
     return problemResponse(fail('method_not_allowed'), where, world.log, { Allow: allow });
-  };
-}
-
-/** The URL is the path alone when the Host header makes no sense. */
-function whereIs(request: Request): Where {
-  const { url } = request;
-  const path = url.startsWith('/') ? url : url.slice(url.indexOf('/', 8));
-  const mark = path.indexOf('?');
-  return {
-    method: request.method,
-    path: mark < 0 ? path : path.slice(0, mark),
-    requestId: requestIdOf(request.headers),
   };
 }

@@ -1,18 +1,20 @@
+import { type Difference, difference } from '../domain/audit.ts';
 import { fail, refuse } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
-import { grantErrors, named } from '../domain/grant.ts';
+import { type Grants, grantErrors, named } from '../domain/grant.ts';
 import { mint, newId, recognise } from '../domain/key.ts';
 import { holds, refuseUnheld } from '../domain/principal.ts';
 import { SessionAuthorize, SessionCreated, sessionEnd } from '../domain/session.ts';
 import { example } from './examples.ts';
-import { route } from './route.ts';
+import { changeRoute } from './route.ts';
 
 const tag = 'Sessions';
 
-export const createSession = route({
+export const createSession = changeRoute({
   method: 'POST',
   path: '/sessions',
   name: 'createSession',
+  operation: 'session.create',
   tag,
   summary: 'Create a Session',
   description:
@@ -33,8 +35,9 @@ export const createSession = route({
       expiry === undefined ? undefined : Date.parse(expiry),
     );
     const [key, nonce] = [mint('ses'), mint('non')];
+    const id = newId(principal.now);
     const made = await store.sessions.create(principal.tenantId, {
-      id: newId(principal.now),
+      id,
       applicationId: principal.applicationId,
       key: key.digest,
       nonce: nonce.digest,
@@ -47,14 +50,15 @@ export const createSession = route({
       nonce: nonce.secret.reveal(),
       expires_at: timestamp(expiresAt),
     };
-    return { status: 201, body };
+    return { status: 201, body, entity: { kind: 'session', id } };
   },
 });
 
-export const authorizeSession = route({
+export const authorizeSession = changeRoute({
   method: 'POST',
   path: '/sessions/authorize',
   name: 'authorizeSession',
+  operation: 'session.authorize',
   tag,
   summary: 'Authorize a Session',
   description:
@@ -83,7 +87,7 @@ export const authorizeSession = route({
     });
     switch (result.outcome) {
       case 'authorized':
-        return { status: 204 };
+        return { status: 204, entity: { kind: 'session', id: result.session }, difference: granted(body) };
       case 'unknown':
         throw fail('nonce_not_found');
       case 'used':
@@ -94,3 +98,11 @@ export const authorizeSession = route({
     }
   },
 });
+
+/** What the Session may do from now on. */
+function granted({ permissions, rules }: SessionAuthorize): Difference {
+  return difference({ permissions: [], rules: [] } as Grants, { permissions, rules }, [
+    'permissions',
+    'rules',
+  ]);
+}

@@ -1,6 +1,7 @@
 /** What a Token is to hold: from a new body, or from what it holds and a patch. */
 
 import type { z } from 'zod';
+import { type Difference, difference } from '../domain/audit.ts';
 import { fail, refuse } from '../domain/error.ts';
 import { type Mask, MaskError, renderMask } from '../domain/mask.ts';
 import { mergePatch } from '../domain/merge.ts';
@@ -44,7 +45,7 @@ export function revised(
   principal: Principal,
   current: StoredToken,
   patch: TokenPatch,
-): { content: TokenContent; transform: Transform } {
+): { content: TokenContent; transform: Transform; difference: Difference } {
   const here = permit(principal, 'token:update', current);
   const { type, container, mask, metadata, expires_at } = current.token;
   const data = current.plaintext();
@@ -57,7 +58,25 @@ export function revised(
   const transform = stricter(here, there);
   if (showsMore(patch, data) && transform !== 'reveal') throw fail('mask_not_allowed');
   const content = patch.expires_at === undefined ? filled(fields) : contentOf(fields, principal.now);
-  return { content, transform };
+  return { content, transform, difference: changed(current.token, content, patch) };
+}
+
+/** Of data and metadata only that they changed: what they hold stays out of the log. */
+function changed(
+  before: StoredToken['token'],
+  { type, container }: TokenContent,
+  patch: TokenPatch,
+): Difference {
+  const silent = (['data', 'mask', 'metadata', 'expires_at'] as const).filter(
+    (field) => patch[field] !== undefined,
+  );
+  return {
+    ...difference({ type: before.type, container: before.container }, { type, container }, [
+      'type',
+      'container',
+    ]),
+    ...Object.fromEntries(silent.map((field) => [field, {}])),
+  };
 }
 
 /** A new mask over data of which anything stays could show what the caller itself may not see. */

@@ -17,7 +17,7 @@ import type { Transform } from '../domain/transform.ts';
 import type { StoredToken } from '../store/store.ts';
 import { example } from './examples.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
-import { route } from './route.ts';
+import { changeRoute, readRoute } from './route.ts';
 import { contentOf, revised } from './token-content.ts';
 
 const tag = 'Tokens';
@@ -31,10 +31,11 @@ const reply = {
   example: example.token,
 };
 
-export const createToken = route({
+export const createToken = changeRoute({
   method: 'POST',
   path: '/tokens',
   name: 'createToken',
+  seals: true,
   tag,
   summary: 'Create a Token',
   description:
@@ -51,7 +52,7 @@ export const createToken = route({
     const transform = permit(principal, 'token:create', { id, container: content.container });
     const made = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!made) throw fail('token_exists');
-    return { status: 201, body: view(made, transform) };
+    return { status: 201, body: view(made, transform), entity: { kind: 'token', id } };
   },
 });
 
@@ -65,7 +66,7 @@ const ListQuery = z
   })
   .refine(notBoth, notBothError);
 
-export const listTokens = route({
+export const listTokens = readRoute({
   method: 'GET',
   path: '/tokens',
   name: 'listTokens',
@@ -93,7 +94,7 @@ export const listTokens = route({
   },
 });
 
-export const getToken = route({
+export const getToken = readRoute({
   method: 'GET',
   path: '/tokens/:id',
   name: 'getToken',
@@ -110,10 +111,11 @@ export const getToken = route({
   },
 });
 
-export const updateToken = route({
+export const updateToken = changeRoute({
   method: 'PATCH',
   path: '/tokens/:id',
   name: 'updateToken',
+  seals: true,
   tag,
   summary: 'Update a Token',
   description:
@@ -126,21 +128,27 @@ export const updateToken = route({
   replies: { 200: reply },
   failures: ['not_found', 'mask_not_allowed'],
   handle: async ({ principal, params, body }, { store }) => {
-    let transform: Transform = 'redact';
+    let next: ReturnType<typeof revised> | undefined;
     const token = await store.tokens.update(principal.tenantId, params.id, changeBy(principal), (current) => {
-      const next = revised(principal, current, body);
-      transform = next.transform;
+      next = revised(principal, current, body);
       return next.content;
     });
-    if (!token) throw fail('not_found');
-    return { status: 200, body: view(token, transform) };
+    if (!token || !next) throw fail('not_found');
+    const { transform, difference } = next;
+    return {
+      status: 200,
+      body: view(token, transform),
+      entity: { kind: 'token', id: params.id },
+      difference,
+    };
   },
 });
 
-export const deleteToken = route({
+export const deleteToken = changeRoute({
   method: 'DELETE',
   path: '/tokens/:id',
   name: 'deleteToken',
+  seals: true,
   tag,
   summary: 'Delete a Token',
   permission: 'token:delete',
@@ -152,7 +160,7 @@ export const deleteToken = route({
       permit(principal, 'token:delete', current);
     });
     if (!gone) throw fail('not_found');
-    return { status: 204 };
+    return { status: 204, entity: { kind: 'token', id: params.id } };
   },
 });
 

@@ -2,7 +2,7 @@ import type { Application, ApplicationType } from '../domain/application.ts';
 import { timestamp } from '../domain/field.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
-import { type Db, type Moment, type Queries, then } from './db.ts';
+import { type Moment, type Queries, type Room, then } from './db.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
 import { all, Params } from './where.ts';
 
@@ -27,7 +27,7 @@ export const applicationColumns = (alias: string) =>
 /** The condition under which an Application exists. */
 export const alive = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
 
-export function applications(db: Db): Applications {
+export function applications(db: Room): Applications {
   const one = `select ${applicationColumns('a')} from applications a
     where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
   const locked = db.dialect === 'postgres' ? `${one} for no key update` : one;

@@ -18,15 +18,19 @@ export interface Queries {
   run(sql: string, params?: readonly Value[]): Awaitable<number>;
 }
 
-export interface Db extends Queries {
+/** Where statements run: on the database itself, or within a transaction that is already open. */
+export interface Room extends Queries {
   readonly dialect: 'sqlite' | 'postgres';
+  /** Durable when it resolves, unless one is open already. `work` awaits nothing but its own statements. */
+  transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+}
+
+export interface Db extends Room {
   /**
    * One row by a unique binary key. The SQL compares with `= :key` and selects that column as `key`; look-ups
    * of one tick may share a query, but each is read after it was asked for.
    */
   lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
-  /** Durable when it resolves. `work` awaits nothing but its own statements. */
-  transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   /** Holds off every other process that calls this on the same database. */
   exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   close(): Promise<void>;

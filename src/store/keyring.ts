@@ -1,6 +1,7 @@
 /** Data keys, one a tenant, sealed by a master key. Opened keys stay in memory; they never change. */
 import { randomBytes } from 'node:crypto';
 import { fail } from '../domain/error.ts';
+import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from './chain.ts';
 import { type MasterKey, open, seal } from './cipher.ts';
 import type { Awaitable, Db, Queries } from './db.ts';
 
@@ -17,6 +18,10 @@ export class WrongMasterKey extends Error {}
 export interface Keyring {
   /** The tenant's data key, made at its first use. */
   of(tenant: string): Awaitable<Uint8Array>;
+  /** The same, of a tenant whose key was asked for before: within a transaction nothing may be waited for. */
+  opened(tenant: string): Uint8Array;
+  /** The keys of the audit chain, made at their first use. */
+  ofChain(): Promise<ChainKeys>;
 }
 
 const proof = { place: 'sallyport proof', word: Buffer.from('sallyport') };
@@ -37,54 +42,90 @@ export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> 
 }
 
 async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Promise<void> {
-  await tx.run('delete from master_key');
-  await tx.run('insert into master_key (one, id, proof) values (1, $1, $2)', [
-    id,
-    seal(bytes, proof.place, proof.word),
-  ]);
+  await tx.run(
+    `insert into master_key (one, id, proof) values (1, $1, $2)
+     on conflict (one) do update set id = excluded.id, proof = excluded.proof`,
+    [id, seal(bytes, proof.place, proof.word)],
+  );
 }
 
-const placeOf = (tenant: string) => `sallyport data key ${tenant}`;
+/** Where a sealed key is kept: one a tenant, and one for the audit chain. */
+interface Slot {
+  readonly table: string;
+  readonly column: string;
+  readonly value: string | number;
+  readonly place: string;
+}
+
+const slotOf = (tenant: string): Slot => ({
+  table: 'data_keys',
+  column: 'tenant_id',
+  value: tenant,
+  place: `sallyport data key ${tenant}`,
+});
+const chainSlot: Slot = { table: 'audit_key', column: 'one', value: 1, place: 'sallyport audit key' };
+
+interface SealedKey {
+  readonly sealed: Uint8Array;
+  readonly master_id: string;
+}
 
 export function keyring(db: Db, masters: MasterKeys): Keyring {
-  const opened = new Map<string, Uint8Array>();
+  const known = new Map<string, Uint8Array>();
 
-  async function load(tenant: string): Promise<Uint8Array> {
+  /** What is in the slot, or what `fresh` makes; if another node makes it at the same time, one wins. */
+  async function load(slot: Slot, fresh: () => Uint8Array): Promise<Uint8Array> {
     for (let attempt = 0; attempt < 3; attempt++) {
-      const key = (await stored(tenant)) ?? (await make(tenant));
-      if (!key) continue;
-      opened.set(tenant, key);
-      return key;
+      const key = (await stored(slot)) ?? (await make(slot, fresh()));
+      if (key) return key;
     }
     throw fail('unavailable', {
       cause: new Error('the master key of the database is not among those given'),
     });
   }
 
-  async function stored(tenant: string): Promise<Uint8Array | undefined> {
-    const row = await db.get<{ sealed: Uint8Array; master_id: string }>(
-      'select sealed, master_id from data_keys where tenant_id = $1',
-      [tenant],
-    );
+  async function stored({ table, column, value, place }: Slot): Promise<Uint8Array | undefined> {
+    const row = await db.get<SealedKey>(`select sealed, master_id from ${table} where ${column} = $1`, [
+      value,
+    ]);
     const master = row && masters.find(row.master_id);
-    return master && open(master.bytes, placeOf(tenant), row.sealed);
+    return master && open(master.bytes, place, row.sealed);
   }
 
   /** Only under the master key that seals at this moment, so that a rotation leaves none behind. */
-  async function make(tenant: string): Promise<Uint8Array | undefined> {
-    const current = await db.get<{ id: string }>('select id from master_key where one = 1');
-    const master = current && masters.find(current.id);
-    if (!master) return undefined;
-    const key = randomBytes(32);
-    const made = await db.run(
-      `insert into data_keys (tenant_id, sealed, master_id)
-       select $1, $2, m.id from master_key m where m.id = $3 on conflict do nothing`,
-      [tenant, seal(master.bytes, placeOf(tenant), key), master.id],
-    );
-    return made > 0 ? key : undefined;
+  function make({ table, column, value, place }: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
+    return db.transaction(async (tx) => {
+      const current = await tx.get<{ id: string }>(`select id from master_key where one = 1 ${forShare(db)}`);
+      const master = current && masters.find(current.id);
+      if (!master) return undefined;
+      const made = await tx.run(
+        `insert into ${table} (${column}, sealed, master_id) values ($1, $2, $3) on conflict do nothing`,
+        [value, seal(master.bytes, place, key), master.id],
+      );
+      return made > 0 ? key : undefined;
+    });
   }
 
-  return { of: (tenant) => opened.get(tenant) ?? load(tenant) };
+  async function ofTenant(tenant: string): Promise<Uint8Array> {
+    const key = await load(slotOf(tenant), () => randomBytes(32));
+    known.set(tenant, key);
+    return key;
+  }
+
+  return {
+    of: (tenant) => known.get(tenant) ?? ofTenant(tenant),
+    opened: (tenant) => {
+      const key = known.get(tenant);
+      if (!key) throw new Error('the data key of the tenant was not asked for before');
+      return key;
+    },
+    ofChain: async () => unpackChainKeys(await load(chainSlot, () => packChainKeys(newChainKeys()))),
+  };
+}
+
+/** So that a rotation waits for a key that is being made. */
+function forShare(db: Pick<Db, 'dialect'>): string {
+  return db.dialect === 'postgres' ? 'for share' : '';
 }
 
 export interface Rotated {
@@ -94,29 +135,34 @@ export interface Rotated {
 }
 
 /**
- * Seals every data key with another master key, while nodes go on serving: whoever opens one finds the key by
- * its fingerprint. Nothing is left on the old key when this resolves.
+ * Seals every key with another master key, while nodes go on serving: whoever opens one finds the master key
+ * by its fingerprint. Nothing is left on the old one when this resolves.
  */
 export async function rotateMasterKey(db: Db, masters: MasterKeys, to: MasterKey): Promise<Rotated> {
   return db.exclusively(async (tx) => {
     const row = await tx.get<{ id: string }>('select id from master_key where one = 1');
     await writeMasterKey(tx, to);
-    const keys = await tx.all<{ tenant_id: string; sealed: Uint8Array; master_id: string }>(
-      `select tenant_id, sealed, master_id from data_keys where master_id <> $1 ${db.dialect === 'postgres' ? 'for update' : ''}`,
+    const tenants = await tx.all<{ tenant_id: string }>(
+      'select tenant_id from data_keys where master_id <> $1',
       [to.id],
     );
-    for (const { tenant_id, sealed, master_id } of keys) {
-      const master = masters.find(master_id);
-      const key = master && open(master.bytes, placeOf(tenant_id), sealed);
-      if (!key)
-        throw new WrongMasterKey(`the data key of tenant ${tenant_id} needs the master key ${master_id}`);
-      const resealed = seal(to.bytes, placeOf(tenant_id), key);
-      await tx.run('update data_keys set sealed = $2, master_id = $3 where tenant_id = $1', [
-        tenant_id,
-        resealed,
-        to.id,
-      ]);
-    }
-    return { from: row?.id ?? to.id, to: to.id, resealed: keys.length };
+    const slots = [chainSlot, ...tenants.map(({ tenant_id }) => slotOf(tenant_id))];
+    for (const slot of slots) await reseal(tx, slot, masters, to);
+    return { from: row?.id ?? to.id, to: to.id, resealed: tenants.length };
   });
+}
+
+async function reseal(tx: Queries, slot: Slot, masters: MasterKeys, to: MasterKey): Promise<void> {
+  const { table, column, value, place } = slot;
+  const row = await tx.get<SealedKey>(`select sealed, master_id from ${table} where ${column} = $1`, [value]);
+  if (!row || row.master_id === to.id) return;
+  const master = masters.find(row.master_id);
+  const key = master && open(master.bytes, place, row.sealed);
+  if (!key)
+    throw new WrongMasterKey(`the ${place.replace('sallyport ', '')} needs the master key ${row.master_id}`);
+  await tx.run(`update ${table} set sealed = $2, master_id = $3 where ${column} = $1`, [
+    value,
+    seal(to.bytes, place, key),
+    to.id,
+  ]);
 }

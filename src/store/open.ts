@@ -1,12 +1,14 @@
 import { applications } from './applications.ts';
+import { auditLog, insertEntries } from './audit.ts';
 import { credentials } from './credentials.ts';
-import { type Db, skipLocked } from './db.ts';
-import { bindMasterKey, keyring, type MasterKeys, rotateMasterKey } from './keyring.ts';
+import { type Db, type Queries, type Room, skipLocked, then } from './db.ts';
+import { idempotency } from './idempotency.ts';
+import { bindMasterKey, type Keyring, keyring, type MasterKeys, rotateMasterKey } from './keyring.ts';
 import { type Migrated, migrate } from './migrate.ts';
 import { openPostgres } from './postgres.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
-import type { Store } from './store.ts';
+import type { Store, Unit } from './store.ts';
 import { tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
 
@@ -43,17 +45,18 @@ const noMasters: MasterKeys = {
 };
 
 function storeOn(db: Db, masters: MasterKeys): Store {
+  const keys = keyring(db, masters);
   return {
-    applications: applications(db),
-    sessions: sessions(db),
+    ...rooms(db, keys),
     credentials: credentials(db),
-    tokens: tokens(db, keyring(db, masters)),
     tenants: tenants(db),
+    audit: auditLog(db, keys.ofChain),
+    change: (work) => db.transaction((tx) => work(unitOn(db, tx, keys))),
+    warm: (tenant) => then(keys.of(tenant), () => {}),
     rotateMasterKey: (to) => rotateMasterKey(db, masters, to),
     sweep: async (limit) => {
       let removed = 0;
-      for (const table of ['sessions', 'tokens', 'applications'] as const)
-        removed += await removeExpired(db, table, limit);
+      for (const table of expiring) removed += await removeExpired(db, table, limit);
       return removed;
     },
     ping: async () => {
@@ -63,11 +66,34 @@ function storeOn(db: Db, masters: MasterKeys): Store {
   };
 }
 
+function rooms(db: Room, keys: Pick<Keyring, 'of'>) {
+  return { applications: applications(db), sessions: sessions(db), tokens: tokens(db, keys) };
+}
+
+/** The same rooms, in which everything happens within one transaction. */
+function unitOn({ dialect }: Db, tx: Queries, keys: Keyring): Unit {
+  const inside = {
+    dialect,
+    get: tx.get,
+    all: tx.all,
+    run: tx.run,
+    transaction: <T>(work: (tx: Queries) => Promise<T>) => work(tx),
+  };
+  return {
+    ...rooms(inside, { of: keys.opened }),
+    record: (entry) => insertEntries(tx, [entry]),
+    idempotency: idempotency(tx, dialect, keys.opened),
+  };
+}
+
 const primaryKeys = {
+  idempotency: 'tenant_id, caller_id, key_digest',
   sessions: 'tenant_id, application_id, id',
   tokens: 'tenant_id, seq',
   applications: 'tenant_id, id',
 };
+
+const expiring = Object.keys(primaryKeys) as (keyof typeof primaryKeys)[];
 
 async function removeExpired(db: Db, table: keyof typeof primaryKeys, limit: number): Promise<number> {
   const key = primaryKeys[table];

@@ -1,8 +1,8 @@
 import { alive, toText } from './applications.ts';
-import { type Db, keepRow, type Moment } from './db.ts';
+import { keepRow, type Moment, type Room } from './db.ts';
 import type { Authorized, Sessions } from './store.ts';
 
-export function sessions(db: Db): Sessions {
+export function sessions(db: Room): Sessions {
   return {
     create: async (tenant, session) => {
       const made = await db.run(
@@ -24,14 +24,14 @@ export function sessions(db: Db): Sessions {
     },
 
     authorize: async (tenant, nonce, { ceiling, expiresAt, longest, by, ...grants }) => {
-      const spent = await db.run(
-        `update sessions as s set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
-           authorizer_digest = $6, expires_at = coalesce($7, s.expires_at)
+      const spend = `update sessions as s set permissions = $3, rules = $4, authorized_at = :now,
+           authorized_by = $5, authorizer_digest = $6, expires_at = coalesce($7, s.expires_at)
          where s.nonce_digest = $1 and s.tenant_id = $2 and s.authorized_at is null and s.expires_at > :now
-           and (cast($7 as bigint) is null or $7 <= ${latest('s')})`,
-        [nonce, tenant, ...toText(grants), by, ceiling ?? null, expiresAt ?? null, longest],
-      );
-      return spent > 0 ? { outcome: 'authorized' } : refusal(tenant, nonce, longest);
+           and (cast($7 as bigint) is null or $7 <= ${latest('s')})
+         returning id`;
+      const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null, expiresAt ?? null, longest];
+      const spent = await db.transaction(async (tx) => tx.get<{ id: string }>(spend, params));
+      return spent ? { outcome: 'authorized', session: spent.id } : refusal(tenant, nonce, longest);
     },
   };
 

@@ -3,13 +3,16 @@
  * both databases to. The tenant is an argument of everything that reads or changes a tenant's data; a row of
  * another tenant and an expired row are answered like one that does not exist.
  */
+
 import type { Application, ApplicationType } from '../domain/application.ts';
+import type { Entry, LogEntry } from '../domain/audit.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest, Kind, Minted } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Scope } from '../domain/scope.ts';
 import type { Metadata, Token } from '../domain/token.ts';
+import type { AuditRow, Checkpoint } from './chain.ts';
 import type { MasterKey } from './cipher.ts';
 import type { Awaitable } from './db.ts';
 import type { Rotated } from './keyring.ts';
@@ -96,7 +99,7 @@ export interface Authorization extends Grants {
 }
 
 export type Authorized =
-  | { outcome: 'authorized' }
+  | { outcome: 'authorized'; session: string }
   | { outcome: 'unknown' }
   | { outcome: 'used' }
   /** The Session may end at this moment at the latest. Its nonce is not spent. */
@@ -192,12 +195,77 @@ export interface Tenants {
   list(): Awaitable<Tenant[]>;
 }
 
+export interface NewEntry extends Entry {
+  /** Absent where nobody knows whose it is. */
+  readonly tenantId?: string | undefined;
+  readonly at: number;
+}
+
+export interface AuditFilter {
+  readonly actor?: string | undefined;
+  readonly entity?: string | undefined;
+  readonly operation?: string | undefined;
+  readonly result?: Entry['result'] | undefined;
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+}
+
+export interface AuditExport {
+  readonly rows: readonly (AuditRow & {
+    readonly seq: number;
+    readonly at: number;
+    readonly hash: Uint8Array;
+  })[];
+  readonly checkpoints: readonly (Checkpoint & { readonly signature: Uint8Array })[];
+}
+
+export interface AuditLog {
+  /** For what changed nothing: refusals. */
+  write(entries: readonly NewEntry[]): Promise<void>;
+  /** Newest first. */
+  list(tenant: string, filter: AuditFilter, window: Omit<Window, 'offset'>): Awaitable<LogEntry[]>;
+  /**
+   * Takes at most `limit` rows into the chain, each bound to all before it, and signs its end; answers how
+   * many. Of several nodes at once, one does it.
+   */
+  seal(limit: number): Promise<number>;
+  /** Sealed rows behind `after`, in their order, and the checkpoints among them. */
+  export(after: number, limit: number): Promise<AuditExport>;
+}
+
+/** What identifies a request that may be sent again. */
+export interface Repeatable {
+  /** Who sends it. */
+  readonly caller: string;
+  /** The caller's own name for it. */
+  readonly key: string;
+  /** What it asks for; must be the same each time. */
+  readonly request: string;
+}
+
+export interface Idempotency {
+  /** The answer that the same request got within the last day. Refuses another request under the same name. */
+  recall(tenant: string, repeatable: Repeatable): Promise<unknown>;
+  remember(tenant: string, repeatable: Repeatable, reply: unknown, now: number): Promise<void>;
+}
+
+/** A change, its audit entry and the answer to remember: all of it or nothing. */
+export interface Unit extends Pick<Store, 'applications' | 'sessions' | 'tokens'> {
+  readonly idempotency: Idempotency;
+  record(entry: NewEntry): Promise<void>;
+}
+
 export interface Store {
   readonly applications: Applications;
   readonly sessions: Sessions;
   readonly credentials: Credentials;
   readonly tokens: Tokens;
   readonly tenants: Tenants;
+  readonly audit: AuditLog;
+  /** Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. */
+  change<T>(work: (unit: Unit) => Promise<T>): Promise<T>;
+  /** Has the tenant's data key at hand, which a unit may then use. */
+  warm(tenant: string): Awaitable<void>;
   /** Seals every tenant's data key with another master key, while others go on reading and writing. */
   rotateMasterKey(to: MasterKey): Promise<Rotated>;
   /** Frees the space of at most `limit` expired rows of each kind, and answers how many. Any node may, none must. */

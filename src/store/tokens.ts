@@ -5,7 +5,7 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
-import { type Db, type Moment, type Queries, then } from './db.ts';
+import { type Moment, type Queries, type Room, then } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
 import { selectTokens } from './token-scan.ts';
@@ -32,7 +32,7 @@ interface TokenRow {
 const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.version, t.data, t.masked, t.mask, t.metadata,
   t.created_by, t.created_at, t.modified_by, t.modified_at, t.expires_at`;
 
-export function tokens(db: Db, keyring: Keyring): Tokens {
+export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
   const one = `select ${columns} from tokens t where t.tenant_id = $1 and t.id = $2 and ${alive('t')}`;
   const locked = db.dialect === 'postgres' ? `${one} for update` : one;
 

@@ -8,7 +8,7 @@ const requestId = 'SVC-REQUEST-ID: fixed';
 const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const all = { permissions: ['application:read', 'application:update', 'application:create'] };
 const guarded = routes
-  .filter(({ open }) => !open)
+  .filter(({ kind }) => kind !== 'open')
   .map(({ method, path }) => `${method} ${path.replace(':id', someId)}`);
 
 describe.each(databases)('authentication on %s', (_, database) => {

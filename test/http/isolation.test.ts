@@ -25,6 +25,7 @@ const byCaller: Record<string, number[]> = {
   updateToken: [401, 200, 200, 200, 200, 403],
   deleteToken: [401, 204, 204, 204, 204, 403],
   decide: [401, 200, 200, 200, 200, 403],
+  listLogs: [401, 200, 200, 200, 200, 403],
 };
 
 /** What a management key gets from each route with an id: its own, another tenant's, unknown, gone, malformed. */
@@ -38,7 +39,7 @@ const byId: Record<string, number[]> = {
   deleteToken: [204, 404, 404, 404, 400],
 };
 
-const guarded = routes.filter(({ open }) => !open);
+const guarded = routes.filter(({ kind }) => kind !== 'open');
 const inBrowser = builtIn.filter(
   (name) => !/^(application:(create|update|delete)|session:authorize)$/.test(name),
 );

@@ -67,8 +67,9 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('GET', `/tokens/${token.id}`, { key: session.session_key });
     await call('PATCH', `/tokens/${token.id}`, { key, body: { metadata: { a: 'b' } } });
     await call('POST', '/decisions', { key, body: { credential: backend.key, permission: 'token:read' } });
-    for (const { method, path, open } of routes)
-      if (open && method === 'GET') await call('GET', path, { key });
+    for (const { method, path, kind } of routes)
+      if (kind === 'open' && method === 'GET') await call('GET', path, { key });
+    await call('GET', '/logs', { key });
     await everyFailure(key, backend.key, session);
     await call('DELETE', `/tokens/${token.id}`, { key });
     await call('DELETE', one, { key });

@@ -7,7 +7,7 @@ import { example } from '../../src/http/examples.ts';
 import { openApi } from '../../src/http/openapi.ts';
 import { html } from '../../src/http/reference/html.ts';
 import { referencePage } from '../../src/http/reference/page.ts';
-import { route } from '../../src/http/route.ts';
+import { readRoute } from '../../src/http/route.ts';
 import { routes } from '../../src/http/routes.ts';
 import { type Answer, databases, openWorld, type World } from '../support/world.ts';
 
@@ -143,7 +143,7 @@ describe('the reference page', () => {
     const schema = z.object({ [evil]: z.enum([evil]).describe(evil) }).meta({ id: 'Evil' });
     const document = openApi(
       [
-        route({
+        readRoute({
           method: 'POST',
           path: `/evil`,
           name: 'evil',
@@ -178,7 +178,7 @@ describe('the reference page', () => {
       .meta({ id: 'Tree' });
     const document = openApi(
       [
-        route({
+        readRoute({
           method: 'GET',
           path: '/nodes',
           name: 'nodes',

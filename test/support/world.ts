@@ -80,6 +80,8 @@ export interface World {
   tenant(): Promise<{ id: string; key: string }>;
   /** Creates an Application, and fails the test if it cannot. */
   application(key: string, fields?: Record<string, unknown>): Promise<Answer['body']>;
+  /** Has everything written that the program writes now and then. */
+  flush(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -155,6 +157,7 @@ export async function openWorld(
       if (answer.status !== 201) throw new Error(`not created: ${JSON.stringify(answer.body)}`);
       return answer.body;
     },
+    flush: () => app.flush(),
     close: async () => {
       await app.close();
       rmSync(folder, { recursive: true, force: true });

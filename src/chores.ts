@@ -1,0 +1,69 @@
+/** What is done now and then beside answering requests. No answer depends on any of it. */
+import type { Denials } from './http/denials.ts';
+import type { Log } from './log.ts';
+import type { Store } from './store/store.ts';
+
+const batch = 500;
+
+export interface Chores {
+  /** Does at once what is done now and then. */
+  flush(): Promise<void>;
+  /** Resolves when what was under way is done, and nothing is left waiting. */
+  stop(): Promise<void>;
+}
+
+export function startChores(store: Store, denials: Denials, log: Log): Chores {
+  let stopped = false;
+  const chores = [
+    chore('write refusals', 1000, () => denials.flush()),
+    chore('seal the audit log', 1000, () => whileFull((limit) => store.audit.seal(limit))),
+    chore('sweep', 30_000, async () => {
+      const removed = await whileFull((limit) => store.sweep(limit));
+      if (removed > 0) log.debug('swept', { removed });
+    }),
+  ];
+
+  /** As long as a whole batch was done there may be more. */
+  async function whileFull(work: (limit: number) => Promise<number>): Promise<number> {
+    let total = 0;
+    for (let last = batch; last >= batch && !stopped; total += last) last = await work(batch);
+    return total;
+  }
+
+  function chore(name: string, every: number, work: () => Promise<unknown>) {
+    let running: Promise<unknown> | undefined;
+    const turn = async () => {
+      try {
+        await work();
+      } catch (error) {
+        log.warn(`could not ${name}`, { error });
+      }
+      running = undefined;
+    };
+    const timer = setInterval(() => {
+      running ??= turn();
+    }, every);
+    timer.unref();
+    return {
+      now: async () => {
+        running ??= turn();
+        await running;
+      },
+      stop: async () => {
+        clearInterval(timer);
+        await running;
+      },
+    };
+  }
+
+  return {
+    flush: async () => {
+      for (const one of chores) await one.now();
+    },
+    stop: async () => {
+      stopped = true;
+      for (const one of chores) await one.stop();
+      await denials.flush();
+    },
+  };
+}

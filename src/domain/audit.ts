@@ -1,0 +1,66 @@
+/** What the audit log says of one event: who did what, on what, from where, and what came of it. */
+import { z } from 'zod';
+import { Timestamp } from './field.ts';
+
+export const results = ['success', 'denied', 'failed'] as const;
+
+const Actor = z.object({
+  kind: z.enum(['application', 'session', 'operator', 'anonymous']).describe('What kind of actor.'),
+  id: z.uuid().optional().describe('Of the Application or the Session.'),
+  application_id: z
+    .uuid()
+    .optional()
+    .describe('The Application itself, or the one that the Session belongs to.'),
+});
+
+/** The part that is kept as JSON. */
+export const Entry = z.object({
+  actor: Actor.describe('Who.'),
+  operation: z.string().describe('What, such as application.update.'),
+  entity: z
+    .object({ kind: z.string().describe('What kind of thing.'), id: z.string().describe('Its id.') })
+    .optional()
+    .describe('On what.'),
+  result: z
+    .enum(results)
+    .describe('denied: the key was valid but not allowed. failed: there was no valid key.'),
+  reason: z.string().optional().describe('The code of the problem, for what did not succeed.'),
+  from: z
+    .object({
+      ip: z.string().optional().describe('The address.'),
+      user_agent: z.string().optional().describe('What the client called itself.'),
+    })
+    .describe('From where, as far as it is known.'),
+  request_id: z.string().optional().describe('Of the request.'),
+  trace_id: z.string().optional().describe('Of the trace that the request said it is part of.'),
+  difference: z
+    .record(z.string(), z.object({ from: z.json().optional(), to: z.json().optional() }))
+    .optional()
+    .describe('For an update: every field that changed. Of data that is sealed, only that it changed.'),
+  count: z.int().optional().describe('How many of the same kind this entry stands for, if more than one.'),
+});
+export type Entry = z.infer<typeof Entry>;
+
+export const LogEntry = z
+  .object({
+    id: z.uuid().describe('Of the entry.'),
+    tenant_id: z.uuid().optional().describe('Whose it is.'),
+    at: Timestamp.describe('When.'),
+    ...Entry.shape,
+  })
+  .meta({ id: 'LogEntry' });
+export type LogEntry = z.infer<typeof LogEntry>;
+
+export type Difference = NonNullable<Entry['difference']>;
+
+/** The fields that differ, among those named. */
+export function difference<T extends object>(
+  from: T,
+  to: T,
+  fields: readonly (keyof T & string)[],
+): Difference {
+  const changed = fields.filter((field) => JSON.stringify(from[field]) !== JSON.stringify(to[field]));
+  return Object.fromEntries(
+    changed.map((field) => [field, JSON.parse(JSON.stringify({ from: from[field], to: to[field] }))]),
+  );
+}

@@ -1,0 +1,92 @@
+/** A change happens once, with its audit entry and the answer to remember, or not at all. */
+import type { Entry } from '../domain/audit.ts';
+import { fail, refuse } from '../domain/error.ts';
+import type { Principal } from '../domain/principal.ts';
+import type { Repeatable } from '../store/store.ts';
+import {
+  type Call,
+  type ChangeRoute,
+  isRepeatable,
+  operationOf,
+  type Reply,
+  type Route,
+  type World,
+} from './route.ts';
+import type { Where } from './where.ts';
+
+const replayed = { 'Idempotency-Replayed': 'true' };
+
+export async function change(
+  route: ChangeRoute,
+  call: Call<unknown, unknown, unknown>,
+  repeat: Repeatable | undefined,
+  where: Where,
+  world: World,
+): Promise<Reply> {
+  const { principal } = call;
+  const tenant = principal.tenantId;
+  if (route.seals || repeat) await world.store.warm(tenant);
+  return alone(world, repeat && `${tenant} ${repeat.caller} ${repeat.key}`, () =>
+    world.store.change(async (unit) => {
+      const earlier = repeat && (await unit.idempotency.recall(tenant, repeat));
+      if (earlier) return { ...(earlier as Reply), headers: replayed };
+      const { entity, difference, ...reply } = await route.handle(call, { ...world, store: unit });
+      const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
+      await unit.record({ ...witness(principal, where), ...what, result: 'success' });
+      if (repeat) await unit.idempotency.remember(tenant, repeat, reply, principal.now);
+      return reply;
+    }),
+  );
+}
+
+/** Who, when and from where. */
+export function witness(principal: Principal, where: Where) {
+  return {
+    tenantId: principal.tenantId,
+    at: principal.now,
+    actor: actorOf(principal),
+    from: where.from(),
+    request_id: where.requestId,
+    ...(where.traceId !== undefined && { trace_id: where.traceId }),
+  };
+}
+
+function actorOf(principal: Principal): Entry['actor'] {
+  const { kind, applicationId } = principal;
+  return {
+    kind,
+    id: kind === 'session' ? principal.sessionId : applicationId,
+    application_id: applicationId,
+  };
+}
+
+/** Two of the same at once on this process: the second is told to wait. */
+async function alone<T>({ underWay }: World, name: string | undefined, work: () => Promise<T>): Promise<T> {
+  if (name === undefined) return work();
+  if (underWay.has(name)) throw fail('idempotency_running');
+  underWay.add(name);
+  try {
+    return await work();
+  } finally {
+    underWay.delete(name);
+  }
+}
+
+const header = 'idempotency-key';
+
+/** The request as something that may be sent again, if its sender gave it a name. */
+export function repeatable(
+  route: Route,
+  principal: Principal,
+  { headers }: Request,
+  where: Where,
+  text: string,
+): Repeatable | undefined {
+  const key = isRepeatable(route) ? headers.get(header) : null;
+  if (key === null) return undefined;
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+    refuse({ [header]: ['must have 1 to 255 visible ASCII characters'] });
+  }
+  const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
+  return { caller, key, request: `${where.method} ${where.path}\n${text}` };
+}

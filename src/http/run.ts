@@ -1,0 +1,95 @@
+/** How a request walks through its route. */
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import { Failure, fail } from '../domain/error.ts';
+import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
+import { authenticate } from './authenticate.ts';
+import { type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
+import { change, repeatable } from './change.ts';
+import { headersWith } from './headers.ts';
+import { problemResponse } from './problem.ts';
+import { readQuery } from './query.ts';
+import { failuresOf, type GuardedRoute, type Reply, type Route, takesBody, type World } from './route.ts';
+import { validate } from './validate.ts';
+import type { Where } from './where.ts';
+
+export const bodyLimit = 65_536;
+
+/** Every request walks these steps, in this order. */
+export async function run(
+  route: Route,
+  request: Request,
+  params: object,
+  where: Where,
+  world: World,
+): Promise<Response> {
+  let principal: Principal | undefined;
+  try {
+    if (route.kind === 'open') return respond(route, await route.handle(world), where, world);
+    principal = await authenticate(request.headers, world.store.credentials);
+    admit(route, principal);
+    const checked = {
+      principal,
+      params: route.params && validate(route.params, params, 'path'),
+      query: readQuery(route.query, request.url),
+    };
+    const { value, text } = await readBody(route, request);
+    const call = { ...checked, body: value };
+    const reply =
+      route.kind === 'read'
+        ? await route.handle(call, world)
+        : await change(route, call, repeatable(route, principal, request, where, text), where, world);
+    return respond(route, reply, where, world);
+  } catch (error) {
+    if (route.kind !== 'open') world.denials.note(route, principal, error, where);
+    return problemResponse(world.checkReplies ? declaredFailure(route, error) : error, where, world.log);
+  }
+}
+
+function admit(route: GuardedRoute, principal: Principal): void {
+  const owner = ownerOf(principal);
+  if (route.callers && !route.callers.includes(owner)) {
+    const accepted = `This takes the key of a ${route.callers.join(' or ')} Application`;
+    const shown = owner === 'session' ? 'a Session' : `a ${owner} Application`;
+    throw fail('key_type_refused', { detail: `${accepted}; this is the key of ${shown}.` });
+  }
+  if (route.permission) mustHold(principal, route.permission);
+}
+
+/** What an operation that takes no body puts up with, since some clients always send an object. */
+const NoFields = z.strictObject({});
+
+async function readBody(route: GuardedRoute, request: Request): Promise<Json> {
+  if (!takesBody(route)) return { value: undefined, text: '' };
+  const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
+  const { value, text } = await readJson(request, route.bodyLimit ?? bodyLimit, types);
+  if (route.body) return { value: validate(route.body, value, 'body'), text };
+  return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
+}
+
+function respond(route: Route, reply: Reply, where: Where, world: World): Response {
+  if (world.checkReplies) checkReply(route, reply);
+  const typed = reply.body === undefined || reply.headers?.['Content-Type'] !== undefined;
+  const headers = headersWith(where.requestId, typed ? (reply.headers ?? {}) : { ...json, ...reply.headers });
+  const body = typed ? ((reply.body ?? null) as string | null) : JSON.stringify(reply.body);
+  return new Response(body, { status: reply.status, headers });
+}
+
+const json = { 'Content-Type': 'application/json' };
+
+function declaredFailure(route: Route, error: unknown): unknown {
+  if (!(error instanceof Failure) || failuresOf(route).includes(error.code)) return error;
+  return new Error(`${route.name} failed with ${error.code}, which it does not declare`);
+}
+
+/** A field that is not declared would be stripped by its schema, and so show as a difference. */
+function checkReply(route: Route, reply: Reply): void {
+  const declared = route.replies[reply.status];
+  const allowed = declared?.schema ? declared.schema.parse(reply.body) : reply.body;
+  if (declared && isDeepStrictEqual(plain(reply.body), plain(allowed))) return;
+  throw new Error(`${route.name} answered ${reply.status} in a shape that it does not declare`);
+}
+
+function plain(value: unknown): unknown {
+  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+}

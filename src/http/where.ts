@@ -1,0 +1,48 @@
+/** Where a request came in, and from whom, as far as that is known before its key is looked at. */
+import { requestIdOf } from './headers.ts';
+
+export interface Where {
+  readonly method: string;
+  /** Without the query, which may hold what does not belong in a log. */
+  readonly path: string;
+  readonly requestId: string;
+  /** Of the trace that the request is part of, if it says so. */
+  readonly traceId: string | undefined;
+  from(): { ip?: string; user_agent?: string };
+}
+
+type Peer = (request: Request) => string | undefined;
+
+const longestUserAgent = 200;
+
+export function whereIs(request: Request, peer: Peer): Where {
+  return {
+    method: request.method,
+    path: pathOf(request.url),
+    requestId: requestIdOf(request.headers),
+    traceId: traceIdOf(request.headers),
+    from: () => {
+      const ip = peer(request);
+      const agent = request.headers.get('user-agent')?.slice(0, longestUserAgent);
+      return { ...(ip !== undefined && { ip }), ...(agent !== undefined && { user_agent: agent }) };
+    },
+  };
+}
+
+/** The URL is the path alone when the Host header makes no sense. */
+function pathOf(url: string): string {
+  const path = url.startsWith('/') ? url : url.slice(url.indexOf('/', 8));
+  const mark = path.indexOf('?');
+  return mark < 0 ? path : path.slice(0, mark);
+}
+
+/** The second part of a W3C traceparent. */
+function traceIdOf(headers: Headers): string | undefined {
+  const header = headers.get('traceparent');
+  return header === null ? undefined : /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(header)?.[1];
+}
+
+/** What a log line says of it. */
+export function placeOf({ method, path, requestId, traceId }: Where) {
+  return { method, path, request_id: requestId, ...(traceId !== undefined && { trace_id: traceId }) };
+}

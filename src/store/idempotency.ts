@@ -1,0 +1,66 @@
+import { createHash } from 'node:crypto';
+import { fail } from '../domain/error.ts';
+import { open, seal } from './cipher.ts';
+import type { Queries } from './db.ts';
+import type { Idempotency } from './store.ts';
+
+const keptFor = 86_400_000;
+
+/** Inside the transaction of the change, so that an answer is remembered if and only if the change happened. */
+export function idempotency(
+  tx: Queries,
+  dialect: 'sqlite' | 'postgres',
+  dataKey: (tenant: string) => Uint8Array,
+): Idempotency {
+  return {
+    recall: async (tenant, { caller, key, request }) => {
+      const digest = sha256(key);
+      if (dialect === 'postgres' && !(await locked(tx, `${tenant} ${caller} ${key}`)))
+        throw fail('idempotency_running');
+      const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(
+        `select request_digest, reply from idempotency
+         where tenant_id = $1 and caller_id = $2 and key_digest = $3 and expires_at > :now`,
+        [tenant, caller, digest],
+      );
+      if (!row) return undefined;
+      if (!Buffer.from(row.request_digest).equals(sha256(request))) throw fail('idempotency_mismatch');
+      const reply = open(dataKey(tenant), placeOf(tenant, caller, digest), row.reply);
+      if (!reply) throw new Error('a remembered answer does not open');
+      return JSON.parse(Buffer.from(reply).toString());
+    },
+
+    remember: async (tenant, { caller, key, request }, reply, now) => {
+      const digest = sha256(key);
+      const sealed = seal(
+        dataKey(tenant),
+        placeOf(tenant, caller, digest),
+        Buffer.from(JSON.stringify(reply)),
+      );
+      await tx.run('delete from idempotency where tenant_id = $1 and caller_id = $2 and key_digest = $3', [
+        tenant,
+        caller,
+        digest,
+      ]);
+      await tx.run(
+        `insert into idempotency (tenant_id, caller_id, key_digest, request_digest, reply, expires_at)
+         values ($1, $2, $3, $4, $5, $6)`,
+        [tenant, caller, digest, sha256(request), sealed, now + keptFor],
+      );
+    },
+  };
+}
+
+/** Held until the transaction ends; false if the same request is under way elsewhere. */
+async function locked(tx: Queries, name: string): Promise<boolean> {
+  const number = sha256(name).readBigInt64BE().toString();
+  const row = await tx.get<{ got: boolean }>(`select pg_try_advisory_xact_lock(${number}) as got`);
+  return row?.got === true;
+}
+
+function placeOf(tenant: string, caller: string, digest: Buffer): string {
+  return `sallyport reply ${tenant} ${caller} ${digest.toString('hex')}`;
+}
+
+function sha256(text: string | Uint8Array): Buffer {
+  return createHash('sha256').update(text).digest();
+}
