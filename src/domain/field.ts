@@ -30,6 +30,13 @@ export function text(shortest: number, longest: number) {
     .meta({ minLength: shortest, maxLength: longest });
 }
 
+/** Whether every text in it is, names of fields included. */
+export function isWellFormed(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed();
+  if (typeof value !== 'object' || value === null) return true;
+  return Object.entries(value).every(([name, item]) => name.isWellFormed() && isWellFormed(item));
+}
+
 function within(value: string, shortest: number, longest: number): boolean {
   if (value.length < shortest || value.length > 2 * longest) return false;
   const length = [...value].length;

@@ -4,6 +4,7 @@
  */
 import { Liquid, type Template } from 'liquidjs';
 import { z } from 'zod';
+import { isWellFormed } from './field.ts';
 
 const largestMask = 4096;
 const deepest = 8;
@@ -17,7 +18,7 @@ export const Mask = z
     (mask) => typeof mask === 'string' || typeof mask === 'object',
     'must be a string, an object or a list',
   )
-  .refine((mask) => JSON.stringify(mask).isWellFormed(), 'must be well-formed Unicode throughout')
+  .refine(isWellFormed, 'must be well-formed Unicode throughout')
   .refine((mask) => JSON.stringify(mask).length <= largestMask, `must have at most ${largestMask} characters`)
   .refine((mask) => depth(mask) <= deepest, `must not be nested deeper than ${deepest} levels`)
   .describe('What others see of the data: Liquid outputs in a string, object or list.');

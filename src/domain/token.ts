@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Moment, optional, Timestamp, text } from './field.ts';
+import { isWellFormed, Moment, optional, Timestamp, text } from './field.ts';
 import { Mask } from './mask.ts';
 import { Container } from './rule.ts';
 
@@ -9,10 +9,6 @@ export const Data = z
   .refine((value) => value !== null, 'is required')
   .refine(isWellFormed, 'must be well-formed Unicode throughout')
   .describe('What is kept secret: any JSON.');
-
-function isWellFormed(value: unknown): boolean {
-  return (JSON.stringify(value) ?? '').isWellFormed();
-}
 
 export const TokenId = z
   .string()

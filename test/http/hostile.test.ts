@@ -221,6 +221,18 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     );
   });
 
+  test.each([
+    ['data', '"\\ud800"'],
+    ['data', '[["x\\udc00"]]'],
+    ['data', '{"a":{"\\ud800":1}}'],
+    ['mask', '"\\ud800"'],
+    ['mask', '{"\\udc00":"x"}'],
+  ])('a Token whose %s has half a surrogate pair, as in %s, is refused', async (field, text) => {
+    const body = field === 'data' ? `{"data":${text}}` : `{"data":"x","mask":${text}}`;
+    const answer = await world.call('POST', '/tokens', { key, body });
+    expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, [field]]);
+  });
+
   test('a body that breaks off is the client’s affair: nothing changes, nothing is logged', async () => {
     const before = await everything();
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\nContent-Type: application/json\r\n`;
