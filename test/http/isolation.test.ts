@@ -157,6 +157,8 @@ describe.each(databases)('isolation on %s', (_, database) => {
     const key = await keyOf('session', tenant);
     const { body } = await world.call('POST', '/tokens', { key, body: { data: 'x' } });
     expect(body.tenant_id).toBe(tenant.id);
+    const own = await world.call('GET', '/applications/key', { key });
+    expect(body.created_by).toBe(own.body.id);
   });
 
   test('a Session of one tenant cannot be authorized, nor its key judged, by another', async () => {

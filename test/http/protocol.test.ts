@@ -49,6 +49,17 @@ describe('the protocol', () => {
     expect(headers.get('content-type')).toBe('application/json');
   });
 
+  test('the built-in permissions are listed for everyone, each with a sentence', async () => {
+    const { status, body } = await world.call('GET', '/permissions');
+    expect(status).toBe(200);
+    expect(body.data.map(({ name }: { name: string }) => name).sort()).toEqual([
+      ...['application:create', 'application:delete', 'application:read', 'application:update'],
+      ...['decision:create', 'log:read', 'session:authorize', 'tenant:read'],
+      ...['token:create', 'token:delete', 'token:read', 'token:update'],
+    ]);
+    for (const { description } of body.data) expect(description).toMatch(/^[A-Z].*\.$/);
+  });
+
   test('HEAD answers as GET does, without the body', async () => {
     for (const [path, as] of [
       ['/applications', key],
