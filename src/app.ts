@@ -5,16 +5,20 @@ import { type Bootstrapped, bootstrap } from './bootstrap.ts';
 import { startChores } from './chores.ts';
 import { type Config, ConfigError } from './config.ts';
 import { denials } from './http/denials.ts';
+import { listenForScrapes } from './http/metrics.ts';
 import { routes } from './http/routes.ts';
 import { listen } from './http/server.ts';
 import { type Log, makeLog } from './log.ts';
 import { masterKeys } from './master-key.ts';
+import { observe, unobserved } from './observe.ts';
 import type { Migrated } from './store/migrate.ts';
-import { openStore } from './store/open.ts';
+import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
 
 export interface App {
   readonly url: string;
+  /** Where Prometheus finds the figures, if it was asked for. */
+  readonly metricsPort: number | undefined;
   readonly store: Store;
   readonly migrated: Migrated;
   readonly bootstrapped: Bootstrapped;
@@ -35,12 +39,23 @@ export interface AppOptions {
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
-  const { store, migrated, bootstrapped } = await openData(config, options.now);
+  const observed =
+    config.metricsPort === undefined
+      ? undefined
+      : observe(
+          () => store.figures(),
+          () => store.inFlight(),
+        );
+  const observer = observed ?? unobserved;
+  const timing = observed?.database;
+  const { store, migrated, bootstrapped } = await openData(config, { clock: options.now, timing });
   const refused = denials(store, log, options.now ?? Date.now);
   let ready = true;
   const world = {
     store,
     log,
+    observer,
+    watched: observed !== undefined || log.watches('debug'),
     denials: refused,
     underWay: new Set<string>(),
     sessionTtl: config.sessionTtl,
@@ -51,17 +66,21 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const server = tryListen(() =>
     listen(routes, world, { host: config.host, port: config.port, shared: options.shared ?? false }),
   );
-  const chores = startChores(store, refused, log);
+  const metrics =
+    observed && tryListen(() => listenForScrapes(config.host, config.metricsPort as number, observed));
+  const chores = startChores(store, refused, observer, log);
   return {
     url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`,
     store,
     migrated,
     bootstrapped,
+    metricsPort: metrics?.port,
     flush: () => chores.flush(),
     close: async () => {
       ready = false;
       await Bun.sleep(config.drain);
       await server.close();
+      await metrics?.close();
       await chores.stop();
       await store.close();
     },
@@ -80,15 +99,15 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
 }
 
 /** The database, with its schema up to date and at least one tenant in it. */
-export async function openData(config: Config, now?: () => number) {
+export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
   if (config.databaseUrl.startsWith('sqlite:'))
     makeFolder(dirname(config.databaseUrl.slice('sqlite:'.length)));
   const { store, migrated } = await openStore(config.databaseUrl, {
-    clock: now,
+    ...options,
     masters: masterKeys(config),
   });
   try {
-    const bootstrapped = await bootstrap(store, config.managementKeyFile, (now ?? Date.now)());
+    const bootstrapped = await bootstrap(store, config.managementKeyFile, (options.clock ?? Date.now)());
     return { store, migrated, bootstrapped };
   } catch (error) {
     await store.close();

@@ -1,6 +1,7 @@
 /** What is done now and then beside answering requests. No answer depends on any of it. */
 import type { Denials } from './http/denials.ts';
 import type { Log } from './log.ts';
+import type { Observer } from './observe.ts';
 import type { Store } from './store/store.ts';
 
 const batch = 500;
@@ -12,13 +13,14 @@ export interface Chores {
   stop(): Promise<void>;
 }
 
-export function startChores(store: Store, denials: Denials, log: Log): Chores {
+export function startChores(store: Store, denials: Denials, observer: Observer, log: Log): Chores {
   let stopped = false;
   const chores = [
     chore('write refusals', 1000, () => denials.flush()),
     chore('seal the audit log', 1000, () => whileFull((limit) => store.audit.seal(limit))),
     chore('sweep', 30_000, async () => {
       const removed = await whileFull((limit) => store.sweep(limit));
+      observer.swept(removed);
       if (removed > 0) log.debug('swept', { removed });
     }),
   ];

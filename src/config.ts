@@ -84,6 +84,13 @@ export const settings = {
     fallback: '1',
     parse: (text) => integer(text, 1, 1, 64),
   } satisfies Setting<number>,
+  metricsPort: {
+    variable: 'SALLYPORT_METRICS_PORT',
+    sentence:
+      'The port for Prometheus, on the same address; with several workers, each has the next one. Without it, nothing is measured.',
+    fallback: 'none',
+    parse: (text) => (text === undefined ? undefined : integer(text, 0, 0, 65_535)),
+  } satisfies Setting<number | undefined>,
   drain: {
     variable: 'SALLYPORT_DRAIN',
     sentence: 'How long it goes on serving after it was told to stop, in seconds, while /readyz says no.',

@@ -6,6 +6,8 @@ export type Level = (typeof logLevels)[number];
 type Fields = Record<string, unknown>;
 
 export interface Log {
+  /** Whether anything of this level is written. */
+  watches(level: Level): boolean;
   debug(message: string, fields?: Fields): void;
   info(message: string, fields?: Fields): void;
   warn(message: string, fields?: Fields): void;
@@ -35,7 +37,13 @@ export function makeLog(options: LogOptions): Log {
       );
     };
   };
-  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+  return {
+    watches: (name) => logLevels.indexOf(name) >= least,
+    debug: at('debug'),
+    info: at('info'),
+    warn: at('warn'),
+    error: at('error'),
+  };
 }
 
 function forEyes(time: string, level: string, message: string, fields: Fields): string {

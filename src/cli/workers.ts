@@ -29,10 +29,10 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
   const running = new Set<Bun.Subprocess>();
 
   /** Resolves with the URL when the worker listens; a worker that ends by itself is replaced. */
-  function start(port: number): Promise<string> {
+  function start(port: number, number: number): Promise<string> {
     const listening = Promise.withResolvers<string>();
     const worker = Bun.spawn(
-      [process.execPath, ...entry(), ...process.argv.slice(2), '--port', String(port)],
+      [process.execPath, ...entry(), ...process.argv.slice(2), ...portsOf(config, port, number)],
       {
         env: { ...process.env, [mark]: '1' },
         stdio: ['ignore', 'inherit', 'inherit'],
@@ -42,7 +42,7 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
           listening.reject(new Error(`a worker ended with ${code} before it listened`));
           if (stopping) return;
           log.error('a worker ended, another takes its place', { code });
-          setTimeout(() => stopping || start(port).catch(() => {}), pauseBeforeRestart);
+          setTimeout(() => stopping || start(port, number).catch(() => {}), pauseBeforeRestart);
         },
       },
     );
@@ -50,15 +50,21 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
     return listening.promise;
   }
 
-  const url = await start(config.port);
+  const url = await start(config.port, 0);
   const port = Number(new URL(url).port);
-  await Promise.all(Array.from({ length: config.workers - 1 }, () => start(port)));
+  await Promise.all(Array.from({ length: config.workers - 1 }, (_, index) => start(port, index + 1)));
   print(banner(config, { url, migrated, bootstrapped }));
   await stop;
   stopping = true;
   for (const worker of running) worker.kill('SIGTERM');
   await Promise.all([...running].map((worker) => worker.exited));
   return 0;
+}
+
+/** The same port to serve on, and one of its own for its figures. */
+function portsOf({ metricsPort }: Config, port: number, number: number): string[] {
+  const metrics = metricsPort ? ['--metrics-port', String(metricsPort + number)] : [];
+  return ['--port', String(port), ...metrics];
 }
 
 /** The script to run, unless the program is one executable that needs none. */

@@ -99,10 +99,13 @@ export const decide = readRoute({
   replies: {
     200: { description: 'The decision, with its reasons.', schema: Decision, example: example.decision },
   },
-  handle: async ({ principal, body }, { store }) => {
+  handle: async ({ principal, body }, { store, observer }) => {
     const subject = await find(body.credential, principal.tenantId, store.credentials);
-    const outcomeOf = (resource: z.output<typeof Resource>) =>
-      subject ? explained(subject, body.permission, resource) : invalid;
+    const outcomeOf = (resource: z.output<typeof Resource>) => {
+      const outcome = subject ? explained(subject, body.permission, resource) : invalid;
+      observer.decision(outcome.allowed);
+      return outcome;
+    };
     const who = subject && { principal: viewOf(subject) };
     if (body.resources) return { status: 200, body: { ...who, decisions: body.resources.map(outcomeOf) } };
     return {

@@ -6,6 +6,7 @@ import type { Owner } from '../domain/grant.ts';
 import type { BuiltIn } from '../domain/permission.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Log } from '../log.ts';
+import type { Observer } from '../observe.ts';
 import type { Awaitable, Store, Unit } from '../store/store.ts';
 import type { Denials } from './denials.ts';
 import type { Tag } from './tags.ts';
@@ -15,6 +16,9 @@ export interface World<S = Store> {
   readonly store: S;
   readonly log: Log;
   readonly denials: Denials;
+  readonly observer: Observer;
+  /** Whether anybody wants to know of every single request. */
+  readonly watched: boolean;
   /** The repeatable requests that this process is answering. */
   readonly underWay: Set<string>;
   readonly sessionTtl: number;

@@ -4,7 +4,7 @@ import { preflightResponse } from './headers.ts';
 import { problemResponse } from './problem.ts';
 import type { Route, World } from './route.ts';
 import { run } from './run.ts';
-import { whereIs } from './where.ts';
+import { placeOf, whereIs } from './where.ts';
 
 export interface Server {
   readonly port: number;
@@ -65,11 +65,22 @@ function onPath(routes: readonly Route[], world: World): Handler {
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
+  const handle = world.watched ? watched : run;
   return (request, server) => {
     const where = whereIs(request, peerOn(server));
     const route = byMethod.get(request.method);
-    if (route) return run(route, request, request.params ?? {}, where, world);
+    if (route) return handle(route, request, request.params ?? {}, where, world);
     if (request.method === 'OPTIONS') return preflightResponse(where.requestId, allow);
     return problemResponse(fail('method_not_allowed'), where, world.log, { Allow: allow });
   };
+}
+
+/** The same, for those who want to know of every single request. */
+async function watched(...[route, request, params, where, world]: Parameters<typeof run>): Promise<Response> {
+  const start = performance.now();
+  const response = await run(route, request, params, where, world);
+  const seconds = (performance.now() - start) / 1000;
+  world.observer.request(route.name, route.kind !== 'open', response.status, seconds);
+  world.log.debug('request', { ...placeOf(where), status: response.status, seconds });
+  return response;
 }

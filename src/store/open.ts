@@ -2,6 +2,7 @@ import { applications } from './applications.ts';
 import { auditLog, insertEntries } from './audit.ts';
 import { credentials } from './credentials.ts';
 import { type Db, type Queries, type Room, skipLocked, then } from './db.ts';
+import { figures } from './figures.ts';
 import { idempotency } from './idempotency.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys, rotateMasterKey } from './keyring.ts';
 import { type Migrated, migrate } from './migrate.ts';
@@ -10,11 +11,14 @@ import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
 import type { Store, Unit } from './store.ts';
 import { tenants } from './tenants.ts';
+import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
 
 export interface OpenOptions {
   /** Replaces the deciding clock, which is the machine's for SQLite and the database's for PostgreSQL. */
   readonly clock?: (() => number) | undefined;
+  /** Is told how long each statement took. */
+  readonly timing?: ((operation: string, seconds: number) => void) | undefined;
   /** Without them, everything but Tokens can be used. */
   readonly masters?: MasterKeys | undefined;
 }
@@ -22,7 +26,7 @@ export interface OpenOptions {
 /** `sqlite:PATH` or `postgres://…`, with its schema brought up to date and its master key checked. */
 export async function openStore(
   url: string,
-  { clock, masters }: OpenOptions = {},
+  { clock, masters, timing }: OpenOptions = {},
 ): Promise<{ store: Store; migrated: Migrated }> {
   const db = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now)
@@ -30,7 +34,8 @@ export async function openStore(
   try {
     const migrated = await migrate(db);
     if (masters) await bindMasterKey(db, masters);
-    return { migrated, store: storeOn(db, masters ?? noMasters) };
+    const watched = timing ? timed(db, timing) : { db, inFlight: () => 0 };
+    return { migrated, store: storeOn(watched, masters ?? noMasters) };
   } catch (error) {
     await db.close().catch(() => {});
     throw error;
@@ -44,7 +49,7 @@ const noMasters: MasterKeys = {
   find: () => undefined,
 };
 
-function storeOn(db: Db, masters: MasterKeys): Store {
+function storeOn({ db, inFlight }: Timing, masters: MasterKeys): Store {
   const keys = keyring(db, masters);
   return {
     ...rooms(db, keys),
@@ -59,6 +64,8 @@ function storeOn(db: Db, masters: MasterKeys): Store {
       for (const table of expiring) removed += await removeExpired(db, table, limit);
       return removed;
     },
+    figures: () => figures(db),
+    inFlight,
     ping: async () => {
       await db.get('select 1 as one');
     },

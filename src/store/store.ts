@@ -255,6 +255,19 @@ export interface Unit extends Pick<Store, 'applications' | 'sessions' | 'tokens'
   record(entry: NewEntry): Promise<void>;
 }
 
+/** What an operator watches. */
+export interface Figures {
+  readonly bytes: number;
+  /** By table, estimated. */
+  readonly rows: Readonly<Record<string, number>>;
+  /** Applications that expire within a week. */
+  readonly expiring: number;
+  /** Seconds for which the oldest expired row has waited for the sweep. */
+  readonly sweepLag: number;
+  /** Audit rows not sealed yet, counted up to 10,000. */
+  readonly unsealed: number;
+}
+
 export interface Store {
   readonly applications: Applications;
   readonly sessions: Sessions;
@@ -270,6 +283,10 @@ export interface Store {
   rotateMasterKey(to: MasterKey): Promise<Rotated>;
   /** Frees the space of at most `limit` expired rows of each kind, and answers how many. Any node may, none must. */
   sweep(limit: number): Promise<number>;
+  /** Cheap enough to be asked every few seconds. */
+  figures(): Promise<Figures>;
+  /** How many statements wait for the database. */
+  inFlight(): number;
   /** Rejects when the database is out of reach. */
   ping(): Promise<void>;
   close(): Promise<void>;

@@ -1,0 +1,96 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Registry } from '../src/metrics.ts';
+import { databases, openWorld, type World } from './support/world.ts';
+
+describe('the text of figures', () => {
+  test('has counters, gauges and histograms as Prometheus reads them', () => {
+    const registry = new Registry();
+    registry.counter('c_total', 'Counts.').add({ kind: 'a"b' }, 2);
+    registry.gauge('g', 'Now.', () => [[{}, 1.5]]);
+    const histogram = registry.histogram('h_seconds', 'Takes.');
+    histogram.observe({ route: 'x' }, 0.0004);
+    histogram.observe({ route: 'x' }, 99);
+    const text = registry.text();
+    expect(text).toStartWith('# HELP c_total Counts.\n# TYPE c_total counter\nc_total{kind="a_b"} 2\n');
+    expect(text).toContain('\ng 1.5\n');
+    expect(text).toContain('h_seconds_bucket{route="x",le="0.00025"} 0\n');
+    expect(text).toContain('h_seconds_bucket{route="x",le="0.0005"} 1\n');
+    expect(text).toContain('h_seconds_bucket{route="x",le="10"} 1\n');
+    expect(text).toContain('h_seconds_bucket{route="x",le="+Inf"} 2\n');
+    expect(text).toContain('h_seconds_count{route="x"} 2\n');
+    expect(text).toEndWith('\n');
+  });
+});
+
+describe.each(databases)('metrics on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database, { SALLYPORT_METRICS_PORT: '0' });
+  });
+  afterAll(() => world.close());
+
+  const scrape = async () => (await fetch(`http://127.0.0.1:${world.app.metricsPort}/metrics`)).text();
+  const figure = (text: string, series: string) =>
+    Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${series} `))
+        ?.slice(series.length + 1),
+    );
+
+  test('tell what was answered, authenticated, decided and stored, without an id or a key in them', async () => {
+    const { key, id } = await world.tenant();
+    const soon = new Date(world.clock.now() + 86_400_000).toISOString();
+    const made = await world.application(key, { expires_at: soon });
+    await world.call('GET', `/applications/${made.id}`, { key });
+    await world.call('GET', '/applications', { key: made.key });
+    await world.call('GET', '/applications', { key: 'junk' });
+    const ask = (permission: string) =>
+      world.call('POST', '/decisions', { key, body: { credential: made.key, permission } });
+    await ask('token:read');
+    await ask('token:delete');
+    await world.flush();
+    const text = await scrape();
+    const requests = 'sallyport_http_request_duration_seconds_count';
+    expect(figure(text, `${requests}{route="getApplication",status="200"}`)).toBe(1);
+    expect(figure(text, `${requests}{route="listApplications",status="401"}`)).toBe(1);
+    expect(figure(text, `${requests}{route="listApplications",status="403"}`)).toBe(1);
+    expect(figure(text, 'sallyport_authentications_total{result="ok"}')).toBe(5);
+    expect(figure(text, 'sallyport_authentications_total{result="failed"}')).toBe(1);
+    expect(figure(text, 'sallyport_decisions_total{outcome="allowed"}')).toBe(1);
+    expect(figure(text, 'sallyport_decisions_total{outcome="denied"}')).toBe(1);
+    expect(figure(text, 'sallyport_database_duration_seconds_count{operation="lookup"}')).toBeGreaterThan(0);
+    expect(figure(text, 'sallyport_database_up')).toBe(1);
+    expect(figure(text, 'sallyport_database_bytes')).toBeGreaterThan(10_000);
+    expect(figure(text, 'sallyport_applications_expiring')).toBe(1);
+    expect(figure(text, 'sallyport_audit_unsealed')).toBe(0);
+    for (const secret of [key, made.key, id, made.id, made.key.slice(-4)]) expect(text).not.toContain(secret);
+  });
+
+  test('say how long expired rows have waited', async () => {
+    const { key } = await world.tenant();
+    const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
+    await world.call('POST', '/sessions', { key: web.key });
+    world.clock.advance(180_000 + 60_000);
+    expect(figure(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(60);
+    await world.flush();
+    expect(figure(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(0);
+  });
+
+  test('are not on the port of the service', async () => {
+    expect((await world.call('GET', '/metrics')).status).toBe(404);
+  });
+
+  test('are what the dashboard asks for', async () => {
+    const dashboard = readFileSync(join(import.meta.dirname, '../docs/grafana.json'), 'utf8');
+    const text = await scrape();
+    const asked = new Set(dashboard.match(/\b(sallyport|process)_[a-z_]+/g));
+    const known = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name, type]) =>
+      type === 'histogram' ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name as string],
+    );
+    expect([...asked].filter((name) => !known.includes(name))).toEqual([]);
+    expect(asked.size).toBeGreaterThan(8);
+  });
+});
