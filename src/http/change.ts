@@ -1,5 +1,4 @@
 /** A change happens once, with its audit entry and the answer to remember, or not at all. */
-import type { Entry } from '../domain/audit.ts';
 import { fail, refuse } from '../domain/error.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Repeatable } from '../store/store.ts';
@@ -13,6 +12,7 @@ import {
   type World,
 } from './route.ts';
 import type { Where } from './where.ts';
+import { witness } from './witness.ts';
 
 const replayed = { 'Idempotency-Replayed': 'true' };
 
@@ -37,27 +37,6 @@ export async function change(
       return reply;
     }),
   );
-}
-
-/** Who, when and from where. */
-export function witness(principal: Principal, where: Where) {
-  return {
-    tenantId: principal.tenantId,
-    at: principal.now,
-    actor: actorOf(principal),
-    from: where.from(),
-    request_id: where.requestId,
-    ...(where.traceId !== undefined && { trace_id: where.traceId }),
-  };
-}
-
-function actorOf(principal: Principal): Entry['actor'] {
-  const { kind, applicationId } = principal;
-  return {
-    kind,
-    id: kind === 'session' ? principal.sessionId : applicationId,
-    application_id: applicationId,
-  };
 }
 
 /** Two of the same at once on this process: the second is told to wait. */

@@ -6,13 +6,12 @@ import { Failure, problem } from '../domain/error.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Log } from '../log.ts';
 import type { NewEntry, Store } from '../store/store.ts';
-import { witness } from './change.ts';
-import { type GuardedRoute, operationOf } from './route.ts';
 import type { Where } from './where.ts';
+import { witness } from './witness.ts';
 
 export interface Denials {
   /** Keeps it in mind if the error is a refusal. */
-  note(route: GuardedRoute, principal: Principal | undefined, error: unknown, where: Where): void;
+  note(operation: string, principal: Principal | undefined, error: unknown, where: Where): void;
   flush(): Promise<void>;
 }
 
@@ -32,9 +31,8 @@ export function denials(store: Store, log: Log, now: () => number): Denials {
   }
 
   return {
-    note: (route, principal, error, where) => {
+    note: (operation, principal, error, where) => {
       if (!(error instanceof Failure) || !isRefusal(error)) return;
-      const operation = operationOf(route);
       const reason = error.code;
       if (principal) add({ ...witness(principal, where), operation, result: 'denied', reason });
       else add({ ...stranger(where, now()), operation, result: 'failed', reason });

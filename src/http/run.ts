@@ -9,7 +9,15 @@ import { change, repeatable } from './change.ts';
 import { headersWith } from './headers.ts';
 import { problemResponse } from './problem.ts';
 import { readQuery } from './query.ts';
-import { failuresOf, type GuardedRoute, type Reply, type Route, takesBody, type World } from './route.ts';
+import {
+  failuresOf,
+  type GuardedRoute,
+  operationOf,
+  type Reply,
+  type Route,
+  takesBody,
+  type World,
+} from './route.ts';
 import { validate } from './validate.ts';
 import type { Where } from './where.ts';
 
@@ -41,7 +49,7 @@ export async function run(
         : await change(route, call, repeatable(route, principal, request, where, text), where, world);
     return respond(route, reply, where, world);
   } catch (error) {
-    if (route.kind !== 'open') world.denials.note(route, principal, error, where);
+    if (route.kind !== 'open') world.denials.note(operationOf(route), principal, error, where);
     return problemResponse(world.checkReplies ? declaredFailure(route, error) : error, where, world.log);
   }
 }
