@@ -1,4 +1,5 @@
 /** Where a request came in, and from whom, as far as that is known before its key is looked at. */
+import { withoutSecrets } from '../domain/key.ts';
 import { requestIdOf } from './headers.ts';
 
 export interface Where {
@@ -23,10 +24,14 @@ export function whereIs(request: Request, peer: Peer): Where {
     traceId: traceIdOf(request.headers),
     from: () => {
       const ip = peer(request);
-      const agent = request.headers.get('user-agent')?.slice(0, longestUserAgent);
-      return { ...(ip !== undefined && { ip }), ...(agent !== undefined && { user_agent: agent }) };
+      const agent = request.headers.get('user-agent');
+      return { ...(ip !== undefined && { ip }), ...(agent !== null && { user_agent: shown(agent) }) };
     },
   };
+}
+
+function shown(agent: string): string {
+  return withoutSecrets(agent).slice(0, longestUserAgent);
 }
 
 /** The URL is the path alone when the Host header makes no sense. */

@@ -24,6 +24,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     world = await openWorld(database);
     issued.add(readFileSync(world.config.managementKeyFile, 'utf8').trim());
     await everyEndpoint();
+    await world.flush();
   });
   afterAll(() => world.close());
 
@@ -32,7 +33,8 @@ describe.each(databases)('secrets on %s', (_, database) => {
       method,
       headers: {
         'Content-Type': 'application/json',
-        ...(key !== undefined && { 'SVC-API-KEY': key, 'SVC-REQUEST-ID': key }),
+        ...(key !== undefined && { 'SVC-API-KEY': key, 'SVC-REQUEST-ID': key, 'User-Agent': `${key}/1.0` }),
+        ...(key !== undefined && method !== 'GET' && { 'Idempotency-Key': `${key}-${answers.length}` }),
       },
       ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
