@@ -4,6 +4,7 @@
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Option } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
 import { overview } from '../src/cli/help.ts';
 import { flagOf, settingList } from '../src/config.ts';
@@ -99,8 +100,12 @@ function permissionsPage(): string {
 }
 
 function cliPage(): string {
-  const sections = commands.map(({ words, takes, summary, details }) =>
-    lines(`## \`sallyport ${[...words, ...takes].join(' ')}\``, [summary, details].filter(Boolean).join(' ')),
+  const sections = commands.map(({ words, takes, options = [], summary, details }) =>
+    lines(
+      `## \`sallyport ${[...words, ...takes].join(' ')}\``,
+      [summary, details].filter(Boolean).join(' '),
+      ...(options.length > 0 ? [optionTable(options)] : []),
+    ),
   );
   return lines(
     '# Command line',
@@ -119,6 +124,14 @@ function cliPage(): string {
       ],
     ),
   );
+}
+
+function optionTable(options: readonly Option[]): string {
+  const rows = options.map(({ name, takes, many, sentence }) => [
+    `\`--${name}${takes ? ` ${takes}` : ''}\`${many ? ', any number of times' : ''}`,
+    sentence,
+  ]);
+  return table(['option', 'meaning'], rows);
 }
 
 function decisionsPage(): string {

@@ -4,18 +4,9 @@ import { Name } from '../domain/field.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
+import { type Command, type Invocation, UsageError } from './command.ts';
 import { printMasterKey, rotate } from './master-key.ts';
-import { type Invocation, UsageError } from './run.ts';
 import { serve } from './serve.ts';
-
-export interface Command {
-  readonly words: readonly string[];
-  readonly takes: readonly string[];
-  readonly summary: string;
-  readonly details?: string;
-  /** Resolves with the exit code. */
-  readonly run: (invocation: Invocation) => Promise<number>;
-}
 
 export const commands: readonly Command[] = [
   {

@@ -1,5 +1,5 @@
 import { flagOf, settingList } from '../config.ts';
-import type { Command } from './commands.ts';
+import type { Command, Option } from './command.ts';
 import { commands } from './commands.ts';
 
 export function overview(): string {
@@ -17,7 +17,21 @@ export function overview(): string {
   ].join('\n');
 }
 
-export function helpFor({ words, takes, summary, details }: Command): string {
+/** Its words, what it takes, and what it may be given. */
+export function usage({ words, takes, options = [] }: Command): string {
+  return [
+    ...words,
+    ...takes,
+    ...options.map((option) => `[${written(option)}${option.many ? ' …' : ''}]`),
+  ].join(' ');
+}
+
+function written({ name, takes }: Option): string {
+  return takes ? `--${name} ${takes}` : `--${name}`;
+}
+
+export function helpFor(command: Command): string {
+  const { options = [], summary, details } = command;
   const rows = settingList.map(
     ({ variable, sentence, fallback, secret }) =>
       [
@@ -25,12 +39,14 @@ export function helpFor({ words, takes, summary, details }: Command): string {
         `${sentence} ${variable}, default ${fallback}.`,
       ] as const,
   );
+  const own = options.map((option) => [`  ${written(option)}`, option.sentence] as const);
   return [
-    `Usage: sallyport ${[...words, ...takes].join(' ')}`,
+    `Usage: sallyport ${usage(command)}`,
     '',
     summary,
     ...(details ? [details] : []),
     '',
+    ...(own.length > 0 ? [columns(own), ''] : []),
     'Settings, as a flag, an environment variable, or a line in .env:',
     columns(rows),
     '',

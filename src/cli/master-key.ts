@@ -1,7 +1,7 @@
 import { masterKeys, writeMasterKeys } from '../master-key.ts';
 import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/cipher.ts';
 import { openStore } from '../store/open.ts';
-import { type Invocation, UsageError } from './run.ts';
+import { type Invocation, UsageError } from './command.ts';
 
 /** For a fleet, whose nodes are all given the same key. */
 export async function printMasterKey({ print, json }: Invocation): Promise<number> {

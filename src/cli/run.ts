@@ -5,22 +5,20 @@ import { Failure } from '../domain/error.ts';
 import { WrongMasterKey } from '../store/keyring.ts';
 import { SchemaTooNew } from '../store/migrate.ts';
 import { version } from '../version.ts';
+import { type Command, type Options, UsageError } from './command.ts';
 import { commands } from './commands.ts';
-import { helpFor, overview } from './help.ts';
+import { helpFor, overview, usage } from './help.ts';
 import { databasePlace } from './place.ts';
 
-/** The command was called in a way that it does not take. */
-export class UsageError extends Error {}
-
-export interface Invocation {
-  readonly config: Config;
-  /** What stands behind the command's own words. */
-  readonly args: readonly string[];
-  readonly json: boolean;
-  readonly print: (line: string) => void;
-}
+const ownOptions = commands.flatMap(({ options = [] }) => options);
 
 const options = {
+  ...Object.fromEntries(
+    ownOptions.map(({ name, takes, many }) => [
+      name,
+      { type: takes ? ('string' as const) : ('boolean' as const), multiple: many === true },
+    ]),
+  ),
   ...Object.fromEntries(
     settingList
       .filter(({ secret }) => !secret)
@@ -44,7 +42,8 @@ export async function run(argv: readonly string[]): Promise<number> {
     config = readConfig({ flags, env: process.env, envFile: '.env' });
     const args = positionals.slice(command.words.length);
     if (args.length !== command.takes.length) throw new UsageError(`usage: sallyport ${usage(command)}`);
-    return await command.run({ config, args, json: values.json === true, print });
+    const own = optionsOf(command, values);
+    return await command.run({ config, args, options: own, json: values.json === true, print });
   } catch (error) {
     return explain(error, config);
   }
@@ -58,8 +57,14 @@ function parse(argv: readonly string[]) {
   }
 }
 
-function usage({ words, takes }: { words: readonly string[]; takes: readonly string[] }): string {
-  return [...words, ...takes].join(' ');
+type Values = Record<string, string | boolean | (string | boolean)[] | undefined>;
+
+function optionsOf({ words, options = [] }: Command, given: Values): Options {
+  const taken = options.map(({ name }) => name);
+  const foreign = ownOptions.find(({ name }) => given[name] !== undefined && !taken.includes(name));
+  if (foreign) throw new UsageError(`sallyport ${words.join(' ')} does not take --${foreign.name}`);
+  const texts = (name: string) => [given[name] ?? []].flat().filter((value) => typeof value === 'string');
+  return { on: (name) => given[name] === true, value: (name) => texts(name)[0], values: texts };
 }
 
 function say(print: (line: string) => void, text: string): number {

@@ -4,8 +4,8 @@ import type { Config } from '../config.ts';
 import type { Secret } from '../domain/key.ts';
 import { newestSchema } from '../store/migrate.ts';
 import { version } from '../version.ts';
+import type { Invocation } from './command.ts';
 import { databasePlace, shortPath } from './place.ts';
-import type { Invocation } from './run.ts';
 import { isWorker, leaveSupervisor, superviseWorkers, tellSupervisor } from './workers.ts';
 
 export async function serve(invocation: Invocation): Promise<number> {
