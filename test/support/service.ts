@@ -33,17 +33,17 @@ export async function startService(
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-service-'));
   const env = environment(folder, settingsOfTest);
   const running = Bun.spawn([...command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
-  return {
-    ...(await announced(running)),
-    folder,
-    env,
-    process: running,
-    close: async () => {
-      running.kill('SIGKILL');
-      await running.exited;
-      rmSync(folder, { recursive: true, force: true });
-    },
+  const close = async () => {
+    running.kill('SIGKILL');
+    await running.exited;
+    rmSync(folder, { recursive: true, force: true });
   };
+  try {
+    return { ...(await announced(running)), folder, env, process: running, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
 
 /** Reads the banner to its last line. */
