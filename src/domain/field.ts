@@ -34,7 +34,10 @@ export function text(shortest: number, longest: number) {
 export function isWellFormed(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed();
   if (typeof value !== 'object' || value === null) return true;
-  return Object.entries(value).every(([name, item]) => name.isWellFormed() && isWellFormed(item));
+  for (const name in value) {
+    if (!name.isWellFormed() || !isWellFormed(value[name as keyof typeof value])) return false;
+  }
+  return true;
 }
 
 function within(value: string, shortest: number, longest: number): boolean {

@@ -3,12 +3,20 @@ import { isWellFormed, Moment, optional, Timestamp, text } from './field.ts';
 import { Mask } from './mask.ts';
 import { Container } from './rule.ts';
 
-/** Any JSON but null, which means absent. */
+export const largestToken = 1_048_576;
+
+/** Any JSON but null, which means absent. It comes out of a parser, so that it is JSON need not be looked at. */
 export const Data = z
-  .json()
-  .refine((value) => value !== null, 'is required')
+  .unknown()
+  .refine((value) => value !== undefined && value !== null, 'is required')
   .refine(isWellFormed, 'must be well-formed Unicode throughout')
-  .describe('What is kept secret: any JSON.');
+  .refine(fits, `must have at most ${largestToken} bytes as JSON`)
+  .describe('What is kept secret: any JSON but null.');
+
+/** A body is no larger anyway, but patches could add up to more. */
+function fits(value: unknown): boolean {
+  return Buffer.byteLength(JSON.stringify(value) ?? '') <= largestToken;
+}
 
 export const TokenId = z
   .string()
@@ -19,9 +27,13 @@ export const TokenType = z
   .regex(/^[a-z][a-z0-9_-]{0,99}$/, 'must be a word of lower-case letters, digits, - and _');
 
 const MetadataName = text(1, 100).regex(/^[^\p{Cc}]*$/u, 'must not contain control characters');
+const MetadataValue = text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL');
 export const Metadata = z
-  .record(MetadataName, text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL'))
-  .refine((entries) => Object.keys(entries).length <= 50, 'must have at most 50 entries');
+  .unknown()
+  .refine((entries) => !Object.hasOwn(Object(entries), '__proto__'), 'must not have an entry __proto__')
+  .pipe(z.record(MetadataName, MetadataValue))
+  .refine((entries) => Object.keys(entries).length <= 50, 'must have at most 50 entries')
+  .meta({ type: 'object', additionalProperties: { type: 'string', maxLength: 500 } });
 export type Metadata = z.infer<typeof Metadata>;
 
 /** A Token as responses show it. What `data` holds, if it is there, is up to the caller's transform. */
@@ -32,10 +44,10 @@ export const Token = z
     type: z.string().describe('A word of your own for what it is.'),
     container: z.string().describe('Where it lies.'),
     data: z
-      .json()
+      .unknown()
       .optional()
       .describe('The plaintext, or what the mask makes of it, or absent: as the transform has it.'),
-    mask: z.json().optional().describe('The mask itself, not what it makes of the data.'),
+    mask: z.unknown().optional().describe('The mask itself, not what it makes of the data.'),
     metadata: z.record(z.string(), z.string()).optional().describe('Names and values, kept in the clear.'),
     created_by: z.uuid().optional().describe('The Application that created it.'),
     created_at: Timestamp.describe('When it was created.'),
@@ -73,7 +85,7 @@ export type TokenCreate = z.infer<typeof TokenCreate>;
 /** Any JSON at first: what the patch makes of the Token is checked like a new one. */
 function patch(description: string, shape: { type?: string[]; format?: string } = {}) {
   return z
-    .json()
+    .unknown()
     .optional()
     .meta({ ...shape, description });
 }

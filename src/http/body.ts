@@ -1,5 +1,6 @@
 /** Reads a JSON body within limits. Nothing of it is trusted before its schema has seen it. */
 import { Failure, fail } from '../domain/error.ts';
+import { inexact } from './number.ts';
 
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
@@ -62,6 +63,8 @@ function isOneOf(types: readonly string[], contentType: string | null): boolean 
 function parse(bytes: Uint8Array): Json {
   const { value, text } = decode(bytes);
   if (isDeeper(value, deepest)) throw invalid(`must not be nested deeper than ${deepest} levels`);
+  const path = inexact(text);
+  if (path !== undefined) throw invalid('is a number that cannot be kept exactly: send it as text', path);
   return { value, text };
 }
 
@@ -74,8 +77,8 @@ function decode(bytes: Uint8Array): Json {
   }
 }
 
-function invalid(sentence: string) {
-  return fail('validation_failed', { errors: { body: [sentence] } });
+function invalid(sentence: string, path?: string) {
+  return fail('validation_failed', { errors: { [path || 'body']: [sentence] } });
 }
 
 /** Level by level, since a recursive look could run out of stack. */

@@ -5,6 +5,7 @@ import { type Principal, permit } from '../domain/principal.ts';
 import { Container, canonicalContainer } from '../domain/rule.ts';
 import { meet, type Scope, visible } from '../domain/scope.ts';
 import {
+  largestToken,
   Metadata,
   type Token,
   TokenCreate,
@@ -24,7 +25,6 @@ const tag = 'Tokens';
 const params = z.object({
   id: TokenId.meta({ description: 'The id of the Token.', examples: [example.token.id] }),
 });
-const bodyLimit = 1_048_576;
 const reply = {
   description: 'The Token, as the transform shows it.',
   schema: TokenView,
@@ -42,7 +42,7 @@ export const createToken = changeRoute({
     'Its data is sealed at once, and its mask is rendered now: a mask that does not render is refused.',
   permission: 'token:create',
   body: TokenCreate,
-  bodyLimit,
+  bodyLimit: largestToken,
   bodyExample: example.tokenCreate,
   replies: { 201: reply },
   failures: ['token_exists'],
@@ -123,7 +123,7 @@ export const updateToken = changeRoute({
   permission: 'token:update',
   params,
   body: TokenPatch,
-  bodyLimit,
+  bodyLimit: largestToken,
   bodyExample: example.tokenPatch,
   replies: { 200: reply },
   failures: ['not_found', 'mask_not_allowed'],
@@ -174,7 +174,7 @@ function within(scopes: Scope[], container: string | undefined): Scope[] {
 function view(stored: StoredToken, transform: Transform): Token {
   const data =
     transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
-  return { ...stored.token, ...(data !== undefined && { data: data as Token['data'] }) };
+  return { ...stored.token, ...(data !== undefined && { data }) };
 }
 
 function changeBy(principal: Principal) {
