@@ -4,6 +4,7 @@ import {
   decide,
   decideUnder,
   matches,
+  names,
   type Policy,
   type ReadyRule,
   type Resource,
@@ -65,6 +66,13 @@ export function explain(
   };
 }
 
+/** Why a permission is not held at all, whatever it would be used on. */
+export function lacking({ holder, policy, ceiling }: Question, permission: string): string {
+  return ceiling && names(policy, permission)
+    ? nowhere('authorizer', ceiling, permission)
+    : nowhere(holder, policy, permission);
+}
+
 /** One of the two that have a say: the caller itself, or the authorizer above it. */
 function side(holder: Holder, policy: Policy, permission: string, resource: Resource) {
   const steps = stepsOf(holder, policy, permission, resource);
@@ -76,13 +84,13 @@ function side(holder: Holder, policy: Policy, permission: string, resource: Reso
     rule,
     transform: verdict.allowed ? verdict.transform : undefined,
     grounds: grounds(holder, rule, permission, steps),
-    denial: verdict.allowed ? undefined : denial(holder, policy, permission, steps),
+    denial: verdict.allowed ? undefined : denial(holder, policy, permission, resource, steps),
   };
 }
 
 function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resource): Step[] {
   const scoped = isA('scoped', permission);
-  const container = resource.container === undefined ? undefined : canonicalContainer(resource.container);
+  const given = canonical(resource);
   const steps = policy.rules.map((ready): Step => {
     const { rule, tests } = ready;
     return {
@@ -91,44 +99,47 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       priority: rule.priority,
       transform: rule.transform,
       grants: ready.permissions.has(permission),
-      matches: !scoped || matches(tests, resource.id, container),
-      why: scoped ? account(tests, resource.id, container) : 'containers and conditions narrow Tokens only',
+      matches: !scoped || failing(tests, given).length === 0,
+      why: scoped ? account(tests, given) : `${permission} is not about data, so nothing narrows it`,
     };
   });
-  const plain = policy.plain.has(permission);
   return [
     ...steps,
     {
       of,
       rule: 'permissions',
       transform: 'mask',
-      grants: plain,
+      grants: policy.plain.has(permission),
       matches: true,
-      why: 'they are for everything',
+      why: 'permissions are for everything',
     },
   ];
 }
 
-function account(tests: readonly Test[], id: string | undefined, container: string | undefined): string {
-  if (tests.length === 0) return 'it is for everything';
-  const values = { id, container };
-  const failing = tests.find((test) => !matches([test], id, container));
-  return failing
-    ? sentence(failing, values, false)
-    : tests.map((test) => sentence(test, values, true)).join(' and ');
+function canonical({ id, container }: Resource): Resource {
+  return { id, container: container === undefined ? undefined : canonicalContainer(container) };
 }
 
-function sentence(
-  { attribute, operator, value }: Test,
-  given: Record<Test['attribute'], string | undefined>,
-  holds: boolean,
-): string {
-  const actual = given[attribute];
-  if (actual === undefined) return `no ${attribute} was given`;
-  const not = holds ? '' : ' not';
-  if (operator === 'equals') return `${attribute} ${actual} is${not} ${value}`;
-  if (attribute === 'container') return `container ${actual} is${not} in ${value}`;
-  return holds ? `id ${actual} starts with ${value}` : `id ${actual} does not start with ${value}`;
+function failing(tests: readonly Test[], { id, container }: Resource): Test[] {
+  return tests.filter((test) => !matches([test], id, container));
+}
+
+/** What speaks against it, or else all that speaks for it. */
+function account(tests: readonly Test[], given: Resource): string {
+  const against = failing(tests, given);
+  if (against.length > 0) return against.map((test) => objection(test, given[test.attribute])).join(' and ');
+  return tests.map((test) => support(test, given[test.attribute])).join(' and ') || 'it is for everything';
+}
+
+function support({ attribute, operator, value }: Test, given: string | undefined): string {
+  if (operator === 'equals' || given === value) return `${attribute} is ${value}`;
+  return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
+}
+
+function objection({ attribute, operator, value }: Test, given: string | undefined): string {
+  if (given === undefined) return `no ${attribute} was given to compare with ${value}`;
+  if (operator === 'equals') return `${attribute} ${given} is not ${value}`;
+  return `${attribute} ${given} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
 }
 
 function grounds(
@@ -137,32 +148,64 @@ function grounds(
   permission: string,
   steps: readonly Step[],
 ): string {
-  if (!rule) return `${subject(of)} holds ${permission} plainly`;
-  const why = steps.find((step) => step.rule === rule.index + 1)?.why;
-  return `rule ${rule.index + 1} ${whose(of)}grants ${permission}: ${why}`;
+  if (!rule) return `${holderOf(of)} has ${permission} among its permissions, with the transform mask`;
+  const number = rule.index + 1;
+  const why = steps.find((step) => step.rule === number)?.why;
+  return `${ruleOf(of, number)} grants ${permission} with the transform ${rule.rule.transform}: ${why}`;
 }
 
 /** The smallest change that would have allowed it: a permission more in a rule that matches, a wider rule, or a new grant. */
-function denial(of: Holder, policy: Policy, permission: string, steps: readonly Step[]): string {
-  if (!isA('scoped', permission)) return `${subject(of)} holds it neither plainly nor by a rule`;
-  const rules = steps.filter((step) => step.rule !== 'permissions');
-  const matching = rules.find((step) => step.matches);
+function denial(
+  of: Holder,
+  policy: Policy,
+  permission: string,
+  resource: Resource,
+  steps: readonly Step[],
+): string {
+  if (!isA('scoped', permission)) return nowhere(of, policy, permission);
+  const matching = policy.rules.find((_, at) => steps[at]?.matches);
   if (matching) {
-    const granted = policy.grants.rules[(matching.rule as number) - 1]?.permissions.join(', ');
-    return `rule ${matching.rule} ${whose(of)}matches but grants ${granted}, not ${permission}`;
+    const number = matching.index + 1;
+    return `${ruleOf(of, number)} matches but grants ${few(matching.rule.permissions)}, not ${permission}`;
   }
-  const granting = rules.find((step) => step.grants);
-  if (granting)
-    return `rule ${granting.rule} ${whose(of)}grants ${permission} but does not match: ${granting.why}`;
-  return `${subject(of)} holds it neither plainly nor by a rule`;
+  const nearest = policy.rules
+    .filter((rule) => rule.permissions.has(permission))
+    .sort((a, b) => distance(a.tests, canonical(resource)) - distance(b.tests, canonical(resource)))[0];
+  if (!nearest) return nowhere(of, policy, permission);
+  const why = account(nearest.tests, canonical(resource));
+  return `${ruleOf(of, nearest.index + 1)} grants ${permission} but does not match: ${why}`;
 }
 
-function subject(of: Holder): string {
-  return of === 'authorizer'
-    ? 'the authorizer of this Session'
-    : `this ${of === 'session' ? 'Session' : 'Application'}`;
+/** How far a rule is from matching: the more it objects to, the farther; then the less it has in common. */
+function distance(tests: readonly Test[], given: Resource): number {
+  const objections = failing(tests, given).map(({ attribute, value }) => {
+    const actual = given[attribute] ?? '';
+    let common = 0;
+    while (common < value.length && actual[common] === value[common]) common++;
+    return 2 - common / value.length;
+  });
+  return objections.reduce((sum, one) => sum + one, 0);
 }
 
-function whose(of: Holder): string {
-  return of === 'authorizer' ? 'of the authorizer ' : '';
+function nowhere(of: Holder, { grants }: Policy, permission: string): string {
+  if (of === 'session' && grants.permissions.length + grants.rules.length === 0)
+    return 'this Session has not been authorized yet, so it may do nothing';
+  return `${holderOf(of)} has ${permission} neither among its permissions nor in a rule`;
+}
+
+function few(permissions: readonly string[]): string {
+  const [shown, more] = [permissions.slice(0, 3).join(', '), permissions.length - 3];
+  return more > 0 ? `${shown} and ${more} more` : shown;
+}
+
+const bound = 'this Session may do no more than its authorizer';
+
+/** How a sentence about a rule begins, and how one about who holds it does. */
+function ruleOf(of: Holder, number: number): string {
+  return of === 'authorizer' ? `${bound}, whose rule ${number}` : `rule ${number}`;
+}
+
+function holderOf(of: Holder): string {
+  if (of === 'authorizer') return `${bound}, which`;
+  return of === 'session' ? 'this Session' : 'this Application';
 }

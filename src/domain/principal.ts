@@ -1,7 +1,7 @@
 /** Who is calling, and what it may do at this moment. Every grant is checked here. */
 import type { Application } from './application.ts';
 import { fail } from './error.ts';
-import { type Explanation, explain } from './explain.ts';
+import { type Explanation, explain, lacking, type Question } from './explain.ts';
 import { type Grants, named, type Owner } from './grant.ts';
 import type { Digest } from './key.ts';
 import { isA } from './permission.ts';
@@ -43,22 +43,25 @@ export function holds({ policy, ceiling }: Principal, permission: string): boole
 
 /** Refuses what the principal does not hold at all. */
 export function mustHold(principal: Principal, permission: string): void {
-  if (!holds(principal, permission)) throw missing(permission, explained(principal, permission, {}));
+  if (!holds(principal, permission)) throw missing(permission, lacking(asking(principal), permission));
 }
 
 /** What the principal may see when it uses the permission on the resource; refuses if it may not. */
 export function permit(principal: Principal, permission: string, resource: Resource): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
   if (verdict.allowed) return verdict.transform;
-  throw missing(permission, explained(principal, permission, resource));
+  throw missing(permission, explained(principal, permission, resource).reason);
 }
 
 export function explained(principal: Principal, permission: string, resource: Resource): Explanation {
-  const { kind, policy, ceiling } = principal;
-  return explain({ holder: kind, policy, ceiling }, permission, resource);
+  return explain(asking(principal), permission, resource);
 }
 
-function missing(permission: string, { reason }: Explanation) {
+function asking({ kind, policy, ceiling }: Principal): Question {
+  return { holder: kind, policy, ceiling };
+}
+
+function missing(permission: string, reason: string) {
   return fail('permission_missing', { detail: `This needs the permission ${permission}: ${reason}.` });
 }
 

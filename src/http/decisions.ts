@@ -16,14 +16,17 @@ const Resource = z
   })
   .meta({ id: 'Resource' });
 
+/** What is asked about when nothing is named: only grants for everything cover it. */
+const anything: z.output<typeof Resource> = { id: undefined, container: undefined };
+
 const mostResources = 100;
 
 const DecisionRequest = z
   .strictObject({
-    credential: z.string().min(1).max(500).describe('The key that was shown to you.'),
+    credential: z.string().describe('The key that was shown to you, whatever it is.'),
     permission: Permission.describe('What it is to be used for.'),
     resource: optional(Resource).describe(
-      'What it is to be used on; without, only grants for everything count.',
+      'What it is to be used on; without it, only grants for everything count.',
     ),
     resources: optional(z.array(Resource).min(1).max(mostResources)).describe(
       'Several at once, instead of `resource`.',
@@ -60,10 +63,10 @@ const DecidingRule = z
 const Outcome = z
   .object({
     allowed: z.boolean().describe('Whether the credential may do it.'),
-    transform: Transform.optional().describe('How much of the data to show.'),
-    reason: z.string().describe('For a denial, the smallest grant that is missing.'),
+    transform: Transform.optional().describe('How much of the data to show; absent when it is not allowed.'),
+    reason: z.string().describe('What decided; for a denial, the smallest grant that is missing.'),
     rule: DecidingRule.optional().describe('The rule that decided, when one allowed it.'),
-    trace: z.array(Step).describe('Every rule that was looked at.'),
+    trace: z.array(Step).describe('What every rule made of it, in the order in which they decide.'),
   })
   .meta({ id: 'Outcome' });
 
@@ -108,10 +111,7 @@ export const decide = readRoute({
     };
     const who = subject && { principal: viewOf(subject) };
     if (body.resources) return { status: 200, body: { ...who, decisions: body.resources.map(outcomeOf) } };
-    return {
-      status: 200,
-      body: { ...outcomeOf(body.resource ?? { id: undefined, container: undefined }), ...who },
-    };
+    return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? anything) } };
   },
 });
 

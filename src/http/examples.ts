@@ -81,7 +81,7 @@ export const example = {
     principal: { kind: 'session', id, application_id: creator },
     allowed: true,
     transform: 'mask',
-    reason: 'rule 1 grants token:read: container /customers/42/ is in /customers/42/',
+    reason: 'rule 1 grants token:read with the transform mask: container is /customers/42/',
     rule: { of: 'session', rule: 1, description: 'Only this customer, and only the mask' },
     trace: [
       {
@@ -91,7 +91,7 @@ export const example = {
         transform: 'mask',
         grants: true,
         matches: true,
-        why: 'container /customers/42/ is in /customers/42/',
+        why: 'container is /customers/42/',
       },
       {
         of: 'session',
@@ -99,7 +99,7 @@ export const example = {
         transform: 'mask',
         grants: false,
         matches: true,
-        why: 'they are for everything',
+        why: 'permissions are for everything',
       },
     ],
   },

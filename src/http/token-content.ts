@@ -5,7 +5,8 @@ import { type Difference, difference } from '../domain/audit.ts';
 import { fail, refuse } from '../domain/error.ts';
 import { type Mask, MaskError, renderMask } from '../domain/mask.ts';
 import { mergePatch } from '../domain/merge.ts';
-import { type Principal, permit } from '../domain/principal.ts';
+import type { Resource } from '../domain/policy.ts';
+import { explained, type Principal, permit } from '../domain/principal.ts';
 import { defaultContainer, defaultType, TokenContentFields, type TokenPatch } from '../domain/token.ts';
 import { stricter, type Transform } from '../domain/transform.ts';
 import type { StoredToken, TokenContent } from '../store/store.ts';
@@ -51,12 +52,10 @@ export function revised(
   const data = current.plaintext();
   const merged = mergePatch({ type, container, data, mask, metadata, expires_at }, patch);
   const fields = validate(TokenContentFields, merged, 'body');
-  const there = permit(principal, 'token:update', {
-    id: current.id,
-    container: fields.container ?? defaultContainer,
-  });
-  const transform = stricter(here, there);
-  if (showsMore(patch, data) && transform !== 'reveal') throw fail('mask_not_allowed');
+  const next = { id: current.id, container: fields.container ?? defaultContainer };
+  const transform = stricter(here, permit(principal, 'token:update', next));
+  if (transform !== 'reveal' && showsMore(patch, data))
+    throw maskNotAllowed(principal, transform === here ? current : next);
   const content = patch.expires_at === undefined ? filled(fields) : contentOf(fields, principal.now);
   return { content, transform, difference: changed(current.token, content, patch) };
 }
@@ -77,6 +76,13 @@ function changed(
     ]),
     ...Object.fromEntries(silent.map((field) => [field, {}])),
   };
+}
+
+function maskNotAllowed(principal: Principal, resource: Resource) {
+  const { reason } = explained(principal, 'token:update', resource);
+  return fail('mask_not_allowed', {
+    detail: `A new mask over data that stays needs the permission token:update with the transform reveal, or the data along with it: ${reason}.`,
+  });
 }
 
 /** A new mask over data of which anything stays could show what the caller itself may not see. */

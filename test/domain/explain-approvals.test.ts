@@ -1,0 +1,162 @@
+/** Approvals as people read them: each row is a set-up, and the sentence that says what decided. */
+import { describe, expect, test } from 'bun:test';
+import { explain, type Question } from '../../src/domain/explain.ts';
+import type { Resource } from '../../src/domain/policy.ts';
+import { application, grants, rule, session, type Words } from '../support/questions.ts';
+
+const card: Resource = { id: 'card-43', container: '/customers/43/' };
+const read = 'token:read';
+const inCustomers: Words[] = [['container', 'starts_with', '/customers/']];
+
+const approvals: [
+  setup: string,
+  asked: Question,
+  permission: string,
+  transform: string,
+  reason: string,
+  rule: object,
+][] = [
+  [
+    'a plain permission',
+    application(grants([read], rule('/pci/', [read]))),
+    read,
+    'mask',
+    'this Application has token:read among its permissions, with the transform mask',
+    { of: 'application', rule: 'permissions' },
+  ],
+  [
+    'a rule for everything',
+    application(grants([], rule(undefined, [read], { transform: 'reveal', description: 'Payments' }))),
+    read,
+    'reveal',
+    'rule 1 grants token:read with the transform reveal: it is for everything',
+    { of: 'application', rule: 1, description: 'Payments' },
+  ],
+  [
+    'the rule with the lowest priority, wherever it is listed',
+    application(
+      grants(
+        [],
+        rule('/customers/', [read], { priority: 9, transform: 'reveal' }),
+        rule('/customers/', [read], { priority: 3, transform: 'redact' }),
+      ),
+    ),
+    read,
+    'redact',
+    'rule 2 grants token:read with the transform redact: container /customers/43/ is in /customers/',
+    { of: 'application', rule: 2 },
+  ],
+  [
+    'the very container',
+    session(grants([], rule([['container', 'starts_with', '/Customers/43']], [read]))),
+    read,
+    'mask',
+    'rule 1 grants token:read with the transform mask: container is /customers/43/',
+    { of: 'session', rule: 1 },
+  ],
+  [
+    'conditions that all hold',
+    session(grants([], rule([...inCustomers, ['id', 'starts_with', 'card-']], [read]))),
+    read,
+    'mask',
+    'rule 1 grants token:read with the transform mask: container /customers/43/ is in /customers/ and id card-43 starts with card-',
+    { of: 'session', rule: 1 },
+  ],
+  [
+    'one Token by its id',
+    session(grants([], rule([['id', 'equals', 'card-43']], [read]))),
+    read,
+    'mask',
+    'rule 1 grants token:read with the transform mask: id is card-43',
+    { of: 'session', rule: 1 },
+  ],
+  [
+    'an authorizer that shows less by a rule',
+    session(
+      grants([], rule(inCustomers, [read], { transform: 'reveal' })),
+      grants([], rule('/customers/', [read], { transform: 'redact', description: 'Desk' })),
+    ),
+    read,
+    'redact',
+    'this Session may do no more than its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/43/ is in /customers/',
+    { of: 'authorizer', rule: 1, description: 'Desk' },
+  ],
+  [
+    'an authorizer that shows less by its permissions',
+    session(grants([], rule(inCustomers, [read], { transform: 'reveal' })), grants([read])),
+    read,
+    'mask',
+    'this Session may do no more than its authorizer, which has token:read among its permissions, with the transform mask',
+    { of: 'authorizer', rule: 'permissions' },
+  ],
+  [
+    'an authorizer that shows more',
+    session(grants([read]), grants([], rule('/', [read], { transform: 'reveal' }))),
+    read,
+    'mask',
+    'this Session has token:read among its permissions, with the transform mask',
+    { of: 'session', rule: 'permissions' },
+  ],
+  [
+    'a rule that grants what is not about data, wherever it is for',
+    application(grants([], rule('/pci/', ['application:read']))),
+    'application:read',
+    'mask',
+    'rule 1 grants application:read with the transform mask: application:read is not about data, so nothing narrows it',
+    { of: 'application', rule: 1 },
+  ],
+];
+
+describe('an approval names what decided:', () => {
+  test.each(approvals)('%s', (_, asked, permission, transform, reason, rule) => {
+    const { trace, ...answer } = explain(asked, permission, card);
+    expect(answer).toEqual({ allowed: true, transform, reason, rule } as typeof answer);
+    const decided = trace.find((step) => step.of === answer.rule?.of && step.rule === answer.rule.rule);
+    expect(decided).toMatchObject({ grants: true, matches: true, transform });
+  });
+});
+
+test('the trace says of every rule, in the order in which they decide, whether it grants, matches, and why', () => {
+  const own = grants(
+    ['token:create'],
+    rule('/customers/', [read], { priority: 2, transform: 'reveal' }),
+    rule('/pci/', [read], { priority: 1, transform: 'redact' }),
+  );
+  const asked = session(own, grants([read]));
+  expect(explain(asked, read, card).trace).toEqual([
+    {
+      of: 'session',
+      rule: 2,
+      priority: 1,
+      transform: 'redact',
+      grants: true,
+      matches: false,
+      why: 'container /customers/43/ is not in /pci/',
+    },
+    {
+      of: 'session',
+      rule: 1,
+      priority: 2,
+      transform: 'reveal',
+      grants: true,
+      matches: true,
+      why: 'container /customers/43/ is in /customers/',
+    },
+    {
+      of: 'session',
+      rule: 'permissions',
+      transform: 'mask',
+      grants: false,
+      matches: true,
+      why: 'permissions are for everything',
+    },
+    {
+      of: 'authorizer',
+      rule: 'permissions',
+      transform: 'mask',
+      grants: true,
+      matches: true,
+      why: 'permissions are for everything',
+    },
+  ]);
+});

@@ -1,0 +1,192 @@
+/** Denials as people read them: each row is a set-up, a question, and the sentence that answers it. */
+import { describe, expect, test } from 'bun:test';
+import { explain, lacking, type Question } from '../../src/domain/explain.ts';
+import type { Resource } from '../../src/domain/policy.ts';
+import { application, grants, rule, session, type Words } from '../support/questions.ts';
+
+const card: Resource = { id: 'card-43', container: '/customers/43/' };
+const read = 'token:read';
+const inCustomers: Words[] = [['container', 'starts_with', '/customers/']];
+
+const denials: [setup: string, asked: Question, reason: string, permission?: string, resource?: Resource][] =
+  [
+    [
+      'an Application without it',
+      application(grants(['token:create'])),
+      'this Application has token:read neither among its permissions nor in a rule',
+    ],
+    [
+      'a rule for the container that grants something else',
+      application(grants([], rule('/pci/', [read]), rule('/customers/', ['token:create']))),
+      'rule 2 matches but grants token:create, not token:read',
+    ],
+    [
+      'a rule for everything that grants something else',
+      application(grants([], rule(undefined, ['token:create', 'token:delete']))),
+      'rule 1 matches but grants token:create, token:delete, not token:read',
+    ],
+    [
+      'a rule that grants a great deal else',
+      application(
+        grants(
+          [],
+          rule('/', ['token:create', 'token:update', 'token:delete', 'invoice:read', 'invoice:pay']),
+        ),
+      ),
+      'rule 1 matches but grants token:create, token:update, token:delete and 2 more, not token:read',
+    ],
+    [
+      'two rules that match and grant something else, of which the first by priority is named',
+      application(
+        grants(
+          [],
+          rule('/customers/', ['token:delete'], { priority: 2 }),
+          rule('/customers/43/', ['token:create']),
+        ),
+      ),
+      'rule 2 matches but grants token:create, not token:read',
+    ],
+    [
+      'rules for other containers, of which the nearest is named',
+      application(grants([], rule('/pci/', [read]), rule('/customers/42/', [read]))),
+      'rule 2 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
+    ],
+    [
+      'a container that only begins alike',
+      application(grants([], rule('/customers/4', [read]))),
+      'rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/4/',
+    ],
+    [
+      'a Session for one customer',
+      session(grants([], rule([['container', 'starts_with', '/customers/42/']], [read]))),
+      'rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
+    ],
+    [
+      'a Session for one Token',
+      session(grants([], rule([['id', 'equals', 'card-42']], [read]))),
+      'rule 1 grants token:read but does not match: id card-43 is not card-42',
+    ],
+    [
+      'conditions of which none holds',
+      session(
+        grants(
+          [],
+          rule(
+            [
+              ['container', 'equals', '/customers/'],
+              ['id', 'starts_with', 'iban-'],
+            ],
+            [read],
+          ),
+        ),
+      ),
+      'rule 1 grants token:read but does not match: container /customers/43/ is not /customers/ and id card-43 does not start with iban-',
+    ],
+    [
+      'conditions of which one does not hold, beside a rule that is farther off',
+      session(
+        grants(
+          [],
+          rule(
+            [
+              ['id', 'starts_with', 'iban-'],
+              ['container', 'starts_with', '/pci/'],
+            ],
+            [read],
+          ),
+          rule([['id', 'starts_with', 'iban-'], ...inCustomers], [read], { priority: 2 }),
+        ),
+      ),
+      'rule 2 grants token:read but does not match: id card-43 does not start with iban-',
+    ],
+    [
+      'a Session that nobody has authorized',
+      session(grants([])),
+      'this Session has not been authorized yet, so it may do nothing',
+    ],
+    [
+      'a resource without a container',
+      application(grants([], rule('/invoices/', ['invoice:approve']))),
+      'rule 1 grants invoice:approve but does not match: no container was given to compare with /invoices/',
+      'invoice:approve',
+      { id: 'invoice-7' },
+    ],
+    [
+      'a resource without an id',
+      session(grants([], rule([['id', 'starts_with', 'invoice-']], ['invoice:approve']))),
+      'rule 1 grants invoice:approve but does not match: no id was given to compare with invoice-',
+      'invoice:approve',
+      { container: '/invoices/' },
+    ],
+    [
+      'a family of one’s own',
+      application(grants([], rule('/invoices/', ['invoice:read']))),
+      'rule 1 matches but grants invoice:read, not invoice:approve',
+      'invoice:approve',
+      { container: '/Invoices/2026/' },
+    ],
+    [
+      'what is not about data',
+      application(grants([read], rule('/', [read]))),
+      'this Application has application:read neither among its permissions nor in a rule',
+      'application:read',
+      card,
+    ],
+    [
+      'an authorizer that sees another container',
+      session(grants([read]), grants([], rule('/customers/42/', [read]))),
+      'this Session may do no more than its authorizer, whose rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
+    ],
+    [
+      'an authorizer whose rule grants something else',
+      session(grants([read]), grants([], rule('/customers/', ['token:create']))),
+      'this Session may do no more than its authorizer, whose rule 1 matches but grants token:create, not token:read',
+    ],
+    [
+      'an authorizer that has lost it',
+      session(grants([read]), grants(['token:create'])),
+      'this Session may do no more than its authorizer, which has token:read neither among its permissions nor in a rule',
+    ],
+    [
+      'a Session that lacks it as well as its authorizer',
+      session(grants(['token:create']), grants(['token:create'])),
+      'this Session has token:read neither among its permissions nor in a rule',
+    ],
+  ];
+
+describe('a denial names the smallest grant that is missing:', () => {
+  test.each(denials)('%s', (_, asked, reason, permission = read, resource = card) => {
+    const { trace, ...answer } = explain(asked, permission, resource);
+    expect(answer).toEqual({ allowed: false, reason });
+    expect(trace.length).toBeGreaterThan(0);
+  });
+});
+
+describe('whoever does not hold a permission at all hears whose it lacks:', () => {
+  const nowhere = 'has token:read neither among its permissions nor in a rule';
+  test.each([
+    [
+      'an Application with rules for other things',
+      application(grants([], rule('/', ['token:create']))),
+      `this Application ${nowhere}`,
+    ],
+    ['a Session', session(grants(['token:create'])), `this Session ${nowhere}`],
+    [
+      'a Session under an authorizer that lacks it too',
+      session(grants(['token:create']), grants(['token:create'])),
+      `this Session ${nowhere}`,
+    ],
+    [
+      'a Session whose authorizer has lost it',
+      session(grants([], rule(inCustomers, [read])), grants(['token:create'])),
+      `this Session may do no more than its authorizer, which ${nowhere}`,
+    ],
+    [
+      'a Session that nobody has authorized',
+      session(grants([])),
+      'this Session has not been authorized yet, so it may do nothing',
+    ],
+  ])('%s', (_, asked, reason) => {
+    expect(lacking(asked, read)).toBe(reason);
+  });
+});

@@ -1,0 +1,35 @@
+/** Who asks the policy, put together in a line. */
+import type { Question } from '../../src/domain/explain.ts';
+import { type Policy, ready } from '../../src/domain/policy.ts';
+import type { Rule } from '../../src/domain/rule.ts';
+
+/** A condition. */
+export type Words = [attribute: 'id' | 'container', operator: 'equals' | 'starts_with', value: string];
+
+export function rule(
+  scope: string | Words[] | undefined,
+  permissions: string[],
+  given: Partial<Rule> = {},
+): Rule {
+  const container = typeof scope === 'string' ? scope : undefined;
+  const conditions = Array.isArray(scope)
+    ? scope.map(([attribute, operator, value]) => ({ attribute, operator, value }))
+    : undefined;
+  return {
+    priority: 1,
+    transform: 'mask',
+    description: undefined,
+    permissions,
+    container,
+    conditions,
+    ...given,
+  };
+}
+
+export const grants = (permissions: string[], ...rules: Rule[]) => ready({ permissions, rules });
+export const application = (policy: Policy): Question => ({ holder: 'application', policy });
+export const session = (policy: Policy, ceiling?: Policy): Question => ({
+  holder: 'session',
+  policy,
+  ceiling,
+});
