@@ -64,7 +64,12 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     checkReplies: options.checkReplies ?? false,
   };
   const server = tryListen(() =>
-    listen(routes, world, { host: config.host, port: config.port, shared: options.shared ?? false }),
+    listen(routes, world, {
+      host: config.host,
+      port: config.port,
+      shared: options.shared ?? false,
+      trusts: config.trustedProxies,
+    }),
   );
   const metrics =
     observed && tryListen(() => listenForScrapes(config.host, config.metricsPort as number, observed));

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { Secret } from './domain/key.ts';
+import { parseTrust, type Trust } from './http/address.ts';
 import { parseMasterKeys } from './store/cipher.ts';
 
 /** A wrong value; its message is the one line that the operator sees. */
@@ -40,6 +41,13 @@ export const settings = {
     fallback: '8080',
     parse: (text) => integer(text, 8080, 0, 65_535),
   } satisfies Setting<number>,
+  trustedProxies: {
+    variable: 'SALLYPORT_TRUSTED_PROXIES',
+    sentence:
+      'The proxies in front, as addresses or networks separated by commas. Only they are believed when they say for whom they send.',
+    fallback: 'none',
+    parse: parseTrust,
+  } satisfies Setting<Trust>,
   databaseUrl: {
     variable: 'DATABASE_URL',
     sentence: 'Where the data lives: sqlite:PATH for one machine, postgres://… for a fleet.',

@@ -1,5 +1,6 @@
 /** Listening: hands each request to its route, and closes without losing any. */
 import { fail } from '../domain/error.ts';
+import { senderOf, type Trust, unwrapped } from './address.ts';
 import { preflightResponse } from './headers.ts';
 import { problemResponse } from './problem.ts';
 import type { Route, World } from './route.ts';
@@ -17,16 +18,26 @@ export interface Listen {
   readonly port: number;
   /** Whether other processes listen on the same port. */
   readonly shared: boolean;
+  /** Whose word is taken about where a request came from. */
+  readonly trusts: Trust;
 }
 
 type Incoming = Request & { params?: Record<string, string> };
 type Handler = (request: Incoming, server: Peers) => Promise<Response> | Response;
 /** Knows who is at the other end of a connection. */
 type Peers = { requestIP(request: Request): { address: string } | null };
+type Senders = (server: Peers) => (request: Request) => string | undefined;
 
-const peerOn = (server: Peers) => (request: Request) => server.requestIP(request)?.address;
+function sendersBy(trusts: Trust): Senders {
+  return (server) => (request) => {
+    const peer = server.requestIP(request)?.address;
+    return peer === undefined ? undefined : senderOf(unwrapped(peer), request.headers, trusts);
+  };
+}
 
-export function listen(routes: readonly Route[], world: World, { host, port, shared }: Listen): Server {
+export function listen(routes: readonly Route[], world: World, options: Listen): Server {
+  const { host, port, shared, trusts } = options;
+  const senders = sendersBy(trusts);
   const server = Bun.serve({
     hostname: host,
     port,
@@ -34,9 +45,9 @@ export function listen(routes: readonly Route[], world: World, { host, port, sha
     development: false,
     idleTimeout: 10,
     maxRequestBodySize: 1024 * 1024 * 1024,
-    routes: table(routes, world),
+    routes: table(routes, world, senders),
     fetch: (request, server) =>
-      problemResponse(fail('path_unknown'), whereIs(request, peerOn(server)), world.log),
+      problemResponse(fail('path_unknown'), whereIs(request, senders(server)), world.log),
     error: (error) => {
       const where = whereIs(new Request('http://unknown/'), () => undefined);
       return problemResponse(error, where, world.log);
@@ -46,10 +57,10 @@ export function listen(routes: readonly Route[], world: World, { host, port, sha
 }
 
 /** Bun's router finds the path; the method is found here, so that a wrong one is answered properly. */
-function table(routes: readonly Route[], world: World): Record<string, Handler> {
+function table(routes: readonly Route[], world: World, senders: Senders): Record<string, Handler> {
   const byPath = Map.groupBy(routes, (route) => route.path);
   const entries = [...byPath].flatMap(([path, at]): [string, Handler][] => {
-    const handler = onPath(at, world);
+    const handler = onPath(at, world, senders);
     return path === '/'
       ? [[path, handler]]
       : [
@@ -60,14 +71,14 @@ function table(routes: readonly Route[], world: World): Record<string, Handler> 
   return Object.fromEntries(entries);
 }
 
-function onPath(routes: readonly Route[], world: World): Handler {
+function onPath(routes: readonly Route[], world: World, senders: Senders): Handler {
   const byMethod = new Map<string, Route>(routes.map((route) => [route.method, route]));
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
   const handle = world.watched ? watched : run;
   return (request, server) => {
-    const where = whereIs(request, peerOn(server));
+    const where = whereIs(request, senders(server));
     const route = byMethod.get(request.method);
     if (route) return handle(route, request, request.params ?? {}, where, world);
     if (request.method === 'OPTIONS') return preflightResponse(where.requestId, allow);

@@ -9,21 +9,27 @@ export interface Where {
   readonly requestId: string;
   /** Of the trace that the request is part of, if it says so. */
   readonly traceId: string | undefined;
+  /** The sender's, as far as it can be believed. */
+  address(): string | undefined;
   from(): { ip?: string; user_agent?: string };
 }
 
-type Peer = (request: Request) => string | undefined;
-
 const longestUserAgent = 200;
 
-export function whereIs(request: Request, peer: Peer): Where {
+export function whereIs(request: Request, addressOf: (request: Request) => string | undefined): Where {
+  let known: { address: string | undefined } | undefined;
+  const address = () => {
+    known ??= { address: addressOf(request) };
+    return known.address;
+  };
   return {
     method: request.method,
     path: pathOf(request.url),
     requestId: requestIdOf(request.headers),
     traceId: traceIdOf(request.headers),
+    address,
     from: () => {
-      const ip = peer(request);
+      const ip = address();
       const agent = request.headers.get('user-agent');
       return { ...(ip !== undefined && { ip }), ...(agent !== null && { user_agent: shown(agent) }) };
     },
