@@ -1,0 +1,147 @@
+/**
+ * Writes src/api.ts: the types and the table of operations, from the same declarations that check requests in
+ * the server. `--check` only says whether it is up to date.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { openApi } from '../src/http/openapi.ts';
+import { routes } from '../src/http/routes.ts';
+import { version } from '../src/version.ts';
+
+interface Schema {
+  readonly $ref?: string;
+  readonly type?: string;
+  readonly description?: string;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly Schema[];
+  readonly items?: Schema;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: boolean | Schema;
+}
+
+interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly parameters?: readonly {
+    name: string;
+    in: string;
+    required: boolean;
+    schema: Schema;
+    description?: string;
+  }[];
+  readonly requestBody?: { content: Record<string, { schema: Schema }> };
+  readonly responses: Record<string, { content?: Record<string, { schema: Schema }> }>;
+}
+
+const document = openApi(routes, version) as unknown as {
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, Schema> };
+};
+
+/** Pages and documents are for people, not for programs. */
+const left = ['getOpenApi', 'getReference', 'getHome'];
+const primitives: Record<string, string> = {
+  string: 'string',
+  integer: 'number',
+  number: 'number',
+  boolean: 'boolean',
+  null: 'null',
+};
+
+function typeOf(schema: Schema): string {
+  if (schema.$ref) return schema.$ref.split('/').at(-1) as string;
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(' | ');
+  if (schema.anyOf) return schema.anyOf.map(typeOf).join(' | ');
+  if (schema.type === 'array') return `Array<${typeOf(schema.items ?? {})}>`;
+  if (schema.type === 'object') return objectOf(schema);
+  return primitives[schema.type ?? ''] ?? 'unknown';
+}
+
+function objectOf({ properties, required = [], additionalProperties }: Schema): string {
+  if (!properties)
+    return `Record<string, ${typeof additionalProperties === 'object' ? typeOf(additionalProperties) : 'unknown'}>`;
+  const fields = Object.entries(properties).map(([name, field]) =>
+    [
+      comment(field.description),
+      `${quoted(name)}${required.includes(name) ? '' : '?'}: ${typeOf(field)};`,
+    ].join(''),
+  );
+  return `{\n${fields.join('\n')}\n}`;
+}
+
+function comment(text: string | undefined): string {
+  return text === undefined ? '' : `/** ${text.replaceAll('*/', '* /').replace(/\s+/g, ' ')} */\n`;
+}
+
+function quoted(name: string): string {
+  return /^[a-z_]\w*$/i.test(name) ? name : JSON.stringify(name);
+}
+
+function inputOf(operation: Operation): string {
+  const group = (place: string) => (operation.parameters ?? []).filter((parameter) => parameter.in === place);
+  const fields = (place: string) =>
+    group(place).map(({ name, required, schema, description }) =>
+      name === 'metadata.NAME'
+        ? `${comment(description)}metadata?: Record<string, string>;`
+        : `${comment(description)}${name}${required ? '' : '?'}: ${typeOf(schema)};`,
+    );
+  const [path, query] = [fields('path'), fields('query')];
+  const body = operation.requestBody && Object.values(operation.requestBody.content)[0];
+  const parts = [
+    ...(path.length > 0 ? [`params: {\n${path.join('\n')}\n};`] : []),
+    ...(query.length > 0 ? [`query?: {\n${query.join('\n')}\n};`] : []),
+    ...(body ? [`body: ${typeOf(body.schema)};`] : []),
+  ];
+  return parts.length > 0 ? `{ ${parts.join(' ')} }` : 'Record<never, never>';
+}
+
+function replyOf({ responses }: Operation): string {
+  const success = Object.entries(responses).find(([status]) => status.startsWith('2'))?.[1];
+  const content = success?.content && Object.values(success.content)[0];
+  return content ? typeOf(content.schema) : 'undefined';
+}
+
+function generated(): string {
+  const schemas = Object.entries(document.components.schemas).filter(([name]) => name !== 'OpenApi');
+  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([, { operationId }]) => !left.includes(operationId))
+      .map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
+  );
+  const types = schemas.map(([name, schema]) =>
+    schema.type === 'object' && schema.properties
+      ? `export interface ${name} ${objectOf(schema)}\n`
+      : `export type ${name} = ${typeOf(schema)};\n`,
+  );
+  const shapes = operations.map(
+    ({ operation }) =>
+      `${comment(operation.summary)}${operation.operationId}: { input: ${inputOf(operation)}; reply: ${replyOf(operation)} };`,
+  );
+  const table = operations.map(
+    ({ path, method, operation }) => `${operation.operationId}: ['${method}', '${path}'],`,
+  );
+  return [
+    '// Made by npm run sdk from the declarations in src/http: change those, not this file.',
+    ...types,
+    `export interface Operations {\n${shapes.join('\n')}\n}\n`,
+    `export const operations = { ${table.join('\n')} } as const satisfies Record<keyof Operations, readonly [method: string, path: string]>;\n`,
+  ].join('\n');
+}
+
+const target = join(import.meta.dirname, 'src/api.ts');
+const formatted = await new Response(
+  Bun.spawn(['biome', 'format', '--stdin-file-path', target], {
+    stdin: new Blob([generated()]),
+    env: { ...process.env, PATH: `${join(import.meta.dirname, '../node_modules/.bin')}:${process.env.PATH}` },
+  }).stdout,
+).text();
+const current = (await Bun.file(target).exists()) ? readFileSync(target, 'utf8') : '';
+if (process.argv.includes('--check')) {
+  if (current !== formatted) {
+    console.error('sdk/src/api.ts is not up to date: run npm run sdk');
+    process.exitCode = 1;
+  }
+} else if (current !== formatted) writeFileSync(target, formatted);

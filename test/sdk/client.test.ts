@@ -1,0 +1,144 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import {
+  AuthenticationError,
+  ConflictError,
+  ConnectionError,
+  NotFoundError,
+  PermissionError,
+  Sallyport,
+  TimeoutError,
+  ValidationError,
+} from '../../sdk/src/sallyport.ts';
+import { databases, openWorld, type World } from '../support/world.ts';
+
+const [[, sqlite]] = databases as [(typeof databases)[0]];
+
+describe('the SDK', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(sqlite);
+  });
+  afterAll(() => world.close());
+
+  const client = async () => new Sallyport({ url: world.url, key: (await world.tenant()).key });
+  const thrown = (promise: Promise<unknown>) =>
+    promise.then(
+      () => undefined,
+      (error) => error,
+    );
+
+  test('does every operation on Applications', async () => {
+    const admin = await client();
+    const made = await admin.applications.create({
+      name: 'one',
+      type: 'private',
+      permissions: ['application:read'],
+    });
+    const own = new Sallyport({ url: world.url, key: made.key });
+    expect((await own.applications.own()).id).toBe(made.id);
+    expect((await admin.applications.get(made.id)).name).toBe('one');
+    const updated = await admin.applications.update(made.id, { name: 'two', permissions: ['token:read'] });
+    expect(updated.name).toBe('two');
+    const { key } = await admin.applications.regenerate(made.id);
+    expect(key).not.toBe(made.key);
+    expect(await thrown(own.applications.own())).toBeInstanceOf(AuthenticationError);
+    expect(await admin.applications.delete(made.id)).toBeUndefined();
+    expect(await thrown(admin.applications.get(made.id))).toBeInstanceOf(NotFoundError);
+  });
+
+  test('goes through every page without being told', async () => {
+    const admin = await client();
+    for (let i = 0; i < 7; i++)
+      await admin.tokens.create({ id: `t-${i}`, data: i, metadata: { even: String(i % 2 === 0) } });
+    const ids: string[] = [];
+    for await (const { id } of admin.tokens.all({ size: 2 })) ids.push(id);
+    expect(ids).toEqual(['t-6', 't-5', 't-4', 't-3', 't-2', 't-1', 't-0']);
+    const { data } = await admin.tokens.list({ metadata: { even: 'true' }, id: ['t-0', 't-1'] });
+    expect(data.map(({ id }) => id)).toEqual(['t-0']);
+    const logged: string[] = [];
+    for await (const { operation } of admin.logs.all({ size: 3 })) logged.push(operation);
+    expect(logged).toEqual(Array(7).fill('token.create'));
+  });
+
+  test('opens both doors and decides', async () => {
+    const admin = await client();
+    const web = await admin.applications.create({
+      name: 'web',
+      type: 'public',
+      permissions: ['token:create'],
+    });
+    const { session_key, nonce } = await new Sallyport({ url: world.url, key: web.key }).sessions.create();
+    const browser = new Sallyport({ url: world.url, key: session_key });
+    expect(await thrown(browser.tokens.list())).toBeInstanceOf(PermissionError);
+    await admin.sessions.authorize({ nonce, permissions: ['token:read'] });
+    expect((await browser.tokens.list()).data).toEqual([]);
+    expect(await thrown(admin.sessions.authorize({ nonce, permissions: ['token:read'] }))).toBeInstanceOf(
+      ConflictError,
+    );
+    const ask = { credential: session_key, permission: 'token:read' };
+    expect((await admin.decide({ ...ask, resource: { container: '/a/' } })).allowed).toBe(true);
+    expect((await admin.decideAll({ ...ask, resources: [{}, { id: 'x1' }] })).decisions).toHaveLength(2);
+    expect((await admin.permissions()).map(({ name }) => name)).toContain('token:read');
+  });
+
+  test('throws problems as classes with the problem inside', async () => {
+    const admin = await client();
+    const error = await thrown(admin.applications.create({ name: '', type: 'private' }));
+    expect(error).toBeInstanceOf(ValidationError);
+    expect(error.errors).toHaveProperty('name');
+    expect(error.requestId).toBe(error.problem.request_id);
+    expect(error.status).toBe(400);
+    const named = await thrown(admin.tokens.get('none', { requestId: 'find-me' }));
+    expect(named.requestId).toBe('find-me');
+  });
+
+  test('gives up after its time, at once when told to, and says when nobody is there', async () => {
+    const silent = Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      fetch: () => new Promise<Response>(() => {}),
+    });
+    const waiting = new Sallyport({ url: `http://127.0.0.1:${silent.port}`, timeout: 20, retries: 0 });
+    expect(await thrown(waiting.permissions())).toBeInstanceOf(TimeoutError);
+    const given = AbortSignal.abort(new Error('enough'));
+    expect((await thrown(waiting.permissions({ signal: given }))).message).toBe('enough');
+    await silent.stop(true);
+    const nobody = new Sallyport({ url: `http://127.0.0.1:${silent.port}`, retries: 0 });
+    expect(await thrown(nobody.permissions())).toBeInstanceOf(ConnectionError);
+  });
+
+  /** Stands before the service: the first answers to get through are lost on their way back. */
+  function losing(answers: number) {
+    let lost = 0;
+    return Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      fetch: async (request) => {
+        const { pathname, search } = new URL(request.url);
+        const answer = await fetch(world.url + pathname + search, {
+          method: request.method,
+          headers: request.headers,
+          body: await request.text(),
+        });
+        if (lost++ < answers) return new Response('gone', { status: 502 });
+        return answer;
+      },
+    });
+  }
+
+  test('sends a change again when its answer was lost, and it happens once', async () => {
+    const { key } = await world.tenant();
+    const between = losing(1);
+    const admin = new Sallyport({ url: `http://127.0.0.1:${between.port}`, key });
+    const made = await admin.applications.create({
+      name: 'once',
+      type: 'private',
+      permissions: ['token:read'],
+    });
+    await between.stop(true);
+    const direct = new Sallyport({ url: world.url, key });
+    const { pagination, data } = await direct.applications.list({ name: 'once' });
+    expect(pagination.total_items).toBe(1);
+    expect(data[0]?.id).toBe(made.id);
+  });
+});

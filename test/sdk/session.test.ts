@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { applyTransform, guardFetch } from '../../sdk/src/guard.ts';
+import { authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
+import { databases, openWorld, type World } from '../support/world.ts';
+
+const [[, sqlite]] = databases as [(typeof databases)[0]];
+
+describe('a Session by the SDK', () => {
+  let world: World;
+  let admin: Sallyport;
+  let publicKey: string;
+  beforeAll(async () => {
+    world = await openWorld(sqlite);
+    admin = new Sallyport({ url: world.url, key: (await world.tenant()).key });
+    const web = { name: 'web', type: 'public', permissions: ['token:create'] } as const;
+    publicKey = (await admin.applications.create({ ...web, permissions: [...web.permissions] })).key;
+  });
+  afterAll(() => world.close());
+
+  test('is started by the browser, authorized by the backend, and replaced before it ends', async () => {
+    const nonces: string[] = [];
+    const session = await startSession({
+      url: world.url,
+      publicKey,
+      renewBefore: Number.POSITIVE_INFINITY,
+      authorize: async (nonce) => {
+        nonces.push(nonce);
+        await authorizeSession(admin, nonce, { permissions: ['token:read'] });
+      },
+    });
+    expect(nonces).toHaveLength(1);
+    await Promise.all([session.client.tokens.list(), session.client.tokens.list()]);
+    expect(nonces).toHaveLength(2);
+    session.stop();
+    await session.client.tokens.list();
+    expect(nonces).toHaveLength(2);
+    expect(session.expiresAt.getTime()).toBe(world.clock.now() + 180_000);
+  });
+
+  test('is refused to a browser whose backend says no', async () => {
+    const refusing = startSession({
+      url: world.url,
+      publicKey,
+      authorize: () => Promise.reject(new Error('no')),
+    });
+    expect(refusing).rejects.toThrow('no');
+  });
+
+  test('opens a route of your own as far as its rules go', async () => {
+    const rules = [
+      {
+        priority: 1,
+        transform: 'mask' as const,
+        permissions: ['invoice:read'],
+        conditions: [
+          { attribute: 'container' as const, operator: 'starts_with' as const, value: '/customers/42/' },
+        ],
+      },
+    ];
+    const { session_key, nonce } = await new Sallyport({ url: world.url, key: publicKey }).sessions.create();
+    await admin.sessions.authorize({ nonce, rules });
+    const guarded = guardFetch(
+      {
+        client: admin,
+        permission: 'invoice:read',
+        resource: ({ path }) => ({ container: `/customers/${path.split('/')[2]}/` }),
+        fields: ['iban'],
+        mask: (value) => `…${String(value).slice(-4)}`,
+      },
+      () => Response.json({ invoices: [{ id: 1, iban: 'DE02120300000000202051' }] }),
+    );
+    const ask = (path: string, key?: string) =>
+      guarded(new Request(`http://localhost${path}`, { headers: key ? { 'SVC-API-KEY': key } : {} }));
+    expect(await (await ask('/invoices/42', session_key)).json()).toEqual({
+      invoices: [{ id: 1, iban: '…2051' }],
+    });
+    const refused = await ask('/invoices/43', session_key);
+    expect(refused.status).toBe(403);
+    expect(((await refused.json()) as { detail: string }).detail).toContain(
+      'container /customers/43/ is not in /customers/42/',
+    );
+    expect((await ask('/invoices/42')).status).toBe(401);
+    expect((await ask('/invoices/42', 'junk')).status).toBe(401);
+  });
+
+  test('leaves of JSON what the decision leaves', () => {
+    const json = { data: 'secret', list: [{ data: { deep: 1 }, kept: true }] };
+    const under = (transform: 'redact' | 'mask' | 'reveal') =>
+      applyTransform<unknown>(json, { allowed: true, transform, reason: '', trace: [] }, { mask: () => 'X' });
+    expect(under('reveal')).toEqual(json);
+    expect(under('redact')).toEqual({ list: [{ kept: true }] });
+    expect(under('mask')).toEqual({ data: 'X', list: [{ data: 'X', kept: true }] });
+  });
+});
