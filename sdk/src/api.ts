@@ -222,7 +222,7 @@ export interface TokenCreate {
   type?: string;
   /** Where it lies; rules speak of it. */
   container?: string;
-  /** What is kept secret: any JSON. */
+  /** What is kept secret: any JSON but null. */
   data: unknown;
   /** What others see of the data: Liquid outputs in a string, object or list. */
   mask?: unknown;
@@ -258,13 +258,13 @@ export interface TokenPatch {
 export interface Decision {
   /** Whether the credential may do it. */
   allowed: boolean;
-  /** How much of the data to show. */
+  /** How much of the data to show; absent when it is not allowed. */
   transform?: 'redact' | 'mask' | 'reveal';
-  /** For a denial, the smallest grant that is missing. */
+  /** What decided; for a denial, the smallest grant that is missing. */
   reason: string;
   /** The rule that decided, when one allowed it. */
   rule?: DecidingRule;
-  /** Every rule that was looked at. */
+  /** What every rule made of it, in the order in which they decide. */
   trace: Array<DecisionStep>;
   /** Whose credential it is; absent when it is not valid. */
   principal?: Principal;
@@ -315,22 +315,22 @@ export interface Decisions {
 export interface Outcome {
   /** Whether the credential may do it. */
   allowed: boolean;
-  /** How much of the data to show. */
+  /** How much of the data to show; absent when it is not allowed. */
   transform?: 'redact' | 'mask' | 'reveal';
-  /** For a denial, the smallest grant that is missing. */
+  /** What decided; for a denial, the smallest grant that is missing. */
   reason: string;
   /** The rule that decided, when one allowed it. */
   rule?: DecidingRule;
-  /** Every rule that was looked at. */
+  /** What every rule made of it, in the order in which they decide. */
   trace: Array<DecisionStep>;
 }
 
 export interface DecisionRequest {
-  /** The key that was shown to you. */
+  /** The key that was shown to you, whatever it is. */
   credential: string;
   /** What it is to be used for. */
   permission: string;
-  /** What it is to be used on; without, only grants for everything count. */
+  /** What it is to be used on; without it, only grants for everything count. */
   resource?: Resource;
   /** Several at once, instead of `resource`. */
   resources?: Array<Resource>;

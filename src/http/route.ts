@@ -87,6 +87,8 @@ interface Reading<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
 }
 
 interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Guarded<P, Q, B> {
+  /** False where the callers share a key, and one could be handed the answer of another. */
+  readonly repeatable?: false;
   /** Whether it seals data, and so needs the tenant's data key at hand. */
   readonly seals?: boolean;
   /** Runs within one transaction: it awaits nothing but the store. */
@@ -143,5 +145,5 @@ export function failuresOf(route: Route): Code[] {
 
 /** Whether an Idempotency-Key is heeded. */
 export function isRepeatable(route: Route): boolean {
-  return route.kind === 'change' && takesBody(route);
+  return route.kind === 'change' && takesBody(route) && route.repeatable !== false;
 }

@@ -15,6 +15,7 @@ export const createSession = changeRoute({
   path: '/sessions',
   name: 'createSession',
   operation: 'session.create',
+  repeatable: false,
   tag,
   summary: 'Create a Session',
   description:

@@ -122,6 +122,16 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       );
     });
 
+    test('never hands one browser the Session of another, since they share the public key', async () => {
+      const { key } = await world.tenant();
+      const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
+      const start = () =>
+        world.call('POST', '/sessions', { key: web.key, headers: { 'Idempotency-Key': 'guessed' } });
+      const [mine, yours] = [await start(), await start()];
+      expect(yours.status).toBe(201);
+      expect(yours.body.session_key).not.toBe(mine.body.session_key);
+    });
+
     test('after a day is a new request, and another caller has names of its own', async () => {
       const { key } = await world.tenant();
       const first = await create(key, 'daily', 'd');
