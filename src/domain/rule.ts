@@ -25,7 +25,9 @@ export const Condition = z
     operator: z
       .enum(['starts_with', 'equals'])
       .describe('How it is compared. Containers are compared by whole segments, ignoring case.'),
-    value: text(1, 500).describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
+    value: text(1, 500)
+      .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
+      .describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
   })
   .superRefine(({ attribute, value }, context) => {
     if (attribute !== 'container') return;

@@ -1,0 +1,37 @@
+import { describe, expect, test } from 'bun:test';
+import { Condition } from '../../src/domain/rule.ts';
+
+function errors(condition: object): string[] {
+  const parsed = Condition.safeParse({ attribute: 'id', operator: 'equals', value: 'card-1', ...condition });
+  return parsed.error?.issues.map(({ path, message }) => `${path.join('.')} ${message}`) ?? [];
+}
+
+describe('a condition', () => {
+  test.each([
+    ['an id', { value: 'card-1' }],
+    ['an id of a service of your own', { value: 'Ärger 100% 😀' }],
+    ['500 characters', { value: '😀'.repeat(500) }],
+    ['a container', { attribute: 'container', value: '/pci/high/' }],
+    ['a container without slashes', { attribute: 'container', value: 'pci' }],
+    ['the root', { attribute: 'container', operator: 'starts_with', value: '/' }],
+  ])('may name %s', (_, condition) => {
+    expect(errors(condition)).toEqual([]);
+  });
+
+  test.each<[string, object, string]>([
+    ['an empty value', { value: '' }, 'value must have 1 to 500 characters'],
+    ['more than 500 characters', { value: 'x'.repeat(501) }, 'value must have 1 to 500 characters'],
+    ['control characters', { value: 'card\0' }, 'value must not contain control characters'],
+    ['half a character', { value: '\ud83d' }, 'value must be well-formed Unicode'],
+    [
+      'a container that cannot be',
+      { attribute: 'container', value: '/pci//high/' },
+      'value must be a path such as /pci/high/ of letters, digits, - and _',
+    ],
+    ['another attribute', { attribute: 'type' }, 'attribute '],
+    ['another operator', { operator: 'ends_with' }, 'operator '],
+    ['a field more', { not: true }, ' Unrecognized key'],
+  ])('may not have %s', (_, condition, error) => {
+    expect(errors(condition).filter((found) => found.startsWith(error))).toHaveLength(1);
+  });
+});
