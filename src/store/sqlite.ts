@@ -104,6 +104,9 @@ function connect(path: string): Database {
   }
 }
 
+/** Lists have a statement for every mix of filters and scopes: as many as this are kept. */
+const mostPrepared = 500;
+
 interface Prepared {
   readonly statement: Statement;
   readonly clock: boolean;
@@ -115,9 +118,15 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
   function prepare(sql: string): Prepared {
     const old = known.get(sql);
     if (old) return old;
+    if (known.size >= mostPrepared) forget();
     const made = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
     known.set(sql, made);
     return made;
+  }
+
+  function forget(): void {
+    for (const { statement } of known.values()) statement.finalize();
+    known.clear();
   }
 
   function run<T>(sql: string, params: readonly Value[], step: Step<T>): T {
@@ -136,7 +145,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
       run(sql, params, (statement, values) => statement.all(...values) as R[]),
     run: (sql, params = []) => run(sql, params, (statement, values) => statement.run(...values).changes),
     close: () => {
-      for (const { statement } of known.values()) statement.finalize();
+      forget();
       db.close(true);
     },
   };

@@ -35,6 +35,20 @@ test('the connection that writes syncs every commit to a write-ahead log, and ke
   expect(await inForce('foreign_keys')).toBe(1);
 });
 
+test('more statements than are kept prepared all answer, also inside a change', async () => {
+  await add('one');
+  const sum = (on: Pick<Db, 'get'>, n: number) =>
+    on.get<{ sum: number }>(`select $1 + ${n} as sum from things`, [n]);
+  const ask = async (on: Pick<Db, 'get'>) => {
+    for (let n = 0; n < 1100; n++) expect(await sum(on, n)).toEqual({ sum: 2 * n });
+    expect(await sum(on, 0)).toEqual({ sum: 0 });
+  };
+  await ask(db);
+  await db.transaction(ask);
+  await add('two');
+  expect(await names()).toEqual(['one', 'two']);
+});
+
 test('a change is committed when it resolves', async () => {
   await add('one');
   expect(await names()).toEqual(['one']);
