@@ -96,7 +96,7 @@ function unitOn({ dialect }: Db, tx: Queries, keys: Keyring): Unit {
 const primaryKeys = {
   idempotency: 'tenant_id, caller_id, key_digest',
   sessions: 'tenant_id, application_id, id',
-  tokens: 'tenant_id, seq',
+  tokens: 'seq',
   applications: 'tenant_id, id',
 };
 

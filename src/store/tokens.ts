@@ -8,7 +8,7 @@ import { open, seal } from './cipher.ts';
 import { type Moment, type Queries, type Room, then } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
-import { selectTokens } from './token-scan.ts';
+import { pageOfTokens, selectTokens } from './token-scan.ts';
 import { Params } from './where.ts';
 
 interface TokenRow {
@@ -57,18 +57,16 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         then(db.get<TokenRow>(one, [tenant, id]), (row) => row && toToken(row, key)),
       ),
 
-    list: async (tenant, scopes, filter, { limit, offset, before }) => {
+    list: async (tenant, scopes, filter, window) => {
       const params = new Params();
-      const shown = selectTokens(params, tenant, scopes, filter, { before, limit: offset + limit });
-      const sql = `select ${columns} from tokens t where t.tenant_id = ${params.add(tenant)} and t.seq in (${shown})
-        order by t.seq desc limit ${params.add(limit)} offset ${params.add(offset)}`;
+      const sql = pageOfTokens(params, columns, tenant, scopes, filter, window);
       const [key, rows] = await Promise.all([keyring.of(tenant), db.all<TokenRow>(sql, params.values)]);
       return rows.map((row) => toToken(row, key));
     },
 
     count: (tenant, scopes, filter) => {
       const params = new Params();
-      const sql = `select count(*) as count from (${selectTokens(params, tenant, scopes, filter, {})}) as shown`;
+      const sql = `select count(*) as count from (${selectTokens(params, tenant, scopes, filter)}) as shown`;
       return then(db.get<{ count: Moment }>(sql, params.values), (row) => Number(row?.count));
     },
 
@@ -80,8 +78,8 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         const content = revise(toToken(old, key));
         const row = revisedRow(key, old, content, change);
         await update(tx, row);
-        await tx.run('delete from token_containers where tenant_id = $1 and seq = $2', [tenant, row.seq]);
-        await tx.run('delete from token_metadata where tenant_id = $1 and seq = $2', [tenant, row.seq]);
+        await tx.run('delete from token_containers where seq = $1', [row.seq]);
+        await tx.run('delete from token_metadata where seq = $1', [row.seq]);
         await index(tx, row, content);
         return toToken(row, key);
       });
@@ -199,18 +197,15 @@ function expiry(row: TokenRow): number | null {
 /** What lists find it by: every container it lies in, and its metadata. */
 async function index(
   tx: Queries,
-  { tenant_id, seq }: TokenRow,
+  { tenant_id, seq, id }: TokenRow,
   { container, metadata }: TokenContent,
 ): Promise<void> {
   const own = canonicalContainer(container);
-  for (let end = own.indexOf('/', 1); end > 0; end = own.indexOf('/', end + 1)) {
-    const at = own.slice(0, end + 1);
-    await tx.run('insert into token_containers (tenant_id, container, own, seq) values ($1, $2, $3, $4)', [
-      tenant_id,
-      at,
-      at === own ? 1 : 0,
-      seq,
-    ]);
+  for (const at of [...containersAbove(own), own]) {
+    await tx.run(
+      'insert into token_containers (tenant_id, container, own, seq, id) values ($1, $2, $3, $4, $5)',
+      [tenant_id, at, at === own ? 1 : 0, seq, id],
+    );
   }
   for (const [name, value] of Object.entries(metadata ?? {})) {
     await tx.run('insert into token_metadata (tenant_id, name, value, seq) values ($1, $2, $3, $4)', [
@@ -220,6 +215,12 @@ async function index(
       seq,
     ]);
   }
+}
+
+/** Without the root, in which everything lies. */
+function containersAbove(container: string): string[] {
+  const segments = container.split('/').slice(1, -2);
+  return segments.map((_, depth) => `/${segments.slice(0, depth + 1).join('/')}/`);
 }
 
 function toToken(row: TokenRow, key: Uint8Array): StoredToken {

@@ -7,9 +7,10 @@ import { SQL } from 'bun';
 import { newTenant } from '../../src/bootstrap.ts';
 import type { Application } from '../../src/domain/application.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key.ts';
+import { parseMasterKeys } from '../../src/store/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
-import { Clock, type Database } from './world.ts';
+import { Clock, type Database, testMasterKey } from './world.ts';
 
 export interface Stores {
   readonly store: Store;
@@ -32,6 +33,9 @@ export interface MadeSession {
   readonly nonce: Minted;
 }
 
+const [master] = parseMasterKeys(testMasterKey);
+const masters = { current: () => master!, find: (id: string) => (id === master!.id ? master : undefined) };
+
 export const grants = { permissions: ['token:read'], rules: [] };
 
 export async function openStores(database: Database): Promise<Stores> {
@@ -40,7 +44,7 @@ export async function openStores(database: Database): Promise<Stores> {
   const clock = new Clock();
   const opened: Store[] = [];
   const another = async () => {
-    const { store } = await openStore(url, { clock: clock.now });
+    const { store } = await openStore(url, { clock: clock.now, masters });
     opened.push(store);
     return store;
   };

@@ -15,7 +15,7 @@ create table master_key (
 -- seq is made here and orders Tokens by age; id may be the caller's own. data and masked are sealed apart.
 create table tokens (
   tenant_id uuid not null references tenants (id),
-  seq uuid not null,
+  seq uuid primary key,
   id text collate "C" not null,
   type text not null,
   container text not null,
@@ -30,29 +30,29 @@ create table tokens (
   modified_by uuid,
   modified_at bigint,
   expires_at bigint,
-  primary key (tenant_id, seq),
-  unique (tenant_id, id)
+  unique (tenant_id, id),
+  unique (tenant_id, seq)
 );
 create index tokens_by_expiry on tokens (expires_at) where expires_at is not null;
 
--- Every container that a Token lies in, its own and those above, but not the root: who may see one container
--- reads its Tokens in order without passing over those of others.
+-- Every container that a Token lies in, its own and those above but for the root: who may see one container
+-- reads its Tokens in order, or by id, without passing over those of others.
 create table token_containers (
   tenant_id uuid not null,
   container text not null,
   own integer not null,
-  seq uuid not null,
-  primary key (tenant_id, container, own, seq),
-  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
+  seq uuid not null references tokens (seq) on delete cascade,
+  id text collate "C" not null,
+  primary key (tenant_id, container, own, seq)
 );
-create index token_containers_by_token on token_containers (tenant_id, seq);
+create index token_containers_by_id on token_containers (tenant_id, container, own, id);
+create index token_containers_by_token on token_containers (seq);
 
 create table token_metadata (
   tenant_id uuid not null,
   name text not null,
   value text not null,
-  seq uuid not null,
-  primary key (tenant_id, name, value, seq),
-  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
+  seq uuid not null references tokens (seq) on delete cascade,
+  primary key (tenant_id, name, value, seq)
 );
-create index token_metadata_by_token on token_metadata (tenant_id, seq);
+create index token_metadata_by_token on token_metadata (seq);
