@@ -47,7 +47,7 @@ export function listen(routes: readonly Route[], world: World, options: Listen):
     maxRequestBodySize: 1024 * 1024 * 1024,
     routes: table(routes, world, senders),
     fetch: (request, server) =>
-      problemResponse(fail('path_unknown'), whereIs(request, senders(server)), world.log),
+      parting(problemResponse(fail('path_unknown'), whereIs(request, senders(server)), world.log), world),
     error: (error) => {
       const where = whereIs(new Request('http://unknown/'), () => undefined);
       return problemResponse(error, where, world.log);
@@ -60,7 +60,8 @@ export function listen(routes: readonly Route[], world: World, options: Listen):
 function table(routes: readonly Route[], world: World, senders: Senders): Record<string, Handler> {
   const byPath = Map.groupBy(routes, (route) => route.path);
   const entries = [...byPath].flatMap(([path, at]): [string, Handler][] => {
-    const handler = onPath(at, world, senders);
+    const answer = onPath(at, world, senders);
+    const handler: Handler = async (request, server) => parting(await answer(request, server), world);
     return path === '/'
       ? [[path, handler]]
       : [
@@ -93,5 +94,11 @@ async function watched(...[route, request, params, where, world]: Parameters<typ
   const seconds = (performance.now() - start) / 1000;
   world.observer.request(route.name, route.kind !== 'open', response.status, seconds);
   world.log.debug('request', { ...placeOf(where), status: response.status, seconds });
+  return response;
+}
+
+/** From the moment that it was told to stop, every answer is the last on its connection, and says so. */
+function parting(response: Response, world: World): Response {
+  if (!world.ready()) response.headers.set('Connection', 'close');
   return response;
 }
