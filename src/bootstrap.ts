@@ -10,7 +10,7 @@ export function newTenant(name: string, now: number): NewTenant & { secret: Secr
   const key = mint('mgt');
   const application = {
     id: newId(now),
-    name: `${name}: first management key`.slice(0, 200),
+    name: 'First management key',
     type: 'management' as const,
     permissions: [...builtIn],
     rules: [],
@@ -28,37 +28,53 @@ export interface Bootstrapped {
 
 /**
  * On an empty database: makes a tenant and writes its key to the file. The key waits under another name until
- * the tenant is durable, so that a crash in between leaves neither a tenant without a key file nor a key file
- * without a tenant; the next start finishes what was begun.
+ * the tenant is durable, and any start that finds one waiting settles what becomes of it. So neither a crash
+ * nor several starts at once leave a tenant without a key file, or a key file without a tenant.
  */
 export async function bootstrap(store: Store, keyFile: string, now: number): Promise<Bootstrapped> {
-  const pending = `${keyFile}.new`;
-  await finishEarlier(store, pending, keyFile);
-  if ((await store.tenants.list()).length > 0) return { secret: undefined };
-  if (existsSync(keyFile)) {
-    throw new ConfigError(
-      `SALLYPORT_MANAGEMENT_KEY_FILE ${keyFile} holds a key already, but the database is empty: move the file away, or name another`,
-    );
-  }
+  const waiting = `${keyFile}.new`;
   const tenant = newTenant('default', now);
-  writeKey(pending, tenant.secret);
-  const mine = await store.tenants.createFirst(tenant);
-  if (mine) renameSync(pending, keyFile);
-  else rmSync(pending);
+  const empty = (await store.tenants.list()).length === 0;
+  const mine =
+    empty &&
+    (await store.tenants.createFirst(tenant, () => {
+      refuseToReplace(keyFile);
+      writeKey(waiting, tenant.secret);
+    }));
+  await settle(store, waiting, keyFile);
   return { secret: mine ? tenant.secret : undefined };
 }
 
-async function finishEarlier(store: Store, pending: string, keyFile: string): Promise<void> {
-  if (!existsSync(pending)) return;
-  const key = recognise(readFileSync(pending, 'utf8').trim());
+/** There is a tenant by now: a waiting key is known, or it is of a start that did not get that far. */
+async function settle(store: Store, waiting: string, keyFile: string): Promise<void> {
+  const text = unlessGone(() => readFileSync(waiting, 'utf8'));
+  if (text === undefined) return;
+  const key = recognise(text.trim());
   const known = key && (await store.credentials.find(key.kind, key.digest));
-  if (known) renameSync(pending, keyFile);
-  else rmSync(pending);
+  unlessGone(() => (known ? renameSync(waiting, keyFile) : rmSync(waiting)));
+}
+
+/** A file that is gone has been settled by another start. */
+function unlessGone<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new ConfigError(`SALLYPORT_MANAGEMENT_KEY_FILE: ${(error as Error).message}`);
+  }
+}
+
+function refuseToReplace(keyFile: string): void {
+  if (!existsSync(keyFile)) return;
+  throw new ConfigError(
+    `SALLYPORT_MANAGEMENT_KEY_FILE ${keyFile} holds a key already, but the database is empty: move the file away, or name another`,
+  );
 }
 
 function writeKey(path: string, secret: Secret): void {
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    rmSync(path, { force: true });
     writeFileSync(path, `${secret.reveal()}\n`, { mode: 0o600, flag: 'wx', flush: true });
   } catch (error) {
     throw new ConfigError(`SALLYPORT_MANAGEMENT_KEY_FILE cannot be written: ${(error as Error).message}`);

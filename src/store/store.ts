@@ -189,8 +189,11 @@ export interface NewTenant {
 export interface Tenants {
   /** A tenant with its first management Application. */
   create(tenant: NewTenant): Promise<void>;
-  /** The same, unless there is a tenant already: of several nodes that start at once, one answers true. */
-  createFirst(tenant: NewTenant): Promise<boolean>;
+  /**
+   * The same, unless there is a tenant already: of several nodes that start at once, one answers true.
+   * `prepare` runs when it is certain to be this one, before anything is durable, and may throw to call it off.
+   */
+  createFirst(tenant: NewTenant, prepare?: () => void): Promise<boolean>;
   /** Oldest first. */
   list(): Awaitable<Tenant[]>;
 }

@@ -7,9 +7,10 @@ export function tenants(db: Db): Tenants {
   return {
     create: (tenant) => db.transaction((tx) => insertTenant(tx, tenant)),
 
-    createFirst: (tenant) =>
+    createFirst: (tenant, prepare) =>
       db.exclusively(async (tx) => {
         if (await tx.get('select 1 from tenants limit 1')) return false;
+        prepare?.();
         await insertTenant(tx, tenant);
         return true;
       }),

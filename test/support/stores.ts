@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { newTenant } from '../../src/bootstrap.ts';
-import type { Application } from '../../src/domain/application.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key.ts';
 import { parseMasterKeys } from '../../src/store/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
@@ -125,9 +124,4 @@ export async function raw<R>(url: string, sql: string): Promise<R[]> {
   } finally {
     await db.close();
   }
-}
-
-/** What an Application may do, out of all that is known about it. */
-export function grantsOf({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>) {
-  return { permissions, rules };
 }
