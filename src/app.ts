@@ -49,6 +49,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const observer = observed ?? unobserved;
   const timing = observed?.database;
   const { store, migrated, bootstrapped } = await openData(config, { clock: options.now, timing });
+  const opened: { close(): Promise<void> }[] = [store];
   const refused = denials(store, log, options.now ?? Date.now);
   let ready = true;
   const world = {
@@ -63,19 +64,23 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     ready: () => ready,
     checkReplies: options.checkReplies ?? false,
   };
-  const server = tryListen(() =>
+  const { host, port, metricsPort } = config;
+  const server = await tryListen('PORT', port, () =>
     listen(routes, world, {
-      host: config.host,
-      port: config.port,
+      host,
+      port,
       shared: options.shared ?? false,
       trusts: config.trustedProxies,
     }),
   );
   const metrics =
-    observed && tryListen(() => listenForScrapes(config.host, config.metricsPort as number, observed));
+    observed &&
+    (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
+      listenForScrapes(host, at, observed),
+    ));
   const chores = startChores(store, refused, observer, log);
   return {
-    url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${server.port}`,
     store,
     migrated,
     bootstrapped,
@@ -91,26 +96,37 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     },
   };
 
-  function tryListen<T>(attempt: () => T): T {
+  async function tryListen<T extends { close(): Promise<void> }>(
+    variable: string,
+    port: number,
+    attempt: (port: number) => T,
+  ): Promise<T> {
     try {
-      return attempt();
+      const listening = attempt(port);
+      opened.unshift(listening);
+      return listening;
     } catch (error) {
-      void store.close();
-      throw new ConfigError(
-        `HOST and PORT: cannot listen on ${config.host}:${config.port}: ${(error as Error).message}`,
-      );
+      for (const each of opened) await each.close();
+      throw cannotListen(variable, config.host, port, error);
     }
   }
 }
 
-/** The database, with its schema up to date and at least one tenant in it. */
+export function cannotListen(variable: string, host: string, port: number, error: unknown): ConfigError {
+  return new ConfigError(
+    `HOST and ${variable}: cannot listen on ${host}:${port}: ${(error as Error).message}`,
+  );
+}
+
+/** The database, with its schema up to date. */
+export async function openDatabase({ databaseUrl }: Config, options: OpenOptions = {}) {
+  if (databaseUrl.startsWith('sqlite:')) makeFolder(dirname(databaseUrl.slice('sqlite:'.length)));
+  return openStore(databaseUrl, options);
+}
+
+/** The same, with its keys at hand and at least one tenant in it. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
-  if (config.databaseUrl.startsWith('sqlite:'))
-    makeFolder(dirname(config.databaseUrl.slice('sqlite:'.length)));
-  const { store, migrated } = await openStore(config.databaseUrl, {
-    ...options,
-    masters: masterKeys(config),
-  });
+  const { store, migrated } = await openDatabase(config, { ...options, masters: masterKeys(config) });
   try {
     const bootstrapped = await bootstrap(store, config.managementKeyFile, (options.clock ?? Date.now)());
     return { store, migrated, bootstrapped };

@@ -10,7 +10,7 @@ export function newTenant(name: string, now: number): NewTenant & { secret: Secr
   const key = mint('mgt');
   const application = {
     id: newId(now),
-    name: 'First management key',
+    name: [...`${name}: first management key`].slice(0, 200).join(''),
     type: 'management' as const,
     permissions: [...builtIn],
     rules: [],

@@ -163,12 +163,12 @@ function integer(text: string | undefined, fallback: number, least: number, most
   if (text === undefined) return fallback;
   const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (value >= least && value <= most) return value;
-  throw new Error(`must be a whole number from ${least} to ${most}, not "${text}"`);
+  throw new Error(`must be a whole number from ${least} to ${most}, not ${JSON.stringify(text)}`);
 }
 
 function oneOf<T extends string>(text: string, values: readonly T[]): T {
   if ((values as readonly string[]).includes(text)) return text as T;
-  throw new Error(`must be one of ${values.join(', ')}, not "${text}"`);
+  throw new Error(`must be one of ${values.join(', ')}, not ${JSON.stringify(text)}`);
 }
 
 /** The value may hold a password, so the sentence does not repeat it. */

@@ -1,7 +1,7 @@
 /** THE table of commands. */
+import { openDatabase } from '../app.ts';
 import { newTenant } from '../bootstrap.ts';
 import { Name } from '../domain/field.ts';
-import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
@@ -62,7 +62,7 @@ export const commands: readonly Command[] = [
 ];
 
 async function withStore(invocation: Invocation, work: (store: Store) => Promise<void>): Promise<number> {
-  const { store } = await openStore(invocation.config.databaseUrl);
+  const { store } = await openDatabase(invocation.config);
   try {
     await work(store);
     return 0;
@@ -87,7 +87,7 @@ async function listTenants(store: Store, { json, print }: Invocation): Promise<v
 }
 
 async function migrateOnly({ config, json, print }: Invocation): Promise<number> {
-  const { store, migrated } = await openStore(config.databaseUrl);
+  const { store, migrated } = await openDatabase(config);
   await store.close();
   const { from, to } = migrated;
   const words = from === to ? `schema ${to}: nothing to do` : `schema ${from} → ${to}`;

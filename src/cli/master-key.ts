@@ -1,6 +1,6 @@
+import { openDatabase } from '../app.ts';
 import { masterKeys, writeMasterKeys } from '../master-key.ts';
 import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/cipher.ts';
-import { openStore } from '../store/open.ts';
 import { type Invocation, UsageError } from './command.ts';
 
 /** For a fleet, whose nodes are all given the same key. */
@@ -16,7 +16,7 @@ export async function printMasterKey({ print, json }: Invocation): Promise<numbe
  */
 export async function rotate({ config, print, json }: Invocation): Promise<number> {
   const masters = masterKeys(config);
-  const { store } = await openStore(config.databaseUrl, { masters });
+  const { store } = await openDatabase(config, { masters });
   try {
     const to = config.masterKey ? firstOf(config.masterKey.reveal()) : newMasterKey();
     if (!config.masterKey) writeMasterKeys(config.masterKeyFile, [to, masters.current()]);

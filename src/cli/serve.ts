@@ -1,70 +1,20 @@
-import { existsSync } from 'node:fs';
-import { type App, openApp } from '../app.ts';
-import type { Config } from '../config.ts';
-import type { Secret } from '../domain/key.ts';
-import { newestSchema } from '../store/migrate.ts';
-import { version } from '../version.ts';
+import { openApp } from '../app.ts';
+import { banner } from './banner.ts';
 import type { Invocation } from './command.ts';
-import { databasePlace, shortPath } from './place.ts';
+import { untilTold } from './stop.ts';
 import { isWorker, leaveSupervisor, superviseWorkers, tellSupervisor } from './workers.ts';
 
-export async function serve(invocation: Invocation): Promise<number> {
-  const { config, print } = invocation;
+export async function serve({ config, print }: Invocation): Promise<number> {
   if (config.workers > 1 && !isWorker()) return superviseWorkers(config, print);
   const stop = untilTold();
-  const app = await openApp(config, { shared: isWorker() });
-  if (isWorker()) tellSupervisor(app.url);
-  else print(banner(config, app));
-  await stop;
-  await app.close();
-  if (isWorker()) leaveSupervisor();
-  return 0;
-}
-
-/** Milliseconds within which a second signal is the first one again: a launcher passes on what the terminal sent. */
-const echo = 500;
-
-/** Resolves at the first request to stop; at the second, it stops waiting. */
-export function untilTold(): Promise<void> {
-  return new Promise((resolve) => {
-    let told = Number.POSITIVE_INFINITY;
-    const tell = () => {
-      if (performance.now() > told + echo) process.exit(130);
-      told = Math.min(told, performance.now());
-      resolve();
-    };
-    process.on('SIGTERM', tell);
-    process.on('SIGINT', tell);
-    process.on('disconnect', tell);
-  });
-}
-
-type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped'>;
-
-/** What to do next. */
-export function banner(config: Config, { url, migrated, bootstrapped }: Opened): string {
-  const made = bootstrapped.secret;
-  const state = migrated.from === 0 ? 'new' : made ? 'was empty' : 'kept as it was';
-  const upgraded =
-    migrated.from > 0 && migrated.from < newestSchema ? `, schema ${migrated.from} → ${migrated.to}` : '';
-  const { note, show } = managementKey(config.managementKeyFile, made);
-  return [
-    `Sallyport ${version} is listening on ${url}`,
-    '',
-    `  reference       ${url}/docs`,
-    `  database        ${databasePlace(config.databaseUrl)} (${state}${upgraded})`,
-    `  management key  ${note}`,
-    '',
-    '  Try it:',
-    `    curl -H "SVC-API-KEY: ${show}" ${url}/applications/key`,
-    '',
-  ].join('\n');
-}
-
-/** Where the key is, and how a shell gets it. The key itself is shown to a person only, never to a pipe or a log. */
-function managementKey(path: string, made: Secret | undefined): { note: string; show: string } {
-  if (!existsSync(path)) return { note: 'where the first start has written it', show: '$KEY' };
-  const file = shortPath(path);
-  const key = made && process.stdout.isTTY ? `${file} (${made.reveal()})` : file;
-  return { note: made ? `${key}, just made: it may do everything` : key, show: `$(cat ${file})` };
+  try {
+    const app = await openApp(config, { shared: isWorker() });
+    if (isWorker()) tellSupervisor(app.url);
+    else print(banner(config, app));
+    await stop;
+    await app.close();
+    return 0;
+  } finally {
+    leaveSupervisor();
+  }
 }

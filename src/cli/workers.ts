@@ -1,8 +1,9 @@
 /** Several processes that share one port. Each is a whole server; nothing is shared but the database. */
-import { openData } from '../app.ts';
+import { cannotListen, openData } from '../app.ts';
 import type { Config } from '../config.ts';
 import { makeLog } from '../log.ts';
-import { banner, untilTold } from './serve.ts';
+import { banner } from './banner.ts';
+import { untilTold } from './stop.ts';
 
 const mark = 'SALLYPORT_IS_WORKER';
 const pauseBeforeRestart = 1000;
@@ -20,45 +21,83 @@ export function leaveSupervisor(): void {
   if (process.connected) process.disconnect?.();
 }
 
+/** A worker that listens, or the exit code of one that could not. */
+type Started = { url: string } | { code: number };
+
 export async function superviseWorkers(config: Config, print: (line: string) => void): Promise<number> {
   const log = makeLog({ level: config.logLevel });
-  const stop = untilTold();
+  const told = untilTold();
+  refuseTakenPort(config);
   const { store, migrated, bootstrapped } = await openData(config);
   await store.close();
-  let stopping = false;
   const running = new Set<Bun.Subprocess>();
+  let { port } = config;
+  let stopping = false;
+  process.on('exit', () => {
+    for (const worker of running) worker.kill('SIGKILL');
+  });
 
-  /** Resolves with the URL when the worker listens; a worker that ends by itself is replaced. */
-  function start(port: number, number: number): Promise<string> {
-    const listening = Promise.withResolvers<string>();
-    const worker = Bun.spawn(
-      [process.execPath, ...entry(), ...process.argv.slice(2), ...portsOf(config, port, number)],
-      {
-        env: { ...process.env, [mark]: '1' },
-        stdio: ['ignore', 'inherit', 'inherit'],
-        ipc: (message: { url: string }) => listening.resolve(message.url),
-        onExit: (self, code) => {
-          running.delete(self);
-          listening.reject(new Error(`a worker ended with ${code} before it listened`));
-          if (stopping) return;
-          log.error('a worker ended, another takes its place', { code });
-          setTimeout(() => stopping || start(port, number).catch(() => {}), pauseBeforeRestart);
-        },
+  function start(number: number): Promise<Started> {
+    const started = Promise.withResolvers<Started>();
+    let listens = false;
+    const worker = Bun.spawn([...program(), ...portsOf(config, port, number)], {
+      env: { ...process.env, [mark]: '1' },
+      stdio: ['ignore', 'inherit', 'inherit'],
+      ipc: ({ url }: { url: string }) => {
+        listens = true;
+        log.debug('a worker listens', { pid: worker.pid });
+        started.resolve({ url });
       },
-    );
+      onExit: (self, code, signal) => {
+        running.delete(self);
+        started.resolve({ code: code ?? 1 });
+        if (listens && !stopping) replace(number, { code, signal });
+      },
+    });
     running.add(worker);
-    return listening.promise;
+    return started.promise;
   }
 
-  const url = await start(config.port, 0);
-  const port = Number(new URL(url).port);
-  await Promise.all(Array.from({ length: config.workers - 1 }, (_, index) => start(port, index + 1)));
-  print(banner(config, { url, migrated, bootstrapped }));
-  await stop;
-  stopping = true;
-  for (const worker of running) worker.kill('SIGTERM');
-  await Promise.all([...running].map((worker) => worker.exited));
-  return 0;
+  /** After a pause, so that a lasting fault does not become a storm. */
+  function replace(number: number, ended: Record<string, unknown>): void {
+    log.error('a worker ended, another takes its place', ended);
+    setTimeout(async () => {
+      if (stopping) return;
+      const started = await start(number);
+      if ('code' in started && !stopping) replace(number, started);
+    }, pauseBeforeRestart);
+  }
+
+  async function stop(): Promise<number> {
+    stopping = true;
+    for (const worker of running) worker.kill('SIGTERM');
+    const codes = await Promise.all([...running].map((worker) => worker.exited));
+    return codes.every((code) => code === 0) ? 0 : 1;
+  }
+
+  const first = await start(0);
+  if ('code' in first) return first.code;
+  port = Number(new URL(first.url).port);
+  const others = await Promise.all(
+    Array.from({ length: config.workers - 1 }, (_, index) => start(index + 1)),
+  );
+  const failed = others.find((other) => 'code' in other);
+  if (failed) {
+    await stop();
+    return failed.code;
+  }
+  print(banner(config, { url: first.url, migrated, bootstrapped }));
+  await told;
+  return stop();
+}
+
+/** Workers share the port with one another, not with whatever else listens there. */
+function refuseTakenPort({ host, port }: Config): void {
+  try {
+    Bun.listen({ hostname: host, port, socket: { data: () => {} } }).stop(true);
+  } catch (error) {
+    throw cannotListen('PORT', host, port, error);
+  }
 }
 
 /** The same port to serve on, and one of its own for its figures. */
@@ -67,8 +106,9 @@ function portsOf({ metricsPort }: Config, port: number, number: number): string[
   return ['--port', String(port), ...metrics];
 }
 
-/** The script to run, unless the program is one executable that needs none. */
-function entry(): string[] {
-  const script = process.argv[1];
-  return script === undefined || script.startsWith('/$bunfs/') ? [] : [script];
+/** How this process was started; one executable file needs no script. */
+function program(): string[] {
+  const [, script, ...args] = process.argv;
+  const scripts = script === undefined || script.startsWith('/$bunfs/') ? [] : [script];
+  return [process.execPath, ...process.execArgv, ...scripts, ...args];
 }

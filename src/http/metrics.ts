@@ -10,6 +10,7 @@ export function listenForScrapes(host: string, port: number, observed: Observed)
   const server = Bun.serve({
     hostname: host,
     port,
+    reusePort: false,
     development: false,
     idleTimeout: 10,
     maxRequestBodySize: 0,

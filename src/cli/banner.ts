@@ -1,0 +1,42 @@
+import { existsSync } from 'node:fs';
+import type { App } from '../app.ts';
+import type { Config } from '../config.ts';
+import type { Secret } from '../domain/key.ts';
+import { newestSchema } from '../store/migrate.ts';
+import { version } from '../version.ts';
+import { databasePlace, shortPath } from './place.ts';
+
+type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped'>;
+
+/** What to do next. */
+export function banner(config: Config, { url, migrated, bootstrapped }: Opened): string {
+  const made = bootstrapped.secret;
+  const state = migrated.from === 0 ? 'new' : made ? 'was empty' : 'kept as it was';
+  const upgraded =
+    migrated.from > 0 && migrated.from < newestSchema ? `, schema ${migrated.from} → ${migrated.to}` : '';
+  const { note, show } = managementKey(config.managementKeyFile, made);
+  return [
+    `Sallyport ${version} is listening on ${url}`,
+    '',
+    `  reference       ${url}/docs`,
+    `  database        ${databasePlace(config.databaseUrl)} (${state}${upgraded})`,
+    `  management key  ${note}`,
+    '',
+    '  Try it:',
+    `    curl -H "SVC-API-KEY: ${show}" ${url}/applications/key`,
+    '',
+  ].join('\n');
+}
+
+/** Where the key is, and how a shell gets it. The key itself is shown to a person only, never to a pipe or a log. */
+function managementKey(path: string, made: Secret | undefined): { note: string; show: string } {
+  if (!existsSync(path)) return { note: 'where the first start has written it', show: '$KEY' };
+  const file = shortPath(path);
+  const key = made && process.stdout.isTTY ? `${file} (${made.reveal()})` : file;
+  return { note: made ? `${key}, just made: it may do everything` : key, show: `$(cat ${quoted(file)})` };
+}
+
+/** As a shell reads it back. */
+function quoted(path: string): string {
+  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,96 @@
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { existsSync } from 'node:fs';
+import manifest from '../../package.json' with { type: 'json' };
+import { settingList } from '../../src/config.ts';
+import { keyShape, Place } from '../support/program.ts';
+
+let place: Place;
+beforeEach(() => {
+  place = new Place();
+});
+afterEach(() => place.close());
+
+test('tenants create prints an id and a key that works; tenants list shows the id and never the key', async () => {
+  const service = await place.serve();
+  const made = await place.run(['tenants', 'create', 'Zoë & Söhne 🗝']);
+  expect(made).toMatchObject({ code: 0, err: '' });
+  const [, id, key] = /^tenant {2}(\S+)\nkey {5}(\S+)\n$/.exec(made.out)!;
+  expect(key).toMatch(keyShape);
+  const response = await fetch(`${service.url}/applications/key`, { headers: { 'SVC-API-KEY': key! } });
+  expect(await response.json()).toMatchObject({ tenant_id: id, type: 'management' });
+  const listed = await place.run(['tenants', 'list']);
+  expect(listed.out.trimEnd().split('\n')).toHaveLength(2);
+  expect(listed.out).toMatch(new RegExp(`^${id}  \\d{4}-\\S+Z  Zoë & Söhne 🗝$`, 'm'));
+  expect(listed.out).not.toMatch(keyShape);
+});
+
+test('with --json the same is for programs', async () => {
+  const made = JSON.parse((await place.run(['tenants', 'create', 'acme', '--json'])).out);
+  expect(Object.keys(made)).toEqual(['tenant_id', 'key']);
+  const listed = JSON.parse((await place.run(['--json', 'tenants', 'list'])).out);
+  expect(listed).toEqual([{ id: made.tenant_id, name: 'acme', created_at: expect.stringMatching(/Z$/) }]);
+  expect(JSON.parse((await place.run(['version', '--json'])).out)).toEqual({ version: manifest.version });
+});
+
+test('a tenant may have a name of two hundred characters, whatever they are', async () => {
+  const name = '🗝'.repeat(200);
+  expect((await place.run(['tenants', 'create', name])).code).toBe(0);
+  expect((await place.run(['tenants', 'list'])).out).toContain(name);
+});
+
+test.each([[''], [' '], ['a\nb'], ['x'.repeat(201)]])('%p is no name for a tenant', async (name) => {
+  const { code, out, err } = await place.run(['tenants', 'create', name]);
+  expect([code, out]).toEqual([2, '']);
+  expect(err).toStartWith('sallyport: error: NAME must ');
+});
+
+test('migrate makes the schema in a new folder, and finds nothing to do the second time', async () => {
+  expect(JSON.parse((await place.run(['migrate', '--json'])).out)).toMatchObject({ from: 0 });
+  expect(existsSync(place.path('data/management.key'))).toBe(false);
+  const again = await place.run(['migrate']);
+  expect([again.code, again.out]).toEqual([0, expect.stringContaining('nothing to do')]);
+});
+
+test('of several migrations at once in a new folder, one makes the schema and none fails', async () => {
+  const done = await Promise.all(Array.from({ length: 4 }, () => place.run(['migrate', '--json'])));
+  expect(done.map(({ code, err }) => [code, err])).toEqual(Array(4).fill([0, '']));
+  expect(done.filter(({ out }) => JSON.parse(out).from === 0)).toHaveLength(1);
+});
+
+test('version is the version', async () => {
+  for (const args of [['version'], ['--version']]) {
+    expect(await place.run(args)).toEqual({ code: 0, out: `${manifest.version}\n`, err: '' });
+  }
+});
+
+test('help names every command, and the help of serve every setting', async () => {
+  for (const args of [['--help'], ['-h'], []]) {
+    const { code, out } = await place.run(args);
+    expect(code).toBe(0);
+    for (const word of ['serve', 'tenants create NAME', 'tenants list', 'migrate', 'version'])
+      expect(out).toContain(word);
+  }
+  const { code, out } = await place.run(['serve', '--help']);
+  expect(code).toBe(0);
+  for (const { variable, sentence, fallback } of settingList) {
+    for (const part of [variable, sentence, fallback]) expect(out).toContain(part);
+  }
+});
+
+test.each([
+  [['nonsense'], 'nonsense'],
+  [['tenants'], 'tenants'],
+  [['tenants', 'remove'], 'tenants remove'],
+  [['tenants', 'create'], 'tenants create NAME'],
+  [['tenants', 'list', 'all'], 'tenants list'],
+  [['serve', '--nonsense'], '--nonsense'],
+  [['serve', '--port'], '--port'],
+])('%p is refused with a line that says so, and a hint', async (args, named) => {
+  const { code, out, err } = await place.run(args);
+  expect([code, out]).toEqual([2, '']);
+  const lines = err.trimEnd().split('\n');
+  expect(lines).toHaveLength(2);
+  expect(lines[0]).toStartWith('sallyport: error: ');
+  expect(lines[0]).toContain(named);
+  expect(lines[1]).toStartWith('sallyport: hint: ');
+});

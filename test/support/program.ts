@@ -1,0 +1,113 @@
+/** The program as users run it: a process of its own, in a folder of its own. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { settingList } from '../../src/config.ts';
+
+const main = join(import.meta.dirname, '..', '..', 'src', 'main.ts');
+export const keyShape = /slp_[a-z]{3}_[0-9A-Za-z]{49}/;
+
+export interface Finished {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+export interface Service {
+  readonly url: string;
+  readonly pid: number;
+  /** What it has printed so far. */
+  out(): string;
+  err(): string;
+  /** What the pattern's group finds in the output or the log, as soon as it does. */
+  until(pattern: RegExp): Promise<string>;
+  kill(signal: NodeJS.Signals): void;
+  /** Seconds of processor time, once it has ended. */
+  workDone(): number;
+  /** Resolves with the exit code. */
+  readonly ended: Promise<number>;
+}
+
+/** A place to run the program in; whatever still runs is ended when it is closed. */
+export class Place {
+  readonly folder = mkdtempSync(join(tmpdir(), 'sallyport-cli-'));
+  readonly #started: Bun.Subprocess[] = [];
+
+  path(name: string): string {
+    return join(this.folder, name);
+  }
+
+  /** Runs a command to its end. */
+  async run(args: string[], env: Record<string, string> = {}): Promise<Finished> {
+    const started = this.#spawn(args, env);
+    const code = await started.process.exited;
+    await started.drained;
+    return { code, out: started.out(), err: started.err() };
+  }
+
+  /** Starts the service on a free port, and waits until it says where. */
+  async serve(env: Record<string, string> = {}, args: string[] = []): Promise<Service> {
+    const { process, out, err, until } = this.#spawn(['serve', ...args], {
+      PORT: '0',
+      SALLYPORT_DRAIN: '0',
+      ...env,
+    });
+    const url = await until(/listening on (http:\S+)\n(?:.*\n)*.*curl/);
+    const kill = (signal: NodeJS.Signals) => process.kill(signal);
+    const workDone = () => Number(process.resourceUsage()?.cpuTime.total) / 1e6;
+    return { url, pid: process.pid, out, err, until, kill, workDone, ended: process.exited };
+  }
+
+  async close(): Promise<void> {
+    for (const process of this.#started) process.kill('SIGKILL');
+    await Promise.all(this.#started.map((process) => process.exited));
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** None of the settings of whoever runs the tests gets through. */
+  environment(env: Record<string, string>): Record<string, string | undefined> {
+    const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, undefined]));
+    return { ...process.env, ...unset, ...env };
+  }
+
+  command(args: string[]): string[] {
+    return [process.execPath, '--no-env-file', main, ...args];
+  }
+
+  #spawn(args: string[], env: Record<string, string>) {
+    const child = Bun.spawn(this.command(args), {
+      cwd: this.folder,
+      env: this.environment(env),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#started.push(child);
+    let [out, err] = ['', ''];
+    let wake = () => {};
+    const collect = async (stream: ReadableStream<Uint8Array>, add: (text: string) => void) => {
+      const decoder = new TextDecoder();
+      for await (const bytes of stream) {
+        add(decoder.decode(bytes, { stream: true }));
+        wake();
+      }
+    };
+    const drained = Promise.all([
+      collect(child.stdout, (text) => {
+        out += text;
+      }),
+      collect(child.stderr, (text) => {
+        err += text;
+      }),
+    ]).then(() => wake());
+
+    async function until(pattern: RegExp): Promise<string> {
+      for (;;) {
+        const match = pattern.exec(out) ?? pattern.exec(err);
+        if (match) return match[1] as string;
+        if (child.exitCode !== null) throw new Error(`it ended with ${child.exitCode}: ${out}${err}`);
+        await Promise.race([new Promise<void>((resolve) => (wake = resolve)), child.exited]);
+      }
+    }
+
+    return { process: child, out: () => out, err: () => err, drained, until };
+  }
+}
