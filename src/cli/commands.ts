@@ -4,8 +4,10 @@ import { newTenant } from '../bootstrap.ts';
 import { Name } from '../domain/field.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
+import { auditCommands } from './audit.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
 import { printMasterKey, rotate } from './master-key.ts';
+import { withStore } from './open.ts';
 import { serve } from './serve.ts';
 
 export const commands: readonly Command[] = [
@@ -43,6 +45,7 @@ export const commands: readonly Command[] = [
       'With a key file, the new key is made and written there. With SALLYPORT_MASTER_KEY, give the new key and, after a comma, the old one; then restart the nodes one by one with both, rotate, and restart them with the new one alone.',
     run: rotate,
   },
+  ...auditCommands,
   {
     words: ['migrate'],
     takes: [],
@@ -60,16 +63,6 @@ export const commands: readonly Command[] = [
     },
   },
 ];
-
-async function withStore(invocation: Invocation, work: (store: Store) => Promise<void>): Promise<number> {
-  const { store } = await openDatabase(invocation.config);
-  try {
-    await work(store);
-    return 0;
-  } finally {
-    await store.close();
-  }
-}
 
 async function createTenant(store: Store, { args, json, print }: Invocation): Promise<void> {
   const name = Name.safeParse(args[0]);

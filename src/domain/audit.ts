@@ -4,6 +4,9 @@ import { Timestamp } from './field.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
 
+/** Written when a database was put back to an earlier state. */
+export const restoreOperation = 'database.restore';
+
 const Actor = z.object({
   kind: z.enum(['application', 'session', 'operator', 'anonymous']).describe('What kind of actor.'),
   id: z.uuid().optional().describe('Of the Application or the Session.'),

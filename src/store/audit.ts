@@ -1,29 +1,48 @@
 import { Entry, type LogEntry } from '../domain/audit.ts';
+import { Failure, fail } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
 import { newId } from '../domain/key.ts';
-import { type AuditRow, type ChainKeys, genesis, link, signCheckpoint } from './chain.ts';
-import { type Db, type Moment, type Queries, then } from './db.ts';
-import type { AuditExport, AuditFilter, AuditLog, NewEntry } from './store.ts';
+import {
+  type AuditRow,
+  type ChainKeys,
+  checkpointText,
+  genesis,
+  link,
+  macOf,
+  type SignedCheckpoint,
+  signText,
+} from './chain.ts';
+import { type Awaitable, type Db, type Moment, type Queries, then } from './db.ts';
+import { exportLines } from './export.ts';
+import type { AuditFilter, AuditLog, NewEntry } from './store.ts';
 import { all, Params } from './where.ts';
 
-const columns = 'id, tenant_id, at, actor_id, operation, entity_id, result, entry';
+export const auditColumns = 'id, tenant_id, at, actor_id, operation, entity_id, result, entry';
 
-interface SealedRow extends AuditRow {
-  readonly seq: Moment;
-  readonly hash: Uint8Array;
-}
-
-export function auditLog(db: Db, chainKeys: () => Promise<ChainKeys>): AuditLog {
+export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLog {
   return {
-    write: (entries) => db.transaction((tx) => insertEntries(tx, entries)),
+    write: async (entries) => {
+      const keys = await chainKeys();
+      return db.transaction((tx) => insertEntries(tx, keys, entries));
+    },
 
     list: (tenant, filter, { limit, before }) => {
       const params = new Params();
       const where = all(
-        matching(params, tenant, filter),
+        matching(params, { ...filter, tenant }),
         before !== undefined && `id < ${params.add(before)}`,
       );
-      const sql = `select ${columns} from audit where ${where} order by id desc limit ${params.add(limit)}`;
+      const sql = `select ${auditColumns} from audit where ${where} order by id desc limit ${params.add(limit)}`;
+      return then(db.all<AuditRow>(sql, params.values), (rows) => rows.map(toLogEntry));
+    },
+
+    sealed: (filter, { after, upTo }) => {
+      const params = new Params();
+      const where = all(
+        `seq > ${params.add(after)} and seq <= ${params.add(upTo)}`,
+        matching(params, filter),
+      );
+      const sql = `select ${auditColumns} from audit where ${where} order by seq`;
       return then(db.all<AuditRow>(sql, params.values), (rows) => rows.map(toLogEntry));
     },
 
@@ -33,36 +52,63 @@ export function auditLog(db: Db, chainKeys: () => Promise<ChainKeys>): AuditLog 
       return db.exclusively((tx) => sealNext(tx, keys, limit));
     },
 
-    export: (after, limit) => exported(db, after, limit),
+    head: () => headOf(db),
+    export: (at) => exportLines(db, chainKeys, at),
   };
 }
 
-/** In the transaction of what they tell about, if that changed anything. */
-export async function insertEntries(tx: Queries, entries: readonly NewEntry[]): Promise<void> {
-  for (const { tenantId, at, ...entry } of entries) {
-    const row = [
-      newId(at),
-      tenantId ?? null,
-      at,
-      entry.actor.id ?? null,
-      entry.operation,
-      entry.entity?.id ?? null,
-      entry.result,
-    ];
-    await tx.run(`insert into audit (${columns}) values ($1, $2, $3, $4, $5, $6, $7, $8)`, [
-      ...row,
-      JSON.stringify(entry),
-    ]);
+/** The last checkpoint. */
+export function headOf(db: Queries): Awaitable<SignedCheckpoint | undefined> {
+  const sql = 'select seq, at, hash, signature from audit_checkpoints order by seq desc limit 1';
+  type Row = Omit<SignedCheckpoint, 'seq' | 'at'> & { seq: Moment; at: Moment };
+  return then(db.get<Row>(sql), (row) => row && { ...row, seq: Number(row.seq), at: Number(row.at) });
+}
+
+/** In the transaction of what they tell about, if that changed anything: what cannot be told does not happen. */
+export async function insertEntries(
+  tx: Queries,
+  keys: ChainKeys,
+  entries: readonly NewEntry[],
+): Promise<void> {
+  try {
+    for (const entry of entries) await insertEntry(tx, keys, entry);
+  } catch (error) {
+    throw error instanceof Failure ? error : fail('unavailable', { cause: error });
   }
+}
+
+async function insertEntry(tx: Queries, keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
+  const row = {
+    id: newId(at),
+    tenant_id: tenantId ?? null,
+    at,
+    actor_id: entry.actor.id ?? null,
+    operation: entry.operation,
+    entity_id: entry.entity?.id ?? null,
+    result: entry.result,
+    entry: JSON.stringify(entry),
+  };
+  await tx.run(`insert into audit (${auditColumns}, mac) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, [
+    row.id,
+    row.tenant_id,
+    row.at,
+    row.actor_id,
+    row.operation,
+    row.entity_id,
+    row.result,
+    row.entry,
+    macOf(keys, row),
+  ]);
 }
 
 async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
   const last = await tx.get<{ seq: Moment; hash: Uint8Array }>(
     'select seq, hash from audit where seq is not null order by seq desc limit 1',
   );
-  const rows = await tx.all<AuditRow>(`select ${columns} from audit where seq is null order by id limit $1`, [
-    limit,
-  ]);
+  const rows = await tx.all<AuditRow>(
+    `select ${auditColumns} from audit where seq is null order by id limit $1`,
+    [limit],
+  );
   let seq = Number(last?.seq ?? 0);
   let hash = last?.hash ?? genesis;
   for (const row of rows) {
@@ -72,7 +118,7 @@ async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<nu
   }
   if (rows.length > 0) {
     const at = Number(rows.at(-1)?.at);
-    const signature = signCheckpoint(keys, { seq, at, hash });
+    const signature = signText(keys, checkpointText({ seq, at, hash }));
     await tx.run('insert into audit_checkpoints (seq, at, hash, signature) values ($1, $2, $3, $4)', [
       seq,
       at,
@@ -83,9 +129,9 @@ async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<nu
   return rows.length;
 }
 
-function matching(params: Params, tenant: string, filter: AuditFilter): string {
+function matching(params: Params, filter: AuditFilter & { tenant?: string | undefined }): string {
   return all(
-    `tenant_id = ${params.add(tenant)}`,
+    filter.tenant !== undefined && `tenant_id = ${params.add(filter.tenant)}`,
     filter.actor && `actor_id = ${params.add(filter.actor)}`,
     filter.entity && `entity_id = ${params.add(filter.entity)}`,
     filter.operation && `operation = ${params.add(filter.operation)}`,
@@ -101,22 +147,5 @@ function toLogEntry(row: AuditRow): LogEntry {
     ...(row.tenant_id !== null && { tenant_id: row.tenant_id }),
     at: timestamp(Number(row.at)),
     ...Entry.parse(JSON.parse(row.entry)),
-  };
-}
-
-/** Sealed rows behind `after` in their order, and the checkpoints among them. */
-async function exported(db: Db, after: number, limit: number): Promise<AuditExport> {
-  const rows = await db.all<SealedRow>(
-    `select seq, hash, ${columns} from audit where seq > $1 order by seq limit $2`,
-    [after, limit],
-  );
-  const last = Number(rows.at(-1)?.seq ?? after);
-  const checkpoints = await db.all<{ seq: Moment; at: Moment; hash: Uint8Array; signature: Uint8Array }>(
-    'select seq, at, hash, signature from audit_checkpoints where seq > $1 and seq <= $2 order by seq',
-    [after, last],
-  );
-  return {
-    rows: rows.map((row) => ({ ...row, seq: Number(row.seq), at: Number(row.at) })),
-    checkpoints: checkpoints.map((one) => ({ ...one, seq: Number(one.seq), at: Number(one.at) })),
   };
 }

@@ -4,6 +4,7 @@ import {
   createPrivateKey,
   createPublicKey,
   generateKeyPairSync,
+  type KeyObject,
   randomBytes,
   sign,
   verify,
@@ -45,21 +46,22 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
   return { mac: packed.slice(0, 32), signing: packed.slice(32) };
 }
 
+/** Tells a row that was written by whoever holds the key from one that was put in or changed by somebody else. */
+export function macOf({ mac }: ChainKeys, row: AuditRow): Uint8Array {
+  return createHmac('sha256', mac)
+    .update(`sallyport audit row ${JSON.stringify(fieldsOf(row))}`)
+    .digest();
+}
+
 /** Binds a row, with all that lists filter by, to its place and to everything before it. */
 export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, row: AuditRow): Uint8Array {
-  const { id, tenant_id, at, actor_id, operation, entity_id, result, entry } = row;
-  const text = JSON.stringify([
-    seq,
-    id,
-    tenant_id,
-    Number(at),
-    actor_id,
-    operation,
-    entity_id,
-    result,
-    entry,
-  ]);
+  const text = JSON.stringify([seq, ...fieldsOf(row)]);
   return createHmac('sha256', mac).update(previous).update(text).digest();
+}
+
+function fieldsOf(row: AuditRow): (string | number | null)[] {
+  const { id, tenant_id, at, actor_id, operation, entity_id, result, entry } = row;
+  return [id, tenant_id, Number(at), actor_id, operation, entity_id, result, entry];
 }
 
 export interface Checkpoint {
@@ -68,16 +70,29 @@ export interface Checkpoint {
   readonly hash: Uint8Array;
 }
 
-function statement({ seq, at, hash }: Checkpoint): Buffer {
-  return Buffer.from(`sallyport audit checkpoint ${seq} ${at} ${Buffer.from(hash).toString('hex')}`);
+export interface SignedCheckpoint extends Checkpoint {
+  readonly signature: Uint8Array;
 }
 
-export function signCheckpoint({ signing }: ChainKeys, checkpoint: Checkpoint): Uint8Array {
-  const key = createPrivateKey({ key: Buffer.from(signing), format: 'der', type: 'pkcs8' });
-  return sign(null, statement(checkpoint), key);
+/** A place in the chain as it is written down elsewhere: SEQ:HASH. */
+export function anchorOf({ seq, hash }: Pick<Checkpoint, 'seq' | 'hash'>): string {
+  return `${seq}:${Buffer.from(hash).toString('hex')}`;
 }
 
-export function isSigned({ signing }: ChainKeys, checkpoint: Checkpoint, signature: Uint8Array): boolean {
-  const key = createPublicKey(createPrivateKey({ key: Buffer.from(signing), format: 'der', type: 'pkcs8' }));
-  return verify(null, statement(checkpoint), key, signature);
+export function checkpointText({ seq, at, hash }: Checkpoint): string {
+  return `sallyport audit checkpoint ${seq} ${at} ${Buffer.from(hash).toString('hex')}`;
+}
+
+export function signText({ signing }: ChainKeys, text: string): Uint8Array {
+  return sign(null, Buffer.from(text), privateKey(signing));
+}
+
+/** Answers whether a text was signed with the same keys. */
+export function signatureCheck({ signing }: ChainKeys): (text: string, signature: Uint8Array) => boolean {
+  const key = createPublicKey(privateKey(signing));
+  return (text, signature) => verify(null, Buffer.from(text), key, signature);
+}
+
+function privateKey(signing: Uint8Array): KeyObject {
+  return createPrivateKey({ key: Buffer.from(signing), format: 'der', type: 'pkcs8' });
 }

@@ -1,4 +1,4 @@
-/** Data keys, one a tenant, sealed by a master key. Opened keys stay in memory; they never change. */
+/** Data keys, one a tenant, and those of the audit chain, sealed by a master key. Opened keys stay in memory; they never change. */
 import { randomBytes } from 'node:crypto';
 import { fail } from '../domain/error.ts';
 import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from './chain.ts';
@@ -21,7 +21,7 @@ export interface Keyring {
   /** The same, of a tenant whose key was asked for before: within a transaction nothing may be waited for. */
   opened(tenant: string): Uint8Array;
   /** The keys of the audit chain, made at their first use. */
-  ofChain(): Promise<ChainKeys>;
+  ofChain(): Awaitable<ChainKeys>;
 }
 
 const proof = { place: 'sallyport proof', word: Buffer.from('sallyport') };
@@ -65,13 +65,25 @@ const slotOf = (tenant: string): Slot => ({
 });
 const chainSlot: Slot = { table: 'audit_key', column: 'one', value: 1, place: 'sallyport audit key' };
 
-interface SealedKey {
+export interface SealedKey {
   readonly sealed: Uint8Array;
   readonly master_id: string;
 }
 
+/** The keys of the audit chain as they are kept. */
+export function sealedChainKeys(db: Queries): Awaitable<SealedKey | undefined> {
+  return db.get<SealedKey>('select sealed, master_id from audit_key where one = 1');
+}
+
+/** Undefined if they were sealed with another master key. */
+export function openChainKeys(master: MasterKey, sealed: Uint8Array): ChainKeys | undefined {
+  const packed = open(master.bytes, chainSlot.place, sealed);
+  return packed && unpackChainKeys(packed);
+}
+
 export function keyring(db: Db, masters: MasterKeys): Keyring {
   const known = new Map<string, Uint8Array>();
+  let chain: ChainKeys | undefined;
 
   /** What is in the slot, or what `fresh` makes; if another node makes it at the same time, one wins. */
   async function load(slot: Slot, fresh: () => Uint8Array): Promise<Uint8Array> {
@@ -112,6 +124,11 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     return key;
   }
 
+  async function loadChain(): Promise<ChainKeys> {
+    chain = unpackChainKeys(await load(chainSlot, () => packChainKeys(newChainKeys())));
+    return chain;
+  }
+
   return {
     of: (tenant) => known.get(tenant) ?? ofTenant(tenant),
     opened: (tenant) => {
@@ -119,7 +136,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       if (!key) throw new Error('the data key of the tenant was not asked for before');
       return key;
     },
-    ofChain: async () => unpackChainKeys(await load(chainSlot, () => packChainKeys(newChainKeys()))),
+    ofChain: () => chain ?? loadChain(),
   };
 }
 

@@ -2,12 +2,14 @@ import type { Db, Queries } from './db.ts';
 import core from './migrations/0001_core.sql' with { type: 'text' };
 import tokens from './migrations/0002_tokens.sql' with { type: 'text' };
 import audit from './migrations/0003_audit.sql' with { type: 'text' };
+import auditMac from './migrations/0004_audit_mac.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
 const migrations: readonly { name: string; sql: string }[] = [
   { name: '0001_core', sql: core },
   { name: '0002_tokens', sql: tokens },
   { name: '0003_audit', sql: audit },
+  { name: '0004_audit_mac', sql: auditMac },
 ];
 
 export const newestSchema = migrations.length;

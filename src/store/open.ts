@@ -1,5 +1,6 @@
 import { applications } from './applications.ts';
 import { auditLog, insertEntries } from './audit.ts';
+import type { ChainKeys } from './chain.ts';
 import { credentials } from './credentials.ts';
 import { type Db, type Queries, type Room, skipLocked, then } from './db.ts';
 import { figures } from './figures.ts';
@@ -19,7 +20,7 @@ export interface OpenOptions {
   readonly clock?: (() => number) | undefined;
   /** Is told how long each statement took. */
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
-  /** Without them, everything but Tokens can be used. */
+  /** Without them there are no Tokens, and nothing that the audit log tells of can be changed. */
   readonly masters?: MasterKeys | undefined;
 }
 
@@ -56,7 +57,10 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys): Store {
     credentials: credentials(db),
     tenants: tenants(db),
     audit: auditLog(db, keys.ofChain),
-    change: (work) => db.transaction((tx) => work(unitOn(db, tx, keys))),
+    change: async (work) => {
+      const chain = await keys.ofChain();
+      return db.transaction((tx) => work(unitOn(db, tx, keys, chain)));
+    },
     warm: (tenant) => then(keys.of(tenant), () => {}),
     rotateMasterKey: (to) => rotateMasterKey(db, masters, to),
     sweep: async (limit) => {
@@ -78,7 +82,7 @@ function rooms(db: Room, keys: Pick<Keyring, 'of'>) {
 }
 
 /** The same rooms, in which everything happens within one transaction. */
-function unitOn({ dialect }: Db, tx: Queries, keys: Keyring): Unit {
+function unitOn({ dialect }: Db, tx: Queries, keys: Keyring, chain: ChainKeys): Unit {
   const inside = {
     dialect,
     get: tx.get,
@@ -88,7 +92,7 @@ function unitOn({ dialect }: Db, tx: Queries, keys: Keyring): Unit {
   };
   return {
     ...rooms(inside, { of: keys.opened }),
-    record: (entry) => insertEntries(tx, [entry]),
+    record: (entry) => insertEntries(tx, chain, [entry]),
     idempotency: idempotency(tx, dialect, keys.opened),
   };
 }

@@ -12,7 +12,7 @@ import type { Mask } from '../domain/mask.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Scope } from '../domain/scope.ts';
 import type { Metadata, Token } from '../domain/token.ts';
-import type { AuditRow, Checkpoint } from './chain.ts';
+import type { SignedCheckpoint } from './chain.ts';
 import type { MasterKey } from './cipher.ts';
 import type { Awaitable } from './db.ts';
 import type { Rotated } from './keyring.ts';
@@ -213,15 +213,6 @@ export interface AuditFilter {
   readonly to?: number | undefined;
 }
 
-export interface AuditExport {
-  readonly rows: readonly (AuditRow & {
-    readonly seq: number;
-    readonly at: number;
-    readonly hash: Uint8Array;
-  })[];
-  readonly checkpoints: readonly (Checkpoint & { readonly signature: Uint8Array })[];
-}
-
 export interface AuditLog {
   /** For what changed nothing: refusals. */
   write(entries: readonly NewEntry[]): Promise<void>;
@@ -232,8 +223,15 @@ export interface AuditLog {
    * many. Of several nodes at once, one does it.
    */
   seal(limit: number): Promise<number>;
-  /** Sealed rows behind `after`, in their order, and the checkpoints among them. */
-  export(after: number, limit: number): Promise<AuditExport>;
+  /** The last checkpoint of the chain: everything up to it is sealed. */
+  head(): Awaitable<SignedCheckpoint | undefined>;
+  /** Of the rows of the chain behind `after` and up to `upTo`, those that match, in their order. */
+  sealed(
+    filter: AuditFilter & { readonly tenant?: string | undefined },
+    range: { readonly after: number; readonly upTo: number },
+  ): Awaitable<LogEntry[]>;
+  /** The lines of an export: every row that is sealed at this moment, with what proves it. */
+  export(at: number): AsyncIterable<string>;
 }
 
 /** What identifies a request that may be sent again. */

@@ -1,0 +1,89 @@
+import { resolve } from 'node:path';
+import { timestamp } from '../domain/field.ts';
+import { masterKeys } from '../master-key.ts';
+import { anchorOf, genesis } from '../store/chain.ts';
+import type { Footer } from '../store/export.ts';
+import type { Store } from '../store/store.ts';
+import { type Anchor, type Verdict, verifyExport } from '../store/verify.ts';
+import { type Command, type Invocation, UsageError } from './command.ts';
+import { readLines, writeLines } from './files.ts';
+import { withStore } from './open.ts';
+
+export const auditCommands: readonly Command[] = [
+  {
+    words: ['audit', 'export'],
+    takes: ['FILE'],
+    summary: 'Write the audit log to a new file, with what proves it.',
+    details: 'While the service runs or not. FILE holds no keys that open anything without the master key.',
+    run: exportAudit,
+  },
+  {
+    words: ['audit', 'verify'],
+    takes: ['FILE'],
+    options: [
+      {
+        name: 'anchor',
+        takes: 'SEQ:HASH',
+        many: true,
+        sentence: 'A place in the log that audit head printed before; the log must still go through it.',
+      },
+    ],
+    summary: 'Check an export of the audit log: takes the file and the master key, no database.',
+    details:
+      'Names every row that was changed, removed, put in or moved, and an end that was cut off. Exits with 1 if anything is wrong.',
+    run: verifyAudit,
+  },
+  {
+    words: ['audit', 'head'],
+    takes: [],
+    summary: 'Print the end of the audit log as an anchor, to be kept elsewhere.',
+    run: printHead,
+  },
+];
+
+/** So that it tells of everything up to this moment. */
+export async function sealAll(store: Store): Promise<void> {
+  while ((await store.audit.seal(1000)) > 0);
+}
+
+function exportAudit(invocation: Invocation): Promise<number> {
+  const { args, json, print } = invocation;
+  const path = resolve(args[0] as string);
+  return withStore(invocation, async (store) => {
+    await sealAll(store);
+    const footer = await writeLines(path, store.audit.export(Date.now()));
+    const { head: anchor } = JSON.parse(footer) as Footer;
+    print(json ? JSON.stringify({ file: path, anchor }) : `wrote ${path}\nanchor ${anchor}`);
+  });
+}
+
+async function verifyAudit({ config, args, options, json, print }: Invocation): Promise<number> {
+  const path = resolve(args[0] as string);
+  const anchors = options.values('anchor').map(toAnchor);
+  const verdict = await verifyExport(readLines(path), { masters: masterKeys(config), anchors });
+  if (json) print(JSON.stringify(verdict));
+  else for (const line of inWords(verdict)) print(line);
+  return verdict.ok ? 0 : 1;
+}
+
+export function inWords({ ok, rows, checkpoints, head, findings, more }: Verdict): string[] {
+  if (ok) return [`sound: ${rows} rows, ${checkpoints} checkpoints`, `anchor ${head}`];
+  const rest = more > 0 ? [`and ${more} more`] : [];
+  return [...findings.map(({ line, says }) => `line ${line}: ${says}`), ...rest];
+}
+
+function toAnchor(text: string): Anchor {
+  const match = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text);
+  if (!match) throw new UsageError(`--anchor must be SEQ:HASH as audit head prints it, not "${text}"`);
+  return { seq: Number(match[1]), hash: match[2] as string };
+}
+
+function printHead(invocation: Invocation): Promise<number> {
+  const { json, print } = invocation;
+  return withStore(invocation, async (store) => {
+    await sealAll(store);
+    const head = await store.audit.head();
+    const anchor = anchorOf(head ?? { seq: 0, hash: genesis });
+    print(json ? JSON.stringify({ anchor, ...(head && { at: timestamp(head.at) }) }) : anchor);
+  });
+}

@@ -1,0 +1,191 @@
+/**
+ * An export of the audit log: JSON, one object a line. A header with the sealed keys of the chain, every row in
+ * its order, every checkpoint behind the row that it signs, and a signed footer, without which an export that
+ * was cut off would look like a shorter one.
+ */
+import { z } from 'zod';
+import { fail } from '../domain/error.ts';
+import { timestamp } from '../domain/field.ts';
+import { auditColumns } from './audit.ts';
+import {
+  type AuditRow,
+  anchorOf,
+  type ChainKeys,
+  genesis,
+  type SignedCheckpoint,
+  signText,
+} from './chain.ts';
+import type { Awaitable, Db, Moment } from './db.ts';
+import { sealedChainKeys } from './keyring.ts';
+
+export const format = 'sallyport audit export 1';
+
+const number = z.number();
+const text = z.string();
+/** Absent only where somebody has taken it out of the database. */
+const hex = z
+  .string()
+  .regex(/^([0-9a-f]{2})*$/)
+  .nullable();
+
+const Header = z.strictObject({
+  kind: z.literal('header'),
+  format: text,
+  exported_at: text,
+  master_key: text,
+  chain_key: text.refine((value) => Buffer.from(value, 'base64').toString('base64') === value),
+});
+const Row = z.strictObject({
+  kind: z.literal('row'),
+  seq: number,
+  id: text,
+  tenant_id: text.nullable(),
+  at: number,
+  actor_id: text.nullable(),
+  operation: text,
+  entity_id: text.nullable(),
+  result: text,
+  entry: text,
+  mac: hex,
+  hash: hex,
+});
+const Mark = z.strictObject({
+  kind: z.literal('checkpoint'),
+  seq: number,
+  at: number,
+  hash: hex,
+  signature: hex,
+});
+const Footer = z.strictObject({
+  kind: z.literal('footer'),
+  rows: number,
+  checkpoints: number,
+  head: text,
+  signature: hex,
+});
+export const Line = z.discriminatedUnion('kind', [Header, Row, Mark, Footer]);
+
+export type Line = z.infer<typeof Line>;
+export type Header = z.infer<typeof Header>;
+export type ExportedRow = z.infer<typeof Row>;
+export type ExportedCheckpoint = z.infer<typeof Mark>;
+export type Footer = z.infer<typeof Footer>;
+
+/** What the footer signs. */
+export function footerText(
+  exportedAt: string,
+  { rows, checkpoints, head }: Omit<Footer, 'kind' | 'signature'>,
+) {
+  return `${format} ${exportedAt} ${rows} ${checkpoints} ${head}`;
+}
+
+const page = 1000;
+
+export async function* exportLines(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+  at: number,
+): AsyncGenerator<string> {
+  const keys = await chainKeys();
+  const exportedAt = timestamp(at);
+  const kept = await sealedChainKeys(db);
+  if (!kept) throw fail('unavailable', { cause: new Error('the keys of the audit chain are gone') });
+  yield line(Header, {
+    kind: 'header',
+    format,
+    exported_at: exportedAt,
+    master_key: kept.master_id,
+    chain_key: Buffer.from(kept.sealed).toString('base64'),
+  });
+  const counted = { rows: 0, checkpoints: 0, head: anchorOf({ seq: 0, hash: genesis }) };
+  for await (const each of chain(db, await lastSeq(db))) {
+    if (each.kind === 'row') counted.head = `${each.seq}:${each.hash}`;
+    counted[each.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
+    yield JSON.stringify(each);
+  }
+  const signature = toHex(signText(keys, footerText(exportedAt, counted)));
+  yield line(Footer, { kind: 'footer', ...counted, signature });
+}
+
+function line<S extends z.ZodType>(schema: S, value: z.input<S>): string {
+  return JSON.stringify(schema.parse(value));
+}
+
+/** Of rows and checkpoints alike, since somebody may have taken away the one and not the other. */
+async function lastSeq(db: Db): Promise<number> {
+  const row = await db.get<{ last: Moment }>(
+    `select coalesce(max(seq), 0) as last from
+       (select max(seq) as seq from audit union all select max(seq) as seq from audit_checkpoints) as ends`,
+  );
+  return Number(row?.last);
+}
+
+interface SealedRow extends AuditRow {
+  readonly seq: Moment;
+  readonly hash: Uint8Array | null;
+  readonly mac: Uint8Array | null;
+}
+
+/** Rows and checkpoints up to `last`, a page at a time. */
+async function* chain(db: Db, last: number): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
+  for (let after = 0; after < last; ) {
+    const rows = await db.all<SealedRow>(
+      `select seq, ${auditColumns}, mac, hash from audit where seq > $1 and seq <= $2 order by seq limit $3`,
+      [after, last, page],
+    );
+    const end = rows.length < page ? last : Number(rows.at(-1)?.seq);
+    const checkpoints = await db.all<SignedCheckpoint>(
+      'select seq, at, hash, signature from audit_checkpoints where seq > $1 and seq <= $2 order by seq',
+      [after, end],
+    );
+    yield* merged(rows.map(toRow), checkpoints.map(toMark));
+    after = end;
+  }
+}
+
+/** Each checkpoint behind the row that it is about. */
+function* merged(
+  rows: ExportedRow[],
+  marks: ExportedCheckpoint[],
+): Generator<ExportedRow | ExportedCheckpoint> {
+  let next = 0;
+  for (const row of rows) {
+    for (; marks[next] && Number(marks[next]?.seq) < row.seq; next++) yield marks[next] as ExportedCheckpoint;
+    yield row;
+  }
+  yield* marks.slice(next);
+}
+
+/** In the order of the declaration. */
+function toRow(row: SealedRow): ExportedRow {
+  return {
+    kind: 'row',
+    seq: Number(row.seq),
+    id: row.id,
+    tenant_id: row.tenant_id,
+    at: Number(row.at),
+    actor_id: row.actor_id,
+    operation: row.operation,
+    entity_id: row.entity_id,
+    result: row.result,
+    entry: row.entry,
+    mac: toHex(row.mac),
+    hash: toHex(row.hash),
+  };
+}
+
+function toMark({ seq, at, hash, signature }: SignedCheckpoint): ExportedCheckpoint {
+  return {
+    kind: 'checkpoint',
+    seq: Number(seq),
+    at: Number(at),
+    hash: toHex(hash),
+    signature: toHex(signature),
+  };
+}
+
+function toHex(bytes: Uint8Array): string;
+function toHex(bytes: Uint8Array | null): string | null;
+function toHex(bytes: Uint8Array | null): string | null {
+  return bytes && Buffer.from(bytes).toString('hex');
+}

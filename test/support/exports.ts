@@ -1,0 +1,55 @@
+/** Exports of an audit log, made and checked within the test. */
+import { type MasterKey, parseMasterKeys } from '../../src/store/cipher.ts';
+import type { MasterKeys } from '../../src/store/keyring.ts';
+import type { NewEntry, Store } from '../../src/store/store.ts';
+import { type Verdict, type VerifyOptions, verifyExport } from '../../src/store/verify.ts';
+import { start, testMasterKey } from './world.ts';
+
+export function mastersOf(...texts: string[]): MasterKeys {
+  const keys = texts.flatMap(parseMasterKeys);
+  return { current: () => keys[0] as MasterKey, find: (id) => keys.find((key) => key.id === id) };
+}
+
+export const masters = mastersOf(testMasterKey);
+
+/** Seals what there is, and exports it. */
+export async function exportOf(store: Store): Promise<string[]> {
+  while ((await store.audit.seal(1000)) > 0);
+  return Array.fromAsync(store.audit.export(start));
+}
+
+export async function verify(lines: string[], options: Partial<VerifyOptions> = {}): Promise<Verdict> {
+  async function* each() {
+    yield* lines;
+  }
+  return verifyExport(each(), { masters, ...options });
+}
+
+/** The rows that the verdict names, each with what it says of it. */
+export function named({ findings }: Verdict): string[] {
+  return findings.map(({ flaw, row }) => (row === undefined ? flaw : `${flaw} ${row}`));
+}
+
+/** As varied as entries are. */
+export function entry(number: number, tenantId?: string): NewEntry {
+  const odd = number % 2 === 1;
+  return {
+    ...(tenantId !== undefined && { tenantId }),
+    at: start + number,
+    actor: odd ? { kind: 'application', id: crypto.randomUUID() } : { kind: 'anonymous' },
+    operation: odd ? 'application.update' : 'token.read',
+    ...(odd && { entity: { kind: 'application', id: `thing-${number}` } }),
+    result: odd ? 'success' : 'failed',
+    from: { ip: '127.0.0.1', user_agent: 'Gr\u00fc\u00dfe \u2028 \ud83d\udd11 "quoted"' },
+    ...(odd && { difference: { name: { from: 'a', to: `b${number}` } } }),
+  };
+}
+
+/** Writes them, and seals after every few, so that there are several checkpoints. */
+export async function write(store: Store, count: number, tenantId?: string): Promise<void> {
+  for (let number = 1; number <= count; number++) {
+    await store.audit.write([entry(number, tenantId)]);
+    if (number % 3 === 0) await store.audit.seal(1000);
+  }
+  await store.audit.seal(1000);
+}
