@@ -1,8 +1,9 @@
-import type { Digest } from '../domain/key.ts';
+import type { Digest, Kind } from '../domain/key.ts';
 import { type Policy, ready } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
 import { type ApplicationRow, alive, applicationColumns, toApplication, toGrants } from './applications.ts';
-import { type Db, type Moment, then } from './db.ts';
+import { type Awaitable, type Db, type Moment, then } from './db.ts';
+import { type Found, Recollection } from './recollection.ts';
 import type { Credentials } from './store.ts';
 
 interface KeyRow extends ApplicationRow {
@@ -18,6 +19,9 @@ interface SessionRow {
   rules: string;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
+  expires_at: Moment;
+  application_expires_at: Moment | null;
+  authorizer_expires_at: Moment | null;
 }
 
 const byApplicationKey = `
@@ -28,7 +32,8 @@ const byApplicationKey = `
 /** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.permissions, s.rules,
-    c.permissions as ceiling_permissions, c.rules as ceiling_rules
+    c.permissions as ceiling_permissions, c.rules as ceiling_rules,
+    s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
   from sessions s
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
   left join application_keys k on k.digest = s.authorizer_digest
@@ -37,20 +42,35 @@ const bySessionKey = `
     and (s.authorizer_digest is null or c.id is not null)`;
 
 export function credentials(db: Db): Credentials {
+  const memory = db.local && new Recollection(db.local);
+
+  const lookUp = (kind: Kind, digest: Digest): Awaitable<Found | undefined> =>
+    kind === 'ses'
+      ? then(db.lookup<SessionRow>(bySessionKey, digest), (row) => row && fromSession(row, digest))
+      : then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => row && fromKey(row, digest));
+
   return {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
-      if (kind === 'ses') {
-        return then(db.lookup<SessionRow>(bySessionKey, digest), (row) => row && fromSession(row, digest));
-      }
-      return then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => row && fromKey(row, digest));
+      if (!memory) return then(lookUp(kind, digest), (found) => found?.principal);
+      const name = nameOf(digest);
+      const remembered = memory.recall(name);
+      if (remembered !== undefined) return remembered ?? undefined;
+      return then(lookUp(kind, digest), (found) => {
+        if (found) memory.keep(name, found);
+        return found?.principal;
+      });
     },
   };
 }
 
-function fromKey(row: KeyRow, digest: Digest): Principal {
+function nameOf(digest: Digest): string {
+  return Buffer.from(digest.buffer, digest.byteOffset, digest.byteLength).toString('latin1');
+}
+
+function fromKey(row: KeyRow, digest: Digest): Found {
   const application = toApplication(row);
-  return {
+  const principal: Principal = {
     kind: 'application',
     tenantId: row.tenant_id,
     applicationId: row.id,
@@ -59,11 +79,12 @@ function fromKey(row: KeyRow, digest: Digest): Principal {
     digest,
     now: Number(row.now),
   };
+  return { principal, until: soonest(row.expires_at) };
 }
 
-function fromSession(row: SessionRow, digest: Digest): Principal {
+function fromSession(row: SessionRow, digest: Digest): Found {
   const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
-  return {
+  const principal: Principal = {
     kind: 'session',
     tenantId: row.tenant_id,
     applicationId: row.application_id,
@@ -73,6 +94,11 @@ function fromSession(row: SessionRow, digest: Digest): Principal {
     digest,
     now: Number(row.now),
   };
+  return { principal, until: soonest(row.expires_at, row.application_expires_at, row.authorizer_expires_at) };
+}
+
+function soonest(...moments: (Moment | null)[]): number {
+  return Math.min(...moments.map((moment) => (moment === null ? Number.POSITIVE_INFINITY : Number(moment))));
 }
 
 const known = new Map<string, Policy>();

@@ -25,7 +25,16 @@ export interface Room extends Queries {
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
 }
 
+/** What a database on this machine can tell without being asked. */
+export interface Local {
+  /** Whether nobody has committed anything since this was last asked. */
+  unchanged(): boolean;
+  /** This moment, by the clock that decides. */
+  now(): number;
+}
+
 export interface Db extends Room {
+  readonly local?: Local;
   /**
    * One row by a unique binary key. The SQL compares with `= :key` and selects that column as `key`; look-ups
    * of one tick may share a query, but each is read after it was asked for.

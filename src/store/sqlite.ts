@@ -1,6 +1,7 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { type Db, DbUnavailable, type Queries, type Value } from './db.ts';
+import { watchCommits } from './wal.ts';
 
 /** How many waiting changes one commit may carry. */
 const batchLimit = 512;
@@ -42,6 +43,7 @@ export function openSqlite(path: string, now: () => number): Db {
 
   return {
     dialect: 'sqlite',
+    local: { unchanged: watchCommits(reads), now },
     get: reads.get,
     all: reads.all,
     run: (sql, params) => transaction(async (tx) => tx.run(sql, params)),
@@ -91,7 +93,7 @@ function rollback(writer: Database): void {
 function connect(path: string): Database {
   let db: Database | undefined;
   try {
-    closeSync(openSync(path, 'a', 0o600));
+    createPrivately(path);
     db = new Database(path, { strict: true });
     db.run('pragma busy_timeout = 5000');
     db.run('pragma journal_mode = wal');
@@ -106,6 +108,14 @@ function connect(path: string): Database {
 
 /** Lists have a statement for every mix of filters and scopes: as many as this are kept. */
 const mostPrepared = 500;
+
+/**
+ * Readable by its owner alone from the first moment. Never opened here once it exists: closing any file of a
+ * database drops the locks that the whole process holds on it.
+ */
+function createPrivately(path: string): void {
+  if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600));
+}
 
 interface Prepared {
   readonly statement: Statement;
