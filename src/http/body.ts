@@ -81,12 +81,10 @@ function invalid(sentence: string, path?: string) {
   return fail('validation_failed', { errors: { [path || 'body']: [sentence] } });
 }
 
-/** Level by level, since a recursive look could run out of stack. */
+/** Goes no deeper than the levels that it may have, so that it never runs out of stack. */
 function isDeeper(value: unknown, levels: number): boolean {
-  let level = [value];
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > levels) return true;
-    level = level.flatMap((item) => (typeof item === 'object' && item !== null ? Object.values(item) : []));
-  }
-  return false;
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 0) return true;
+  const parts: unknown[] = Array.isArray(value) ? value : Object.values(value);
+  return parts.some((part) => isDeeper(part, levels - 1));
 }

@@ -239,6 +239,18 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, [field]]);
   });
 
+  test('a body may be nested 32 levels deep, with or without something in the last', async () => {
+    const nested = (levels: number, inmost: string) => '['.repeat(levels) + inmost + ']'.repeat(levels);
+    for (const inmost of ['', '1', '{}']) {
+      const levels = inmost === '{}' ? 30 : 31;
+      const post = (data: string) => world.call('POST', '/tokens', { key, body: `{"data":${data}}` });
+      expect((await post(nested(levels, inmost))).status).toBe(201);
+      expect((await post(nested(levels + 1, inmost))).body.errors).toEqual({
+        body: ['must not be nested deeper than 32 levels'],
+      });
+    }
+  });
+
   test('a body that breaks off is the client’s affair: nothing changes, nothing is logged', async () => {
     const before = await everything();
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\nContent-Type: application/json\r\n`;
