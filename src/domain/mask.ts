@@ -1,28 +1,40 @@
 /**
  * Masks: Liquid outputs in a string, object or array, such as `{{ data.number | reveal_last: 4 }}`. They are
- * rendered once, when a Token is written. No tags, no filters but ours, and limits on everything.
+ * rendered once, when a Token is written. No tags, no operators, no filters but ours, and limits on everything.
  */
-import { Liquid, type Template } from 'liquidjs';
+import { Context, Liquid, type Template } from 'liquidjs';
 import { z } from 'zod';
 import { isWellFormed } from './field.ts';
 
 const largestMask = 4096;
 const deepest = 8;
+/** Milliseconds for a whole mask. */
 const longestRender = 50;
+/** Characters that all filters of a mask may go through. */
 const mostMemory = 200_000;
 const largestResult = 65_536;
 
+/** Like data, it comes out of a parser: that it is JSON need not be looked at. */
 export const Mask = z
-  .json()
-  .refine(
-    (mask) => typeof mask === 'string' || typeof mask === 'object',
-    'must be a string, an object or a list',
-  )
-  .refine(isWellFormed, 'must be well-formed Unicode throughout')
-  .refine((mask) => JSON.stringify(mask).length <= largestMask, `must have at most ${largestMask} characters`)
+  .unknown()
+  .refine(isTextOrObject, { error: 'must be a string, an object or a list', abort: true })
+  .refine((mask) => JSON.stringify(mask).length <= largestMask, {
+    error: `must have at most ${largestMask} characters`,
+    abort: true,
+  })
   .refine((mask) => depth(mask) <= deepest, `must not be nested deeper than ${deepest} levels`)
+  .refine(isWellFormed, 'must be well-formed Unicode throughout')
   .describe('What others see of the data: Liquid outputs in a string, object or list.');
 export type Mask = z.infer<typeof Mask>;
+
+function isTextOrObject(mask: unknown): boolean {
+  return typeof mask === 'string' || (typeof mask === 'object' && mask !== null);
+}
+
+function depth(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  return 1 + Math.max(0, ...Object.values(value).map(depth));
+}
 
 /** The mask cannot be used with this data; the message says why, without a word of the data. */
 export class MaskError extends Error {}
@@ -31,102 +43,169 @@ const engine = new Liquid({
   ownPropertyOnly: true,
   strictFilters: true,
   strictVariables: true,
-  parseLimit: largestMask,
-  renderLimit: longestRender,
-  memoryLimit: mostMemory,
+  operators: {},
 });
 Object.assign(engine, { tags: Object.create(null), filters: Object.create(null) });
 
 type FilterThis = { context: { memoryLimit: { use(count: number): void } } };
-type Shown = (index: number, length: number, count: number) => boolean;
+type Shown = (index: number, length: number) => boolean;
+
+function charactersOf({ context }: FilterThis, value: unknown): string[] {
+  const text = String(value ?? '');
+  context.memoryLimit.use(text.length);
+  return [...text];
+}
 
 /** Replaces every character that is not shown by one other. */
-function hiding(shown: Shown) {
-  return function (this: FilterThis, value: unknown, count: unknown = 0, hider: unknown = 'X'): string {
-    const characters = [...String(value ?? '')];
-    this.context.memoryLimit.use(characters.length);
-    if ([...String(hider)].length !== 1)
-      throw new Error('the character to hide behind must be one character');
-    return characters
-      .map((one, index) => (shown(index, characters.length, Number(count)) ? one : String(hider)))
-      .join('');
-  };
+function hidden(characters: string[], hider: unknown, shown: Shown): string {
+  const [one, ...more] = String(hider);
+  if (one === undefined || more.length > 0)
+    throw new MaskError('what hides a character must be one character');
+  return characters.map((each, index) => (shown(index, characters.length) ? each : one)).join('');
+}
+
+function whole(count: unknown): number {
+  if (Number.isSafeInteger(count) && (count as number) >= 0) return count as number;
+  throw new MaskError('how many characters to show must be a whole number');
 }
 
 const filters = {
-  reveal_last: hiding((index, length, count) => index >= length - count),
-  reveal_first: hiding((index, _, count) => index < count),
-  hide: function (this: FilterThis, value: unknown, hider?: unknown): string {
-    return hiding(() => false).call(this, value, 0, hider);
+  reveal_last(this: FilterThis, value: unknown, count: unknown = 0, hider: unknown = 'X') {
+    const shown = whole(count);
+    return hidden(charactersOf(this, value), hider, (index, length) => index >= length - shown);
   },
-  last: (value: unknown, count = 1) => [...String(value ?? '')].slice(-Number(count)).join(''),
-  first: (value: unknown, count = 1) => [...String(value ?? '')].slice(0, Number(count)).join(''),
+  reveal_first(this: FilterThis, value: unknown, count: unknown = 0, hider: unknown = 'X') {
+    const shown = whole(count);
+    return hidden(charactersOf(this, value), hider, (index) => index < shown);
+  },
+  hide(this: FilterThis, value: unknown, hider: unknown = 'X') {
+    return hidden(charactersOf(this, value), hider, () => false);
+  },
+  last(this: FilterThis, value: unknown, count: unknown = 1) {
+    const characters = charactersOf(this, value);
+    return characters.slice(Math.max(0, characters.length - whole(count))).join('');
+  },
+  first(this: FilterThis, value: unknown, count: unknown = 1) {
+    return charactersOf(this, value).slice(0, whole(count)).join('');
+  },
 };
 for (const [name, filter] of Object.entries(filters)) engine.registerFilter(name, filter);
+
+/**
+ * `value | filter: argument, argument`, and nothing that Liquid would overlook: a comma in the wrong place or a
+ * filter without a name would show the value as it is.
+ */
+const form = (() => {
+  const name = String.raw`[\p{L}_][\p{L}\p{N}_-]*`;
+  const below = String.raw`\.[\p{L}\p{N}_-]+`;
+  const literal = String.raw`(?:"[^"\\]*"|'[^'\\]*'|-?\d+(?:\.\d+)?)`;
+  const index = String.raw`\[\s*(?:${literal}|${name}(?:${below})*)\s*\]`;
+  const path = `${name}(?:${below}|${index})*`;
+  const value = `(?:${literal}|${path})`;
+  const filter = String.raw`\|\s*\w+\s*(?::\s*${value}\s*(?:,\s*${value}\s*)*)?`;
+  return new RegExp(String.raw`^\{\{-?\s*${value}\s*(?:${filter})*-?\}\}$`, 'u');
+})();
+
+const malformedOutput = 'it is not a valid output, which has the form {{ data.name | filter: 4 }}';
 
 /** Parsed templates; what they are rendered with is never kept. */
 const parsed = new Map<string, Template[]>();
 const mostParsed = 1000;
-
-/** The masked value of the data. Refuses what does not render, takes too much, or would show all of the data. */
-export function renderMask(mask: Mask, data: unknown): unknown {
-  const deadline = performance.now() + longestRender;
-  const masked = render(mask, data, deadline);
-  if (JSON.stringify(masked).length > largestResult)
-    throw new MaskError(`would give more than ${largestResult} characters`);
-  if (showsAll(masked, data)) throw new MaskError('would show all of the data');
-  return masked;
-}
-
-function render(mask: unknown, data: unknown, deadline: number): unknown {
-  if (performance.now() > deadline) throw new MaskError('takes too long to render');
-  if (typeof mask === 'string') return renderText(mask, data);
-  if (Array.isArray(mask)) return mask.map((part) => render(part, data, deadline));
-  if (typeof mask !== 'object' || mask === null) return mask;
-  return Object.fromEntries(Object.entries(mask).map(([name, part]) => [name, render(part, data, deadline)]));
-}
-
-function renderText(template: string, data: unknown): string {
-  try {
-    return engine.renderSync(parse(template), { data });
-  } catch (error) {
-    throw new MaskError(`does not render: ${cause(error as Error)}`);
-  }
-}
 
 function parse(template: string): Template[] {
   const known = parsed.get(template);
   if (known) return known;
   if (parsed.size >= mostParsed) parsed.clear();
   const made = engine.parse(template);
+  const malformed = made.some(({ token }) => /^\{\{/.test(token.getText()) && !form.test(token.getText()));
+  if (malformed) throw new MaskError(malformedOutput);
   parsed.set(template, made);
   return made;
 }
 
-/** In our own words, since the library's may quote a value. */
-function cause({ message }: Error): string {
-  if (/limit exceeded/.test(message)) return 'it takes too much time or memory';
-  if (/undefined variable/.test(message)) return 'it names something that the data does not have';
-  if (/^tag /.test(message)) return 'only outputs are taken, such as {{ data | hide }}, and no tags';
-  if (/undefined filter/.test(message)) return `the filters are ${Object.keys(filters).join(', ')}`;
-  if (/one character/.test(message)) return 'what hides a character must be one character';
-  return 'it is not a valid Liquid output';
+/** The masked value of the data. Refuses what does not render, takes too much, or would show all of the data. */
+export function renderMask(
+  mask: Mask,
+  data: unknown,
+  clock: () => number = () => performance.now(),
+): unknown {
+  const deadline = clock() + longestRender;
+  const checkTime = () => {
+    if (clock() > deadline) throw new MaskError('takes too long to render');
+  };
+  const context = new Context({ data }, engine.options, { sync: true, memoryLimit: mostMemory });
+  let length = 0;
+
+  function render(part: unknown): unknown {
+    if (typeof part === 'string') return renderText(part);
+    if (Array.isArray(part)) return part.map(render);
+    if (typeof part !== 'object' || part === null) return part;
+    return Object.fromEntries(Object.entries(part).map(([name, inner]) => [name, render(inner)]));
+  }
+
+  function renderText(template: string): string {
+    let text = '';
+    for (const piece of pieces(template)) {
+      checkTime();
+      const made = outcome(() => engine.renderSync([piece], context) as string);
+      length += made.length;
+      if (length > largestResult) throw new MaskError(`would give more than ${largestResult} characters`);
+      text += made;
+    }
+    return text;
+  }
+
+  const masked = render(mask);
+  if (showsAll(masked, data, checkTime)) throw new MaskError('would show all of the data');
+  return masked;
 }
+
+function pieces(template: string): Template[] {
+  return outcome(() => parse(template));
+}
+
+function outcome<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw new MaskError(`does not render: ${cause(error as Error)}`);
+  }
+}
+
+/** In our own words, since the library's may quote a value. */
+function cause(error: Error & { originalError?: Error }): string {
+  const original = error.originalError ?? error;
+  if (original instanceof MaskError) return original.message;
+  if (error.name === 'UndefinedVariableError') return 'it names something that the data does not have';
+  if (/^memory alloc limit exceeded$/.test(original.message)) return 'it takes too much memory';
+  if (/^tag "/.test(original.message))
+    return 'only outputs are taken, such as {{ data | hide }}, and no tags';
+  if (/^undefined filter: /.test(original.message))
+    return `the filters are ${Object.keys(filters).join(', ')}`;
+  return malformedOutput;
+}
+
+/** No text has half a character in it, so none goes across this. */
+const border = '\ud800';
 
 /** Every piece of the data stands whole somewhere in the masked value. */
-function showsAll(masked: unknown, data: unknown): boolean {
-  const shown = [...leaves(masked)].map(String);
-  const secret = [...leaves(data)].map(String).filter((leaf) => leaf !== '');
-  if (secret.length === 0) return JSON.stringify(masked) === JSON.stringify(data);
-  return secret.every((leaf) => shown.some((text) => text.includes(leaf)));
+function showsAll(masked: unknown, data: unknown, checkTime: () => void): boolean {
+  const shown = [...leaves(masked)].join(border);
+  const secret = leaves(data);
+  if (secret.size === 0) return JSON.stringify(masked) === JSON.stringify(data);
+  for (const leaf of secret) {
+    checkTime();
+    if (!shown.includes(leaf)) return false;
+  }
+  return true;
 }
 
-function* leaves(value: unknown): Generator<unknown> {
-  if (typeof value !== 'object' || value === null) yield value ?? '';
-  else for (const part of Object.values(value)) yield* leaves(part);
-}
-
-function depth(value: unknown): number {
-  if (typeof value !== 'object' || value === null) return 0;
-  return 1 + Math.max(0, ...Object.values(value).map(depth));
+/** The texts, numbers and so on of which the value is made, but for empty ones. */
+function leaves(value: unknown, found: Set<string> = new Set()): Set<string> {
+  if (typeof value !== 'object') {
+    if (value !== '') found.add(String(value));
+  } else if (value !== null) {
+    for (const part of Array.isArray(value) ? value : Object.values(value)) leaves(part, found);
+  }
+  return found;
 }

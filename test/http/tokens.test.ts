@@ -219,7 +219,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect(await refused('{{ data.number')).toContain('not a valid');
     expect(await refused('{{ data }}', '4242424242424242')).toContain('all of the data');
     expect(await refused('{{ data | reveal_last: 9 }}', '123456789')).toContain('all of the data');
-    expect(await refused('{{ (1..9999999) }}')).toContain('too much');
+    expect(await refused('{{ (1..9999999) }}')).toContain('not a valid');
     expect(await refused(5)).toContain('must be a string');
   });
 

@@ -1,0 +1,299 @@
+import { describe, expect, test } from 'bun:test';
+import { Mask, MaskError, renderMask } from '../../src/domain/mask.ts';
+
+/** Time stands still, so that a slow machine changes nothing. */
+const still = () => 0;
+const render = (mask: unknown, data: unknown) => renderMask(mask, data, still);
+
+function refusal(mask: unknown, data: unknown, clock = still): string {
+  try {
+    return `gave ${JSON.stringify(renderMask(mask, data, clock))}`;
+  } catch (error) {
+    if (error instanceof MaskError) return error.message;
+    throw error;
+  }
+}
+
+function complaints(mask: unknown): string[] {
+  return Mask.safeParse(mask).error?.issues.map(({ message }) => message) ?? [];
+}
+
+const number = '4242424242424242';
+
+describe('a filter', () => {
+  test.each<[string, unknown, unknown]>([
+    ['{{ data | reveal_last: 4 }}', number, 'XXXXXXXXXXXX4242'],
+    ['{{ data | reveal_last: 4, "*" }}', number, '************4242'],
+    ['{{ data | reveal_last: 0 }}', number, 'X'.repeat(16)],
+    ['{{ data | reveal_last }}', number, 'X'.repeat(16)],
+    ['{{ data.cvc | reveal_last: 99 }}', { number, cvc: '123' }, '123'],
+    ['{{ data | reveal_first: 6 }}', number, '424242XXXXXXXXXX'],
+    ['{{ data | reveal_first: 6, "•" }}', number, '424242••••••••••'],
+    ['{{ data | reveal_first: 0 }}', number, 'X'.repeat(16)],
+    ['{{ data | reveal_first }}', number, 'X'.repeat(16)],
+    ['{{ data.cvc | reveal_first: 99 }}', { number, cvc: '123' }, '123'],
+    ['{{ data | hide }}', 'secret', 'XXXXXX'],
+    ['{{ data | hide: "#" }}', 'secret', '######'],
+    ['{{ data | hide: "😀" }}', 'ab', '😀😀'],
+    ['{{ data | last: 4 }}', number, '4242'],
+    ['{{ data | last }}', 'secret', 't'],
+    ['{{ data | last: 0 }}', 'secret', ''],
+    ['{{ data.cvc | last: 99999999 }}', { number, cvc: '123' }, '123'],
+    ['{{ data | first: 3 }}', 'secret', 'sec'],
+    ['{{ data | first }}', 'secret', 's'],
+    ['{{ data | first: 0 }}', 'secret', ''],
+    ['{{ data.cvc | first: 99999999 }}', { number, cvc: '123' }, '123'],
+    ['{{ data | first: 8 | last: 4 | reveal_first: 1 }}', '12345678abcdefgh', '5XXX'],
+    ['{{ data.name | reveal_last: data.shown }}', { name: 'secret', shown: 2 }, 'XXXXet'],
+    ['{{ data.name | hide: data.with }}', { name: 'secret', with: '?' }, '??????'],
+  ])('%s of %j gives %j', (mask, data, masked) => {
+    expect(render(mask, data)).toEqual(masked);
+  });
+
+  test.each<[string, unknown, unknown]>([
+    ['a number', 12345, 'XXX45'],
+    ['a fraction', -1.25, 'XXX25'],
+    ['a truth', true, 'XXue'],
+    ['nothing', null, ''],
+    ['a list', [1, [2, 'x']], 'XXX,x'],
+    ['an object', { a: 1 }, 'XXXXXXXXXXXXXt]'],
+    ['letters of two units', '😀😀😀😀', 'XX😀😀'],
+    ['an accent of its own', 'ae\u0301', 'Xe\u0301'],
+    ['right to left', 'שלום', 'XXום'],
+    ['white space', 'a \n\t', 'XX\n\t'],
+  ])('takes %s', (_, value, masked) => {
+    expect(render('{{ data.value | reveal_last: 2 }}', { value, other: 'hidden' })).toBe(masked as string);
+  });
+
+  const count = 'does not render: how many characters to show must be a whole number';
+  const hider = 'does not render: what hides a character must be one character';
+  test.each([
+    ['{{ data | last: -1 }}', count],
+    ['{{ data | last: 1.5 }}', count],
+    ['{{ data | last: "2" }}', count],
+    ['{{ data | last: data }}', count],
+    ['{{ data | first: -1 }}', count],
+    ['{{ data | first: nil }}', count],
+    ['{{ data | reveal_last: "x" }}', count],
+    ['{{ data | reveal_first: -3 }}', count],
+    ['{{ data | reveal_last: 99999999999999999999 }}', count],
+    ['{{ data | hide: "" }}', hider],
+    ['{{ data | hide: "ab" }}', hider],
+    ['{{ data | hide: nil }}', hider],
+    ['{{ data | hide: "e\u0301" }}', hider],
+    ['{{ data | reveal_last: 4, "" }}', hider],
+    ['{{ data | reveal_first: 4, 10 }}', hider],
+  ])('is refused as %s', (mask, sentence) => {
+    expect(refusal(mask, 'secret')).toBe(sentence);
+  });
+});
+
+describe('a mask', () => {
+  const data = { number, holder: { name: 'Ada' }, 'two words': 'x', list: ['p', 'q'], größe: 'XL', n: null };
+  test.each<[unknown, unknown]>([
+    ['{{ data.holder.name }}', 'Ada'],
+    ['{{ data.holder["name"] }}', 'Ada'],
+    ["{{ data['two words'] }}", 'x'],
+    ['{{ data.list[1] }}', 'q'],
+    ['{{ data.list[-1] }}', 'q'],
+    ['{{ data.list.first }}{{ data.list.size }}', 'p2'],
+    ['{{ data.größe }}', 'XL'],
+    ['{{data.holder.name|first}}', 'A'],
+    ['a {{- data.holder.name -}} b', 'aAdab'],
+    ['{{ data.holder.name\n  | first }}', 'A'],
+    ['[{{ data.n }}]', '[]'],
+    ['{{ "text" }} {{ 5 }}', 'text 5'],
+    ['{ data } and }} are text', '{ data } and }} are text'],
+    ['', ''],
+    [[], []],
+    [{}, {}],
+    [
+      {
+        card: ['{{ data.number | last: 4 }}', 1, true, null],
+        '{{ data.number }}': 'the name is no template',
+      },
+      { card: ['4242', 1, true, null], '{{ data.number }}': 'the name is no template' },
+    ],
+  ])('%j is rendered', (mask, masked) => {
+    expect(complaints(mask)).toEqual([]);
+    expect(render(mask, data)).toEqual(masked);
+  });
+
+  const unknown = 'does not render: it names something that the data does not have';
+  const invalid = 'does not render: it is not a valid output, which has the form {{ data.name | filter: 4 }}';
+  const tags = 'does not render: only outputs are taken, such as {{ data | hide }}, and no tags';
+  const filters = 'does not render: the filters are reveal_last, reveal_first, hide, last, first';
+  test.each([
+    ['{{ data.nope }}', unknown],
+    ['{{ other }}', unknown],
+    ['{{ data[data.number] }}', unknown],
+    ['{{ data.list[7] }}', unknown],
+    ['{{ data.holder.name | last: data.nope }}', unknown],
+    ['{{ data.constructor }}', unknown],
+    ['{{ data.__proto__ }}', unknown],
+    ['{{ data["__proto__"].toString }}', unknown],
+    ['{{ data.list.map }}', unknown],
+    ['{{ toString }}', unknown],
+    ['{{ globalThis }}', unknown],
+    ['{% if data %}x{% endif %}', tags],
+    ['{% for x in data %}{{ x }}{% endfor %}', tags],
+    ['{% assign x = data %}', tags],
+    ['{% raw %}{{ data }}{% endraw %}', tags],
+    ['{% include "x" %}', tags],
+    ['{% # comment %}', tags],
+    ['{{ data.number | upcase }}', filters],
+    ['{{ data.number | constructor }}', filters],
+    ['{{ data.number | __proto__ }}', filters],
+    ['{{ data.number | json }}', filters],
+    ['{{ data.number', invalid],
+    ['{{ data["number }}', invalid],
+    ['{{ }}', invalid],
+    ['{{ data == data }}', invalid],
+    ['{% unclosed', tags],
+    ['{{ data | }}', invalid],
+    ['{{ data | hide | }}', invalid],
+    ['{{ data, 4 }}', invalid],
+    ['{{ data.number "x" }}', invalid],
+    ['{{ data.number | last 4 }}', invalid],
+    ['{{ data.number | last: 4 5 }}', invalid],
+    ['{{ data.number | last: a: 4 }}', invalid],
+    ['{{ data.number | hide: "\\"" }}', invalid],
+    ['{{ (1..9) }}', invalid],
+  ])('%j is refused', (mask, sentence) => {
+    expect(refusal(mask, data)).toBe(sentence);
+  });
+
+  test('that was refused once is refused again', () => {
+    expect([refusal('{{ data, 5 }}', 'x'), refusal('{{ data, 5 }}', 'x')]).toEqual([invalid, invalid]);
+  });
+
+  test.each<[string, unknown, string[]]>([
+    ['a number', 5, ['must be a string, an object or a list']],
+    ['a truth', true, ['must be a string, an object or a list']],
+    ['null', null, ['must be a string, an object or a list']],
+    ['absent', undefined, ['must be a string, an object or a list']],
+    ['4,096 characters as JSON', 'x'.repeat(4094), []],
+    ['4,097 characters as JSON', 'x'.repeat(4095), ['must have at most 4096 characters']],
+    ['a list of very many', new Array(500_000).fill(0), ['must have at most 4096 characters']],
+    ['8 levels', [[[[[[[['x']]]]]]]], []],
+    ['9 levels', [[[[[[[[['x']]]]]]]]], ['must not be nested deeper than 8 levels']],
+    ['9 levels, none in the last', [[[[[[[[{}]]]]]]]], ['must not be nested deeper than 8 levels']],
+    ['deep in one of several', [1, [[[[[[[[1]]]]]]]], 2], ['must not be nested deeper than 8 levels']],
+    ['half a character', ['\ud800'], ['must be well-formed Unicode throughout']],
+  ])('may be or may not be %s', (_, mask, expected) => {
+    expect(complaints(mask)).toEqual(expected);
+  });
+
+  test('keeps an entry named __proto__, in itself and in the data, to itself', () => {
+    const mask = JSON.parse('{"__proto__": "{{ data.__proto__ }}", "polluted": "{{ data.x | hide }}"}');
+    const masked = render(mask, JSON.parse('{"__proto__": "own", "x": "y"}'));
+    expect(JSON.stringify(masked)).toBe('{"__proto__":"own","polluted":"X"}');
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  });
+
+  test('does not call what the data names like a method', () => {
+    const data = { toString: 'a', valueOf: 'b', toLiquid: 'c', toJSON: 'd', inner: 'e' };
+    expect(render('{{ data.toLiquid }}{{ data.valueOf | hide }}{{ data.toJSON }}', data)).toBe('cXd');
+    expect(refusal('{{ data | hide }}', data)).toBe(invalid);
+  });
+});
+
+describe('the limits', () => {
+  test.each<[string, number, string | undefined]>([
+    ['in 50 milliseconds', 50, undefined],
+    ['in 51', 51, 'takes too long to render'],
+  ])('rendered %s', (_, elapsed, sentence) => {
+    let calls = 0;
+    const clock = () => (calls++ === 0 ? 1000 : 1000 + elapsed);
+    expect(refusal('{{ data | hide }}', 'secret', clock)).toBe(sentence ?? 'gave "XXXXXX"');
+  });
+
+  test('time is looked at before every piece of every part', () => {
+    let now = 0;
+    const clock = () => now++;
+    expect(refusal(['{{ data }}a{{ data }}b'.repeat(10), '{{ data | hide }}'], 'x', clock)).not.toContain(
+      'long',
+    );
+    expect(refusal('{{ data }}a{{ data }}b'.repeat(15), 'x', clock)).toBe('takes too long to render');
+    expect(refusal(new Array(60).fill('x'), 'y', clock)).toBe('takes too long to render');
+  });
+
+  test('time is looked at while the result is compared with the data', () => {
+    let now = 0;
+    const clock = () => now++;
+    const letters = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789';
+    expect(refusal(letters, [...letters.slice(0, 30)], clock)).toBe('would show all of the data');
+    expect(refusal(letters, [...letters], clock)).toBe('takes too long to render');
+  });
+
+  const memory = 'does not render: it takes too much memory';
+  test('all filters of a mask together go through 200,000 characters', () => {
+    const long = 'x'.repeat(100_000);
+    expect(render('{{ data | last: 1 }}{{ data | first: 1 }}', `${long}`)).toBe('xx');
+    expect(refusal('{{ data | last: 1 }}{{ data | first: 2 | hide }}', long)).toBe(memory);
+    expect(refusal(['{{ data | last }}', { a: '{{ data | last }}', b: '{{ data | hide }}' }], long)).toBe(
+      memory,
+    );
+    for (const filter of ['reveal_last: 1', 'reveal_first: 1', 'hide', 'last', 'first'])
+      expect(refusal(`{{ data | ${filter} }}`, `${long}${long}x`)).toBe(memory);
+  });
+
+  test('one mask after the other has all of the memory', () => {
+    const long = 'x'.repeat(150_000);
+    for (let n = 0; n < 3; n++) expect(render('{{ data | last: 2 }}', long)).toBe('xx');
+  });
+
+  const size = 'would give more than 65536 characters';
+  test('the texts of a masked value have 65,536 characters together', () => {
+    const half = { a: 'x'.repeat(32_768), b: 'hidden' };
+    expect(render(['{{ data.a }}', '{{ data.a }}'], half)).toEqual([half.a, half.a]);
+    expect(refusal(['{{ data.a }}', '{{ data.a }}', 'x'], half)).toBe(size);
+    expect(refusal('{{ data.a }}{{ data.a }}x', half)).toBe(size);
+  });
+
+  test('a text that would fill the memory is never put together', () => {
+    const before = process.memoryUsage.rss();
+    expect(refusal('{{data}}'.repeat(500), 'x'.repeat(1_000_000))).toBe(size);
+    expect(process.memoryUsage.rss() - before).toBeLessThan(200_000_000);
+  });
+
+  test('more templates than are kept parsed all render', () => {
+    for (let round = 0; round < 2; round++)
+      for (let n = 0; n < 1100; n++) expect(render(`${n}: {{ data | hide }}`, 'ab')).toBe(`${n}: XX`);
+  });
+});
+
+describe('a mask that would show all of the data is refused:', () => {
+  test.each<[string, unknown, unknown]>([
+    ['a text as it is', '{{ data }}', 'secret'],
+    ['a text among other text', 'it is {{ data }}!', 'secret'],
+    ['a text that is shorter than what is shown of it', '{{ data | reveal_last: 9 }}', '123456789'],
+    ['a text in two halves', '{{ data | first: 3 }}{{ data | last: 3 }}', 'secret'],
+    ['a text that a mask spells out', 'secret', 'secret'],
+    ['a text of the character that hides', '{{ data | hide }}', 'XXX'],
+    ['a number', '{{ data }}', 12345],
+    ['a truth', '{{ data }}', true],
+    ['a list', '{{ data }}', ['a', 'b']],
+    ['a list, by a list', ['{{ data[0] }}', '{{ data[1] }}'], ['a', 'b']],
+    ['an object', { n: '{{ data.number }}', c: '{{ data.cvc }}' }, { number, cvc: '123' }],
+    ['an object, empty parts aside', '{{ data.a }}', { a: 'x', b: '', c: null, d: [], e: {} }],
+    ['numbers by numbers', [1, 2], [1, 2]],
+    ['an empty text', '', ''],
+    ['an empty list', [], []],
+    ['an empty object', {}, {}],
+    ['nothing but empty parts', { a: '' }, { a: '' }],
+  ])('%s', (_, mask, data) => {
+    expect(refusal(mask, data)).toBe('would show all of the data');
+  });
+
+  test.each<[string, unknown, unknown, unknown]>([
+    ['all but one character', '{{ data | last: 5 }}', 'secret', 'ecret'],
+    ['all but one of several', '{{ data.a }}', { a: 'x', b: 'y' }, 'x'],
+    ['all but one of a list', ['{{ data[0] }}', 'z'], ['a', 'b'], ['a', 'z']],
+    ['halves that lie apart', ['{{ data | first: 3 }}', '{{ data | last: 3 }}'], 'secret', ['sec', 'ret']],
+    ['something else than nothing', 'x', '', 'x'],
+    ['another shape of nothing', [], {}, []],
+  ])('but not %s', (_, mask, data, masked) => {
+    expect(render(mask, data)).toEqual(masked as object);
+  });
+});
