@@ -74,6 +74,7 @@ export interface Problem {
     | 'path_unknown'
     | 'method_not_allowed'
     | 'nonce_used'
+    | 'too_many_keys'
     | 'token_exists'
     | 'idempotency_running'
     | 'too_large'
@@ -168,6 +169,35 @@ export interface ApplicationUpdate {
   modified_at?: string;
   /** Cannot be changed, but may be sent back as it was fetched. */
   expires_at?: string;
+}
+
+export interface ApplicationKeyMade {
+  /** Of the key, by which it is deleted. */
+  id: string;
+  /** Its last four characters, by which people tell keys apart. */
+  ending: string;
+  /** The Application that made it, as far as that is known. */
+  created_by?: string;
+  /** When it was made. */
+  created_at: string;
+  /** Shown this once: only a digest of it is kept. */
+  key: string;
+}
+
+export interface ApplicationKeys {
+  /** At most 3. */
+  data: Array<ApplicationKey>;
+}
+
+export interface ApplicationKey {
+  /** Of the key, by which it is deleted. */
+  id: string;
+  /** Its last four characters, by which people tell keys apart. */
+  ending: string;
+  /** The Application that made it, as far as that is known. */
+  created_by?: string;
+  /** When it was made. */
+  created_at: string;
 }
 
 export interface SessionCreated {
@@ -478,6 +508,38 @@ export interface Operations {
     };
     reply: ApplicationWithKey;
   };
+  /** Add a key to an Application */
+  createKey: {
+    input: {
+      params: {
+        /** The id of the Application. */
+        id: string;
+      };
+    };
+    reply: ApplicationKeyMade;
+  };
+  /** List the keys of an Application */
+  listKeys: {
+    input: {
+      params: {
+        /** The id of the Application. */
+        id: string;
+      };
+    };
+    reply: ApplicationKeys;
+  };
+  /** Delete a key of an Application */
+  deleteKey: {
+    input: {
+      params: {
+        /** The id of the Application. */
+        id: string;
+        /** The id of the key. */
+        key_id: string;
+      };
+    };
+    reply: undefined;
+  };
   /** Create a Session */
   createSession: { input: Record<never, never>; reply: SessionCreated };
   /** Authorize a Session */
@@ -597,6 +659,9 @@ export const operations = {
   updateApplication: ['PUT', '/applications/{id}'],
   deleteApplication: ['DELETE', '/applications/{id}'],
   regenerateKey: ['POST', '/applications/{id}/regenerate'],
+  createKey: ['POST', '/applications/{id}/keys'],
+  listKeys: ['GET', '/applications/{id}/keys'],
+  deleteKey: ['DELETE', '/applications/{id}/keys/{key_id}'],
   createSession: ['POST', '/sessions'],
   authorizeSession: ['POST', '/sessions/authorize'],
   createToken: ['POST', '/tokens'],

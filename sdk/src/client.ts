@@ -107,6 +107,18 @@ class Applications extends Room {
   delete(id: string, options?: CallOptions) {
     return this.transport.call('deleteApplication', { params: { id } }, options);
   }
+  /** One more, beside those that go on working. The reply is the only one that shows it. */
+  createKey(id: string, options?: CallOptions) {
+    return this.transport.call('createKey', { params: { id } }, options);
+  }
+  /** All of them, newest first, by their last four characters. */
+  async keys(id: string, options?: CallOptions) {
+    return (await this.transport.call('listKeys', { params: { id } }, options)).data;
+  }
+  /** It is dead when this resolves. */
+  deleteKey(id: string, keyId: string, options?: CallOptions) {
+    return this.transport.call('deleteKey', { params: { id, key_id: keyId } }, options);
+  }
 }
 
 class Sessions extends Room {

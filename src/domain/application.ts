@@ -37,6 +37,24 @@ export const ApplicationWithKey = Application.extend({
   key: z.string().describe('Shown this once: only a digest of it is kept.'),
 }).meta({ id: 'ApplicationWithKey' });
 
+/** How many keys an Application may have at once: the one in use, its successor, and one to spare. */
+export const mostKeys = 3;
+
+export const ApplicationKey = z
+  .object({
+    id: z.uuid().describe('Of the key, by which it is deleted.'),
+    ending: z.string().describe('Its last four characters, by which people tell keys apart.'),
+    created_by: z.uuid().optional().describe('The Application that made it, as far as that is known.'),
+    created_at: Timestamp.describe('When it was made.'),
+  })
+  .meta({ id: 'ApplicationKey' });
+export type ApplicationKey = z.infer<typeof ApplicationKey>;
+
+/** Only the reply that makes one has this shape. */
+export const ApplicationKeyMade = ApplicationKey.extend({
+  key: z.string().describe('Shown this once: only a digest of it is kept.'),
+}).meta({ id: 'ApplicationKeyMade' });
+
 export const ApplicationCreate = z
   .strictObject({
     name: Name.describe('What people call it.'),

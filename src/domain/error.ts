@@ -30,6 +30,7 @@ const table = {
     'This path does not take this method: see the Allow header.',
   ],
   nonce_used: [409, 'Nonce already used', 'A nonce authorizes its Session once: create a new Session.'],
+  too_many_keys: [409, 'Too many keys', 'An Application has at most 3 keys at once: delete one first.'],
   token_exists: [
     409,
     'Token id taken',

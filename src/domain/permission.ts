@@ -12,7 +12,7 @@ const table = {
     'management',
   ],
   'application:read': ['List and get Applications.', 'management browser'],
-  'application:update': ['Change Applications and regenerate their keys.', 'management'],
+  'application:update': ['Change Applications, and make and delete their keys.', 'management'],
   'application:delete': ['Delete Applications.', 'management'],
   'session:authorize': ['Authorize Sessions for anything a Session may hold.', 'management'],
   'token:create': ['Create Tokens.', 'browser scoped'],

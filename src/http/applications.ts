@@ -19,7 +19,7 @@ import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '
 import { changeRoute, readRoute } from './route.ts';
 
 const tag = 'Applications';
-const params = z.object({
+export const params = z.object({
   id: Id.meta({ description: 'The id of the Application.', examples: [example.application.id] }),
 });
 
@@ -229,11 +229,11 @@ export const deleteApplication = changeRoute({
   },
 });
 
-function entityOf(id: string) {
+export function entityOf(id: string) {
   return { kind: 'application', id };
 }
 
-function changeBy(principal: Principal) {
+export function changeBy(principal: Principal) {
   return { by: principal.applicationId, at: principal.now };
 }
 

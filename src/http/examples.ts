@@ -34,6 +34,13 @@ const application = {
   expires_at: '2030-01-31T12:00:00.000Z',
 };
 
+const applicationKey = {
+  id: '0197f3c6-2d3e-7f40-9a5b-6c7d8e9f0a1b',
+  ending: '7Qx2',
+  created_by: creator,
+  created_at: '2026-11-15T09:30:00.000Z',
+};
+
 const applicationUpdate = { name: 'Help desk', permissions: ['token:create', 'token:read'] };
 
 const tokenCreate = {
@@ -114,6 +121,8 @@ export const example = {
     modified_at: '2026-11-16T14:05:00.000Z',
   },
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
+  applicationKey,
+  applicationKeyMade: { ...applicationKey, key: 'slp_pvt_…' },
   applicationPage: {
     pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
     data: [application],

@@ -10,6 +10,7 @@ import {
 } from './applications.ts';
 import { decide } from './decisions.ts';
 import { livez, readyz } from './health.ts';
+import { createKey, deleteKey, listKeys } from './keys.ts';
 import { listLogs } from './logs.ts';
 import { listPermissions } from './permissions.ts';
 import { documentation } from './reference.ts';
@@ -25,6 +26,9 @@ const api: Route[] = [
   updateApplication,
   regenerateKey,
   deleteApplication,
+  createKey,
+  listKeys,
+  deleteKey,
   createSession,
   authorizeSession,
   createToken,

@@ -27,16 +27,20 @@ export const applicationColumns = (alias: string) =>
 /** The condition under which an Application exists. */
 export const alive = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
 
-export function applications(db: Room): Applications {
-  const one = `select ${applicationColumns('a')} from applications a
-    where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
-  const locked = db.dialect === 'postgres' ? `${one} for no key update` : one;
+const one = `select ${applicationColumns('a')} from applications a
+  where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
 
-  /** The Application as it is, held until the transaction ends. */
-  async function current(tx: Queries, tenant: string, id: string): Promise<Application | undefined> {
-    const row = await tx.get<ApplicationRow>(locked, [tenant, id]);
+/** The Application as it is, held until the transaction ends. Whoever changes its keys holds it first. */
+export function held({ dialect }: Pick<Room, 'dialect'>) {
+  const sql = dialect === 'postgres' ? `${one} for no key update` : one;
+  return async (tx: Queries, tenant: string, id: string): Promise<Application | undefined> => {
+    const row = await tx.get<ApplicationRow>(sql, [tenant, id]);
     return row && toApplication(row);
-  }
+  };
+}
+
+export function applications(db: Room): Applications {
+  const current = held(db);
 
   return {
     create: (tenant, application, key) =>
@@ -128,21 +132,30 @@ export async function insertApplication(
       expiresAt ?? null,
     ],
   );
-  await insertKey(tx, tenant, id, key, { at: createdAt });
+  await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy });
 }
 
-async function insertKey(
+export interface KeyRow {
+  id: string;
+  ending: string;
+  created_by: string | null;
+  created_at: Moment;
+}
+
+export async function insertKey(
   tx: Queries,
   tenant: string,
   application: string,
-  key: Minted,
-  change: Pick<Change, 'at'>,
-) {
+  { digest, ending }: Minted,
+  { at, by }: { at: Change['at']; by: Change['by'] | undefined },
+): Promise<KeyRow> {
+  const row = { id: newId(at), ending, created_by: by ?? null, created_at: at };
   await tx.run(
-    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at)
-     values ($1, $2, $3, $4, $5, $6)`,
-    [tenant, application, newId(change.at), key.digest, key.ending, change.at],
+    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_by, created_at)
+     values ($1, $2, $3, $4, $5, $6, $7)`,
+    [tenant, application, row.id, digest, ending, row.created_by, at],
   );
+  return row;
 }
 
 /** Written field by field, so that nothing a row holds beside these can reach a response. */

@@ -3,6 +3,7 @@ import core from './migrations/0001_core.sql' with { type: 'text' };
 import tokens from './migrations/0002_tokens.sql' with { type: 'text' };
 import audit from './migrations/0003_audit.sql' with { type: 'text' };
 import auditMac from './migrations/0004_audit_mac.sql' with { type: 'text' };
+import keys from './migrations/0005_keys.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
 const migrations: readonly { name: string; sql: string }[] = [
@@ -10,6 +11,7 @@ const migrations: readonly { name: string; sql: string }[] = [
   { name: '0002_tokens', sql: tokens },
   { name: '0003_audit', sql: audit },
   { name: '0004_audit_mac', sql: auditMac },
+  { name: '0005_keys', sql: keys },
 ];
 
 export const newestSchema = migrations.length;

@@ -6,6 +6,7 @@ import { type Db, type Queries, type Room, skipLocked, then } from './db.ts';
 import { figures } from './figures.ts';
 import { idempotency } from './idempotency.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys, rotateMasterKey } from './keyring.ts';
+import { applicationKeys } from './keys.ts';
 import { type Migrated, migrate } from './migrate.ts';
 import { openPostgres } from './postgres.ts';
 import { sessions } from './sessions.ts';
@@ -78,7 +79,12 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys): Store {
 }
 
 function rooms(db: Room, keys: Pick<Keyring, 'of'>) {
-  return { applications: applications(db), sessions: sessions(db), tokens: tokens(db, keys) };
+  return {
+    applications: applications(db),
+    keys: applicationKeys(db),
+    sessions: sessions(db),
+    tokens: tokens(db, keys),
+  };
 }
 
 /** The same rooms, in which everything happens within one transaction. */

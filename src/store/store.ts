@@ -4,7 +4,7 @@
  * another tenant and an expired row are answered like one that does not exist.
  */
 
-import type { Application, ApplicationType } from '../domain/application.ts';
+import type { Application, ApplicationKey, ApplicationType } from '../domain/application.ts';
 import type { Entry, LogEntry } from '../domain/audit.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest, Kind, Minted } from '../domain/key.ts';
@@ -77,6 +77,31 @@ export interface Applications {
   ): Promise<{ application: Application; key: Minted } | undefined>;
   /** Its keys and Sessions go with it. False if there was none. */
   delete(tenant: string, id: string): Promise<boolean>;
+}
+
+export interface Keys {
+  /** Newest first; none if there is no such Application. */
+  list(tenant: string, application: string): Awaitable<ApplicationKey[]>;
+  /**
+   * One more key beside those that there are. `make` sees the Application and how many keys it has, which
+   * stays so until the new one is there; it answers with the key, or throws. Undefined if there is no Application.
+   */
+  create(
+    tenant: string,
+    application: string,
+    change: Change,
+    make: (current: Application, keys: number) => Minted,
+  ): Promise<{ made: ApplicationKey; key: Minted } | undefined>;
+  /**
+   * The key, and every Session that may do no more than it, is dead for requests sent after this resolves.
+   * `check` sees the Application, and may throw. Undefined if there is no such key.
+   */
+  delete(
+    tenant: string,
+    application: string,
+    id: string,
+    check: (current: Application) => void,
+  ): Promise<ApplicationKey | undefined>;
 }
 
 export interface NewSession {
@@ -251,7 +276,7 @@ export interface Idempotency {
 }
 
 /** A change, its audit entry and the answer to remember: all of it or nothing. */
-export interface Unit extends Pick<Store, 'applications' | 'sessions' | 'tokens'> {
+export interface Unit extends Pick<Store, 'applications' | 'keys' | 'sessions' | 'tokens'> {
   readonly idempotency: Idempotency;
   record(entry: NewEntry): Promise<void>;
 }
@@ -271,6 +296,7 @@ export interface Figures {
 
 export interface Store {
   readonly applications: Applications;
+  readonly keys: Keys;
   readonly sessions: Sessions;
   readonly credentials: Credentials;
   readonly tokens: Tokens;

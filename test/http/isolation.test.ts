@@ -17,6 +17,9 @@ const byCaller: Record<string, number[]> = {
   updateApplication: [401, 200, 200, 403, 403, 403],
   regenerateKey: [401, 200, 200, 403, 403, 403],
   deleteApplication: [401, 204, 204, 403, 403, 403],
+  createKey: [401, 201, 201, 403, 403, 403],
+  listKeys: [401, 200, 200, 200, 200, 403],
+  deleteKey: [401, 204, 204, 403, 403, 403],
   createSession: [401, 403, 403, 201, 403, 403],
   authorizeSession: [401, 204, 204, 403, 403, 403],
   createToken: [401, 201, 201, 201, 201, 403],
@@ -34,6 +37,9 @@ const byId: Record<string, number[]> = {
   updateApplication: [200, 404, 404, 404, 400],
   regenerateKey: [200, 404, 404, 404, 400],
   deleteApplication: [204, 404, 404, 404, 400],
+  createKey: [201, 404, 404, 404, 400],
+  listKeys: [200, 404, 404, 404, 400],
+  deleteKey: [204, 404, 404, 404, 400],
   getToken: [200, 404, 404, 404, 400],
   updateToken: [200, 404, 404, 404, 400],
   deleteToken: [204, 404, 404, 404, 400],
@@ -100,8 +106,21 @@ describe.each(databases)('isolation on %s', (_, database) => {
     return undefined;
   }
 
-  const call = async (route: Route, key: string | undefined, id: string, tenant: Tenant): Promise<Answer> =>
-    world.call(route.method, route.path.replace(':id', id), { key, body: await bodyFor(route, tenant) });
+  /** The path of the thing, and of a key of it where the route is about one. */
+  async function pathFor({ path }: Route, id: string, owner: Tenant): Promise<string> {
+    if (!path.includes(':key_id')) return path.replace(':id', id);
+    const { body } = await world.call('GET', `/applications/${id}/keys`, { key: owner.key });
+    return path.replace(':id', id).replace(':key_id', body.data?.[0].id ?? crypto.randomUUID());
+  }
+
+  const call = async (
+    route: Route,
+    key: string | undefined,
+    id: string,
+    tenant: Tenant,
+    owner = tenant,
+  ): Promise<Answer> =>
+    world.call(route.method, await pathFor(route, id, owner), { key, body: await bodyFor(route, tenant) });
 
   test.each(guarded.map((route) => [route.name, route] as const))(
     '%s is open to the keys it is for, and to no others',
@@ -127,7 +146,8 @@ describe.each(databases)('isolation on %s', (_, database) => {
       const before = await world.call('GET', `${where}/${foreign}`, { key: theirs.key });
       const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
       const answers = [];
-      for (const id of ids) answers.push(await call(route, mine.key, id, mine));
+      for (const id of ids)
+        answers.push(await call(route, mine.key, id, mine, id === foreign ? theirs : mine));
       expect(answers.map(({ status }) => status)).toEqual(byId[name] as number[]);
 
       const [, ofForeign, ofUnknown, ofGone] = answers.map(({ body }) => ({

@@ -124,7 +124,7 @@ describe('the protocol', () => {
 
   test.each([
     ...['/nothing', '/Applications', '/applications//', '/application'],
-    ...[`/applications/${someId}/keys`, `/applications/${someId}//`, '/applications/key/regenerate/x'],
+    ...[`/applications/${someId}/locks`, `/applications/${someId}//`, '/applications/key/regenerate/x'],
     ...['/sessions/authorize/x', '/%61pplications', '/applications%2Fkey', '/.env', '/permissions.json'],
   ])('%s is an unknown path', async (path) => {
     const { status, body } = await world.call('GET', path, { key });

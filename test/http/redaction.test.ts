@@ -44,7 +44,9 @@ describe.each(databases)('secrets on %s', (_, database) => {
     for (const secret of news) issued.add(secret);
     const rest = news.reduce((all, secret) => all.replace(secret, ''), text);
     answers.push(`${JSON.stringify([...response.headers])}\n${rest}`);
-    called.add(`${method} ${path.split('?')[0]?.replace(/\/[0-9a-f-]{36}/, '/:id')}`);
+    const names = ['/:id', '/:key_id'];
+    const place = path.split('?')[0]?.replace(/\/[0-9a-f-]{36}/g, () => names.shift() ?? '/:more');
+    called.add(`${method} ${place}`);
     return { status: response.status, body: answer };
   }
 
@@ -62,6 +64,9 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('GET', one, { key });
     await call('PUT', one, { key, body: { name: 'y', ...grants } });
     await call('POST', `${one}/regenerate`, { key });
+    const { body: added } = await call('POST', `${one}/keys`, { key });
+    await call('GET', `${one}/keys`, { key });
+    await call('DELETE', `${one}/keys/${added.id}`, { key });
     const { body: session } = await call('POST', '/sessions', { key: web.key });
     await call('POST', '/sessions/authorize', { key, body: { nonce: session.nonce, ...grants } });
     const { body: token } = await call('POST', '/tokens', { key, body: { data: plaintext, mask: 'masked' } });

@@ -46,6 +46,23 @@ describe('the SDK', () => {
     expect(await thrown(admin.applications.get(made.id))).toBeInstanceOf(NotFoundError);
   });
 
+  test('changes the key of an Application without a gap', async () => {
+    const admin = await client();
+    const made = await admin.applications.create({
+      name: 'x',
+      type: 'private',
+      permissions: ['application:read'],
+    });
+    const added = await admin.applications.createKey(made.id);
+    const [newer, older] = await admin.applications.keys(made.id);
+    expect(newer?.ending).toBe(added.key.slice(-4));
+    const [before, after] = [made.key, added.key].map((key) => new Sallyport({ url: world.url, key }));
+    expect((await before!.applications.own()).id).toBe(made.id);
+    expect(await admin.applications.deleteKey(made.id, older!.id)).toBeUndefined();
+    expect(await thrown(before!.applications.own())).toBeInstanceOf(AuthenticationError);
+    expect((await after!.applications.own()).id).toBe(made.id);
+  });
+
   test('goes through every page without being told', async () => {
     const admin = await client();
     for (let i = 0; i < 7; i++)

@@ -1,0 +1,1 @@
+alter table application_keys add column created_by uuid;

@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../src/domain/key.ts';
+import { openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+describe.each(databases)('the store on %s: keys', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  const change = () => ({ by: crypto.randomUUID(), at: on.clock.now() });
+  const find = (digest: Uint8Array) => on.store.credentials.find('pvt', digest);
+
+  test('they are listed newest first, and a new one is found at once', async () => {
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant);
+    on.clock.advance(1);
+    const by = change();
+    const done = await on.store.keys.create(tenant, id, by, () => mint('pvt'));
+    expect(await find(done!.key.digest)).toMatchObject({ applicationId: id });
+    expect(await on.store.keys.list(tenant, id)).toEqual([
+      { ...done!.made, created_by: by.by, ending: done!.key.ending },
+      expect.objectContaining({ ending: key.ending }),
+    ]);
+  });
+
+  test('whoever makes one sees how many there are, and nobody changes that meanwhile', async () => {
+    const [tenant, node] = [await on.tenant(), await on.another()];
+    const { id } = await on.application(tenant);
+    const seen: number[] = [];
+    const make = (store = on.store) =>
+      store.keys.create(tenant, id, change(), (_, keys) => {
+        seen.push(keys);
+        return mint('pvt');
+      });
+    await Promise.all([make(), make(node), make(), make(node)]);
+    expect(seen.sort()).toEqual([1, 2, 3, 4]);
+  });
+
+  test('one that is refused does not come, and one that may not be deleted stays', async () => {
+    const tenant = await on.tenant();
+    const { id, key } = await on.application(tenant);
+    const no = () => {
+      throw new Error('no');
+    };
+    expect(await on.store.keys.create(tenant, id, change(), no).catch(() => 'refused')).toBe('refused');
+    const [only, ...others] = await on.store.keys.list(tenant, id);
+    expect(others).toEqual([]);
+    expect(await on.store.keys.delete(tenant, id, only!.id, no).catch(() => 'refused')).toBe('refused');
+    expect(await find(key.digest)).toBeDefined();
+    expect(await on.store.keys.delete(tenant, id, only!.id, () => {})).toEqual(only);
+    expect(await find(key.digest)).toBeUndefined();
+  });
+
+  test('of another tenant, there are none', async () => {
+    const [mine, theirs] = [await on.tenant(), await on.tenant()];
+    const { id } = await on.application(theirs);
+    const [only] = await on.store.keys.list(theirs, id);
+    expect(await on.store.keys.list(mine, id)).toEqual([]);
+    expect(await on.store.keys.create(mine, id, change(), () => mint('pvt'))).toBeUndefined();
+    expect(await on.store.keys.delete(mine, id, only!.id, () => {})).toBeUndefined();
+    expect(await on.store.keys.list(theirs, id)).toEqual([only!]);
+  });
+});
