@@ -5,6 +5,7 @@ import { type Bootstrapped, bootstrap } from './bootstrap.ts';
 import { startChores } from './chores.ts';
 import { type Config, ConfigError } from './config.ts';
 import { denials } from './http/denials.ts';
+import { makeLimits, type Rates } from './http/limits.ts';
 import { listenForScrapes } from './http/metrics.ts';
 import { routes } from './http/routes.ts';
 import { listen } from './http/server.ts';
@@ -58,6 +59,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     observer,
     watched: observed !== undefined || log.watches('debug'),
     denials: refused,
+    limits: makeLimits(ratesOf(config), options.now ?? steady, observer.limited),
     underWay: new Set<string>(),
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
@@ -110,6 +112,19 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       throw cannotListen(variable, config.host, port, error);
     }
   }
+}
+
+function ratesOf(config: Config): Rates {
+  return {
+    address: { rate: config.addressRate, per: 1000, burst: config.addressBurst },
+    key: { rate: config.keyRate, per: 1000, burst: config.keyBurst },
+    sessions: { rate: config.sessionRate, per: 60_000, burst: config.sessionBurst },
+  };
+}
+
+/** Milliseconds that go on evenly, whatever becomes of the machine's clock. */
+function steady(): number {
+  return Math.floor(performance.now());
 }
 
 export function cannotListen(variable: string, host: string, port: number, error: unknown): ConfigError {

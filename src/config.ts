@@ -86,6 +86,44 @@ export const settings = {
     fallback: '604800',
     parse: (text) => integer(text, 604_800, 1, 31_536_000) * 1000,
   } satisfies Setting<number>,
+  keyRate: {
+    variable: 'SALLYPORT_RATE_PER_KEY',
+    sentence: 'Requests a second that one key may send to one process in the long run; 0 for no limit.',
+    fallback: '20000',
+    parse: (text) => integer(text, 20_000, 0, 1_000_000),
+  } satisfies Setting<number>,
+  keyBurst: {
+    variable: 'SALLYPORT_BURST_PER_KEY',
+    sentence: 'Requests that one key may send at once.',
+    fallback: '200000',
+    parse: (text) => integer(text, 200_000, 1, 100_000_000),
+  } satisfies Setting<number>,
+  addressRate: {
+    variable: 'SALLYPORT_RATE_PER_ADDRESS',
+    sentence:
+      'Requests a second that one address, or one /64 of IPv6, may send to one process in the long run; 0 for no limit.',
+    fallback: '20000',
+    parse: (text) => integer(text, 20_000, 0, 1_000_000),
+  } satisfies Setting<number>,
+  addressBurst: {
+    variable: 'SALLYPORT_BURST_PER_ADDRESS',
+    sentence: 'Requests that one address may send at once.',
+    fallback: '200000',
+    parse: (text) => integer(text, 200_000, 1, 100_000_000),
+  } satisfies Setting<number>,
+  sessionRate: {
+    variable: 'SALLYPORT_SESSIONS_PER_MINUTE',
+    sentence:
+      'Sessions a minute that one address may create with one public key on one process in the long run; 0 for no limit.',
+    fallback: '1200',
+    parse: (text) => integer(text, 1200, 0, 1_000_000),
+  } satisfies Setting<number>,
+  sessionBurst: {
+    variable: 'SALLYPORT_SESSIONS_BURST',
+    sentence: 'Sessions that one address may create with one public key at once.',
+    fallback: '1000',
+    parse: (text) => integer(text, 1000, 1, 100_000_000),
+  } satisfies Setting<number>,
   workers: {
     variable: 'SALLYPORT_WORKERS',
     sentence: 'How many processes share the port.',

@@ -64,21 +64,31 @@ export function problem(code: Code): { status: number; title: string; detail: st
 /** What is wrong with which part of the input: dotted path → sentences. */
 export type Errors = Record<string, string[]>;
 
+interface FailureOptions {
+  readonly detail?: string;
+  readonly errors?: Errors;
+  readonly retryAfter?: number;
+  readonly cause?: unknown;
+}
+
 export class Failure extends Error {
   readonly code: Code;
   readonly detail: string;
   readonly errors: Errors | undefined;
+  /** After how many seconds to try again, where the thrower knows. */
+  readonly retryAfter: number | undefined;
 
-  constructor(code: Code, options: { detail?: string; errors?: Errors; cause?: unknown } = {}) {
+  constructor(code: Code, options: FailureOptions = {}) {
     super(code, { cause: options.cause });
     this.code = code;
     this.detail = options.detail ?? problem(code).detail;
     this.errors = options.errors;
+    this.retryAfter = options.retryAfter;
   }
 }
 
 /** `throw fail('nonce_used')` */
-export function fail(code: Code, options?: { detail?: string; errors?: Errors; cause?: unknown }): Failure {
+export function fail(code: Code, options?: FailureOptions): Failure {
   return new Failure(code, options);
 }
 

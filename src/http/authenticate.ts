@@ -1,14 +1,19 @@
 import { fail } from '../domain/error.ts';
-import { recognise } from '../domain/key.ts';
+import { type Digest, recognise } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Credentials } from '../store/store.ts';
 
 /**
  * Who shows the key in SVC-API-KEY. A missing, doubled (the two arrive as one value, joined by a comma),
- * malformed, unknown, revoked or expired key all fail alike.
+ * malformed, unknown, revoked or expired key all fail alike. `allow` throws if the key may not be looked up now.
  */
-export async function authenticate(headers: Headers, credentials: Credentials): Promise<Principal> {
+export async function authenticate(
+  headers: Headers,
+  credentials: Credentials,
+  allow: (digest: Digest) => void,
+): Promise<Principal> {
   const key = recognise(headers.get('svc-api-key') ?? '');
+  if (key) allow(key.digest);
   const principal = key && (await credentials.find(key.kind, key.digest));
   if (!principal) throw fail('unauthenticated');
   return principal;

@@ -5,7 +5,7 @@ const always = {
   'Cache-Control': 'no-store',
   'X-Content-Type-Options': 'nosniff',
   'Access-Control-Allow-Origin': '*',
-  'Access-Control-Expose-Headers': 'SVC-REQUEST-ID, Retry-After',
+  'Access-Control-Expose-Headers': 'SVC-REQUEST-ID, Retry-After, RateLimit, RateLimit-Policy',
 };
 
 const preflight = {

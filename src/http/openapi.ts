@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { type Code, codes, fail, problem } from '../domain/error.ts';
 import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema } from './json-schema.ts';
+import { headersOf, responseHeaders } from './openapi-headers.ts';
 import { Problem, problemBody } from './problem.ts';
 import { failuresOf, type Route } from './route.ts';
 import { bodyLimit } from './run.ts';
@@ -103,12 +104,12 @@ export function openApi(routes: readonly Route[], version: string): Document {
           description: 'The key of an Application or of a Session.',
         },
       },
-      headers,
+      headers: responseHeaders,
       examples: Object.fromEntries(codes.map((code) => [code, problemExample(code, routes, schemaOf)])),
       responses: {
         Problem: {
           description: 'Any other failure.',
-          headers: headersOf(),
+          headers: headersOf('open'),
           content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(undeclared(routes)) } },
         },
       },
@@ -125,42 +126,6 @@ function eachOnce<A, B>(make: (given: A) => B): (given: A) => B {
     made.set(given, value);
     return value;
   };
-}
-
-const text = { type: 'string' };
-
-/** Response headers, said once and referred to. */
-const headers = {
-  'SVC-REQUEST-ID': {
-    description:
-      'The id of the request: the one that it was sent with if that is a sane one, else a new one.',
-    required: true,
-    schema: { ...text, pattern: '^[A-Za-z0-9._:-]{1,128}$' },
-    example: 'checkout-7f3a',
-  },
-  'Retry-After': {
-    description: 'After how many seconds to try again.',
-    required: true,
-    schema: { type: 'integer', minimum: 1 },
-    example: 1,
-  },
-  'WWW-Authenticate': {
-    description: 'Which header takes the key.',
-    required: true,
-    schema: text,
-    example: 'ApiKey header="SVC-API-KEY"',
-  },
-};
-
-const headersByStatus: Record<number, (keyof typeof headers)[]> = {
-  401: ['WWW-Authenticate'],
-  429: ['Retry-After'],
-  503: ['Retry-After'],
-};
-
-function headersOf(status = 200): Record<string, Reference> {
-  const names = ['SVC-REQUEST-ID', ...(headersByStatus[status] ?? [])];
-  return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
 function templateOf(route: Route): string {
@@ -238,7 +203,7 @@ function successes(route: Route, schemaOf: SchemaOf): Record<string, Answer> {
     status,
     {
       description,
-      headers: headersOf(),
+      headers: headersOf(route.kind),
       ...(schema && { content: content(schemaOf(schema), example) }),
     },
   ]);
@@ -254,7 +219,7 @@ function failures(route: Route, schemaOf: SchemaOf): Record<string, Answer> {
       String(status),
       {
         description: these.map((code) => `\`${code}\`: ${problem(code).detail}`).join('\n\n'),
-        headers: headersOf(status),
+        headers: headersOf(route.kind, status),
         content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(these) } },
       },
     ]);

@@ -24,6 +24,7 @@ export const Problem = z
 
 const extraHeaders: Partial<Record<Failure['code'], Record<string, string>>> = {
   unauthenticated: { 'WWW-Authenticate': 'ApiKey header="SVC-API-KEY"' },
+  too_many_requests: { 'Retry-After': '1' },
   unavailable: { 'Retry-After': '1' },
 };
 
@@ -42,6 +43,7 @@ export function problemResponse(
     headers: headersWith(where.requestId, {
       'Content-Type': 'application/problem+json',
       ...extraHeaders[failure.code],
+      ...(failure.retryAfter !== undefined && { 'Retry-After': String(failure.retryAfter) }),
       ...extra,
     }),
   });

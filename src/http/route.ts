@@ -9,13 +9,16 @@ import type { Log } from '../log.ts';
 import type { Observer } from '../observe.ts';
 import type { Awaitable, Store, Unit } from '../store/store.ts';
 import type { Denials } from './denials.ts';
+import type { Limits, Quotas } from './limits.ts';
 import type { Tag } from './tags.ts';
+import type { Where } from './where.ts';
 
 /** What the handlers work with. In a change, the store is one unit of work. */
 export interface World<S = Store> {
   readonly store: S;
   readonly log: Log;
   readonly denials: Denials;
+  readonly limits: Limits;
   readonly observer: Observer;
   /** Whether anybody wants to know of every single request. */
   readonly watched: boolean;
@@ -34,6 +37,13 @@ export interface Call<P, Q, B> {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
+}
+
+/** Who is about to be served, and from where. */
+export interface Entering {
+  readonly principal: Principal;
+  readonly where: Where;
+  readonly quotas: Quotas;
 }
 
 export interface Reply {
@@ -69,6 +79,8 @@ interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
   readonly callers?: readonly Owner[];
   /** Its name in the audit log, if that is not the permission's. */
   readonly operation?: string;
+  /** Throws if there are too many already; asked before anything is read of the request. */
+  readonly enter?: (entering: Entering, world: World) => void;
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
@@ -135,7 +147,7 @@ export function operationOf({ operation, permission, name }: GuardedRoute): stri
 /** Every code that the route can answer with: those of its shape, and those it names. */
 export function failuresOf(route: Route): Code[] {
   if (route.kind === 'open') return [...(route.failures ?? [])];
-  const shape: Code[] = ['validation_failed', 'unauthenticated', 'unavailable'];
+  const shape: Code[] = ['validation_failed', 'unauthenticated', 'too_many_requests', 'unavailable'];
   if (route.permission) shape.push('permission_missing');
   if (route.callers) shape.push('key_type_refused');
   if (takesBody(route)) shape.push('too_large', 'unsupported_media_type');

@@ -7,6 +7,7 @@ import { authenticate } from './authenticate.ts';
 import { type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
 import { change, repeatable } from './change.ts';
 import { headersWith } from './headers.ts';
+import { Quotas } from './limits.ts';
 import { problemResponse } from './problem.ts';
 import { readQuery } from './query.ts';
 import {
@@ -32,10 +33,15 @@ export async function run(
   world: World,
 ): Promise<Response> {
   let principal: Principal | undefined;
+  const quotas = new Quotas();
   try {
     if (route.kind === 'open') return respond(route, await route.handle(world), where, world);
-    principal = await authenticate(request.headers, world.store.credentials);
+    world.limits.address(where, quotas);
+    principal = await authenticate(request.headers, world.store.credentials, (digest) =>
+      world.limits.key(digest, quotas),
+    );
     admit(route, principal);
+    route.enter?.({ principal, where, quotas }, world);
     const checked = {
       principal,
       params: route.params && validate(route.params, params, 'path'),
@@ -47,11 +53,17 @@ export async function run(
       route.kind === 'read'
         ? await route.handle(call, world)
         : await change(route, call, repeatable(route, principal, request, where, text), where, world);
-    return respond(route, reply, where, world);
+    return respond(route, reply, where, world, quotas.headers());
   } catch (error) {
     if (route.kind !== 'open') world.denials.note(operationOf(route), principal, error, where);
-    return problemResponse(world.checkReplies ? declaredFailure(route, error) : error, where, world.log);
+    const failure = world.checkReplies ? declaredFailure(route, error) : error;
+    return problemResponse(failure, where, world.log, isBadKey(failure) ? {} : quotas.headers());
   }
+}
+
+/** All bad keys get one and the same answer, so it does not count them. */
+function isBadKey(failure: unknown): boolean {
+  return failure instanceof Failure && failure.code === 'unauthenticated';
 }
 
 function admit(route: GuardedRoute, principal: Principal): void {
@@ -75,10 +87,17 @@ async function readBody(route: GuardedRoute, request: Request): Promise<Json> {
   return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
 }
 
-function respond(route: Route, reply: Reply, where: Where, world: World): Response {
+function respond(
+  route: Route,
+  reply: Reply,
+  where: Where,
+  world: World,
+  limits: Record<string, string> = {},
+): Response {
   if (world.checkReplies) checkReply(route, reply);
   const typed = reply.body === undefined || reply.headers?.['Content-Type'] !== undefined;
-  const headers = headersWith(where.requestId, typed ? (reply.headers ?? {}) : { ...json, ...reply.headers });
+  const own = typed ? reply.headers : { ...json, ...reply.headers };
+  const headers = headersWith(where.requestId, { ...own, ...limits });
   const body = typed ? ((reply.body ?? null) as string | null) : JSON.stringify(reply.body);
   return new Response(body, { status: reply.status, headers });
 }

@@ -28,6 +28,7 @@ export const createSession = changeRoute({
       example: example.sessionCreated,
     },
   },
+  enter: ({ principal, where, quotas }, { limits }) => limits.sessions(principal.digest, where, quotas),
   handle: async ({ principal }, { store, sessionTtl }) => {
     const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
     const expiresAt = sessionEnd(

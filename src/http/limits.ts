@@ -1,0 +1,78 @@
+/**
+ * How often one caller may come. Counted in memory by this process alone: whoever is turned away has cost no
+ * look-up and leaves no row.
+ */
+import { fail } from '../domain/error.ts';
+import type { Digest } from '../domain/key.ts';
+import { networkOf } from './address.ts';
+import { Buckets, type Rate } from './buckets.ts';
+import type { Where } from './where.ts';
+
+/** A rate of 0 is no limit. */
+export interface Rates {
+  /** Requests by address, before its key is looked at. */
+  readonly address: Rate;
+  /** Requests by key, before it is looked up. */
+  readonly key: Rate;
+  /** New Sessions by public key and address. */
+  readonly sessions: Rate;
+}
+
+/** Each throws when there were too many, and leaves a note for the answer. */
+export interface Limits {
+  address(where: Where, quotas: Quotas): void;
+  key(digest: Digest, quotas: Quotas): void;
+  sessions(digest: Digest, where: Where, quotas: Quotas): void;
+}
+
+/** What the answer tells of the limits that its request came under, in the words of the IETF's RateLimit draft. */
+export class Quotas {
+  #policies = '';
+  #left = '';
+
+  note(policy: string, left: string): void {
+    this.#policies = this.#policies === '' ? policy : `${this.#policies}, ${policy}`;
+    this.#left = this.#left === '' ? left : `${this.#left}, ${left}`;
+  }
+
+  headers(): Record<string, string> {
+    return this.#policies === '' ? {} : { 'RateLimit-Policy': this.#policies, RateLimit: this.#left };
+  }
+}
+
+export function makeLimits(
+  rates: Rates,
+  now: () => number,
+  turnedAway: (limit: keyof Rates) => void,
+): Limits {
+  const start = now();
+  const address = limit('address', 'requests from one address');
+  const key = limit('key', 'requests with one key');
+  const sessions = limit('sessions', 'new Sessions from one address');
+
+  function limit(name: keyof Rates, what: string) {
+    const { rate, per, burst } = rates[name];
+    if (rate === 0) return undefined;
+    const buckets = new Buckets(rates[name], start);
+    const policy = `"${name}";q=${burst};w=${Math.ceil((burst * per) / rate / 1000)}`;
+    const detail = `At most ${burst} ${what} at once, and ${rate} every ${per === 1000 ? 'second' : 'minute'}: try again after the time in Retry-After.`;
+    return (who: string, quotas: Quotas) => {
+      const { granted, left, wait } = buckets.take(who, now());
+      const seconds = Math.ceil(wait / 1000);
+      quotas.note(policy, `"${name}";r=${left};t=${seconds}`);
+      if (granted) return;
+      turnedAway(name);
+      throw fail('too_many_requests', { detail, retryAfter: seconds });
+    };
+  }
+
+  return {
+    address: (where, quotas) => {
+      const from = address && where.address();
+      if (from !== undefined) address?.(networkOf(from), quotas);
+    },
+    key: (digest, quotas) => key?.(digest.toHex(), quotas),
+    sessions: (digest, where, quotas) =>
+      sessions?.(`${digest.toHex()} ${networkOf(where.address() ?? '')}`, quotas),
+  };
+}
