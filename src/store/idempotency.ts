@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import { fail } from '../domain/error.ts';
 import { open, seal } from './cipher.ts';
 import type { Queries } from './db.ts';
@@ -23,7 +23,8 @@ export function idempotency(
         [tenant, caller, digest],
       );
       if (!row) return undefined;
-      if (!Buffer.from(row.request_digest).equals(sha256(request))) throw fail('idempotency_mismatch');
+      const same = Buffer.from(row.request_digest).equals(fingerprint(dataKey(tenant), request));
+      if (!same) throw fail('idempotency_mismatch');
       const reply = open(dataKey(tenant), placeOf(tenant, caller, digest), row.reply);
       if (!reply) throw new Error('a remembered answer does not open');
       return JSON.parse(Buffer.from(reply).toString());
@@ -44,7 +45,7 @@ export function idempotency(
       await tx.run(
         `insert into idempotency (tenant_id, caller_id, key_digest, request_digest, reply, expires_at)
          values ($1, $2, $3, $4, $5, $6)`,
-        [tenant, caller, digest, sha256(request), sealed, now + keptFor],
+        [tenant, caller, digest, fingerprint(dataKey(tenant), request), sealed, now + keptFor],
       );
     },
   };
@@ -59,6 +60,11 @@ async function locked(tx: Queries, name: string): Promise<boolean> {
 
 function placeOf(tenant: string, caller: string, digest: Buffer): string {
   return `sallyport reply ${tenant} ${caller} ${digest.toString('hex')}`;
+}
+
+/** Of a request that may hold data: without the key, nobody can try out what it was. */
+function fingerprint(key: Uint8Array, request: string): Buffer {
+  return createHmac('sha256', key).update('sallyport request').update(request).digest();
 }
 
 function sha256(text: string | Uint8Array): Buffer {
