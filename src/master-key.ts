@@ -1,9 +1,21 @@
 /** The master keys as the operator gives them: in a variable, or in a file that is made on the first start. */
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config.ts';
 import { type MasterKey, newMasterKey, parseMasterKeys } from './store/cipher.ts';
 import type { MasterKeys } from './store/keyring.ts';
+import type { Rotation } from './store/rotation.ts';
 
 export function masterKeys(config: Config): MasterKeys {
   if (config.masterKey) {
@@ -42,13 +54,56 @@ function firstKey(config: Config): MasterKey {
   return key;
 }
 
-/** Replaces the file in one step, so that a reader sees all of the old or all of the new. */
-export function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
+/**
+ * The new key is the first of those given, if the database is not on it yet. Otherwise a file gets one more on
+ * top, and is left with those that are in use.
+ */
+export function rotation(config: Config): Rotation {
+  if (config.masterKey) {
+    const [first, second] = parseMasterKeys(config.masterKey.reveal());
+    if (first && second) return { next: () => first, done: () => {} };
+    throw new ConfigError('SALLYPORT_MASTER_KEY must hold the new key and, after a comma, the old one');
+  }
+  const path = config.masterKeyFile;
+  let made = false;
+  return {
+    next: (current) => {
+      const keys = readFile(path);
+      if (keys[0] && keys[0].id !== current) return keys[0];
+      const key = newMasterKey();
+      writeMasterKeys(path, [key, ...keys]);
+      made = true;
+      return key;
+    },
+    done: (inUse) => {
+      const keys = readFile(path);
+      const needed = keys.filter(({ id }) => inUse.includes(id));
+      if (needed.length < keys.length && (made || isWritable(path))) writeMasterKeys(path, needed);
+    },
+  };
+}
+
+/** If not, somebody else writes it, and tidies it up. */
+function isWritable(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    accessSync(dirname(path), constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Replaces the file in one step, for good: a reader sees all of the old or all of the new, a crash too. */
+function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
   const text = keys.map(({ bytes }) => `${Buffer.from(bytes).toString('base64')}\n`).join('');
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     writeFileSync(`${path}.new`, text, { mode: 0o600, flush: true });
     renameSync(`${path}.new`, path);
+    const folder = openSync(dirname(path), 'r');
+    fsyncSync(folder);
+    closeSync(folder);
   } catch (error) {
     throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be written: ${(error as Error).message}`);
   }

@@ -40,9 +40,9 @@ export const commands: readonly Command[] = [
   {
     words: ['master-key', 'rotate'],
     takes: [],
-    summary: 'Seal the data keys with a new master key, while the service runs.',
+    summary: 'Seal all that the master key seals with a new one, while the service runs.',
     details:
-      'With a key file, the new key is made and written there. With SALLYPORT_MASTER_KEY, give the new key and, after a comma, the old one; then restart the nodes one by one with both, rotate, and restart them with the new one alone.',
+      'A key file gets the new key, and loses the old one when nothing is left on it. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD in it, rotate with the same value, and restart them with NEW alone. Where every node has a copy of the key file, do the same with the new key on a line above the old one. A rotation that breaks off leaves everything readable: run it again.',
     run: rotate,
   },
   ...auditCommands,

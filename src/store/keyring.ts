@@ -34,14 +34,33 @@ export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> 
     );
     if (!row) return writeMasterKey(tx, masters.current());
     const key = masters.find(row.id);
-    if (key && open(key.bytes, proof.place, row.proof)) return;
+    if (!key || !open(key.bytes, proof.place, row.proof))
+      throw new WrongMasterKey(`the database was sealed with the master key ${row.id}, ${notGiven}`);
+    const left = (await mastersInUse(tx)).find((id) => !masters.find(id));
+    if (left === undefined) return;
     throw new WrongMasterKey(
-      `the database was sealed with the master key ${row.id}, which SALLYPORT_MASTER_KEY or SALLYPORT_MASTER_KEY_FILE does not hold`,
+      `a rotation was not finished, and still needs the master key ${left}, ${notGiven}`,
     );
   });
 }
 
-async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Promise<void> {
+const notGiven = 'which SALLYPORT_MASTER_KEY or SALLYPORT_MASTER_KEY_FILE does not hold';
+
+/** The fingerprint of the one that seals what is new. With `forShare`, it stays so until the transaction ends. */
+export async function sealingMaster(tx: Queries, lock = ''): Promise<string> {
+  const row = await tx.get<{ id: string }>(`select id from master_key where one = 1 ${lock}`);
+  return row?.id as string;
+}
+
+/** The fingerprints of all that something is sealed with. */
+export async function mastersInUse(tx: Queries): Promise<string[]> {
+  const rows = await tx.all<{ id: string }>(
+    'select id from master_key union select master_id from data_keys union select master_id from audit_key',
+  );
+  return rows.map(({ id }) => id);
+}
+
+export async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Promise<void> {
   await tx.run(
     `insert into master_key (one, id, proof) values (1, $1, $2)
      on conflict (one) do update set id = excluded.id, proof = excluded.proof`,
@@ -50,20 +69,21 @@ async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Promise<vo
 }
 
 /** Where a sealed key is kept: one a tenant, and one for the audit chain. */
-interface Slot {
+export interface Slot {
   readonly table: string;
   readonly column: string;
   readonly value: string | number;
-  readonly place: string;
+  /** Of the key in it, which is sealed for this slot alone. */
+  readonly name: string;
 }
 
-const slotOf = (tenant: string): Slot => ({
+export const slotOf = (tenant: string): Slot => ({
   table: 'data_keys',
   column: 'tenant_id',
   value: tenant,
-  place: `sallyport data key ${tenant}`,
+  name: `data key ${tenant}`,
 });
-const chainSlot: Slot = { table: 'audit_key', column: 'one', value: 1, place: 'sallyport audit key' };
+export const chainSlot: Slot = { table: 'audit_key', column: 'one', value: 1, name: 'audit key' };
 
 export interface SealedKey {
   readonly sealed: Uint8Array;
@@ -77,8 +97,22 @@ export function sealedChainKeys(db: Queries): Awaitable<SealedKey | undefined> {
 
 /** Undefined if they were sealed with another master key. */
 export function openChainKeys(master: MasterKey, sealed: Uint8Array): ChainKeys | undefined {
-  const packed = open(master.bytes, chainSlot.place, sealed);
+  const packed = opened(chainSlot, sealed, master);
   return packed && unpackChainKeys(packed);
+}
+
+export function sealKey({ name }: Slot, key: Uint8Array, master: MasterKey): Uint8Array {
+  return seal(master.bytes, `sallyport ${name}`, key);
+}
+
+function opened({ name }: Slot, sealed: Uint8Array, master: MasterKey): Uint8Array | undefined {
+  return open(master.bytes, `sallyport ${name}`, sealed);
+}
+
+export function openKey(slot: Slot, { sealed }: SealedKey, master: MasterKey): Uint8Array {
+  const key = opened(slot, sealed, master);
+  if (!key) throw new Error(`the ${slot.name} does not open: its row was changed outside the program`);
+  return key;
 }
 
 export function keyring(db: Db, masters: MasterKeys): Keyring {
@@ -92,27 +126,27 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       if (key) return key;
     }
     throw fail('unavailable', {
-      cause: new Error('the master key of the database is not among those given'),
+      cause: new Error(`the ${slot.name} needs a master key, ${notGiven}`),
     });
   }
 
-  async function stored({ table, column, value, place }: Slot): Promise<Uint8Array | undefined> {
-    const row = await db.get<SealedKey>(`select sealed, master_id from ${table} where ${column} = $1`, [
-      value,
-    ]);
+  async function stored(slot: Slot): Promise<Uint8Array | undefined> {
+    const row = await db.get<SealedKey>(
+      `select sealed, master_id from ${slot.table} where ${slot.column} = $1`,
+      [slot.value],
+    );
     const master = row && masters.find(row.master_id);
-    return master && open(master.bytes, place, row.sealed);
+    return master && openKey(slot, row, master);
   }
 
   /** Only under the master key that seals at this moment, so that a rotation leaves none behind. */
-  function make({ table, column, value, place }: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
+  function make(slot: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
     return db.transaction(async (tx) => {
-      const current = await tx.get<{ id: string }>(`select id from master_key where one = 1 ${forShare(db)}`);
-      const master = current && masters.find(current.id);
+      const master = masters.find(await sealingMaster(tx, forShare(db)));
       if (!master) return undefined;
       const made = await tx.run(
-        `insert into ${table} (${column}, sealed, master_id) values ($1, $2, $3) on conflict do nothing`,
-        [value, seal(master.bytes, place, key), master.id],
+        `insert into ${slot.table} (${slot.column}, sealed, master_id) values ($1, $2, $3) on conflict do nothing`,
+        [slot.value, sealKey(slot, key, master), master.id],
       );
       return made > 0 ? key : undefined;
     });
@@ -140,46 +174,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   };
 }
 
-/** So that a rotation waits for a key that is being made. */
-function forShare(db: Pick<Db, 'dialect'>): string {
+/** So that a rotation waits for whoever goes by the master key of this moment. */
+export function forShare(db: Pick<Db, 'dialect'>): string {
   return db.dialect === 'postgres' ? 'for share' : '';
-}
-
-export interface Rotated {
-  readonly from: string;
-  readonly to: string;
-  readonly resealed: number;
-}
-
-/**
- * Seals every key with another master key, while nodes go on serving: whoever opens one finds the master key
- * by its fingerprint. Nothing is left on the old one when this resolves.
- */
-export async function rotateMasterKey(db: Db, masters: MasterKeys, to: MasterKey): Promise<Rotated> {
-  return db.exclusively(async (tx) => {
-    const row = await tx.get<{ id: string }>('select id from master_key where one = 1');
-    await writeMasterKey(tx, to);
-    const tenants = await tx.all<{ tenant_id: string }>(
-      'select tenant_id from data_keys where master_id <> $1',
-      [to.id],
-    );
-    const slots = [chainSlot, ...tenants.map(({ tenant_id }) => slotOf(tenant_id))];
-    for (const slot of slots) await reseal(tx, slot, masters, to);
-    return { from: row?.id ?? to.id, to: to.id, resealed: tenants.length };
-  });
-}
-
-async function reseal(tx: Queries, slot: Slot, masters: MasterKeys, to: MasterKey): Promise<void> {
-  const { table, column, value, place } = slot;
-  const row = await tx.get<SealedKey>(`select sealed, master_id from ${table} where ${column} = $1`, [value]);
-  if (!row || row.master_id === to.id) return;
-  const master = masters.find(row.master_id);
-  const key = master && open(master.bytes, place, row.sealed);
-  if (!key)
-    throw new WrongMasterKey(`the ${place.replace('sallyport ', '')} needs the master key ${row.master_id}`);
-  await tx.run(`update ${table} set sealed = $2, master_id = $3 where ${column} = $1`, [
-    value,
-    seal(to.bytes, place, key),
-    to.id,
-  ]);
 }

@@ -5,10 +5,11 @@ import { credentials } from './credentials.ts';
 import { type Db, type Queries, type Room, skipLocked, then } from './db.ts';
 import { figures } from './figures.ts';
 import { idempotency } from './idempotency.ts';
-import { bindMasterKey, type Keyring, keyring, type MasterKeys, rotateMasterKey } from './keyring.ts';
+import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
 import { type Migrated, migrate } from './migrate.ts';
 import { openPostgres } from './postgres.ts';
+import { rotateMasterKey } from './rotation.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
 import type { Store, Unit } from './store.ts';
@@ -63,7 +64,7 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys): Store {
       return db.transaction((tx) => work(unitOn(db, tx, keys, chain)));
     },
     warm: (tenant) => then(keys.of(tenant), () => {}),
-    rotateMasterKey: (to) => rotateMasterKey(db, masters, to),
+    rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
       let removed = 0;
       for (const table of expiring) removed += await removeExpired(db, table, limit);

@@ -13,9 +13,8 @@ import type { Principal } from '../domain/principal.ts';
 import type { Scope } from '../domain/scope.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { SignedCheckpoint } from './chain.ts';
-import type { MasterKey } from './cipher.ts';
 import type { Awaitable } from './db.ts';
-import type { Rotated } from './keyring.ts';
+import type { Rotated, Rotation } from './rotation.ts';
 
 export type { Awaitable };
 
@@ -306,8 +305,8 @@ export interface Store {
   change<T>(work: (unit: Unit) => Promise<T>): Promise<T>;
   /** Has the tenant's data key at hand, which a unit may then use. */
   warm(tenant: string): Awaitable<void>;
-  /** Seals every tenant's data key with another master key, while others go on reading and writing. */
-  rotateMasterKey(to: MasterKey): Promise<Rotated>;
+  /** Goes over to another master key, while others go on reading and writing. Nothing is left on the old one. */
+  rotateMasterKey(rotation: Rotation): Promise<Rotated>;
   /** Frees the space of at most `limit` expired rows of each kind, and answers how many. Any node may, none must. */
   sweep(limit: number): Promise<number>;
   /** Cheap enough to be asked every few seconds. */

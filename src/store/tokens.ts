@@ -227,7 +227,9 @@ function toToken(row: TokenRow, key: Uint8Array): StoredToken {
   const opened = (part: 'data' | 'masked', sealed: Uint8Array): unknown => {
     const plaintext = open(key, placeOf(row, part), sealed);
     if (!plaintext)
-      throw new Error(`the ${part} of a Token does not open: its row was changed outside the program`);
+      throw new Error(
+        `the ${part} of Token ${row.id} does not open: its row was changed outside the program`,
+      );
     return JSON.parse(Buffer.from(plaintext).toString());
   };
   const { masked } = row;

@@ -7,6 +7,7 @@ import { SQL } from 'bun';
 import { newTenant } from '../../src/bootstrap.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key.ts';
 import { parseMasterKeys } from '../../src/store/cipher.ts';
+import type { MasterKeys } from '../../src/store/keyring.ts';
 import { openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
 import { Clock, type Database, testMasterKey } from './world.ts';
@@ -15,8 +16,8 @@ export interface Stores {
   readonly store: Store;
   readonly clock: Clock;
   readonly url: string;
-  /** One more node on the same database; closed with the rest. */
-  another(): Promise<Store>;
+  /** One more node on the same database, with these master keys; closed with the rest. */
+  another(masters?: MasterKeys): Promise<Store>;
   /** The id of a new tenant. Tests on one database keep apart by tenant. */
   tenant(): Promise<string>;
   application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
@@ -32,9 +33,6 @@ export interface MadeSession {
   readonly nonce: Minted;
 }
 
-const [master] = parseMasterKeys(testMasterKey);
-const masters = { current: () => master!, find: (id: string) => (id === master!.id ? master : undefined) };
-
 export const grants = { permissions: ['token:read'], rules: [] };
 
 export async function openStores(database: Database): Promise<Stores> {
@@ -42,7 +40,7 @@ export async function openStores(database: Database): Promise<Stores> {
   const url = await database.fresh(folder);
   const clock = new Clock();
   const opened: Store[] = [];
-  const another = async () => {
+  const another = async (masters = holding(testMasterKey)) => {
     const { store } = await openStore(url, { clock: clock.now, masters });
     opened.push(store);
     return store;
@@ -76,6 +74,12 @@ export async function openStores(database: Database): Promise<Stores> {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** These master keys, the first of them to seal with. */
+export function holding(...keys: string[]): MasterKeys {
+  const given = parseMasterKeys(keys.join());
+  return { current: () => given[0] as (typeof given)[0], find: (id) => given.find((key) => key.id === id) };
 }
 
 export function newApplication(now: number, fields: Partial<NewApplication> = {}): NewApplication {

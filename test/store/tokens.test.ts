@@ -1,0 +1,159 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { newId } from '../../src/domain/key.ts';
+import type { StoredToken, TokenContent } from '../../src/store/store.ts';
+import { everythingIn } from '../support/database.ts';
+import { openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const data = { number: '4242424242424242', name: 'Ada Lovelace' };
+const masked = { number: 'XXXXXXXXXXXX4242' };
+
+describe.each(databases)('sealed Tokens on %s', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  const change = () => ({ by: newId(on.clock.now()), at: on.clock.now() });
+  const content = (given: Partial<TokenContent> = {}): TokenContent => ({
+    type: 'card',
+    container: '/customers/42/',
+    data,
+    mask: { number: '{{ data.number | reveal_last: 4 }}' },
+    masked,
+    metadata: undefined,
+    expiresAt: undefined,
+    ...given,
+  });
+
+  async function create(tenant: string, id: string, given?: Partial<TokenContent>): Promise<void> {
+    expect(await on.store.tokens.create(tenant, id, content(given), change())).toBeDefined();
+  }
+  async function get(tenant: string, id: string): Promise<StoredToken> {
+    const token = await on.store.tokens.get(tenant, id);
+    if (!token) throw new Error('the Token is gone');
+    return token;
+  }
+  const rowOf = (tenant: string, id: string) => `where tenant_id = '${tenant}' and id = '${id}'`;
+  const column = (name: 'data' | 'masked', tenant: string, id: string) =>
+    `(select ${name} from tokens ${rowOf(tenant, id)})`;
+  const doesNotOpen = (part: string, id = 'card-1') => `the ${part} of Token ${id} does not open`;
+
+  test('hold neither the data nor the masked value in the clear', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1', { data: { secret: 'PLAIN-9f3c' }, masked: 'MASKED-9f3c' });
+    expect((await get(tenant, 'card-1')).plaintext()).toEqual({ secret: 'PLAIN-9f3c' });
+    const everything = await everythingIn(on.url);
+    for (const secret of ['PLAIN-9f3c', 'MASKED-9f3c']) {
+      expect(everything).not.toContain(secret);
+      expect(everything).not.toContain(Buffer.from(secret).toString('hex'));
+    }
+  });
+
+  test('are sealed differently each time, also with the same data', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1');
+    await create(tenant, 'card-2');
+    const rows = await on.raw<{ data: Uint8Array; masked: Uint8Array }>(
+      `select data, masked from tokens where tenant_id = '${tenant}'`,
+    );
+    const texts = rows
+      .flatMap((row) => [row.data, row.masked])
+      .map((each) => Buffer.from(each).toString('hex'));
+    expect(new Set(texts.map((text) => text.slice(0, 24))).size).toBe(4);
+  });
+
+  test('do not open when the data of two are swapped', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1');
+    await create(tenant, 'card-2');
+    await on.raw(`update tokens set data = ${column('data', tenant, 'card-2')} ${rowOf(tenant, 'card-1')}`);
+    const token = await get(tenant, 'card-1');
+    expect(token.plaintext).toThrow(doesNotOpen('data'));
+    expect(token.masked()).toEqual(masked);
+  });
+
+  test('do not show the data where the masked value should be', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1');
+    await on.raw(`update tokens set masked = data ${rowOf(tenant, 'card-1')}`);
+    expect((await get(tenant, 'card-1')).masked).toThrow(doesNotOpen('masked'));
+  });
+
+  test('do not open in another tenant, with the id and version of its own', async () => {
+    const [here, there] = [await on.tenant(), await on.tenant()];
+    await create(here, 'card-1');
+    await create(there, 'card-1');
+    await on.raw(`update tokens set data = ${column('data', there, 'card-1')} ${rowOf(here, 'card-1')}`);
+    expect((await get(here, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+  });
+
+  test('do not open under another id', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1');
+    await on.raw(`update tokens set id = 'card-9' ${rowOf(tenant, 'card-1')}`);
+    expect((await get(tenant, 'card-9')).plaintext).toThrow(doesNotOpen('data', 'card-9'));
+  });
+
+  test('do not open when older data is put back under a newer version, or the version alone is', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1', { data: 'old' });
+    await create(tenant, 'keep', { data: 'x' });
+    await on.raw(`update tokens set masked = ${column('data', tenant, 'card-1')} ${rowOf(tenant, 'keep')}`);
+    await on.store.tokens.update(tenant, 'card-1', change(), () => content({ data: 'new' }));
+    expect((await get(tenant, 'card-1')).plaintext()).toBe('new');
+    await on.raw(`update tokens set version = 1 ${rowOf(tenant, 'card-1')}`);
+    expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+    await on.raw(
+      `update tokens set version = 2, data = ${column('masked', tenant, 'keep')} ${rowOf(tenant, 'card-1')}`,
+    );
+    expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+  });
+
+  test('do not open when a single bit of them is changed, or they are cut short', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1');
+    const [row] = await on.raw<{ data: Uint8Array }>(`select data from tokens ${rowOf(tenant, 'card-1')}`);
+    const sealed = Buffer.from(row?.data as Uint8Array);
+    const flipped = (at: number) => Buffer.from(sealed).fill((sealed.at(at) as number) ^ 1, at, at + 1);
+    const bad = [
+      flipped(0),
+      flipped(12),
+      flipped(sealed.length - 1),
+      sealed.subarray(0, -1),
+      sealed.subarray(0, 27),
+      Buffer.alloc(0),
+    ];
+    for (const bytes of bad) {
+      const hex = bytes.toString('hex');
+      const literal = database.name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
+      await on.raw(`update tokens set data = ${literal} ${rowOf(tenant, 'card-1')}`);
+      expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+    }
+  });
+
+  test('do not open with the data key of another tenant put in place of their own', async () => {
+    const [here, there] = [await on.tenant(), await on.tenant()];
+    await create(here, 'card-1');
+    await create(there, 'card-1');
+    await on.raw(
+      `update data_keys set sealed = (select sealed from data_keys where tenant_id = '${there}') where tenant_id = '${here}'`,
+    );
+    const restarted = await on.another();
+    await expect(restarted.tokens.get(here, 'card-1') as Promise<unknown>).rejects.toThrow(
+      `the data key ${here} does not open: its row was changed outside the program`,
+    );
+  });
+
+  test('are read by every node with the tenant’s one data key, whichever made it', async () => {
+    const tenant = await on.tenant();
+    const nodes = await Promise.all([on.another(), on.another(), on.another()]);
+    const ids = Array.from({ length: 12 }, (_, at) => `card-${at}`);
+    const make = (id: string, at: number) =>
+      (nodes[at % 3] as Stores['store']).tokens.create(tenant, id, content(), change());
+    await Promise.all(ids.map(make));
+    for (const id of ids) expect((await get(tenant, id)).plaintext()).toEqual(data);
+    expect(await on.raw(`select 1 as one from data_keys where tenant_id = '${tenant}'`)).toHaveLength(1);
+  });
+});
