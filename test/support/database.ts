@@ -2,6 +2,7 @@
 import { Database } from 'bun:sqlite';
 import { existsSync, readFileSync } from 'node:fs';
 import { SQL } from 'bun';
+import { raw } from './stores.ts';
 
 /** Every byte of the files, or every column of every table; one character per byte. */
 export async function everythingIn(databaseUrl: string): Promise<string> {
@@ -39,4 +40,33 @@ async function onPostgres<T>(databaseUrl: string, work: (sql: SQL) => Promise<T>
   } finally {
     await sql.close();
   }
+}
+
+/** Every row of every table. */
+export async function rowsIn(databaseUrl: string): Promise<Record<string, string[]>> {
+  const sqlite = databaseUrl.startsWith('sqlite:');
+  const names = sqlite
+    ? "select name from sqlite_master where type = 'table'"
+    : "select table_name as name from information_schema.tables where table_schema = 'public'";
+  const rows: Record<string, string[]> = {};
+  for (const { name } of await raw<{ name: string }>(databaseUrl, names)) {
+    const all = await raw<object>(databaseUrl, `select * from "${name}"`);
+    rows[name] = all.map((row) => Bun.inspect(row)).sort();
+  }
+  return rows;
+}
+
+/** Has every new row of the table refused, as a full disk or a broken one would. Answers with the way back. */
+export async function refuseRows(databaseUrl: string, table: string): Promise<() => Promise<void>> {
+  const sqlite = databaseUrl.startsWith('sqlite:');
+  const refuse = sqlite
+    ? [`create trigger refuse before insert on ${table} begin select raise(abort, 'no room'); end`]
+    : [
+        "create or replace function refuse() returns trigger language plpgsql as $$ begin raise 'no room'; end $$",
+        `create trigger refuse before insert on ${table} for each row execute function refuse()`,
+      ];
+  for (const statement of refuse) await raw(databaseUrl, statement);
+  return async () => {
+    await raw(databaseUrl, sqlite ? 'drop trigger refuse' : `drop trigger refuse on ${table}`);
+  };
 }
