@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import { auditCommands } from './audit.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
+import { logsCommands } from './logs.ts';
 import { printMasterKey, rotate } from './master-key.ts';
 import { withStore } from './open.ts';
 import { serve } from './serve.ts';
@@ -45,6 +46,7 @@ export const commands: readonly Command[] = [
       'A key file gets the new key, and loses the old one when nothing is left on it. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD in it, rotate with the same value, and restart them with NEW alone. Where every node has a copy of the key file, do the same with the new key on a line above the old one. A rotation that breaks off leaves everything readable: run it again.',
     run: rotate,
   },
+  ...logsCommands,
   ...auditCommands,
   {
     words: ['migrate'],

@@ -29,8 +29,21 @@ const options = {
   version: { type: 'boolean' as const },
 };
 
-export async function run(argv: readonly string[]): Promise<number> {
-  const print = (line: string) => process.stdout.write(`${line}\n`);
+/** What a command line has around it. */
+export interface Surroundings {
+  readonly env: Record<string, string | undefined>;
+  readonly print: (line: string) => void;
+  readonly complain: (line: string) => void;
+}
+
+const thisProcess: Surroundings = {
+  env: process.env,
+  print: (line) => process.stdout.write(`${line}\n`),
+  complain: (line) => process.stderr.write(`${line}\n`),
+};
+
+export async function run(argv: readonly string[], around: Surroundings = thisProcess): Promise<number> {
+  const { print } = around;
   let config: Config | undefined;
   try {
     const { values, positionals } = parse(argv);
@@ -39,13 +52,13 @@ export async function run(argv: readonly string[]): Promise<number> {
     if (values.help || positionals.length === 0) return say(print, command ? helpFor(command) : overview());
     if (!command) throw new UsageError(`there is no command "${positionals.join(' ')}"`);
     const flags = values as Record<string, string | undefined>;
-    config = readConfig({ flags, env: process.env, envFile: '.env' });
+    config = readConfig({ flags, env: around.env, envFile: '.env' });
     const args = positionals.slice(command.words.length);
     if (args.length !== command.takes.length) throw new UsageError(`usage: sallyport ${usage(command)}`);
     const own = optionsOf(command, values);
     return await command.run({ config, args, options: own, json: values.json === true, print });
   } catch (error) {
-    return explain(error, config);
+    return explain(error, config, around);
   }
 }
 
@@ -73,10 +86,10 @@ function say(print: (line: string) => void, text: string): number {
 }
 
 /** One line that says what is wrong, one that says what to do, and the exit code. */
-function explain(error: unknown, config: Config | undefined): number {
+function explain(error: unknown, config: Config | undefined, { complain }: Surroundings): number {
   const [message, hint, code] = lines(error, config);
-  process.stderr.write(`sallyport: error: ${message}\n`);
-  if (hint) process.stderr.write(`sallyport: hint: ${hint}\n`);
+  complain(`sallyport: error: ${message}`);
+  if (hint) complain(`sallyport: hint: ${hint}`);
   return code;
 }
 

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { LogEntry, results } from '../domain/audit.ts';
-import { Id, Moment } from '../domain/field.ts';
+import { LogEntry, logFilter } from '../domain/audit.ts';
 import { example } from './examples.ts';
 import { pageFields, pageOf, paginateByCursor } from './page.ts';
 import { readRoute } from './route.ts';
@@ -8,17 +7,7 @@ import { readRoute } from './route.ts';
 const ListQuery = z.strictObject({
   size: pageFields.size,
   start: pageFields.start,
-  actor: Id.optional().describe('Only what this Application or Session did.'),
-  entity: z.string().min(1).max(200).optional().describe('Only what was done to the thing with this id.'),
-  operation: z
-    .string()
-    .min(1)
-    .max(100)
-    .optional()
-    .describe('Only this operation, such as application.update.'),
-  result: z.enum(results).optional().describe('Only what came out like this.'),
-  from: Moment.optional().describe('Only from this moment on.'),
-  to: Moment.optional().describe('Only before this moment.'),
+  ...logFilter,
 });
 
 export const listLogs = readRoute({

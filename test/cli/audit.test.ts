@@ -14,7 +14,7 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
     for (let number = 0; number < 5; number++) await world.application(key);
     const settings = { SALLYPORT_MASTER_KEY: testMasterKey };
     desk = openDesk(() => ({ ...settings, DATABASE_URL: world.config.databaseUrl }));
-    away = openDesk(() => ({ ...settings, DATABASE_URL: 'sqlite:nowhere/at-all.db' }));
+    away = openDesk((folder) => ({ ...settings, DATABASE_URL: `sqlite:${folder}/nowhere/at-all.db` }));
     file = desk.path('audit.jsonl');
   });
   afterAll(async () => {
@@ -24,12 +24,12 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
   });
 
   test('is exported while the service runs, for its owner alone, and never over another file', async () => {
-    const { code, body } = await desk.json('audit', 'export', 'audit.jsonl');
+    const { code, body } = await desk.json('audit', 'export', file);
     expect({ code, ...body }).toMatchObject({ code: 0, file: expect.stringContaining('audit.jsonl') });
     expect(body.anchor).toMatch(/^5:[0-9a-f]{64}$/);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const before = readFileSync(file, 'utf8');
-    expect(await desk.run('audit', 'export', 'audit.jsonl')).toMatchObject({
+    expect(await desk.run('audit', 'export', file)).toMatchObject({
       code: 2,
       error: expect.stringContaining('audit.jsonl is there already'),
     });

@@ -1,7 +1,8 @@
-/** A command as an operator gives it: a process of its own, in a folder of its own. */
+/** A command as an operator gives it, within this process and in a folder of its own. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { run as runCommand } from '../../src/cli/run.ts';
 import { environment, root } from './service.ts';
 
 export interface Said {
@@ -18,6 +19,8 @@ export interface Desk {
   /** With `--json`, and what it printed. */
   // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back
   json(...words: string[]): Promise<{ code: number; body: any }>;
+  /** As a process of its own, which goes on until it is told to stop. */
+  start(...words: string[]): Bun.Subprocess<'ignore', 'pipe', 'pipe'>;
   clear(): void;
 }
 
@@ -26,13 +29,15 @@ export function openDesk(settings: (folder: string) => Record<string, string> = 
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-desk-'));
   const env = environment(folder, settings(folder));
   async function run(...words: string[]): Promise<Said> {
-    const command = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), ...words];
-    const child = Bun.spawn(command, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
-    const [out, error] = await Promise.all([
-      new Response(child.stdout).text(),
-      new Response(child.stderr).text(),
-    ]);
-    return { code: await child.exited, out, error };
+    let [out, error] = ['', ''];
+    const print = (line: string) => {
+      out += `${line}\n`;
+    };
+    const complain = (line: string) => {
+      error += `${line}\n`;
+    };
+    const code = await runCommand(words, { env, print, complain });
+    return { code, out, error };
   }
   return {
     folder,
@@ -42,6 +47,10 @@ export function openDesk(settings: (folder: string) => Record<string, string> = 
       const { code, out, error } = await run(...words, '--json');
       if (out === '') throw new Error(`it printed nothing, and exited with ${code}: ${error}`);
       return { code, body: JSON.parse(out) };
+    },
+    start: (...words) => {
+      const command = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), ...words];
+      return Bun.spawn(command, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
     },
     clear: () => rmSync(folder, { recursive: true, force: true }),
   };
