@@ -1,0 +1,154 @@
+import { describe, expect, test } from 'bun:test';
+import fc from 'fast-check';
+import { Description, Id, Name, parseMoment, timestamp } from '../../src/domain/field.ts';
+
+const sentence = (schema: typeof Name, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
+
+describe('a date-time', () => {
+  test.each([
+    ['2030-01-31T12:00:00Z', '2030-01-31T12:00:00.000Z'],
+    ['2030-01-31T12:00:00', '2030-01-31T12:00:00.000Z'],
+    ['2030-01-31T12:00', '2030-01-31T12:00:00.000Z'],
+    ['2030-01-31t12:00:00z', '2030-01-31T12:00:00.000Z'],
+    ['2030-01-31T12:00:00+02:00', '2030-01-31T10:00:00.000Z'],
+    ['2030-01-31T12:00:00+0200', '2030-01-31T10:00:00.000Z'],
+    ['2030-01-31T12:00:00+02', '2030-01-31T10:00:00.000Z'],
+    ['2030-01-31T12:00:00-05:30', '2030-01-31T17:30:00.000Z'],
+    ['2030-01-31T12:00:00-00:00', '2030-01-31T12:00:00.000Z'],
+    ['2030-12-31T23:30:00-01:00', '2031-01-01T00:30:00.000Z'],
+    ['2030-01-31T12:00:00.5Z', '2030-01-31T12:00:00.500Z'],
+    ['2030-01-31T12:00:00.1239Z', '2030-01-31T12:00:00.123Z'],
+    ['2030-01-31T12:00:00.999999999Z', '2030-01-31T12:00:00.999Z'],
+    ['2028-02-29T00:00:00Z', '2028-02-29T00:00:00.000Z'],
+    ['2000-02-29T00:00:00Z', '2000-02-29T00:00:00.000Z'],
+    ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
+    ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
+  ])('%s is %s', (text, moment) => {
+    expect(timestamp(parseMoment(text)!)).toBe(moment);
+  });
+
+  test.each([
+    [''],
+    ['tomorrow'],
+    ['2030-01-31'],
+    ['2030-02-29T00:00:00Z'],
+    ['1900-02-29T00:00:00Z'],
+    ['2030-02-30T00:00:00Z'],
+    ['2030-04-31T00:00:00Z'],
+    ['2030-00-10T00:00:00Z'],
+    ['2030-13-01T00:00:00Z'],
+    ['2030-01-00T00:00:00Z'],
+    ['2030-01-32T00:00:00Z'],
+    ['2030-01-31T24:00:00Z'],
+    ['2030-01-31T12:60:00Z'],
+    ['2030-01-31T12:00:60Z'],
+    ['2030-01-31T12:00:00+24:00'],
+    ['2030-01-31T12:00:00+02:60'],
+    ['2030-01-31T12:00:00.Z'],
+    ['2030-01-31T12:00:00 Z'],
+    ['2030-01-31 12:00:00Z'],
+    ['2030-1-31T12:00:00Z'],
+    ['+02030-01-31T12:00:00Z'],
+    ['12030-01-31T12:00:00Z'],
+    ['2030-01-31T12:00:00Zulu'],
+    ['2030-01-31T12:00:00Z\n'],
+    ['٢٠٣٠-01-31T12:00:00Z'],
+    ['9999-12-31T23:59:59-00:01'],
+    ['0000-01-01T00:00:00+00:01'],
+    ['1900000000000'],
+  ])('%p is none', (text) => {
+    expect(parseMoment(text)).toBeUndefined();
+  });
+
+  const anyMoment = fc
+    .date({
+      min: new Date('0000-01-02T00:00:00Z'),
+      max: new Date('9999-12-30T00:00:00Z'),
+      noInvalidDate: true,
+    })
+    .map((date) => date.getTime());
+
+  test('comes back as it went out', () => {
+    fc.assert(fc.property(anyMoment, (moment) => expect(parseMoment(timestamp(moment))).toBe(moment)));
+  });
+
+  test('is the same moment in every offset', () => {
+    const offset = fc.integer({ min: -23 * 60 - 59, max: 23 * 60 + 59 });
+    fc.assert(
+      fc.property(anyMoment, offset, (moment, minutes) => {
+        const size = Math.abs(minutes);
+        const [hours, rest] = [Math.floor(size / 60), size % 60].map((part) => String(part).padStart(2, '0'));
+        const local = timestamp(moment + minutes * 60_000).slice(0, -1);
+        expect(parseMoment(`${local}${minutes < 0 ? '-' : '+'}${hours}:${rest}`)).toBe(moment);
+      }),
+    );
+  });
+
+  test('is never guessed: whatever is taken means what the language takes it for', () => {
+    const part = fc.constantFrom('0', '1', '2', '3', '5', '9', '-', ':', 'T', 'Z', '+', '.', ' ');
+    const nearly = fc
+      .tuple(anyMoment, fc.nat(23), part)
+      .map(([moment, at, to]) => timestamp(moment).slice(0, at) + to + timestamp(moment).slice(at + 1));
+    fc.assert(
+      fc.property(nearly, (text) => {
+        const moment = parseMoment(text);
+        if (moment === undefined) return;
+        const inFull = /(Z|[+-]\d\d:?\d*)$/i.test(text.slice(11)) ? text : `${text}Z`;
+        expect(Date.parse(inFull)).toBe(moment);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe('a name', () => {
+  test.each([
+    ['x'],
+    ['x'.repeat(200)],
+    ['🗝'.repeat(200)],
+    [' padded '],
+    ["Robert'); drop table--"],
+    ['مفتاح'],
+    ['👨‍👩‍👧'],
+  ])('may be %p', (name) => {
+    expect(Name.parse(name)).toBe(name);
+  });
+
+  test.each([
+    ['', 'must have 1 to 200 characters'],
+    ['x'.repeat(201), 'must have 1 to 200 characters'],
+    ['🗝'.repeat(201), 'must have 1 to 200 characters'],
+    ['   ', 'must not be only white space'],
+    ['\u00a0\u3000', 'must not be only white space'],
+    ['a\nb', 'must not contain control characters'],
+    ['a\0b', 'must not contain control characters'],
+    ['a\u0085b', 'must not contain control characters'],
+    ['half a pair \ud83d', 'must be well-formed Unicode'],
+  ])('may not be %p: it %s', (name, complaint) => {
+    expect(sentence(Name, name)).toBe(complaint);
+  });
+
+  test('is kept as it was given', () => {
+    const decomposed = 'e\u0301';
+    expect(Name.parse(decomposed)).toBe(decomposed);
+  });
+});
+
+test('a description may have several lines and be empty, but holds no other control characters', () => {
+  for (const text of ['', 'one\ntwo\tthree', 'x'.repeat(1000)]) expect(Description.parse(text)).toBe(text);
+  for (const text of ['\r', '\0', '\u001b[31m', 'x'.repeat(1001)]) {
+    expect(Description.safeParse(text).success).toBe(false);
+  }
+});
+
+test('an id is a UUID in any case, and kept in lower case', () => {
+  expect(Id.parse('0197F3C2-5A1E-7C40-9D2B-3F8E6A1B4C5D')).toBe('0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d');
+  const wrong = ['', 'key', '0197f3c25a1e7c409d2b3f8e6a1b4c5d', '{0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d}'];
+  for (const text of [
+    ...wrong,
+    '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5g',
+    '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d\n',
+  ]) {
+    expect(Id.safeParse(text).success).toBe(false);
+  }
+});

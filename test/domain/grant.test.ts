@@ -1,0 +1,183 @@
+import { describe, expect, test } from 'bun:test';
+import fc from 'fast-check';
+import { Failure } from '../../src/domain/error.ts';
+import { type Grants, grantErrors, named, type Owner } from '../../src/domain/grant.ts';
+import { builtIn } from '../../src/domain/permission.ts';
+import { ready } from '../../src/domain/policy.ts';
+import { holds, type Principal, refuseEscalation, refuseUnheld } from '../../src/domain/principal.ts';
+import type { Rule } from '../../src/domain/rule.ts';
+import { grants, rule, when } from '../support/grants.ts';
+
+const owners: Owner[] = ['private', 'public', 'management', 'session'];
+const management = builtIn.filter((name) => /^(application|session|log|tenant):/.test(name));
+const notInBrowsers = ['application:create', 'application:update', 'application:delete', 'session:authorize'];
+
+const somePermission = fc.constantFrom(...builtIn, 'invoice:pay', 'own:thing');
+const somePermissions = fc.uniqueArray(somePermission, { maxLength: 5 });
+const someGrants: fc.Arbitrary<Grants> = fc.record({
+  permissions: somePermissions,
+  rules: fc.array(
+    fc
+      .record({
+        container: fc.constantFrom(undefined, '/', '/pci/'),
+        conditions: fc.constantFrom(undefined, when(['id', 'equals', 'x']).conditions),
+        permissions: fc.uniqueArray(somePermission, { minLength: 1, maxLength: 3 }),
+      })
+      .map(rule),
+    { maxLength: 3 },
+  ),
+});
+
+interface Someone {
+  readonly principal: Principal;
+  readonly own: Grants;
+  readonly ceiling?: Grants | undefined;
+}
+
+const base = { tenantId: 't', applicationId: 'a', digest: new Uint8Array(), now: 0 };
+
+function applicationWith(own: Grants): Someone {
+  const application = { type: 'private' } as never;
+  return { principal: { ...base, kind: 'application', application, policy: ready(own) }, own };
+}
+
+function sessionWith(own: Grants, ceiling: Grants | undefined): Someone {
+  const under = ceiling && ready(ceiling);
+  return {
+    principal: { ...base, kind: 'session', sessionId: 's', policy: ready(own), ceiling: under },
+    own,
+    ceiling,
+  };
+}
+
+const somebody: fc.Arbitrary<Someone> = fc.oneof(
+  someGrants.map(applicationWith),
+  fc
+    .tuple(someGrants, fc.option(someGrants, { nil: undefined }))
+    .map(([own, over]) => sessionWith(own, over)),
+);
+
+/** Everything that is written down in the grants, wherever. */
+const written = ({ permissions, rules }: Grants) => [
+  ...permissions,
+  ...rules.flatMap((rule) => rule.permissions),
+];
+
+/** What the grants touch that this one does not have. */
+function beyond({ own, ceiling }: Someone, ...touched: Grants[]): string[] {
+  const has = (name: string) => written(own).includes(name) && (!ceiling || written(ceiling).includes(name));
+  return touched.flatMap(written).filter((name) => !has(name));
+}
+
+/** Whether it was let through. */
+function passes(work: () => void): boolean {
+  try {
+    work();
+    return true;
+  } catch (error) {
+    expect((error as Failure).code).toBe('grant_not_held');
+    expect(error).toBeInstanceOf(Failure);
+    return false;
+  }
+}
+
+describe('nobody hands out what they do not hold:', () => {
+  const isManagement = (name: string) => (management as string[]).includes(name);
+
+  test('what passes names no management permission that the principal lacks, and nothing else is refused', () => {
+    fc.assert(
+      fc.property(somebody, fc.array(someGrants, { minLength: 1, maxLength: 2 }), (someone, touched) => {
+        const allowed = !beyond(someone, ...touched).some(isManagement);
+        expect(passes(() => refuseEscalation(someone.principal, ...touched))).toBe(allowed);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('what a plain authorizer grants, it holds itself, every single permission', () => {
+    fc.assert(
+      fc.property(somebody, someGrants, (someone, asked) => {
+        const allowed = beyond(someone, asked).length === 0;
+        expect(passes(() => refuseUnheld(someone.principal, named(asked)))).toBe(allowed);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('a Session under a ceiling holds nothing beyond it', () => {
+    fc.assert(
+      fc.property(someGrants, someGrants, somePermission, (own, ceiling, permission) => {
+        const both = written(own).includes(permission) && written(ceiling).includes(permission);
+        expect(holds(sessionWith(own, ceiling).principal, permission)).toBe(both);
+      }),
+    );
+  });
+
+  test('whoever was given what passed cannot pass on more than the giver could', () => {
+    fc.assert(
+      fc.property(somebody, someGrants, someGrants, (giver, given, next) => {
+        fc.pre(passes(() => refuseEscalation(giver.principal, given)));
+        const taker = applicationWith(given);
+        if (passes(() => refuseEscalation(taker.principal, next))) {
+          expect(passes(() => refuseEscalation(giver.principal, next))).toBe(true);
+        }
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe('grants', () => {
+  test('in a browser never change credentials or hand out access', () => {
+    fc.assert(
+      fc.property(fc.constantFrom<Owner>('public', 'session'), someGrants, (owner, given) => {
+        const refused = Object.keys(grantErrors(owner, given)).length > 0;
+        if (named(given).some((name) => notInBrowsers.includes(name))) expect(refused).toBe(true);
+      }),
+    );
+  });
+
+  test('name where they are wrong', () => {
+    const given = grants(
+      'token:read',
+      'session:authorize',
+      rule({ container: '/x/', permissions: ['token:read', 'application:update'] }),
+    );
+    expect(Object.keys(grantErrors('public', given)).toSorted()).toEqual([
+      'permissions.1',
+      'rules.0.permissions.1',
+    ]);
+    expect(grantErrors('private', given)).toEqual({});
+  });
+
+  test.each(owners)('of a %s must not be empty', (owner) => {
+    expect(grantErrors(owner, grants())).toHaveProperty('permissions');
+    expect(grantErrors(owner, grants('token:read'))).toEqual({});
+  });
+
+  const container = rule({ container: '/pci/' });
+  const conditions = rule(when(['id', 'equals', 'x']));
+  const neither = rule({});
+  const both = rule({ container: '/pci/', ...when(['id', 'equals', 'x']) });
+
+  test.each<[Owner, string, Rule, string[]]>([
+    ['private', 'a container', container, []],
+    ['private', 'conditions', conditions, ['rules.0.conditions']],
+    ['private', 'neither', neither, ['rules.0.container']],
+    ['private', 'both', both, ['rules.0.conditions']],
+    ['public', 'a container', container, []],
+    ['public', 'conditions', conditions, ['rules.0.conditions']],
+    ['public', 'neither', neither, ['rules.0.container']],
+    ['public', 'both', both, ['rules.0.conditions']],
+    ['management', 'a container', container, []],
+    ['management', 'conditions', conditions, ['rules.0.conditions']],
+    ['management', 'neither', neither, []],
+    ['management', 'both', both, ['rules.0.conditions']],
+    ['session', 'a container', container, ['rules.0.container']],
+    ['session', 'conditions', conditions, []],
+    ['session', 'neither', neither, ['rules.0.conditions']],
+    ['session', 'both', both, ['rules.0.container']],
+  ])('of a %s, in a rule with %s', (owner, _, given, wrong) => {
+    expect(Object.keys(grantErrors(owner, { permissions: [], rules: [given] }))).toEqual(wrong);
+  });
+});

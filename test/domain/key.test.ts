@@ -1,0 +1,165 @@
+import { describe, expect, test } from 'bun:test';
+import { createHash } from 'node:crypto';
+import { inspect } from 'node:util';
+import { crc32 } from 'node:zlib';
+import fc from 'fast-check';
+import { applicationKinds, type Kind, mint, newId, recognise, Secret } from '../../src/domain/key.ts';
+
+const kinds: Kind[] = ['mgt', 'pvt', 'pub', 'ses', 'non'];
+const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+const made = fc
+  .tuple(fc.constantFrom(...kinds), fc.uint8Array({ minLength: 32, maxLength: 32 }))
+  .map(([kind, bytes]) => ({ kind, bytes, key: mint(kind, () => bytes) }));
+
+describe('a key', () => {
+  test('is recognised as what it is, by its SHA-256 digest', () => {
+    fc.assert(
+      fc.property(made, ({ kind, key }) => {
+        const text = key.secret.reveal();
+        const digest = new Uint8Array(createHash('sha256').update(text).digest());
+        expect(text).toMatch(new RegExp(`^slp_${kind}_[0-9A-Za-z]{49}$`));
+        expect(recognise(text)).toEqual({ kind, digest });
+        expect(key.digest).toEqual(digest);
+        expect(key.ending).toBe(text.slice(-4));
+      }),
+    );
+  });
+
+  test('carries all of its 256 random bits, in base 62', () => {
+    fc.assert(
+      fc.property(made, ({ bytes, key }) => {
+        let value = 0n;
+        for (const digit of key.secret.reveal().slice(8, -6))
+          value = value * 62n + BigInt(digits.indexOf(digit));
+        expect(value).toBe(BigInt(`0x${Buffer.from(bytes).toString('hex')}`));
+      }),
+    );
+  });
+
+  test('ends with the CRC-32 of all before it, in base 62', () => {
+    fc.assert(
+      fc.property(made, ({ key }) => {
+        const text = key.secret.reveal();
+        let value = 0;
+        for (const digit of text.slice(-6)) value = value * 62 + digits.indexOf(digit);
+        expect(value).toBe(crc32(text.slice(0, -6)));
+      }),
+    );
+  });
+
+  test('with any one character changed is not recognised', () => {
+    const change = fc.record({
+      made,
+      at: fc.nat(),
+      to: fc.constantFrom(...digits, '_', '-', ' ', 'é', '\n'),
+    });
+    fc.assert(
+      fc.property(change, ({ made, at, to }) => {
+        const text = made.key.secret.reveal();
+        const place = at % text.length;
+        fc.pre(text[place] !== to);
+        expect(recognise(text.slice(0, place) + to + text.slice(place + 1))).toBeUndefined();
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('with two neighbours swapped, one lost or one doubled is not recognised', () => {
+    fc.assert(
+      fc.property(made, fc.nat(55), ({ key }, at) => {
+        const text = key.secret.reveal();
+        const [a, b] = [text[at]!, text[at + 1]!];
+        fc.pre(a !== b);
+        expect(recognise(text.slice(0, at) + b + a + text.slice(at + 2))).toBeUndefined();
+        expect(recognise(text.slice(0, at) + text.slice(at + 1))).toBeUndefined();
+        expect(recognise(text.slice(0, at) + a + text.slice(at))).toBeUndefined();
+      }),
+    );
+  });
+
+  test.each([
+    ['', 'nothing'],
+    ['slp_pvt_', 'a beginning'],
+    [`slp_xyz_${'0'.repeat(49)}`, 'a kind that there is not'],
+    [`SLP_PVT_${'0'.repeat(49)}`, 'another case'],
+    ['__proto__', 'a name of the language'],
+    ['\0', 'NUL'],
+  ])('is not %p, which is %s', (text) => {
+    expect(recognise(text)).toBeUndefined();
+  });
+
+  test('is not recognised with anything around it', () => {
+    const text = mint('pvt').secret.reveal();
+    for (const other of [` ${text}`, `${text} `, `${text}\n`, `${text}, ${text}`, `Bearer ${text}`]) {
+      expect(recognise(other)).toBeUndefined();
+    }
+  });
+
+  test('is another one each time', () => {
+    const keys = Array.from({ length: 1000 }, () => mint('ses').secret.reveal());
+    expect(new Set(keys).size).toBe(1000);
+  });
+
+  test('says the type of its Application', () => {
+    expect(Object.keys(applicationKinds).toSorted()).toEqual(['management', 'private', 'public']);
+    expect(new Set(Object.values(applicationKinds)).size).toBe(3);
+  });
+});
+
+describe('a secret', () => {
+  const secret = new Secret('hunter2');
+
+  test.each<[string, () => string]>([
+    ['String()', () => String(secret)],
+    ['a template', () => `${secret}`],
+    ['joining', () => [secret].join()],
+    ['JSON', () => JSON.stringify({ secret, list: [secret] })],
+    ['inspect', () => inspect({ deep: { secret } }, { depth: 9, showHidden: true })],
+    ["the runtime's own inspect", () => Bun.inspect({ deep: [secret] })],
+    ['an error', () => inspect(new Error('failed', { cause: secret }))],
+    ['its fields', () => JSON.stringify([Object.entries(secret), { ...secret }, Reflect.ownKeys(secret)])],
+    ['a copy', () => JSON.stringify(structuredClone({ secret }))],
+  ])('does not show through %s', (_, show) => {
+    expect(show()).not.toContain('hunter2');
+  });
+
+  test('does not show on the console', () => {
+    const printed = Bun.spawnSync([
+      process.execPath,
+      '--no-env-file',
+      '-e',
+      `import { Secret } from './src/domain/key.ts';
+       const secret = new Secret('hunter2');
+       console.log(secret, [secret], { secret });
+       console.error('%s %o %j', secret, secret, secret);
+       console.table([{ secret }]);
+       throw Object.assign(new Error('failed'), { secret });`,
+    ]);
+    const text = `${printed.stdout}${printed.stderr}`;
+    expect(text).toContain('[secret]');
+    expect(text.replaceAll("new Secret('hunter2')", '')).not.toContain('hunter2');
+  });
+
+  test('is given out by reveal', () => {
+    expect(secret.reveal()).toBe('hunter2');
+  });
+});
+
+describe('an id', () => {
+  test('is a UUID of version 7 that carries its moment', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 47 }), (now) => {
+        const id = newId(now);
+        expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+        expect(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)).toBe(now);
+      }),
+    );
+  });
+
+  test('sorts behind those made before it, also within a millisecond', () => {
+    const ids = Array.from({ length: 500 }, (_, index) => newId(1_800_000_000_000 + Math.floor(index / 100)));
+    expect(ids.toSorted()).toEqual(ids);
+    expect(new Set(ids).size).toBe(500);
+  });
+});
