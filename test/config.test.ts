@@ -11,6 +11,11 @@ const other = Buffer.alloc(32, 8).toString('base64');
 type Name = keyof typeof settings;
 type Row = { unset: unknown; given: [text: string, means: unknown][]; wrong: string[] };
 
+const count: Row['given'] = [
+  ['1', 1],
+  ['5000', 5000],
+];
+
 /** Of every setting: what it is by itself, what two texts mean, and texts that it does not take. */
 const table: { [K in Name]: Row } = {
   dataDir: {
@@ -87,6 +92,12 @@ const table: { [K in Name]: Row } = {
     ],
     wrong: ['0', '31536001', '1 week'],
   },
+  keyRate: { unset: 20_000, given: count, wrong: ['1000001', '-1', '10/s'] },
+  keyBurst: { unset: 200_000, given: count, wrong: ['0', '100000001'] },
+  addressRate: { unset: 20_000, given: count, wrong: ['1000001', 'none'] },
+  addressBurst: { unset: 200_000, given: count, wrong: ['0', '100000001'] },
+  sessionRate: { unset: 1200, given: count, wrong: ['1000001', '20/s'] },
+  sessionBurst: { unset: 1000, given: count, wrong: ['0', '100000001'] },
   workers: {
     unset: 1,
     given: [

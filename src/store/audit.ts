@@ -4,6 +4,7 @@ import { timestamp } from '../domain/field.ts';
 import { newId } from '../domain/key.ts';
 import {
   type AuditRow,
+  auditColumns,
   type ChainKeys,
   checkpointText,
   genesis,
@@ -16,8 +17,6 @@ import { type Awaitable, type Db, type Moment, type Queries, then } from './db.t
 import { exportLines } from './export.ts';
 import type { AuditFilter, AuditLog, NewEntry } from './store.ts';
 import { all, Params } from './where.ts';
-
-export const auditColumns = 'id, tenant_id, at, actor_id, operation, entity_id, result, entry';
 
 export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLog {
   return {

@@ -22,6 +22,8 @@ export interface AuditRow {
   readonly entry: string;
 }
 
+export const auditColumns = 'id, tenant_id, at, actor_id, operation, entity_id, result, entry';
+
 export interface ChainKeys {
   /** Of the links. Whoever does not have it cannot make a link that fits. */
   readonly mac: Uint8Array;

@@ -6,10 +6,10 @@
 import { z } from 'zod';
 import { fail } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
-import { auditColumns } from './audit.ts';
 import {
   type AuditRow,
   anchorOf,
+  auditColumns,
   type ChainKeys,
   genesis,
   type SignedCheckpoint,
