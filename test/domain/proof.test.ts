@@ -7,4 +7,4 @@ test('a naive evaluator agrees on 20,000 made-up cases, whatever the order of th
     const found = disagreement(caseOf(seed));
     if (found) expect(smallest(found)).toBeUndefined();
   }
-});
+}, 60_000);

@@ -78,7 +78,12 @@ function* explained(
   const sides = [{ holder: of.holder as Step['of'], grants: of.grants }];
   if (of.ceiling) sides.push({ holder: 'authorizer', grants: of.ceiling });
   const steps = (list: readonly Step[]) =>
-    list.map(({ why, ...step }) => JSON.stringify({ ...step, why: why.length > 0 })).toSorted();
+    list
+      .map(
+        ({ of, rule, priority, transform, grants, matches, why }) =>
+          `${of} ${rule} ${priority} ${transform} ${grants} ${matches} ${why.length > 0}`,
+      )
+      .toSorted();
   yield ['the trace', steps(trace), steps(sides.flatMap((side) => expectedSteps(side, of)))];
   if (!expected.allowed) {
     yield ['the rule named in a denial', rule, undefined];

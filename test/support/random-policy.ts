@@ -60,7 +60,7 @@ export function randomCase(random: Random): Case {
 }
 
 export function randomGrants(random: Random, holder: Case['holder']): Grants {
-  const count = random.chance(0.02) ? 50 : random.below(8);
+  const count = random.chance(0.005) ? 50 : random.below(8);
   const plain = random.chance(0.3) ? random.some(1 + random.below(2), () => randomPermission(random)) : [];
   return {
     permissions: [...new Set(plain)],

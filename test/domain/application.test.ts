@@ -1,0 +1,126 @@
+import { describe, expect, test } from 'bun:test';
+import {
+  type Application,
+  ApplicationCreate,
+  ApplicationUpdate,
+  ApplicationWithKey,
+  readOnlyErrors,
+} from '../../src/domain/application.ts';
+
+const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+const current: Application = {
+  id,
+  tenant_id: id,
+  name: 'one',
+  type: 'private',
+  permissions: ['token:read'],
+  rules: [],
+  created_at: '2026-01-01T00:00:00.000Z',
+  created_by: id,
+  expires_at: '2030-01-01T00:00:00.000Z',
+};
+
+function faults(schema: typeof ApplicationCreate | typeof ApplicationUpdate, body: object): string[] {
+  return schema.safeParse(body).error?.issues.map((issue) => issue.path.join('.')) ?? [];
+}
+
+describe('a new Application', () => {
+  const body = { name: 'one', type: 'private' };
+
+  test('has nothing but a name and a type of its own accord', () => {
+    expect(ApplicationCreate.parse(body)).toEqual({
+      name: 'one',
+      type: 'private',
+      permissions: [],
+      rules: [],
+      expires_at: undefined,
+    });
+  });
+
+  test('ends at a moment', () => {
+    const { expires_at } = ApplicationCreate.parse({ ...body, expires_at: '2030-01-01T00:00:00Z' });
+    expect(expires_at).toBe(Date.parse('2030-01-01T00:00:00Z'));
+  });
+
+  test.each<[string, object, string[]]>([
+    ['without a name', { type: 'private' }, ['name']],
+    ['without a type', { name: 'one' }, ['type']],
+    ['of another type', { ...body, type: 'session' }, ['type']],
+    ['with a field more', { ...body, key: 'x' }, ['']],
+    ['with a wrong moment', { ...body, expires_at: 'soon' }, ['expires_at']],
+    ['with a wrong permission', { ...body, permissions: ['token:red'] }, ['permissions.0']],
+  ])('is refused %s', (_, body, expected) => {
+    expect(faults(ApplicationCreate, body)).toEqual(expected);
+  });
+
+  test.each(['private', 'public', 'management'])('may be %s', (type) => {
+    expect(faults(ApplicationCreate, { ...body, type })).toEqual([]);
+  });
+});
+
+test('a key is shown with the rest of its Application', () => {
+  expect(ApplicationWithKey.parse({ ...current, key: 'slp' })).toEqual({ ...current, key: 'slp' });
+  expect(ApplicationWithKey.safeParse(current).success).toBe(false);
+});
+
+describe('an update', () => {
+  const sent = (fields: object) => ApplicationUpdate.parse({ name: 'two', ...fields });
+
+  test('may carry back all that was fetched', () => {
+    expect(faults(ApplicationUpdate, current)).toEqual([]);
+    expect(readOnlyErrors(current, ApplicationUpdate.parse(current))).toEqual({});
+  });
+
+  test('may leave out or null what cannot be changed', () => {
+    const nothing = {
+      id: null,
+      tenant_id: null,
+      type: null,
+      created_by: null,
+      created_at: null,
+      expires_at: null,
+    };
+    expect(readOnlyErrors(current, sent({}))).toEqual({});
+    expect(readOnlyErrors(current, sent(nothing))).toEqual({});
+  });
+
+  test('may spell an id or a moment in another way', () => {
+    const spelled = {
+      id: id.toUpperCase(),
+      created_at: '2026-01-01T01:00:00+01:00',
+      expires_at: '2030-01-01T00:00Z',
+    };
+    expect(readOnlyErrors(current, sent(spelled))).toEqual({});
+  });
+
+  const other = '0197f3c2-5a1e-7c40-9d2b-000000000000';
+  test.each<[string, unknown]>([
+    ['id', other],
+    ['id', 5],
+    ['id', 'x'],
+    ['tenant_id', other],
+    ['type', 'public'],
+    ['type', 'PRIVATE'],
+    ['created_by', other],
+    ['created_at', '2026-01-01T00:00:01Z'],
+    ['created_at', 'never'],
+    ['modified_by', id],
+    ['modified_at', '2026-01-01T00:00:00Z'],
+    ['expires_at', '2030-01-01T00:00:00.001Z'],
+    ['expires_at', 1893456000000],
+  ])('is refused when %s is sent as %j', (field, value) => {
+    expect(readOnlyErrors(current, sent({ [field]: value }))).toEqual({
+      [field]: ['cannot be changed: leave it out, or send it as it is'],
+    });
+  });
+
+  test('cannot give a moment to what has none, not even an impossible one', () => {
+    const { expires_at: _, ...endless } = current;
+    expect(Object.keys(readOnlyErrors(endless, sent({ expires_at: 'never' })))).toEqual(['expires_at']);
+  });
+
+  test('needs a name, and takes no other fields', () => {
+    expect(faults(ApplicationUpdate, {})).toEqual(['name']);
+    expect(faults(ApplicationUpdate, { name: 'x', key: 'y' })).toEqual(['']);
+  });
+});

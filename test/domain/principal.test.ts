@@ -1,0 +1,88 @@
+/** What a caller is refused, and in which words. */
+import { describe, expect, test } from 'bun:test';
+import { Failure } from '../../src/domain/error.ts';
+import type { Grants, Owner } from '../../src/domain/grant.ts';
+import { ready } from '../../src/domain/policy.ts';
+import { explained, holds, mustHold, ownerOf, type Principal, permit } from '../../src/domain/principal.ts';
+import { at, grants, when } from '../support/grants.ts';
+
+const base = { tenantId: 't', applicationId: 'a', digest: new Uint8Array(), now: 0 };
+
+function application(own: Grants, type: Owner = 'private'): Principal {
+  return { ...base, kind: 'application', application: { type } as never, policy: ready(own) };
+}
+
+function session(own: Grants, above?: Grants): Principal {
+  return { ...base, kind: 'session', sessionId: 's', policy: ready(own), ceiling: above && ready(above) };
+}
+
+function refusal(act: () => unknown): { code: string; detail: string } {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof Failure) return { code: error.code, detail: error.detail };
+    throw error;
+  }
+  throw new Error('was not refused');
+}
+
+const pci = { container: '/pci/' };
+
+test('an Application is owned by its type, a Session is a Session', () => {
+  for (const type of ['private', 'public', 'management'] as const)
+    expect(ownerOf(application(grants(), type))).toBe(type);
+  expect(ownerOf(session(grants('token:read')))).toBe('session');
+});
+
+describe('holding a permission at all', () => {
+  test.each<[string, Principal, boolean]>([
+    ['plainly', application(grants('token:read')), true],
+    ['by a rule', application(grants(pci)), true],
+    ['not without a grant', application(grants('token:create')), false],
+    ['as a Session without a ceiling', session(grants('token:read')), true],
+    ['as a Session whose authorizer holds it', session(grants('token:read'), grants(pci)), true],
+    ['not as a Session whose authorizer does not', session(grants('token:read'), grants()), false],
+    ['not as a Session that was not granted it', session(grants(), grants('token:read')), false],
+  ])('%s', (_, principal, expected) => {
+    expect(holds(principal, 'token:read')).toBe(expected);
+    if (expected) return expect(mustHold(principal, 'token:read')).toBeUndefined();
+    const { code, detail } = refusal(() => mustHold(principal, 'token:read'));
+    expect(code).toBe('permission_missing');
+    expect(detail).toMatch(/^This needs the permission token:read: .+[^.]\.$/);
+  });
+});
+
+describe('using a permission on something', () => {
+  test('answers with the transform', () => {
+    expect(permit(application(grants(pci)), 'token:read', at('/pci/'))).toBe('reveal');
+    expect(permit(application(grants('token:read')), 'token:read', at('/a/'))).toBe('mask');
+    expect(
+      permit(
+        session(grants(when(['id', 'equals', 'card-1'])), grants('token:read')),
+        'token:read',
+        at('/a/'),
+      ),
+    ).toBe('mask');
+  });
+
+  test('is refused with the reason that an explanation gives', () => {
+    const principal = application(grants(pci));
+    const { reason } = explained(principal, 'token:read', at('/a/'));
+    expect(refusal(() => permit(principal, 'token:read', at('/a/')))).toEqual({
+      code: 'permission_missing',
+      detail: `This needs the permission token:read: ${reason}.`,
+    });
+    expect(reason).toContain('/pci/');
+  });
+
+  test('is refused under a ceiling that does not reach there', () => {
+    const principal = session(grants('token:read'), grants(pci));
+    expect(permit(principal, 'token:read', at('/pci/'))).toBe('mask');
+    expect(refusal(() => permit(principal, 'token:read', at('/a/'))).code).toBe('permission_missing');
+    expect(explained(principal, 'token:read', at('/a/')).trace.map((step) => step.of)).toEqual([
+      'session',
+      'authorizer',
+      'authorizer',
+    ]);
+  });
+});

@@ -1,0 +1,120 @@
+/** Where a permission may be used at all. That it agrees with each decision, proof.test.ts shows. */
+import { describe, expect, test } from 'bun:test';
+import type { Grants } from '../../src/domain/grant.ts';
+import { ready } from '../../src/domain/policy.ts';
+import { meet, type Scope, visible } from '../../src/domain/scope.ts';
+import { grants, when } from '../support/grants.ts';
+
+const within = (value: string) => ({ value, exact: false });
+const exactly = (value: string) => ({ value, exact: true });
+const seen = (own: Grants, above?: Grants) =>
+  visible({ policy: ready(own), ceiling: above && ready(above) }, 'token:read');
+
+const pci = { container: '/pci/' };
+const high = { container: '/PCI/high' };
+const everywhere: Scope[] = [{}];
+
+describe('what is visible', () => {
+  test.each<[string, Grants, Scope[]]>([
+    ['is nothing without a grant', grants(), []],
+    ['is nothing by a grant of something else', grants('token:create'), []],
+    ['is nothing by a rule for something else', grants({ ...pci, permissions: ['token:create'] }), []],
+    ['is everything by a plain permission', grants('token:read', pci), everywhere],
+    ['is everything by a rule without a container', grants({}), everywhere],
+    ['is everything by a rule on the root', grants({ container: '/' }, pci), everywhere],
+    ['is a container and below', grants(pci), [{ container: within('/pci/') }]],
+    ['is given by the wider of two rules', grants(high, pci), [{ container: within('/pci/') }]],
+    [
+      'is given once by two rules alike',
+      grants(pci, { ...pci, priority: 2 }),
+      [{ container: within('/pci/') }],
+    ],
+    [
+      'lies in several containers',
+      grants(pci, { container: '/a/' }),
+      [{ container: within('/pci/') }, { container: within('/a/') }],
+    ],
+    ['is one id', grants(when(['id', 'equals', 'card-1'])), [{ id: exactly('card-1') }]],
+    [
+      'is one id in a container, and that container alone',
+      grants(when(['id', 'starts_with', 'c'], ['container', 'equals', '/pci/'], ['id', 'equals', 'card'])),
+      [{ id: exactly('card'), container: exactly('/pci/') }],
+    ],
+    [
+      'is nothing where conditions exclude each other',
+      grants(when(['id', 'equals', 'a'], ['id', 'equals', 'b'])),
+      [],
+    ],
+    [
+      'is nothing where an id does not start as it must',
+      grants(when(['id', 'equals', 'a'], ['id', 'starts_with', 'ab'])),
+      [],
+    ],
+    [
+      'of a rule with nothing left does not hide that of another',
+      grants(
+        when(['container', 'equals', '/a/'], ['container', 'starts_with', '/b/']),
+        when(['id', 'equals', 'x']),
+      ),
+      [{ id: exactly('x') }],
+    ],
+    [
+      'may overlap, where neither contains the other',
+      grants(when(['id', 'starts_with', 'c']), when(['container', 'starts_with', '/pci/'])),
+      [{ id: within('c') }, { container: within('/pci/') }],
+    ],
+    [
+      'is given by the shorter start of an id',
+      grants(
+        when(['id', 'starts_with', 'card-']),
+        when(['id', 'starts_with', 'c']),
+        when(['id', 'equals', 'cd']),
+      ),
+      [{ id: within('c') }],
+    ],
+  ])('%s', (_, own, scopes) => {
+    expect(seen(own)).toEqual(scopes);
+  });
+
+  test.each<[string, Grants, Grants, Scope[]]>([
+    ['is what the ceiling leaves', grants('token:read'), grants(pci), [{ container: within('/pci/') }]],
+    ['is what the Session was granted', grants(pci), grants('token:read'), [{ container: within('/pci/') }]],
+    ['is nothing where the two lie apart', grants(pci), grants({ container: '/a/' }), []],
+    ['is nothing below an authorizer that sees nothing', grants(pci), grants(), []],
+    ['is nothing for a Session that was granted nothing', grants(), grants(pci), []],
+    [
+      'is bounded by both',
+      grants(when(['id', 'starts_with', 'c'])),
+      grants(pci),
+      [{ id: within('c'), container: within('/pci/') }],
+    ],
+    [
+      'is the narrower of the two, whichever has it',
+      grants(when(['container', 'starts_with', '/pci/']), when(['container', 'equals', '/a/b/'])),
+      grants(high, { container: '/a/' }),
+      [{ container: within('/pci/high/') }, { container: exactly('/a/b/') }],
+    ],
+  ])('under a ceiling %s', (_, own, above, scopes) => {
+    expect(seen(own, above)).toEqual(scopes);
+  });
+});
+
+describe('two scopes meet', () => {
+  test.each<[Scope, Scope, Scope | undefined]>([
+    [{}, {}, {}],
+    [{}, { id: within('a') }, { id: within('a') }],
+    [{ id: within('a') }, {}, { id: within('a') }],
+    [{ id: within('a') }, { id: within('ab') }, { id: within('ab') }],
+    [{ id: exactly('ab') }, { id: within('a') }, { id: exactly('ab') }],
+    [{ id: exactly('ab') }, { id: exactly('ab') }, { id: exactly('ab') }],
+    [{ id: exactly('ab') }, { id: exactly('a') }, undefined],
+    [{ id: exactly('a') }, { id: within('ab') }, undefined],
+    [{ id: within('a') }, { id: within('b') }, undefined],
+    [{ id: within('a') }, { container: within('/a/') }, { id: within('a'), container: within('/a/') }],
+    [{ id: within('a'), container: within('/a/') }, { container: within('/b/') }, undefined],
+    [{ id: within('a'), container: within('/a/') }, { id: within('b') }, undefined],
+  ])('%j and %j in %j', (a, b, both) => {
+    expect(meet(a, b)).toEqual(both);
+    expect(meet(b, a)).toEqual(both);
+  });
+});

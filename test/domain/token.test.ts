@@ -1,0 +1,178 @@
+import { describe, expect, test } from 'bun:test';
+import {
+  Data,
+  largestToken,
+  Metadata,
+  Token,
+  TokenContentFields,
+  TokenCreate,
+  TokenId,
+  TokenPatch,
+  TokenType,
+} from '../../src/domain/token.ts';
+
+const messages = (result: { error?: { issues: { message: string }[] } | undefined }) =>
+  result.error?.issues.map(({ message }) => message) ?? [];
+
+describe('an id', () => {
+  test.each(['abc', 'A-z_0.9:x', 'x'.repeat(200)])('may be %s', (id) => {
+    expect(messages(TokenId.safeParse(id))).toEqual([]);
+  });
+  test.each(['ab', '', 'x'.repeat(201), 'a b', 'a/b', 'äbc', 'abc\n', '\nabc', 'a~b'])(
+    'may not be %j',
+    (id) => {
+      expect(messages(TokenId.safeParse(id))).toEqual([
+        'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"',
+      ]);
+    },
+  );
+});
+
+describe('a type', () => {
+  test.each(['t', 'card', 'bank-account_2', 'x'.repeat(100)])('may be %s', (type) => {
+    expect(messages(TokenType.safeParse(type))).toEqual([]);
+  });
+  test.each(['', 'Card', '1x', '-x', 'a b', 'x'.repeat(101), 'x\n', '\nx'])('may not be %j', (type) => {
+    expect(messages(TokenType.safeParse(type))).toEqual([
+      'must be a word of lower-case letters, digits, - and _',
+    ]);
+  });
+});
+
+describe('data', () => {
+  test.each([[0], [''], [false], ['x'], [[]], [{}], [{ a: [null] }]])('may be %j', (data) => {
+    expect(messages(Data.safeParse(data))).toEqual([]);
+  });
+  test.each([[null], [undefined]])('may not be %p', (data) => {
+    expect(messages(Data.safeParse(data))).toEqual(['is required']);
+  });
+  test.each([['\ud800'], [['x', { '\udc00': 1 }]]])('must be made of whole characters', (data) => {
+    expect(messages(Data.safeParse(data))).toEqual(['must be well-formed Unicode throughout']);
+  });
+  test('has at most 1 MiB as JSON, in bytes', () => {
+    expect(largestToken).toBe(1024 * 1024);
+    expect(messages(Data.safeParse('x'.repeat(largestToken - 2)))).toEqual([]);
+    const sentence = 'must have at most 1048576 bytes as JSON';
+    expect(messages(Data.safeParse('x'.repeat(largestToken - 1)))).toEqual([sentence]);
+    expect(messages(Data.safeParse('é'.repeat(largestToken / 2)))).toEqual([sentence]);
+  });
+});
+
+describe('metadata', () => {
+  const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`n${n}`, 'x']));
+  test.each<[string, unknown]>([
+    ['empty', {}],
+    ['names and values', { customer: '42', 'two words': '' }],
+    ['long', { ['n'.repeat(100)]: 'v'.repeat(500) }],
+    ['50 entries', many(50)],
+    ['lines', { a: 'b\nc' }],
+  ])('may be %s', (_, metadata) => {
+    expect(messages(Metadata.safeParse(metadata))).toEqual([]);
+    expect(Metadata.parse(metadata) as unknown).toEqual(metadata);
+  });
+
+  const messagesOf = (metadata: unknown) => JSON.stringify(Metadata.safeParse(metadata).error?.issues ?? []);
+  test.each<[unknown, string]>([
+    [many(51), 'must have at most 50 entries'],
+    [JSON.parse('{"__proto__": "x"}'), 'must not have an entry __proto__'],
+    [{ '': 'x' }, 'must have 1 to 100 characters'],
+    [{ ['n'.repeat(101)]: 'x' }, 'must have 1 to 100 characters'],
+    [{ 'a\n': 'x' }, 'must not contain control characters'],
+    [{ a: 'v'.repeat(501) }, 'must have 0 to 500 characters'],
+    [{ a: 'x\0' }, 'must not contain NUL'],
+    [{ a: '\0' }, 'must not contain NUL'],
+    [{ a: 1 }, 'expected string'],
+    ['x', 'expected record'],
+    [null, 'expected record'],
+  ])('may not be %j', (metadata, sentence) => {
+    expect(messagesOf(metadata)).toContain(sentence);
+  });
+});
+
+describe('a new Token', () => {
+  test('needs data alone', () => {
+    expect(TokenCreate.parse({ data: 1 })).toEqual({
+      id: undefined,
+      type: undefined,
+      container: undefined,
+      data: 1,
+      mask: undefined,
+      metadata: undefined,
+      expires_at: undefined,
+    });
+  });
+
+  const paths = (body: object) =>
+    TokenCreate.safeParse(body).error?.issues.map((issue) => issue.path.join('.')) ?? [];
+  test.each<[string, object, string[]]>([
+    ['without data', {}, ['data']],
+    ['with a field more', { data: 1, version: 1 }, ['']],
+    [
+      'with everything wrong',
+      { id: 'x', type: 'X', container: '//', data: null, mask: 1, metadata: 1, expires_at: 1 },
+      ['type', 'container', 'data', 'mask', 'metadata', 'expires_at', 'id'],
+    ],
+  ])('is refused %s', (_, body, expected) => {
+    expect(paths(body)).toEqual(expected);
+  });
+
+  test('takes null for what is absent', () => {
+    const absent = { id: null, type: null, container: null, mask: null, metadata: null, expires_at: null };
+    expect(paths({ data: 1, ...absent })).toEqual([]);
+  });
+
+  test('keeps what it is given', () => {
+    const given = {
+      id: 'abc',
+      type: 'card',
+      container: 'Pci/',
+      data: { a: null },
+      mask: ['x'],
+      metadata: { a: 'b' },
+    };
+    expect(TokenCreate.parse(given)).toMatchObject(given);
+    expect(TokenContentFields.safeParse({ ...given }).success).toBe(false);
+  });
+});
+
+describe('a patch', () => {
+  test('may hold anything for what can be written', () => {
+    const patch = {
+      type: null,
+      container: 1,
+      data: null,
+      mask: false,
+      metadata: { a: null },
+      expires_at: null,
+    };
+    expect(TokenPatch.parse(patch)).toEqual(patch);
+    for (const [name, value] of Object.entries(patch))
+      expect(TokenPatch.parse({ [name]: value })).toEqual({ [name]: value });
+  });
+  test('must change something', () => {
+    expect(messages(TokenPatch.safeParse({}))).toEqual(['must change something']);
+  });
+  test('cannot change an id', () => {
+    expect(TokenPatch.safeParse({ id: 'abc' }).success).toBe(false);
+  });
+});
+
+test('a Token is shown with what there is', () => {
+  const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+  const moment = '2026-01-01T00:00:00.000Z';
+  const least = { id: 'abc', tenant_id: id, type: 'token', container: '/a/', created_at: moment };
+  const all = {
+    ...least,
+    data: 1,
+    mask: 'x',
+    metadata: { a: 'b' },
+    created_by: id,
+    modified_by: id,
+    modified_at: moment,
+    expires_at: moment,
+  };
+  expect(Token.parse(least)).toEqual(least);
+  expect(Token.parse(all)).toEqual(all);
+  for (const name of Object.keys(least))
+    expect(Token.safeParse({ ...least, [name]: undefined }).success).toBe(false);
+});
