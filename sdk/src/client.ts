@@ -47,6 +47,11 @@ export class Sallyport {
   async permissions(options?: CallOptions) {
     return (await this.#transport.call('listPermissions', {}, options)).data;
   }
+
+  /** Resolves if requests should be sent there, and throws if not. */
+  async ready(options?: CallOptions): Promise<void> {
+    await this.#transport.call('ready', {}, options);
+  }
 }
 
 abstract class Room {

@@ -103,7 +103,7 @@ function prepare(
   };
   return {
     url: base + filled + search(query),
-    init: { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) },
+    init: { method, headers, redirect: 'manual', ...(body !== undefined && { body: JSON.stringify(body) }) },
   };
 }
 

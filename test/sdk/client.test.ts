@@ -124,6 +124,23 @@ describe('the SDK', () => {
     expect(await thrown(nobody.permissions())).toBeInstanceOf(ConnectionError);
   });
 
+  test('does not carry the key to wherever an answer points', async () => {
+    const asked: string[] = [];
+    const stray = Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      fetch: (request) => {
+        asked.push(new URL(request.url).pathname);
+        return Response.redirect('/elsewhere', 307);
+      },
+    });
+    const lost = new Sallyport({ url: `http://127.0.0.1:${stray.port}`, key: 'secret', retries: 0 });
+    const error = await thrown(lost.applications.own());
+    await stray.stop(true);
+    expect(error).toBeInstanceOf(ConnectionError);
+    expect(asked).toEqual(['/applications/key']);
+  });
+
   /** Stands before the service: the first answers to get through are lost on their way back. */
   function losing(answers: number) {
     let lost = 0;
