@@ -4,8 +4,10 @@
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Option } from '../src/cli/command.ts';
+import { callOptions, callVariables } from '../src/cli/call.ts';
+import type { Command, Option } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
+import { exitCodes } from '../src/cli/complaint.ts';
 import { overview } from '../src/cli/help.ts';
 import { flagOf, settingList } from '../src/config.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
@@ -100,28 +102,38 @@ function permissionsPage(): string {
 }
 
 function cliPage(): string {
-  const sections = commands.map(({ words, takes, options = [], summary, details }) =>
-    lines(
-      `## \`sallyport ${[...words, ...takes].join(' ')}\``,
-      [summary, details].filter(Boolean).join(' '),
-      ...(options.length > 0 ? [optionTable(options)] : []),
-    ),
-  );
   return lines(
     '# Command line',
     'In the project folder, `npx sallyport` runs it; from elsewhere, `bin/sallyport.mjs` by its path.',
     `\`\`\`text\n${overview()}\n\`\`\``,
-    ...sections,
-    '## Settings, output and exit codes',
-    'Every command takes every [setting](config.md), as a flag, an environment variable or a line in `.env`. Data goes to standard output, as JSON with `--json`. What went wrong goes to standard error: a line that starts with `sallyport: error:`, and often one with `sallyport: hint:`.',
+    '## Output and exit codes',
+    'Data goes to standard output: tables and sentences for people, JSON with `--json`. What went wrong goes to standard error: lines that start with `sallyport: error:`, and often one with `sallyport: hint:`. Colours and progress are for a terminal only; `NO_COLOR` turns colours off.',
     table(
       ['exit code', 'meaning'],
-      [
-        ['0', 'done, or stopped when told to'],
-        ['1', 'it failed'],
-        ['2', 'it was called wrongly, or a setting is wrong'],
-        ['130', 'told to stop twice, so it did not wait'],
-      ],
+      exitCodes.map(([code, meaning]) => [String(code), meaning]),
+    ),
+    'What cannot be undone is asked first on a terminal, and needs `--yes` without one.',
+    '`sallyport completion SHELL` teaches bash, zsh or fish to complete all of this; its first lines say where to put it.',
+    '## Run the service, and look after its data',
+    'These commands take every [setting](config.md), as a flag, an environment variable or a line in `.env`.',
+    ...sectionsOf(commands.filter((command) => 'run' in command)),
+    '## Call a running service',
+    'These commands go through the API, so a key can do here what it can do anywhere. A key, a credential or a nonce is never an argument, where everyone on the machine could see it: it comes from the environment, a file or standard input. `.env` is not read, since the folder that one stands in must not decide where a key is sent.',
+    table(
+      ['variable', 'default', 'meaning'],
+      callVariables.map(({ variable, fallback, sentence }) => [`\`${variable}\``, fallback, sentence]),
+    ),
+    optionTable(callOptions),
+    ...sectionsOf(commands.filter((command) => 'call' in command)),
+  );
+}
+
+function sectionsOf(some: readonly Command[]): string[] {
+  return some.map(({ words, takes, options = [], summary, details }) =>
+    lines(
+      `### \`sallyport ${[...words, ...takes].join(' ')}\``,
+      [summary, details].filter(Boolean).join(' '),
+      ...(options.length > 0 ? [optionTable(options)] : []),
     ),
   );
 }
@@ -152,12 +164,12 @@ function titleOf(path: string): string {
 
 /** With padded columns, as the formatter wants them. */
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const widths = head.map((_, column) =>
-    Math.max(...[head, ...rows].map((cells) => cells[column]?.length ?? 0)),
-  );
+  const all = [head, ...rows].map((cells) => cells.map((cell) => cell.replaceAll('|', '\\|')));
+  const widths = head.map((_, column) => Math.max(...all.map((cells) => cells[column]?.length ?? 0)));
   const row = (cells: readonly string[]) =>
     `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(' | ')} |`;
-  return [row(head), row(widths.map((width) => '-'.repeat(width))), ...rows.map(row)].join('\n');
+  const [top, ...rest] = all.map(row);
+  return [top, row(widths.map((width) => '-'.repeat(width))), ...rest].join('\n');
 }
 
 function lines(...parts: readonly string[]): string {

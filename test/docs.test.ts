@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { stalePages } from '../docs/generate.ts';
 import manifest from '../package.json' with { type: 'json' };
+import { callVariables } from '../src/cli/call.ts';
 import { settings } from '../src/config.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
@@ -66,7 +67,7 @@ describe('what the pages point at is there:', () => {
   });
 
   test('settings', () => {
-    const variables = Object.values(settings).map(({ variable }) => variable);
+    const variables = [...Object.values(settings), ...callVariables].map(({ variable }) => variable);
     const named = mentions(/\b(SALLYPORT_[A-Z_]+)\b/g);
     expect(named.length).toBeGreaterThan(0);
     expect(named.filter(({ name }) => !variables.includes(name))).toEqual([]);

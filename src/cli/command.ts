@@ -1,5 +1,9 @@
 /** What a command is, and what it is given. */
+import type { Sallyport } from '../../sdk/src/sallyport.ts';
 import type { Config } from '../config.ts';
+import type { Input } from './input.ts';
+import type { Paint } from './paint.ts';
+import type { Terminal } from './terminal.ts';
 
 /** What a command takes beside the settings. The same name means the same kind of thing everywhere. */
 export interface Option {
@@ -9,29 +13,61 @@ export interface Option {
   /** May be given several times. */
   readonly many?: true;
   readonly sentence: string;
+  /** All that it can be. */
+  readonly values?: readonly string[];
 }
 
-export interface Command {
+interface Described {
   readonly words: readonly string[];
   readonly takes: readonly string[];
   readonly options?: readonly Option[];
   readonly summary: string;
   readonly details?: string;
+}
+
+/** Works with the settings of the service, whether that runs or not. */
+export interface LocalCommand extends Described {
   /** Resolves with the exit code. */
   readonly run: (invocation: Invocation) => Promise<number>;
 }
 
-/** The command was called in a way that it does not take. */
-export class UsageError extends Error {}
+/** Calls a running service, through the SDK alone. */
+export interface RemoteCommand extends Described {
+  /** Resolves with the exit code. */
+  readonly call: (call: Call) => Promise<number>;
+}
 
-export interface Invocation {
-  readonly config: Config;
+export type Command = LocalCommand | RemoteCommand;
+
+/** The command was called in a way that it does not take. */
+export class UsageError extends Error {
+  readonly hint: string | undefined;
+  constructor(message: string, hint?: string) {
+    super(message);
+    this.hint = hint;
+  }
+}
+
+export interface Given {
   /** What stands behind the command's own words. */
   readonly args: readonly string[];
   /** The command's own options, as they were given. */
   readonly options: Options;
   readonly json: boolean;
   readonly print: (line: string) => void;
+  readonly paint: Paint;
+  readonly input: Input;
+  readonly terminal: Terminal;
+}
+
+export interface Invocation extends Given {
+  readonly config: Config;
+}
+
+export interface Call extends Given {
+  readonly service: Sallyport;
+  /** Where it is. */
+  readonly url: string;
 }
 
 export interface Options {

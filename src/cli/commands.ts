@@ -4,12 +4,18 @@ import { newTenant } from '../bootstrap.ts';
 import { Name } from '../domain/field.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
+import { appCommands } from './apps.ts';
 import { auditCommands } from './audit.ts';
+import { canCommands } from './can.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
+import { completionScript, shells } from './completion.ts';
+import { healthCommand } from './health.ts';
 import { logsCommands } from './logs.ts';
 import { printMasterKey, rotate } from './master-key.ts';
 import { withStore } from './open.ts';
 import { serve } from './serve.ts';
+import { sessionCommands } from './sessions.ts';
+import { tokenCommands } from './tokens.ts';
 
 export const commands: readonly Command[] = [
   {
@@ -55,6 +61,17 @@ export const commands: readonly Command[] = [
     details: 'Starting the service does the same; this is for doing it beforehand.',
     run: migrateOnly,
   },
+  healthCommand,
+  {
+    words: ['completion'],
+    takes: ['SHELL'],
+    summary: `Print what teaches a shell to complete the command line: ${shells.join(', ')}.`,
+    details: 'The first lines say where to put it.',
+    run: async ({ args, print }) => {
+      print(completionScript(args[0] as string, commands));
+      return 0;
+    },
+  },
   {
     words: ['version'],
     takes: [],
@@ -64,6 +81,10 @@ export const commands: readonly Command[] = [
       return 0;
     },
   },
+  ...appCommands,
+  ...sessionCommands,
+  ...tokenCommands,
+  ...canCommands,
 ];
 
 async function createTenant(store: Store, { args, json, print }: Invocation): Promise<void> {

@@ -6,6 +6,7 @@ import { sealAll } from './audit.ts';
 import { type Command, type Invocation, type Options, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 import { untilTold } from './stop.ts';
+import { visible } from './table.ts';
 
 const Filter = z.strictObject({
   ...logFilter,
@@ -116,9 +117,4 @@ export function inOneLine(entry: LogEntry): string {
     request_id && `request ${request_id}`,
   ];
   return visible(parts.filter(Boolean).join('  '));
-}
-
-/** What a stranger sent must not reach a terminal as it is. */
-function visible(text: string): string {
-  return text.replace(/\p{C}/gu, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
 }

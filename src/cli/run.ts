@@ -1,83 +1,118 @@
-/** The command line: finds the command, reads the settings, and turns what goes wrong into a line and an exit code. */
+/** The command line: finds the command, reads what it was given, and runs it. */
 import { parseArgs } from 'node:util';
-import { type Config, ConfigError, flagOf, readConfig, settingList } from '../config.ts';
-import { Failure } from '../domain/error.ts';
-import { WrongMasterKey } from '../store/keyring.ts';
-import { SchemaTooNew } from '../store/migrate.ts';
+import { type Config, flagOf, readConfig, settingList } from '../config.ts';
+import { withoutSecrets } from '../domain/key.ts';
 import { version } from '../version.ts';
-import { type Command, type Options, UsageError } from './command.ts';
+import { callOptions, openService, serviceUrl } from './call.ts';
+import { type Command, type Given, type Invocation, type Options, UsageError } from './command.ts';
 import { commands } from './commands.ts';
+import { complaintOf, type Whereabouts } from './complaint.ts';
 import { helpFor, overview, usage } from './help.ts';
-import { databasePlace } from './place.ts';
+import { Input } from './input.ts';
+import { painter } from './paint.ts';
+import { processTerminal, type Terminal } from './terminal.ts';
 
-const ownOptions = commands.flatMap(({ options = [] }) => options);
+const settingFlags = settingList.filter(({ secret }) => !secret).map(({ variable }) => flagOf(variable));
+const ownOptions = [...callOptions, ...commands.flatMap(({ options = [] }) => options)];
 
 const options = {
   ...Object.fromEntries(
-    ownOptions.map(({ name, takes, many }) => [
+    ownOptions.map(({ name, takes }) => [
       name,
-      { type: takes ? ('string' as const) : ('boolean' as const), multiple: many === true },
+      takes ? { type: 'string' as const, multiple: true } : { type: 'boolean' as const },
     ]),
   ),
-  ...Object.fromEntries(
-    settingList
-      .filter(({ secret }) => !secret)
-      .map(({ variable }) => [flagOf(variable), { type: 'string' as const }]),
-  ),
+  ...Object.fromEntries(settingFlags.map((flag) => [flag, { type: 'string' as const }])),
   json: { type: 'boolean' as const },
   help: { type: 'boolean' as const, short: 'h' },
   version: { type: 'boolean' as const },
 };
 
-/** What a command line has around it. */
-export interface Surroundings {
-  readonly env: Record<string, string | undefined>;
-  readonly print: (line: string) => void;
-  readonly complain: (line: string) => void;
-}
+type Values = Record<string, string | boolean | (string | boolean)[] | undefined>;
 
-const thisProcess: Surroundings = {
-  env: process.env,
-  print: (line) => process.stdout.write(`${line}\n`),
-  complain: (line) => process.stderr.write(`${line}\n`),
-};
-
-export async function run(argv: readonly string[], around: Surroundings = thisProcess): Promise<number> {
-  const { print } = around;
-  let config: Config | undefined;
+export async function run(argv: readonly string[], terminal: Terminal = processTerminal()): Promise<number> {
+  const where: Whereabouts = {};
   try {
+    refuseSecrets(argv);
     const { values, positionals } = parse(argv);
+    const print = (line: string) => terminal.write(`${line}\n`);
     if (values.version) return say(print, version);
     const command = commands.find(({ words }) => words.every((word, index) => positionals[index] === word));
-    if (values.help || positionals.length === 0) return say(print, command ? helpFor(command) : overview());
-    if (!command) throw new UsageError(`there is no command "${positionals.join(' ')}"`);
-    const flags = values as Record<string, string | undefined>;
-    config = readConfig({ flags, env: around.env, envFile: '.env' });
+    if (values.help || positionals.length === 0) {
+      return say(print, command ? helpFor(command) : overview(positionals[0]));
+    }
+    if (!command) throw unknownCommand(positionals);
     const args = positionals.slice(command.words.length);
     if (args.length !== command.takes.length) throw new UsageError(`usage: sallyport ${usage(command)}`);
     const own = optionsOf(command, values);
-    return await command.run({ config, args, options: own, json: values.json === true, print });
+    const input = new Input(terminal);
+    const output = { json: values.json === true, print, paint: painter(terminal) };
+    const given = { args, options: own, input, terminal, ...output };
+    if ('run' in command) return await command.run(withSettings(given, values, where));
+    const url = serviceUrl(own, terminal);
+    where.url = url;
+    const service = await openService(url, own, terminal, input);
+    return await command.call({ ...given, service, url });
   } catch (error) {
-    return explain(error, config, around);
+    return explain(error, where, terminal);
   }
 }
 
-function parse(argv: readonly string[]) {
+/** Everyone on the machine can read an argument list, and a shell remembers it. */
+function refuseSecrets(argv: readonly string[]): void {
+  const flag = argv.some((word) => /^--(key|credential|nonce)(=|$)/.test(word));
+  if (!flag && argv.every((word) => withoutSecrets(word) === word)) return;
+  throw new UsageError(
+    'a key, credential or nonce is never an argument: everyone on the machine can see those',
+    'use the environment, a file or standard input; a key that was typed here should be replaced',
+  );
+}
+
+function parse(argv: readonly string[]): { values: Values; positionals: string[] } {
   try {
     return parseArgs({ args: [...argv], options, allowPositionals: true });
   } catch (error) {
-    throw new UsageError((error as Error).message);
+    throw new UsageError((error as Error).message.split('\n')[0] as string);
   }
 }
 
-type Values = Record<string, string | boolean | (string | boolean)[] | undefined>;
+function unknownCommand(positionals: readonly string[]): UsageError {
+  const [first] = positionals;
+  const kin = commands.filter(({ words }) => words[0] === first && words.length > 1);
+  const hint = `sallyport ${first} takes ${kin.map(({ words }) => words[1]).join(', ')}`;
+  return new UsageError(`there is no command "${positionals.join(' ')}"`, kin.length > 0 ? hint : undefined);
+}
 
-function optionsOf({ words, options = [] }: Command, given: Values): Options {
-  const taken = options.map(({ name }) => name);
-  const foreign = ownOptions.find(({ name }) => given[name] !== undefined && !taken.includes(name));
-  if (foreign) throw new UsageError(`sallyport ${words.join(' ')} does not take --${foreign.name}`);
-  const texts = (name: string) => [given[name] ?? []].flat().filter((value) => typeof value === 'string');
-  return { on: (name) => given[name] === true, value: (name) => texts(name)[0], values: texts };
+/** Refuses what belongs to other commands, and twice what is taken once. */
+function optionsOf(command: Command, given: Values): Options {
+  const name = `sallyport ${command.words.join(' ')}`;
+  const remote = 'call' in command;
+  const takes = [...(command.options ?? []), ...(remote ? callOptions : [])];
+  const all = [...ownOptions.map((option) => option.name), ...(remote ? settingFlags : [])];
+  const foreign = all.find((one) => given[one] !== undefined && !takes.some((option) => option.name === one));
+  if (foreign) throw new UsageError(`${name} does not take --${foreign}`);
+  const texts = (one: string) => [given[one] ?? []].flat().filter((value) => typeof value === 'string');
+  const twice = takes.find((option) => !option.many && texts(option.name).length > 1);
+  if (twice) throw new UsageError(`--${twice.name} is given once`);
+  return { on: (one) => given[one] === true, value: (one) => texts(one)[0], values: texts };
+}
+
+/** Settings are read when they are asked for: a command that needs none does not mind a wrong one. */
+function withSettings(given: Given, values: Values, where: Whereabouts): Invocation {
+  let config: Config | undefined;
+  const read = () => {
+    const flags = values as Record<string, string | undefined>;
+    const settings = readConfig({ flags, env: given.terminal.env, envFile: '.env' });
+    where.databaseUrl = settings.databaseUrl;
+    return settings;
+  };
+  return {
+    ...given,
+    get config() {
+      config ??= read();
+      return config;
+    },
+  };
 }
 
 function say(print: (line: string) => void, text: string): number {
@@ -85,29 +120,10 @@ function say(print: (line: string) => void, text: string): number {
   return 0;
 }
 
-/** One line that says what is wrong, one that says what to do, and the exit code. */
-function explain(error: unknown, config: Config | undefined, { complain }: Surroundings): number {
-  const [message, hint, code] = lines(error, config);
-  complain(`sallyport: error: ${message}`);
-  if (hint) complain(`sallyport: hint: ${hint}`);
+/** Lines that say what is wrong, one that says what to do, and the exit code. */
+function explain(error: unknown, where: Whereabouts, terminal: Terminal): number {
+  const { errors, hint, code } = complaintOf(error, where);
+  for (const line of errors) terminal.note(`sallyport: error: ${line}\n`);
+  if (hint) terminal.note(`sallyport: hint: ${hint}\n`);
   return code;
-}
-
-const outOfReach = 'check that the database is there, and can be reached and written to from here';
-
-function lines(
-  error: unknown,
-  config: Config | undefined,
-): [message: string, hint: string | undefined, code: number] {
-  if (error instanceof UsageError) return [error.message, 'sallyport --help lists the commands', 2];
-  if (error instanceof ConfigError) return [error.message, 'sallyport serve --help lists the settings', 2];
-  if (error instanceof SchemaTooNew) return [error.message, undefined, 1];
-  if (error instanceof WrongMasterKey) {
-    return [error.message, 'give the key that was in use when the data was written', 1];
-  }
-  if (error instanceof Failure && error.code === 'unavailable') {
-    const where = config ? ` ${databasePlace(config.databaseUrl)}` : '';
-    return [`DATABASE_URL${where}: ${error.message}`, outOfReach, 1];
-  }
-  return [(error as Error)?.stack ?? String(error), undefined, 1];
 }

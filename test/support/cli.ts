@@ -2,8 +2,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { run as runCommand } from '../../src/cli/run.ts';
 import { environment, root } from './service.ts';
+import { shell } from './shell.ts';
 
 export interface Said {
   readonly code: number;
@@ -29,15 +29,8 @@ export function openDesk(settings: (folder: string) => Record<string, string> = 
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-desk-'));
   const env = environment(folder, settings(folder));
   async function run(...words: string[]): Promise<Said> {
-    let [out, error] = ['', ''];
-    const print = (line: string) => {
-      out += `${line}\n`;
-    };
-    const complain = (line: string) => {
-      error += `${line}\n`;
-    };
-    const code = await runCommand(words, { env, print, complain });
-    return { code, out, error };
+    const { code, out, err } = await shell(words, { env });
+    return { code, out, error: err };
   }
   return {
     folder,

@@ -1,0 +1,85 @@
+/** What went wrong, as lines for people and an exit code for programs. */
+import {
+  AuthenticationError,
+  ConnectionError,
+  ProblemError,
+  RateLimitError,
+  UnavailableError,
+  ValidationError,
+} from '../../sdk/src/sallyport.ts';
+import { ConfigError } from '../config.ts';
+import { Failure } from '../domain/error.ts';
+import { WrongMasterKey } from '../store/keyring.ts';
+import { SchemaTooNew } from '../store/migrate.ts';
+import { UsageError } from './command.ts';
+import { databasePlace } from './place.ts';
+import { visible } from './table.ts';
+
+/** Every exit code that a command can end with. */
+export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
+  [0, 'done, or stopped when told to; for `can`, allowed; for `apply --plan`, nothing to do'],
+  [1, 'it failed; for `can`, denied; for `apply --plan`, something to do; for `health`, not ready'],
+  [2, 'it was called wrongly, or a setting or a file is wrong'],
+  [3, 'the service could not be reached, or asked to be called again later'],
+  [4, 'the service refused; the line has its error code'],
+  [130, 'told to stop twice, so it did not wait'],
+];
+
+export interface Complaint {
+  readonly errors: readonly string[];
+  readonly hint?: string | undefined;
+  readonly code: number;
+}
+
+/** Where the command was at work, as far as that is known. */
+export interface Whereabouts {
+  databaseUrl?: string;
+  url?: string;
+}
+
+export function complaintOf(error: unknown, where: Whereabouts): Complaint {
+  if (error instanceof ProblemError || error instanceof ConnectionError) return ofService(error, where);
+  if (error instanceof UsageError) {
+    return {
+      errors: error.message.split('\n'),
+      hint: error.hint ?? 'sallyport --help lists the commands',
+      code: 2,
+    };
+  }
+  if (error instanceof ConfigError) {
+    return { errors: [error.message], hint: 'sallyport serve --help lists the settings', code: 2 };
+  }
+  if (error instanceof SchemaTooNew) return { errors: [error.message], code: 1 };
+  if (error instanceof WrongMasterKey) {
+    return {
+      errors: [error.message],
+      hint: 'give the key that was in use when the data was written',
+      code: 1,
+    };
+  }
+  if (error instanceof Failure && error.code === 'unavailable') {
+    const database = where.databaseUrl ? ` ${databasePlace(where.databaseUrl)}` : '';
+    const hint = 'check that the database is there, and can be reached and written to from here';
+    return { errors: [`DATABASE_URL${database}: ${error.message}`], hint, code: 1 };
+  }
+  return { errors: [(error as Error)?.stack ?? String(error)], code: 1 };
+}
+
+function ofService(error: ProblemError | ConnectionError, { url }: Whereabouts): Complaint {
+  if (error instanceof ConnectionError) {
+    const hint = 'sallyport serve starts one; SALLYPORT_URL or --url says where it is';
+    return { errors: [`${url}: ${error.message}`], hint, code: 3 };
+  }
+  const { detail, code, request_id } = error.problem;
+  const named = `${code}, request ${request_id}`;
+  if (error instanceof ValidationError && Object.keys(error.errors).length > 0) {
+    const parts = Object.entries(error.errors).flatMap(([path, why]) => why.map((one) => `${path} ${one}`));
+    return { errors: parts.map((part) => visible(`${part} (${named})`)), code: 4 };
+  }
+  const later = error instanceof RateLimitError || error instanceof UnavailableError;
+  const hint =
+    error instanceof AuthenticationError
+      ? 'the key is wrong, has expired, or was replaced: check SALLYPORT_KEY or --key-file'
+      : undefined;
+  return { errors: [visible(`${detail} (${named})`)], hint, code: later ? 3 : 4 };
+}

@@ -1,0 +1,19 @@
+import type { Terminal } from './terminal.ts';
+
+export type Ink = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+export type Paint = (ink: Ink, text: string) => string;
+
+const codes: Record<Ink, readonly [on: number, off: number]> = {
+  bold: [1, 22],
+  dim: [2, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+};
+
+/** Colours for a person who wants them; for anyone else, the text as it is. */
+export function painter({ env, person }: Terminal): Paint {
+  const plain = !person.reads || Boolean(env.NO_COLOR) || env.TERM === 'dumb';
+  if (plain) return (_, text) => text;
+  return (ink, text) => `\x1b[${codes[ink][0]}m${text}\x1b[${codes[ink][1]}m`;
+}

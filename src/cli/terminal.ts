@@ -1,0 +1,46 @@
+/** What the command line stands in: where it reads and writes, and where a person sits. */
+import { createInterface } from 'node:readline/promises';
+
+export interface Terminal {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Data, on standard output. */
+  write(text: string): void;
+  /** What is not data, on standard error. */
+  note(text: string): void;
+  /** All of standard input. */
+  read(): Promise<string>;
+  /** One line that a person types; nothing if there is no more. */
+  ask(question: string): Promise<string | undefined>;
+  /** Whether a person types the input, reads the output, and reads the notes. */
+  readonly person: { readonly types: boolean; readonly reads: boolean; readonly watches: boolean };
+}
+
+export function processTerminal(): Terminal {
+  process.stdout.on('error', stopQuietly);
+  return {
+    env: process.env,
+    write: (text) => process.stdout.write(text),
+    note: (text) => process.stderr.write(text),
+    read: () => new Response(Bun.stdin.stream()).text(),
+    ask: async (question) => {
+      const lines = createInterface({ input: process.stdin, output: process.stderr });
+      const ended = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
+      try {
+        return await Promise.race([lines.question(question), ended]);
+      } finally {
+        lines.close();
+      }
+    },
+    person: {
+      types: process.stdin.isTTY === true,
+      reads: process.stdout.isTTY === true,
+      watches: process.stderr.isTTY === true,
+    },
+  };
+}
+
+/** Whoever read the output has seen enough. */
+function stopQuietly(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(0);
+}

@@ -1,0 +1,200 @@
+/** What holds for every command that calls a service. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { commands } from '../../src/cli/commands.ts';
+import { mint } from '../../src/domain/key.ts';
+import { type Surroundings, shell } from '../support/shell.ts';
+import { openWorld, sqlite, type World } from '../support/world.ts';
+
+let world: World;
+let folder: string;
+let key: string;
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-calls-'));
+  ({ key } = await world.tenant());
+  writeFileSync(join(folder, 'key'), `${key}\n`);
+});
+afterAll(async () => {
+  await world.close();
+  rmSync(folder, { recursive: true });
+});
+
+function call(argv: string[], { env, ...rest }: Surroundings = {}) {
+  return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
+}
+
+describe('the key', () => {
+  const none = { SALLYPORT_KEY: '' };
+  const ways: [string, () => [string[], Surroundings]][] = [
+    ['the environment', () => [['whoami'], {}]],
+    ['a file', () => [['whoami', '--key-file', join(folder, 'key')], { env: none }]],
+    ['standard input', () => [['whoami', '--key-stdin'], { env: none, stdin: `${key}\n` }]],
+    [
+      'a file rather than the environment',
+      () => [['whoami', '--key-file', join(folder, 'key')], { env: { SALLYPORT_KEY: 'nonsense' } }],
+    ],
+  ];
+  test.each(ways)('comes from %s', async (_, way) => {
+    const { code, out } = await call(...way());
+    expect(code).toBe(0);
+    expect(out).toContain('management');
+    expect(out).not.toContain(key);
+  });
+
+  const secret = mint('pvt').secret.reveal();
+  test.each([
+    [['whoami', '--key', secret]],
+    [['whoami', `--key=${secret}`]],
+    [['apps', 'get', secret]],
+    [['tokens', 'create', '--metadata', `key=${secret}`]],
+    [[secret]],
+    [['can', 'token:read', '--credential', 'x']],
+    [['sessions', 'authorize', '--nonce', 'x']],
+  ])('never comes from the argument list', async (argv) => {
+    const { code, out, err } = await call(argv);
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toContain('never an argument');
+    expect(err).not.toContain(secret);
+  });
+
+  test('is asked for in words when there is none', async () => {
+    const { code, err } = await call(['apps', 'list'], { env: none });
+    expect(code).toBe(2);
+    expect(err).toBe(
+      'sallyport: error: no key to call with\nsallyport: hint: give one with --key-file FILE, SALLYPORT_KEY or --key-stdin\n',
+    );
+  });
+
+  test.each([
+    ['SALLYPORT_KEY', { SALLYPORT_KEY: 'one two' }],
+    ['SALLYPORT_KEY', { SALLYPORT_KEY: 'bad\u00e9key' }],
+    ['SALLYPORT_KEY', { SALLYPORT_KEY: 'a\r\nX-Injected: 1' }],
+  ])('that cannot be one is refused without being repeated', async (named, env) => {
+    const { code, err } = await call(['whoami'], { env });
+    expect(code).toBe(2);
+    expect(err).toContain(named);
+    expect(err).not.toContain(env.SALLYPORT_KEY);
+  });
+});
+
+test.each([['nonsense'], ['ftp://127.0.0.1'], ['http://user:pass@127.0.0.1'], ['http://127.0.0.1/?a=b']])(
+  '%p is no address of a service',
+  async (url) => {
+    const { code, err } = await call(['whoami'], { env: { SALLYPORT_URL: url } });
+    expect(code).toBe(2);
+    expect(err).toStartWith('sallyport: error: SALLYPORT_URL must be');
+    expect((await call(['whoami', '--url', url])).err).toStartWith('sallyport: error: --url must be');
+  },
+);
+
+describe('exit codes tell apart', () => {
+  test('a service that is not there: 3', async () => {
+    const gone = Bun.listen({ hostname: '127.0.0.1', port: 0, socket: { data: () => {} } });
+    const url = `http://127.0.0.1:${gone.port}`;
+    gone.stop(true);
+    const { code, out, err } = await call(['whoami', '--url', url]);
+    expect([code, out]).toEqual([3, '']);
+    expect(err).toStartWith(`sallyport: error: ${url}: the service could not be reached\nsallyport: hint: `);
+  });
+
+  test('a refusal of the service, with its code and the id of the request: 4', async () => {
+    const { code, err } = await call(['tokens', 'get', 'nothing']);
+    expect(code).toBe(4);
+    expect(err).toMatch(/^sallyport: error: There is nothing with this id\. \(not_found, request \S+\)\n$/);
+    const key = mint('pvt').secret.reveal();
+    const refused = await call(['whoami'], { env: { SALLYPORT_KEY: key } });
+    expect(refused.code).toBe(4);
+    expect(refused.err).toContain('unauthenticated');
+    expect(refused.err).toContain('sallyport: hint: the key is wrong');
+  });
+
+  test('input that is not valid, with a line for every part: 4', async () => {
+    const { code, err } = await call(['apps', 'create', '--name', 'a\nb', '--type', 'other']);
+    expect(code).toBe(4);
+    const lines = err.trimEnd().split('\n');
+    expect(lines.length).toBeGreaterThan(1);
+    for (const line of lines) expect(line).toMatch(/^sallyport: error: (name|type) must /);
+  });
+});
+
+describe('colours', () => {
+  const coloured = async (surroundings: Surroundings) =>
+    (await call(['apps', 'list'], surroundings)).out.includes('\x1b[');
+  test('are for people', async () => {
+    expect(await coloured({ person: [] })).toBe(true);
+    expect(await coloured({})).toBe(false);
+  });
+  test('are left out where they are not wanted', async () => {
+    expect(await coloured({ person: [], env: { NO_COLOR: '1' } })).toBe(false);
+    expect(await coloured({ person: [], env: { NO_COLOR: '' } })).toBe(true);
+    expect(await coloured({ person: [], env: { TERM: 'dumb' } })).toBe(false);
+  });
+});
+
+test('what others have written cannot play tricks on the screen', async () => {
+  const everything = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }];
+  const reader = await world.application(key, { permissions: [], rules: everything });
+  const tricks = ['\x1b', '\x9b', '\u202e'];
+  await world.call('POST', '/tokens', { key, body: { id: 'trick', data: `${tricks.join('[2J')}hidden` } });
+  const { out } = await call(['tokens', 'get', 'trick'], { env: { SALLYPORT_KEY: reader.key } });
+  expect(out).toContain('hidden');
+  expect(tricks.filter((trick) => out.includes(trick))).toEqual([]);
+});
+
+test('standard input is one thing only', async () => {
+  const { code, err } = await call(['tokens', 'create', '--key-stdin', '--text-file', '-'], { stdin: key });
+  expect(code).toBe(2);
+  expect(err).toContain('standard input cannot be both --key-stdin and --text-file -');
+});
+
+describe('options', () => {
+  test.each([
+    [['apps', 'list', '--port', '80'], 'does not take --port'],
+    [['apps', 'list', '--container', '/a/'], 'does not take --container'],
+    [['apps', 'list', '--type', 'public', '--type', 'private'], '--type is given once'],
+    [['tenants', 'list', '--url', 'http://127.0.0.1'], 'does not take --url'],
+    [['apps', 'list', '--limit', '0'], '--limit must be'],
+    [['apps', 'list', '--limit', 'many'], '--limit must be'],
+    [['whoami', '--key-file', 'a', '--key-stdin'], 'cannot both be given'],
+    [['whoami', '--key-file', '/nowhere/key'], '/nowhere/key: there is no such file'],
+  ])('%p is refused', async (argv, why) => {
+    const { code, out, err } = await call(argv);
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toContain(why);
+  });
+});
+
+test('an unknown word behind a known one is answered with those that are', async () => {
+  const { code, err } = await call(['apps', 'remove']);
+  expect(code).toBe(2);
+  expect(err).toContain('sallyport: hint: sallyport apps takes list, create, get');
+  expect((await call(['apps', '--help'])).out).not.toContain('tokens');
+});
+
+test('every command says what it takes, and a command that calls says how to', async () => {
+  for (const { words, takes, options = [], ...command } of commands) {
+    const { code, out } = await shell([...words, '--help']);
+    expect(code).toBe(0);
+    for (const part of [...takes, ...options.map(({ name }) => `--${name}`)]) expect(out).toContain(part);
+    expect(out.includes('--key-stdin')).toBe('call' in command);
+    expect(out.includes('DATABASE_URL')).toBe('run' in command);
+  }
+});
+
+test('health says whether the service is ready', async () => {
+  const { port } = new URL(world.url);
+  const env = { HOST: '0.0.0.0', PORT: port };
+  expect(await shell(['health'], { env })).toEqual({ code: 0, out: `${world.url} is ready\n`, err: '' });
+  const silent = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    fetch: () => new Response('', { status: 503 }),
+  });
+  const asked = await shell(['health', '--json'], { env: { PORT: String(silent.port) } });
+  await silent.stop(true);
+  expect(asked.code).toBe(1);
+  expect(JSON.parse(asked.out)).toMatchObject({ ready: false });
+});
