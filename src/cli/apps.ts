@@ -1,14 +1,9 @@
-import type {
-  Application,
-  ApplicationCreate,
-  ApplicationUpdate,
-  ApplicationWithKey,
-} from '../../sdk/src/sallyport.ts';
+import type { Application, ApplicationCreate, ApplicationUpdate } from '../../sdk/src/sallyport.ts';
 import { inBrief, show, titleOf } from './app-view.ts';
 import { expiryOption, fileOption, given, only, permissionOption } from './body.ts';
 import { type Call, type Option, type RemoteCommand, UsageError } from './command.ts';
 import { confirmed, yesOption } from './confirm.ts';
-import { keyToOption, withNewFile } from './key-file.ts';
+import { keyToOption, withKey } from './key-file.ts';
 import { limitOption, printList } from './list.ts';
 
 const types = ['private', 'public', 'management'] as const;
@@ -20,7 +15,7 @@ const typeOption: Option = {
 };
 
 /** Ways to say which Application. */
-const either = 'APP is an id, or the whole name if it is the only one with it.';
+export const either = 'APP is an id, or the whole name if it is the only one with it.';
 
 export const appCommands: readonly RemoteCommand[] = [
   {
@@ -73,7 +68,7 @@ export const appCommands: readonly RemoteCommand[] = [
     words: ['apps', 'regenerate'],
     takes: ['APP'],
     options: [keyToOption, yesOption],
-    summary: 'Give an Application a new key; the old one is dead at once.',
+    summary: 'Give an Application a new key; all older ones are dead at once.',
     details: either,
     call: regenerate,
   },
@@ -118,7 +113,11 @@ async function create(call: Call): Promise<number> {
       expires_at: options.value('expires-at'),
     }),
   };
-  return withKey(call, () => service.applications.create(body as unknown as ApplicationCreate));
+  return withKey(
+    call,
+    () => service.applications.create(body as unknown as ApplicationCreate),
+    (app, keyFile) => show(call, app, keyFile),
+  );
 }
 
 async function update(call: Call): Promise<number> {
@@ -135,8 +134,12 @@ async function update(call: Call): Promise<number> {
 
 async function regenerate(call: Call): Promise<number> {
   const app = await find(call);
-  if (!(await confirmed(call, `Replace the key of ${titleOf(app)}? The old one dies at once.`))) return 1;
-  return withKey(call, () => call.service.applications.regenerate(app.id));
+  if (!(await confirmed(call, `Give ${titleOf(app)} a new key? All older ones die at once.`))) return 1;
+  return withKey(
+    call,
+    () => call.service.applications.regenerate(app.id),
+    (renewed, keyFile) => show(call, renewed, keyFile),
+  );
 }
 
 async function remove(call: Call): Promise<number> {
@@ -164,15 +167,4 @@ export async function find({ args, service }: Pick<Call, 'args' | 'service'>): P
     `there are ${found.length} Applications "${wanted}"`,
     `say which by its id: ${found.map(({ id }) => id).join(', ')}`,
   );
-}
-
-/** The key goes to the file that was named for it, or is shown. */
-export async function withKey(call: Call, make: () => Promise<ApplicationWithKey>): Promise<number> {
-  const path = call.options.value('key-to');
-  if (path === undefined) return show(call, await make());
-  return withNewFile(path, async (keep) => {
-    const { key, ...app } = await make();
-    keep(`${key}\n`);
-    return show(call, app, path);
-  });
 }

@@ -10,6 +10,7 @@ import { canCommands } from './can.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
 import { completionScript, shells } from './completion.ts';
 import { healthCommand } from './health.ts';
+import { keyCommands } from './keys.ts';
 import { logsCommands } from './logs.ts';
 import { printMasterKey, rotate } from './master-key.ts';
 import { withStore } from './open.ts';
@@ -82,6 +83,7 @@ export const commands: readonly Command[] = [
     },
   },
   ...appCommands,
+  ...keyCommands,
   ...sessionCommands,
   ...tokenCommands,
   ...canCommands,

@@ -1,12 +1,28 @@
 /** New keys go to a file that nobody else can read. */
-import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
-import { type Option, UsageError } from './command.ts';
+import { closeSync, fsyncSync, rmSync, writeSync } from 'node:fs';
+import type { Call, Option } from './command.ts';
+import { create, syncFolderOf } from './files.ts';
 
 export const keyToOption: Option = {
   name: 'key-to',
   takes: 'FILE',
   sentence: 'Write the new key to this new file, for its owner alone, and do not print it.',
 };
+
+/** Puts the key of what is made into the file that was named for it, which `show` is told then. */
+export async function withKey<T extends { key: string }>(
+  { options }: Call,
+  make: () => Promise<T>,
+  show: (made: T | Omit<T, 'key'>, keyFile?: string) => number,
+): Promise<number> {
+  const path = options.value('key-to');
+  if (path === undefined) return show(await make());
+  return withNewFile(path, async (keep) => {
+    const { key, ...made } = await make();
+    keep(`${key}\n`);
+    return show(made, path);
+  });
+}
 
 /**
  * Makes the file before there is a key to lose. `keep` puts the text into it; work that fails before that
@@ -22,19 +38,11 @@ export async function withNewFile<T>(
     return await work((text) => {
       writeSync(file, text);
       fsyncSync(file);
+      syncFolderOf(path);
       kept = true;
     });
   } finally {
     closeSync(file);
     if (!kept) rmSync(path, { force: true });
-  }
-}
-
-function create(path: string): number {
-  try {
-    return openSync(path, 'wx', 0o600);
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new UsageError(`${path}: ${code === 'EEXIST' ? 'is there already' : message}`);
   }
 }

@@ -1,0 +1,85 @@
+import type { ApplicationKey, ApplicationKeyMade } from '../../sdk/src/sallyport.ts';
+import { either, find } from './apps.ts';
+import { type Call, type RemoteCommand, UsageError } from './command.ts';
+import { confirmed, yesOption } from './confirm.ts';
+import { keyToOption, withKey } from './key-file.ts';
+import { fields, table } from './table.ts';
+
+export const keyCommands: readonly RemoteCommand[] = [
+  {
+    words: ['keys', 'list'],
+    takes: ['APP'],
+    summary: 'List the keys of an Application by their last four characters, newest first.',
+    details: either,
+    call: list,
+  },
+  {
+    words: ['keys', 'create'],
+    takes: ['APP'],
+    options: [keyToOption],
+    summary: 'Add a key to an Application; shows it, this once. The others go on working.',
+    details: either,
+    call: create,
+  },
+  {
+    words: ['keys', 'delete'],
+    takes: ['APP', 'KEY'],
+    options: [yesOption],
+    summary: 'Delete one key of an Application; it is dead at once.',
+    details: `${either} KEY is the id of the key, or its last four characters.`,
+    call: remove,
+  },
+];
+
+async function list(call: Call): Promise<number> {
+  const keys = await call.service.applications.keys((await find(call)).id);
+  const rows = keys.map(({ id, ending, created_at, created_by = '' }) => [
+    id,
+    ending,
+    created_at,
+    created_by,
+  ]);
+  if (call.json) call.print(JSON.stringify(keys));
+  else call.print(rows.length > 0 ? table(['ID', 'ENDS WITH', 'CREATED', 'BY'], rows, call.paint) : 'none');
+  return 0;
+}
+
+async function create(call: Call): Promise<number> {
+  const { id } = await find(call);
+  return withKey(
+    call,
+    () => call.service.applications.createKey(id),
+    (made, keyFile) => show(call, made, keyFile),
+  );
+}
+
+function show({ json, print }: Call, key: ApplicationKey | ApplicationKeyMade, keyFile?: string): number {
+  if (json) print(JSON.stringify({ ...key, ...(keyFile && { key_file: keyFile }) }));
+  else {
+    print(
+      fields([
+        ['id', key.id],
+        ['created', key.created_at],
+        ['key', 'key' in key ? `${key.key} (shown this once)` : `written to ${keyFile}`],
+      ]),
+    );
+  }
+  return 0;
+}
+
+async function remove(call: Call): Promise<number> {
+  const app = await find(call);
+  const wanted = call.args[1] as string;
+  const keys = await call.service.applications.keys(app.id);
+  const found = keys.filter(({ id, ending }) => id === wanted || ending === wanted);
+  const [key] = found;
+  if (!key || found.length > 1) {
+    const count = key ? `${found.length} keys` : 'no key';
+    throw new UsageError(`"${app.name}" has ${count} "${wanted}"`, 'sallyport keys list shows their ids');
+  }
+  const last = keys.length === 1 ? ' It is the only one.' : '';
+  if (!(await confirmed(call, `Delete the key …${key.ending} of "${app.name}"?${last}`))) return 1;
+  await call.service.applications.deleteKey(app.id, key.id);
+  call.print(call.json ? JSON.stringify({ deleted: key.id }) : `deleted ${key.id}`);
+  return 0;
+}
