@@ -9,9 +9,10 @@ import { makeLimits, type Rates } from './http/limits.ts';
 import { listenForScrapes } from './http/metrics.ts';
 import { routes } from './http/routes.ts';
 import { listen } from './http/server.ts';
+import { makeWaitingRoom, openRoom, type WaitingRoom } from './http/waiting.ts';
 import { type Log, makeLog } from './log.ts';
 import { masterKeys } from './master-key.ts';
-import { observe, unobserved } from './observe.ts';
+import { type Observer, observe, unobserved } from './observe.ts';
 import type { Migrated } from './store/migrate.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
@@ -52,6 +53,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const { store, migrated, bootstrapped } = await openData(config, { clock: options.now, timing });
   const opened: { close(): Promise<void> }[] = [store];
   const refused = denials(store, log, options.now ?? Date.now);
+  const clock = options.now ?? steady;
   let ready = true;
   const world = {
     store,
@@ -59,7 +61,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     observer,
     watched: observed !== undefined || log.watches('debug'),
     denials: refused,
-    limits: makeLimits(ratesOf(config), options.now ?? steady, observer.limited),
+    limits: makeLimits(ratesOf(config), clock, observer.limited),
+    waitingRoom: waitingRoomOf(config, store, clock, observer),
     underWay: new Set<string>(),
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
@@ -120,6 +123,16 @@ function ratesOf(config: Config): Rates {
     key: { rate: config.keyRate, per: 1000, burst: config.keyBurst },
     sessions: { rate: config.sessionRate, per: 60_000, burst: config.sessionBurst },
   };
+}
+
+function waitingRoomOf(
+  { sessionsWaiting }: Config,
+  { sessions }: Store,
+  now: () => number,
+  observer: Observer,
+): WaitingRoom {
+  if (sessionsWaiting === 0) return openRoom;
+  return makeWaitingRoom(sessionsWaiting, sessions.waiting, now, () => observer.limited('waiting'));
 }
 
 /** Milliseconds that go on evenly, whatever becomes of the machine's clock. */

@@ -124,6 +124,12 @@ export const settings = {
     fallback: '1000',
     parse: (text) => integer(text, 1000, 1, 100_000_000),
   } satisfies Setting<number>,
+  sessionsWaiting: {
+    variable: 'SALLYPORT_SESSIONS_WAITING',
+    sentence: 'How many Sessions of one Application may wait to be authorized; 0 for no limit.',
+    fallback: '10000',
+    parse: (text) => integer(text, 10_000, 0, 10_000_000),
+  } satisfies Setting<number>,
   workers: {
     variable: 'SALLYPORT_WORKERS',
     sentence: 'How many processes share the port.',

@@ -11,6 +11,7 @@ import type { Awaitable, Store, Unit } from '../store/store.ts';
 import type { Denials } from './denials.ts';
 import type { Limits, Quotas } from './limits.ts';
 import type { Tag } from './tags.ts';
+import type { WaitingRoom } from './waiting.ts';
 import type { Where } from './where.ts';
 
 /** What the handlers work with. In a change, the store is one unit of work. */
@@ -19,6 +20,7 @@ export interface World<S = Store> {
   readonly log: Log;
   readonly denials: Denials;
   readonly limits: Limits;
+  readonly waitingRoom: WaitingRoom;
   readonly observer: Observer;
   /** Whether anybody wants to know of every single request. */
   readonly watched: boolean;
@@ -79,8 +81,11 @@ interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
   readonly callers?: readonly Owner[];
   /** Its name in the audit log, if that is not the permission's. */
   readonly operation?: string;
-  /** Throws if there are too many already; asked before anything is read of the request. */
-  readonly enter?: (entering: Entering, world: World) => void;
+  /**
+   * Throws if there are too many already; asked before the request is handled. Answers with what to call when
+   * that is done.
+   */
+  readonly enter?: (entering: Entering, world: World) => Promise<() => void>;
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;

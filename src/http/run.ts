@@ -41,7 +41,6 @@ export async function run(
       world.limits.key(digest, quotas),
     );
     admit(route, principal);
-    route.enter?.({ principal, where, quotas }, world);
     const checked = {
       principal,
       params: route.params && validate(route.params, params, 'path'),
@@ -49,11 +48,16 @@ export async function run(
     };
     const { value, text } = await readBody(route, request);
     const call = { ...checked, body: value };
-    const reply =
-      route.kind === 'read'
-        ? await route.handle(call, world)
-        : await change(route, call, repeatable(route, principal, request, where, text), where, world);
-    return respond(route, reply, where, world, quotas.headers());
+    const leave = route.enter && (await route.enter({ principal, where, quotas }, world));
+    try {
+      const reply =
+        route.kind === 'read'
+          ? await route.handle(call, world)
+          : await change(route, call, repeatable(route, principal, request, where, text), where, world);
+      return respond(route, reply, where, world, quotas.headers());
+    } finally {
+      leave?.();
+    }
   } catch (error) {
     if (route.kind !== 'open') world.denials.note(operationOf(route), principal, error, where);
     const failure = world.checkReplies ? declaredFailure(route, error) : error;

@@ -28,7 +28,10 @@ export const createSession = changeRoute({
       example: example.sessionCreated,
     },
   },
-  enter: ({ principal, where, quotas }, { limits }) => limits.sessions(principal.digest, where, quotas),
+  enter: ({ principal, where, quotas }, { limits, waitingRoom }) => {
+    limits.sessions(principal.digest, where, quotas);
+    return waitingRoom.enter(principal.tenantId, principal.applicationId);
+  },
   handle: async ({ principal }, { store, sessionTtl }) => {
     const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
     const expiresAt = sessionEnd(

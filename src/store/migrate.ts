@@ -4,6 +4,7 @@ import tokens from './migrations/0002_tokens.sql' with { type: 'text' };
 import audit from './migrations/0003_audit.sql' with { type: 'text' };
 import auditMac from './migrations/0004_audit_mac.sql' with { type: 'text' };
 import keys from './migrations/0005_keys.sql' with { type: 'text' };
+import waiting from './migrations/0006_waiting.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
 const migrations: readonly { name: string; sql: string }[] = [
@@ -12,6 +13,7 @@ const migrations: readonly { name: string; sql: string }[] = [
   { name: '0003_audit', sql: audit },
   { name: '0004_audit_mac', sql: auditMac },
   { name: '0005_keys', sql: keys },
+  { name: '0006_waiting', sql: waiting },
 ];
 
 export const newestSchema = migrations.length;

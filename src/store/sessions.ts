@@ -1,5 +1,5 @@
 import { alive, toText } from './applications.ts';
-import { keepRow, type Moment, type Room } from './db.ts';
+import { keepRow, type Moment, type Room, then } from './db.ts';
 import type { Authorized, Sessions } from './store.ts';
 
 export function sessions(db: Room): Sessions {
@@ -21,6 +21,13 @@ export function sessions(db: Room): Sessions {
         ],
       );
       return made > 0;
+    },
+
+    waiting: (tenant, application, most) => {
+      const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2
+        and s.authorized_at is null and s.expires_at > (select :now) limit $3`;
+      const sql = `select count(*) as count from (${some}) s`;
+      return then(db.get<{ count: Moment }>(sql, [tenant, application, most]), (row) => Number(row?.count));
     },
 
     authorize: async (tenant, nonce, { ceiling, expiresAt, longest, by, ...grants }) => {

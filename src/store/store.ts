@@ -132,6 +132,8 @@ export type Authorized =
 export interface Sessions {
   /** False if its Application is gone. */
   create(tenant: string, session: NewSession): Promise<boolean>;
+  /** How many of the Application are alive and not authorized, counted up to `most`. */
+  waiting(tenant: string, application: string, most: number): Awaitable<number>;
   /** Spends the nonce in one statement: of any number of calls at once, exactly one answers `authorized`. */
   authorize(tenant: string, nonce: Digest, authorization: Authorization): Promise<Authorized>;
 }

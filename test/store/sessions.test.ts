@@ -51,6 +51,19 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     expect(await on.store.sessions.create(tenant, fresh(application.id))).toBe(false);
   });
 
+  test('those of an Application that are alive and not authorized are counted, up to a bound', async () => {
+    const { tenant, application, session } = await opened();
+    const other = await on.application(tenant, { type: 'public' });
+    await on.session(tenant, other.id);
+    for (let i = 0; i < 3; i++) await on.session(tenant, application.id);
+    await on.session(tenant, application.id, { expiresAt: on.clock.now() });
+    const waiting = (most: number) => on.store.sessions.waiting(tenant, application.id, most);
+    expect([await waiting(100), await waiting(4), await waiting(2)]).toEqual([4, 4, 2]);
+    await on.store.sessions.authorize(tenant, session.nonce.digest, authorization());
+    expect(await waiting(100)).toBe(3);
+    expect(await on.store.sessions.waiting(await on.tenant(), application.id, 100)).toBe(0);
+  });
+
   test('of fifty authorizations of one nonce at once over several nodes, exactly one succeeds', async () => {
     const { tenant, session } = await opened();
     const nodes = [on.store, await on.another(), await on.another()];
