@@ -98,6 +98,14 @@ const table: { [K in Name]: Row } = {
   addressBurst: { unset: 200_000, given: count, wrong: ['0', '100000001'] },
   sessionRate: { unset: 1200, given: count, wrong: ['1000001', '20/s'] },
   sessionBurst: { unset: 1000, given: count, wrong: ['0', '100000001'] },
+  sessionsWaiting: {
+    unset: 10_000,
+    given: [
+      ['0', 0],
+      ['10000000', 10_000_000],
+    ],
+    wrong: ['-1', '10000001', 'all'],
+  },
   workers: {
     unset: 1,
     given: [
