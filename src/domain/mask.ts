@@ -9,7 +9,8 @@ import { isWellFormed } from './field.ts';
 const largestMask = 4096;
 const deepest = 8;
 /** Milliseconds for a whole mask. */
-const longestRender = 50;
+/** Memory bounds the work; this is for what nobody thought of, and a busy machine must not refuse a good mask. */
+const longestRender = 1000;
 /** Characters that all filters of a mask may go through. */
 const mostMemory = 200_000;
 const largestResult = 65_536;

@@ -9,6 +9,7 @@ import {
   readOnlyErrors,
 } from '../domain/application.ts';
 import { difference } from '../domain/audit.ts';
+import { then } from '../domain/awaitable.ts';
 import { fail, refuse } from '../domain/error.ts';
 import { Id, PartOfName } from '../domain/field.ts';
 import { grantErrors } from '../domain/grant.ts';
@@ -120,9 +121,9 @@ export const getApplicationByKey = readRoute({
     200: { description: 'The Application.', schema: ApplicationView, example: example.application },
   },
   failures: ['not_found'],
-  handle: async ({ principal }, { store }) => {
-    if (principal.kind === 'application') return { status: 200, body: principal.application };
-    return found(await store.applications.get(principal.tenantId, principal.applicationId));
+  handle: ({ principal }, { store }) => {
+    if (principal.kind === 'application') return { status: 200, body: principal.application, lasting: true };
+    return then(store.applications.get(principal.tenantId, principal.applicationId), found);
   },
 });
 
@@ -138,8 +139,8 @@ export const getApplication = readRoute({
     200: { description: 'The Application.', schema: ApplicationView, example: example.application },
   },
   failures: ['not_found'],
-  handle: async ({ principal, params }, { store }) =>
-    found(await store.applications.get(principal.tenantId, params.id)),
+  handle: ({ principal, params }, { store }) =>
+    then(store.applications.get(principal.tenantId, params.id), found),
 });
 
 export const updateApplication = changeRoute({

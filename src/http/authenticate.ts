@@ -1,3 +1,4 @@
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { type Digest, recognise } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
@@ -7,14 +8,16 @@ import type { Credentials } from '../store/store.ts';
  * Who shows the key in SVC-API-KEY. A missing, doubled (the two arrive as one value, joined by a comma),
  * malformed, unknown, revoked or expired key all fail alike. `allow` throws if the key may not be looked up now.
  */
-export async function authenticate(
+export function authenticate(
   headers: Headers,
   credentials: Credentials,
   allow: (digest: Digest) => void,
-): Promise<Principal> {
+): Awaitable<Principal> {
   const key = recognise(headers.get('svc-api-key') ?? '');
-  if (key) allow(key.digest);
-  const principal = key && (await credentials.find(key.kind, key.digest));
-  if (!principal) throw fail('unauthenticated');
-  return principal;
+  if (!key) throw fail('unauthenticated');
+  allow(key.digest);
+  return then(credentials.find(key.kind, key.digest), (principal) => {
+    if (!principal) throw fail('unauthenticated');
+    return principal;
+  });
 }

@@ -13,8 +13,11 @@ const preflight = {
   'Access-Control-Max-Age': '7200',
 };
 
-export function headersWith(requestId: string, more: Record<string, string>): Record<string, string> {
-  return { ...always, 'SVC-REQUEST-ID': requestId, ...more };
+export function headersWith(
+  requestId: string,
+  ...more: (Record<string, string> | undefined)[]
+): Record<string, string> {
+  return Object.assign({ ...always, 'SVC-REQUEST-ID': requestId }, ...more);
 }
 
 /** The answer to OPTIONS, with or without a key: which methods the path takes. */

@@ -1,6 +1,7 @@
 /** Lists: by page number with totals, or by cursor without them. */
 import { z } from 'zod';
-import type { Awaitable, Window } from '../store/store.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
+import type { Window } from '../store/store.ts';
 
 function whole(least: number, most: number, fallback: number, description: string) {
   const message = `must be a whole number from ${least} to ${most}`;

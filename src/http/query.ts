@@ -7,6 +7,7 @@ const nested = 'metadata.';
 /** The query as its schema has it; without one, there must be none. */
 export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
   const mark = url.indexOf('?');
+  if (mark < 0 && !schema) return undefined;
   const search = new URLSearchParams(mark < 0 ? '' : url.slice(mark + 1));
   if (schema) return validate(schema, collect(search), 'query');
   const unknown = [...new Set(search.keys())];

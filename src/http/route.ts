@@ -1,13 +1,14 @@
 /** What an endpoint declares. */
 import type { z } from 'zod';
 import type { Difference, Entry } from '../domain/audit.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import type { Code } from '../domain/error.ts';
 import type { Owner } from '../domain/grant.ts';
 import type { BuiltIn } from '../domain/permission.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Log } from '../log.ts';
 import type { Observer } from '../observe.ts';
-import type { Awaitable, Store, Unit } from '../store/store.ts';
+import type { Store, Unit } from '../store/store.ts';
 import type { Denials } from './denials.ts';
 import type { Limits, Quotas } from './limits.ts';
 import type { Tag } from './tags.ts';
@@ -53,6 +54,8 @@ export interface Reply {
   readonly body?: unknown;
   /** Beside those that every response has. The body is JSON unless a Content-Type says otherwise. */
   readonly headers?: Record<string, string>;
+  /** Whether the body is an object that will be answered with again and never changes. */
+  readonly lasting?: boolean;
 }
 
 /** What a change answers, and what the audit log says of it. */

@@ -1,7 +1,9 @@
 /** How a request walks through its route. */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
+import type { Digest } from '../domain/key.ts';
 import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
 import { authenticate } from './authenticate.ts';
 import { type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
@@ -11,6 +13,7 @@ import { Quotas } from './limits.ts';
 import { problemResponse } from './problem.ts';
 import { readQuery } from './query.ts';
 import {
+  type Entering,
   failuresOf,
   type GuardedRoute,
   operationOf,
@@ -24,50 +27,75 @@ import type { Where } from './where.ts';
 
 export const bodyLimit = 65_536;
 
-/** Every request walks these steps, in this order. */
-export async function run(
+/** Every request walks these steps, in this order, and waits only where there is something to wait for. */
+export function run(
   route: Route,
   request: Request,
   params: object,
   where: Where,
   world: World,
-): Promise<Response> {
+): Awaitable<Response> {
   let principal: Principal | undefined;
   const quotas = new Quotas();
-  try {
-    if (route.kind === 'open') return respond(route, await route.handle(world), where, world);
-    world.limits.address(where, quotas);
-    principal = await authenticate(request.headers, world.store.credentials, (digest) =>
-      world.limits.key(digest, quotas),
-    );
-    admit(route, principal);
-    const checked = {
-      principal,
-      params: route.params && validate(route.params, params, 'path'),
-      query: readQuery(route.query, request.url),
-    };
-    const { value, text } = await readBody(route, request);
-    const call = { ...checked, body: value };
-    const leave = route.enter && (await route.enter({ principal, where, quotas }, world));
-    try {
-      const reply =
-        route.kind === 'read'
-          ? await route.handle(call, world)
-          : await change(route, call, repeatable(route, principal, request, where, text), where, world);
-      return respond(route, reply, where, world, quotas.headers());
-    } finally {
-      leave?.();
-    }
-  } catch (error) {
+  const refuse = (error: unknown) => {
     if (route.kind !== 'open') world.denials.note(operationOf(route), principal, error, where);
     const failure = world.checkReplies ? declaredFailure(route, error) : error;
     return problemResponse(failure, where, world.log, isBadKey(failure) ? {} : quotas.headers());
+  };
+  const walk = (): Awaitable<Reply> => {
+    if (route.kind === 'open') return route.handle(world);
+    world.limits.address(where, quotas);
+    const allow = (digest: Digest) => world.limits.key(digest, quotas);
+    return then(authenticate(request.headers, world.store.credentials, allow), (caller) => {
+      principal = caller;
+      admit(route, caller);
+      return proceed(route, { principal: caller, where, quotas }, request, params, world);
+    });
+  };
+  try {
+    const reply = walk();
+    if (!(reply instanceof Promise)) return respond(route, reply, where, world, quotas.headers());
+    return reply.then((late) => respond(route, late, where, world, quotas.headers())).catch(refuse);
+  } catch (error) {
+    return refuse(error);
   }
 }
 
 /** All bad keys get one and the same answer, so it does not count them. */
 function isBadKey(failure: unknown): boolean {
   return failure instanceof Failure && failure.code === 'unauthenticated';
+}
+
+function proceed(
+  route: GuardedRoute,
+  entry: Entering,
+  request: Request,
+  params: object,
+  world: World,
+): Awaitable<Reply> {
+  const { principal, where } = entry;
+  const checked = {
+    principal,
+    params: route.params && validate(route.params, params, 'path'),
+    query: readQuery(route.query, request.url),
+  };
+  return then(readBody(route, request), ({ value, text }) => {
+    const call = { ...checked, body: value };
+    const handle = (): Awaitable<Reply> =>
+      route.kind === 'read'
+        ? route.handle(call, world)
+        : change(route, call, repeatable(route, principal, request, where, text), where, world);
+    return route.enter ? inside(route.enter(entry, world), handle) : handle();
+  });
+}
+
+async function inside(entering: Promise<() => void>, handle: () => Awaitable<Reply>): Promise<Reply> {
+  const leave = await entering;
+  try {
+    return await handle();
+  } finally {
+    leave();
+  }
 }
 
 function admit(route: GuardedRoute, principal: Principal): void {
@@ -83,8 +111,13 @@ function admit(route: GuardedRoute, principal: Principal): void {
 /** What an operation that takes no body puts up with, since some clients always send an object. */
 const NoFields = z.strictObject({});
 
-async function readBody(route: GuardedRoute, request: Request): Promise<Json> {
-  if (!takesBody(route)) return { value: undefined, text: '' };
+const noBody: Json = { value: undefined, text: '' };
+
+function readBody(route: GuardedRoute, request: Request): Awaitable<Json> {
+  return takesBody(route) ? receiveBody(route, request) : noBody;
+}
+
+async function receiveBody(route: GuardedRoute, request: Request): Promise<Json> {
   const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
   const { value, text } = await readJson(request, route.bodyLimit ?? bodyLimit, types);
   if (route.body) return { value: validate(route.body, value, 'body'), text };
@@ -96,17 +129,32 @@ function respond(
   reply: Reply,
   where: Where,
   world: World,
-  limits: Record<string, string> = {},
+  limits?: Record<string, string>,
 ): Response {
   if (world.checkReplies) checkReply(route, reply);
-  const typed = reply.body === undefined || reply.headers?.['Content-Type'] !== undefined;
-  const own = typed ? reply.headers : { ...json, ...reply.headers };
-  const headers = headersWith(where.requestId, { ...own, ...limits });
-  const body = typed ? ((reply.body ?? null) as string | null) : JSON.stringify(reply.body);
-  return new Response(body, { status: reply.status, headers });
+  const { status, body, headers } = reply;
+  if (body === undefined || headers?.['Content-Type'] !== undefined) {
+    return new Response((body ?? null) as string | null, {
+      status,
+      headers: headersWith(where.requestId, headers, limits),
+    });
+  }
+  const text = reply.lasting ? lastingText(body as object) : JSON.stringify(body);
+  return new Response(text, { status, headers: headersWith(where.requestId, json, headers, limits) });
 }
 
 const json = { 'Content-Type': 'application/json' };
+const texts = new WeakMap<object, string>();
+
+/** The same object is the same text. */
+function lastingText(body: object): string {
+  let text = texts.get(body);
+  if (text === undefined) {
+    text = JSON.stringify(body);
+    texts.set(body, text);
+  }
+  return text;
+}
 
 function declaredFailure(route: Route, error: unknown): unknown {
   if (!(error instanceof Failure) || failuresOf(route).includes(error.code)) return error;

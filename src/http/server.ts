@@ -1,11 +1,12 @@
 /** Listening: hands each request to its route, and closes without losing any. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { senderOf, type Trust, unwrapped } from './address.ts';
 import { preflightResponse } from './headers.ts';
 import { problemResponse } from './problem.ts';
 import type { Route, World } from './route.ts';
 import { run } from './run.ts';
-import { placeOf, whereIs } from './where.ts';
+import { placeOf, Where } from './where.ts';
 
 export interface Server {
   readonly port: number;
@@ -23,7 +24,7 @@ export interface Listen {
 }
 
 type Incoming = Request & { params?: Record<string, string> };
-type Handler = (request: Incoming, server: Peers) => Promise<Response> | Response;
+type Handler = (request: Incoming, server: Peers) => Awaitable<Response>;
 /** Knows who is at the other end of a connection. */
 type Peers = { requestIP(request: Request): { address: string } | null };
 type Senders = (server: Peers) => (request: Request) => string | undefined;
@@ -47,9 +48,9 @@ export function listen(routes: readonly Route[], world: World, options: Listen):
     maxRequestBodySize: 1024 * 1024 * 1024,
     routes: table(routes, world, senders),
     fetch: (request, server) =>
-      parting(problemResponse(fail('path_unknown'), whereIs(request, senders(server)), world.log), world),
+      parting(problemResponse(fail('path_unknown'), new Where(request, senders(server)), world.log), world),
     error: (error) => {
-      const where = whereIs(new Request('http://unknown/'), () => undefined);
+      const where = new Where(new Request('http://unknown/'), () => undefined);
       return problemResponse(error, where, world.log);
     },
   });
@@ -61,7 +62,8 @@ function table(routes: readonly Route[], world: World, senders: Senders): Record
   const byPath = Map.groupBy(routes, (route) => route.path);
   const entries = [...byPath].flatMap(([path, at]): [string, Handler][] => {
     const answer = onPath(at, world, senders);
-    const handler: Handler = async (request, server) => parting(await answer(request, server), world);
+    const handler: Handler = (request, server) =>
+      then(answer(request, server), (response) => parting(response, world));
     return path === '/'
       ? [[path, handler]]
       : [
@@ -79,7 +81,7 @@ function onPath(routes: readonly Route[], world: World, senders: Senders): Handl
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
   const handle = world.watched ? watched : run;
   return (request, server) => {
-    const where = whereIs(request, senders(server));
+    const where = new Where(request, senders(server));
     const route = byMethod.get(request.method);
     if (route) return handle(route, request, request.params ?? {}, where, world);
     if (request.method === 'OPTIONS') return preflightResponse(where.requestId, allow);

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { newId } from '../domain/key.ts';
 import { type Principal, permit } from '../domain/principal.ts';
@@ -104,11 +105,11 @@ export const getToken = readRoute({
   params,
   replies: { 200: reply },
   failures: ['not_found'],
-  handle: async ({ principal, params }, { store }) => {
-    const token = await store.tokens.get(principal.tenantId, params.id);
-    if (!token) throw fail('not_found');
-    return { status: 200, body: view(token, permit(principal, 'token:read', token)) };
-  },
+  handle: ({ principal, params }, { store }) =>
+    then(store.tokens.get(principal.tenantId, params.id), (token) => {
+      if (!token) throw fail('not_found');
+      return { status: 200, body: view(token, permit(principal, 'token:read', token)) };
+    }),
 });
 
 export const updateToken = changeRoute({

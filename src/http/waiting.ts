@@ -2,8 +2,9 @@
  * How many Sessions of one Application may wait to be authorized, so that a public key cannot fill the disk.
  * Making one costs no count of all: the last count is good for a moment, together with what came since.
  */
+
+import type { Awaitable } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
-import type { Awaitable } from '../store/store.ts';
 
 export interface WaitingRoom {
   /** Throws if it is full. Answers with what to call when the request is done. */

@@ -2,38 +2,44 @@
 import { withoutSecrets } from '../domain/key.ts';
 import { requestIdOf } from './headers.ts';
 
-export interface Where {
-  readonly method: string;
-  /** Without the query, which may hold what does not belong in a log. */
-  readonly path: string;
-  readonly requestId: string;
-  /** Of the trace that the request is part of, if it says so. */
-  readonly traceId: string | undefined;
-  /** The sender's, as far as it can be believed. */
-  address(): string | undefined;
-  from(): { ip?: string; user_agent?: string };
-}
-
 const longestUserAgent = 200;
 
-export function whereIs(request: Request, addressOf: (request: Request) => string | undefined): Where {
-  let known: { address: string | undefined } | undefined;
-  const address = () => {
-    known ??= { address: addressOf(request) };
-    return known.address;
-  };
-  return {
-    method: request.method,
-    path: pathOf(request.url),
-    requestId: requestIdOf(request.headers),
-    traceId: traceIdOf(request.headers),
-    address,
-    from: () => {
-      const ip = address();
-      const agent = request.headers.get('user-agent');
-      return { ...(ip !== undefined && { ip }), ...(agent !== null && { user_agent: shown(agent) }) };
-    },
-  };
+/** Most requests need little of it, so each part is made when it is asked for. */
+export class Where {
+  readonly method: string;
+  readonly requestId: string;
+  readonly #request: Request;
+  readonly #addressOf: (request: Request) => string | undefined;
+  #address: string | undefined | null = null;
+
+  constructor(request: Request, addressOf: (request: Request) => string | undefined) {
+    this.method = request.method;
+    this.requestId = requestIdOf(request.headers);
+    this.#request = request;
+    this.#addressOf = addressOf;
+  }
+
+  /** Without the query, which may hold what does not belong in a log. */
+  get path(): string {
+    return pathOf(this.#request.url);
+  }
+
+  /** Of the trace that the request is part of, if it says so. */
+  get traceId(): string | undefined {
+    return traceIdOf(this.#request.headers);
+  }
+
+  /** The sender's, as far as it can be believed. */
+  address(): string | undefined {
+    if (this.#address === null) this.#address = this.#addressOf(this.#request);
+    return this.#address;
+  }
+
+  from(): { ip?: string; user_agent?: string } {
+    const ip = this.address();
+    const agent = this.#request.headers.get('user-agent');
+    return { ...(ip !== undefined && { ip }), ...(agent !== null && { user_agent: shown(agent) }) };
+  }
 }
 
 function shown(agent: string): string {

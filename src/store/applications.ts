@@ -1,8 +1,9 @@
 import type { Application, ApplicationType } from '../domain/application.ts';
+import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
-import { type Moment, type Queries, type Room, then } from './db.ts';
+import type { Moment, Queries, Room } from './db.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
 import { all, Params } from './where.ts';
 

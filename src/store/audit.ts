@@ -1,4 +1,5 @@
 import { Entry, type LogEntry } from '../domain/audit.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
 import { newId } from '../domain/key.ts';
@@ -13,7 +14,7 @@ import {
   type SignedCheckpoint,
   signText,
 } from './chain.ts';
-import { type Awaitable, type Db, type Moment, type Queries, then } from './db.ts';
+import type { Db, Moment, Queries } from './db.ts';
 import { exportLines } from './export.ts';
 import type { AuditFilter, AuditLog, NewEntry } from './store.ts';
 import { all, Params } from './where.ts';

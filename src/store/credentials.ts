@@ -1,8 +1,9 @@
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { Digest, Kind } from '../domain/key.ts';
 import { type Policy, ready } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
 import { type ApplicationRow, alive, applicationColumns, toApplication, toGrants } from './applications.ts';
-import { type Awaitable, type Db, type Moment, then } from './db.ts';
+import type { Db, Moment } from './db.ts';
 import { type Found, Recollection } from './recollection.ts';
 import type { Credentials } from './store.ts';
 
@@ -53,7 +54,7 @@ export function credentials(db: Db): Credentials {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
       if (!memory) return then(lookUp(kind, digest), (found) => found?.principal);
-      const name = nameOf(digest);
+      const name = digest.toString('latin1');
       const remembered = memory.recall(name);
       if (remembered !== undefined) return remembered ?? undefined;
       return then(lookUp(kind, digest), (found) => {
@@ -62,10 +63,6 @@ export function credentials(db: Db): Credentials {
       });
     },
   };
-}
-
-function nameOf(digest: Digest): string {
-  return Buffer.from(digest.buffer, digest.byteOffset, digest.byteLength).toString('latin1');
 }
 
 function fromKey(row: KeyRow, digest: Digest): Found {

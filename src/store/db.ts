@@ -3,12 +3,12 @@
  * - `$1`, `$2` … are parameters; times are milliseconds, ids text, digests bytes, lists JSON text;
  * - `:now` is this moment by the clock that decides: the machine's for SQLite, the database's for a fleet.
  */
+import type { Awaitable } from '../domain/awaitable.ts';
 import { Failure } from '../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
 /** Milliseconds in a row; PostgreSQL hands them out as text. */
 export type Moment = number | string;
-export type Awaitable<T> = T | Promise<T>;
 
 /** Runs statements. Inside `transaction`, all of them take effect together or not at all. */
 export interface Queries {
@@ -51,11 +51,6 @@ export class DbUnavailable extends Failure {
     super('unavailable', options);
     this.message = message;
   }
-}
-
-/** Continues at once where the database answered at once. */
-export function then<T, U>(value: Awaitable<T>, next: (value: T) => Awaitable<U>): Awaitable<U> {
-  return value instanceof Promise ? value.then(next) : next(value);
 }
 
 /** Appended to a subselect of rows to delete, so that nodes sweep past each other. */

@@ -4,6 +4,7 @@
  * was cut off would look like a shorter one.
  */
 import { z } from 'zod';
+import type { Awaitable } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
 import {
@@ -15,7 +16,7 @@ import {
   type SignedCheckpoint,
   signText,
 } from './chain.ts';
-import type { Awaitable, Db, Moment } from './db.ts';
+import type { Db, Moment } from './db.ts';
 import { sealedChainKeys } from './keyring.ts';
 
 export const format = 'sallyport audit export 1';

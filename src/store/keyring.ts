@@ -1,9 +1,10 @@
 /** Data keys, one a tenant, and those of the audit chain, sealed by a master key. Opened keys stay in memory; they never change. */
 import { randomBytes } from 'node:crypto';
+import type { Awaitable } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from './chain.ts';
 import { type MasterKey, open, seal } from './cipher.ts';
-import type { Awaitable, Db, Queries } from './db.ts';
+import type { Db, Queries } from './db.ts';
 
 /** The master keys that the operator has given; the first seals, all of them open. */
 export interface MasterKeys {

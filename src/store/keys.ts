@@ -1,7 +1,8 @@
 import type { ApplicationKey } from '../domain/application.ts';
+import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { alive, held, insertKey, type KeyRow } from './applications.ts';
-import { type Moment, type Room, then } from './db.ts';
+import type { Moment, Room } from './db.ts';
 import type { Keys } from './store.ts';
 
 const columns = 'id, ending, created_by, created_at';

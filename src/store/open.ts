@@ -1,8 +1,9 @@
+import { then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { auditLog, insertEntries } from './audit.ts';
 import type { ChainKeys } from './chain.ts';
 import { credentials } from './credentials.ts';
-import { type Db, type Queries, type Room, skipLocked, then } from './db.ts';
+import { type Db, type Queries, type Room, skipLocked } from './db.ts';
 import { figures } from './figures.ts';
 import { idempotency } from './idempotency.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';

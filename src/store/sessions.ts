@@ -1,5 +1,6 @@
+import { then } from '../domain/awaitable.ts';
 import { alive, toText } from './applications.ts';
-import { keepRow, type Moment, type Room, then } from './db.ts';
+import { keepRow, type Moment, type Room } from './db.ts';
 import type { Authorized, Sessions } from './store.ts';
 
 export function sessions(db: Room): Sessions {

@@ -6,6 +6,7 @@
 
 import type { Application, ApplicationKey, ApplicationType } from '../domain/application.ts';
 import type { Entry, LogEntry } from '../domain/audit.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest, Kind, Minted } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
@@ -13,10 +14,7 @@ import type { Principal } from '../domain/principal.ts';
 import type { Scope } from '../domain/scope.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { SignedCheckpoint } from './chain.ts';
-import type { Awaitable } from './db.ts';
 import type { Rotated, Rotation } from './rotation.ts';
-
-export type { Awaitable };
 
 export interface NewApplication extends Grants {
   readonly id: string;

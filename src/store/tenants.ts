@@ -1,6 +1,7 @@
+import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { insertApplication } from './applications.ts';
-import { type Db, type Moment, type Queries, then } from './db.ts';
+import type { Db, Moment, Queries } from './db.ts';
 import type { NewTenant, Tenants } from './store.ts';
 
 export function tenants(db: Db): Tenants {

@@ -1,4 +1,5 @@
-import type { Awaitable, Db } from './db.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
+import type { Db } from './db.ts';
 
 export interface Timing {
   readonly db: Db;

@@ -1,3 +1,4 @@
+import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { newId } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
@@ -5,7 +6,7 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
-import { type Moment, type Queries, type Room, then } from './db.ts';
+import type { Moment, Queries, Room } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
 import { pageOfTokens, selectTokens } from './token-scan.ts';

@@ -200,8 +200,8 @@ describe('a mask', () => {
 
 describe('the limits', () => {
   test.each<[string, number, string | undefined]>([
-    ['in 50 milliseconds', 50, undefined],
-    ['in 51', 51, 'takes too long to render'],
+    ['in a second', 1000, undefined],
+    ['in more than that', 1001, 'takes too long to render'],
   ])('rendered %s', (_, elapsed, sentence) => {
     let calls = 0;
     const clock = () => (calls++ === 0 ? 1000 : 1000 + elapsed);
@@ -210,7 +210,7 @@ describe('the limits', () => {
 
   test('time is looked at before every piece of every part', () => {
     let now = 0;
-    const clock = () => now++;
+    const clock = () => (now += 20);
     expect(refusal(['{{ data }}a{{ data }}b'.repeat(10), '{{ data | hide }}'], 'x', clock)).not.toContain(
       'long',
     );
@@ -220,7 +220,7 @@ describe('the limits', () => {
 
   test('time is looked at while the result is compared with the data', () => {
     let now = 0;
-    const clock = () => now++;
+    const clock = () => (now += 20);
     const letters = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789';
     expect(refusal(letters, [...letters.slice(0, 30)], clock)).toBe('would show all of the data');
     expect(refusal(letters, [...letters], clock)).toBe('takes too long to render');

@@ -22,7 +22,7 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant, { type: 'public' });
     const session = await on.session(tenant, id);
-    const find = (kind: Kind, digest: Uint8Array) => on.store.credentials.find(kind, digest);
+    const find = (kind: Kind, digest: Buffer) => on.store.credentials.find(kind, digest);
     expect(await find('ses', session.nonce.digest)).toBeUndefined();
     expect(await find('non', session.nonce.digest)).toBeUndefined();
     expect(await find('pub', session.key.digest)).toBeUndefined();

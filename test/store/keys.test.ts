@@ -11,7 +11,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
   afterAll(() => on.close());
 
   const change = () => ({ by: crypto.randomUUID(), at: on.clock.now() });
-  const find = (digest: Uint8Array) => on.store.credentials.find('pvt', digest);
+  const find = (digest: Buffer) => on.store.credentials.find('pvt', digest);
 
   test('they are listed newest first, and a new one is found at once', async () => {
     const tenant = await on.tenant();

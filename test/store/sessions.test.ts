@@ -25,7 +25,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     const application = await on.application(tenant, { type: 'public', ...fields });
     return { tenant, application, session: await on.session(tenant, application.id) };
   }
-  const find = (digest: Uint8Array) => on.store.credentials.find('ses', digest);
+  const find = (digest: Buffer) => on.store.credentials.find('ses', digest);
 
   test('a new Session is there for every node, and may do nothing', async () => {
     const { tenant, application, session } = await opened();
@@ -139,7 +139,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       await on.session(tenant, application.id),
       await on.session(tenant, application.id),
     ];
-    const authorize = (nonce: Uint8Array, expiresAt?: number) =>
+    const authorize = (nonce: Buffer, expiresAt?: number) =>
       on.store.sessions.authorize(tenant, nonce, authorization({ expiresAt }));
     await authorize(session.nonce.digest);
     await authorize(shorter.nonce.digest, now + 10);
