@@ -9,6 +9,7 @@ import { makeLimits, type Rates } from './http/limits.ts';
 import { listenForScrapes } from './http/metrics.ts';
 import { routes } from './http/routes.ts';
 import { listen } from './http/server.ts';
+import { uses } from './http/uses.ts';
 import { makeWaitingRoom, openRoom, type WaitingRoom } from './http/waiting.ts';
 import { type Log, makeLog } from './log.ts';
 import { masterKeys } from './master-key.ts';
@@ -54,6 +55,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const opened: { close(): Promise<void> }[] = [store];
   const refused = denials(store, log, options.now ?? Date.now);
   const clock = options.now ?? steady;
+  const used = uses(store);
   let ready = true;
   const world = {
     store,
@@ -63,6 +65,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     denials: refused,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     waitingRoom: waitingRoomOf(config, store, clock, observer),
+    uses: used,
     underWay: new Set<string>(),
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
@@ -83,7 +86,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
       listenForScrapes(host, at, observed),
     ));
-  const chores = startChores(store, refused, observer, log);
+  const chores = startChores(store, refused, used, observer, log);
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${server.port}`,
     store,

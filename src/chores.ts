@@ -1,5 +1,6 @@
 /** What is done now and then beside answering requests. No answer depends on any of it. */
 import type { Denials } from './http/denials.ts';
+import type { Uses } from './http/uses.ts';
 import type { Log } from './log.ts';
 import type { Observer } from './observe.ts';
 import type { Store } from './store/store.ts';
@@ -13,10 +14,18 @@ export interface Chores {
   stop(): Promise<void>;
 }
 
-export function startChores(store: Store, denials: Denials, observer: Observer, log: Log): Chores {
+export function startChores(
+  store: Store,
+  denials: Denials,
+  uses: Uses,
+  observer: Observer,
+  log: Log,
+): Chores {
   let stopped = false;
+  const used = chore('write what was last used when', 60_000, () => uses.flush());
   const chores = [
     chore('write refusals', 1000, () => denials.flush()),
+    used,
     chore('seal the audit log', 1000, () => whileFull((limit) => store.audit.seal(limit))),
     chore('sweep', 30_000, async () => {
       const removed = await whileFull((limit) => store.sweep(limit));
@@ -66,6 +75,7 @@ export function startChores(store: Store, denials: Denials, observer: Observer, 
       stopped = true;
       for (const one of chores) await one.stop();
       await denials.flush();
+      await used.now();
     },
   };
 }

@@ -22,6 +22,8 @@ export interface ApplicationWithKey {
   modified_at?: string;
   /** From this moment on it is gone; absent if it stays. */
   expires_at?: string;
+  /** When a key or a Session of it was last let in, to the minute; absent if never. */
+  last_used_at?: string;
   /** Shown this once: only a digest of it is kept. */
   key: string;
 }
@@ -144,6 +146,8 @@ export interface Application {
   modified_at?: string;
   /** From this moment on it is gone; absent if it stays. */
   expires_at?: string;
+  /** When a key or a Session of it was last let in, to the minute; absent if never. */
+  last_used_at?: string;
 }
 
 export interface ApplicationUpdate {
@@ -169,6 +173,8 @@ export interface ApplicationUpdate {
   modified_at?: string;
   /** Cannot be changed, but may be sent back as it was fetched. */
   expires_at?: string;
+  /** Moves by itself, so whatever is sent back is ignored. */
+  last_used_at?: string;
 }
 
 export interface ApplicationKeyMade {
@@ -180,6 +186,8 @@ export interface ApplicationKeyMade {
   created_by?: string;
   /** When it was made. */
   created_at: string;
+  /** When it was last let in, to the minute; absent if never. */
+  last_used_at?: string;
   /** Shown this once: only a digest of it is kept. */
   key: string;
 }
@@ -198,6 +206,35 @@ export interface ApplicationKey {
   created_by?: string;
   /** When it was made. */
   created_at: string;
+  /** When it was last let in, to the minute; absent if never. */
+  last_used_at?: string;
+}
+
+export interface ApplicationUsage {
+  /** When it was last used at all; absent if never. */
+  last_used_at?: string;
+  /** What its grants were used for, the latest first. */
+  uses: Array<Use>;
+  /** Grants, as they are now, of which no use is on record: they may not be needed. */
+  unused: Array<UnusedGrant>;
+}
+
+export interface Use {
+  /** Which permission. */
+  permission: string;
+  /** In which container, in lower case: `/` for what has none. Where there were many, it stands for those below it, too. */
+  container: string;
+  /** When it was last used there. */
+  last_used_at: string;
+}
+
+export interface UnusedGrant {
+  /** Which rule of the Application, counted from 1, or its plain permissions. */
+  rule: number | 'permissions';
+  /** What it grants. */
+  permission: string;
+  /** In which container and below. */
+  container: string;
 }
 
 export interface SessionCreated {
@@ -540,6 +577,16 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** See what an Application makes use of */
+  getUsage: {
+    input: {
+      params: {
+        /** The id of the Application. */
+        id: string;
+      };
+    };
+    reply: ApplicationUsage;
+  };
   /** Create a Session */
   createSession: { input: Record<never, never>; reply: SessionCreated };
   /** Authorize a Session */
@@ -662,6 +709,7 @@ export const operations = {
   createKey: ['POST', '/applications/{id}/keys'],
   listKeys: ['GET', '/applications/{id}/keys'],
   deleteKey: ['DELETE', '/applications/{id}/keys/{key_id}'],
+  getUsage: ['GET', '/applications/{id}/usage'],
   createSession: ['POST', '/sessions'],
   authorizeSession: ['POST', '/sessions/authorize'],
   createToken: ['POST', '/tokens'],

@@ -112,6 +112,10 @@ class Applications extends Room {
   delete(id: string, options?: CallOptions) {
     return this.transport.call('deleteApplication', { params: { id } }, options);
   }
+  /** What its grants were used for, and which of them never. */
+  usage(id: string, options?: CallOptions) {
+    return this.transport.call('getUsage', { params: { id } }, options);
+  }
   /** One more, beside those that go on working. The reply is the only one that shows it. */
   createKey(id: string, options?: CallOptions) {
     return this.transport.call('createKey', { params: { id } }, options);

@@ -28,6 +28,9 @@ export const Application = z
     modified_by: z.uuid().optional().describe('The Application that last changed it; absent until then.'),
     modified_at: Timestamp.optional().describe('When it was last changed; absent until then.'),
     expires_at: Timestamp.optional().describe('From this moment on it is gone; absent if it stays.'),
+    last_used_at: Timestamp.optional().describe(
+      'When a key or a Session of it was last let in, to the minute; absent if never.',
+    ),
   })
   .meta({ id: 'Application' });
 export type Application = z.infer<typeof Application>;
@@ -46,6 +49,7 @@ export const ApplicationKey = z
     ending: z.string().describe('Its last four characters, by which people tell keys apart.'),
     created_by: z.uuid().optional().describe('The Application that made it, as far as that is known.'),
     created_at: Timestamp.describe('When it was made.'),
+    last_used_at: Timestamp.optional().describe('When it was last let in, to the minute; absent if never.'),
   })
   .meta({ id: 'ApplicationKey' });
 export type ApplicationKey = z.infer<typeof ApplicationKey>;
@@ -66,8 +70,10 @@ export const ApplicationCreate = z
 export type ApplicationCreate = z.infer<typeof ApplicationCreate>;
 
 /** Taken whatever it holds, since it is compared with what is stored. */
-function readOnly(shape: { format: string } | { enum: string[] }) {
-  const description = 'Cannot be changed, but may be sent back as it was fetched.';
+function readOnly(
+  shape: { format: string } | { enum: string[] },
+  description = 'Cannot be changed, but may be sent back as it was fetched.',
+) {
   return z
     .unknown()
     .optional()
@@ -88,6 +94,7 @@ export const ApplicationUpdate = z
     modified_by: readOnlyId,
     modified_at: readOnlyMoment,
     expires_at: readOnlyMoment,
+    last_used_at: readOnly({ format: 'date-time' }, 'Moves by itself, so whatever is sent back is ignored.'),
   })
   .meta({ id: 'ApplicationUpdate' });
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;

@@ -11,7 +11,10 @@ const table = {
     'Create Applications, and authorize Sessions for anything a Session may hold.',
     'management',
   ],
-  'application:read': ['List and get Applications.', 'management browser'],
+  'application:read': [
+    'List and get Applications, and see which keys they have and what they use.',
+    'management browser',
+  ],
   'application:update': ['Change Applications, and make and delete their keys.', 'management'],
   'application:delete': ['Delete Applications.', 'management'],
   'session:authorize': ['Authorize Sessions for anything a Session may hold.', 'management'],

@@ -13,6 +13,11 @@ interface Caller {
   /** The Application itself, or the one that a Session belongs to. */
   readonly applicationId: string;
   readonly policy: Policy;
+  /**
+   * The key without which it could do nothing: its own, or of a Session that may do no more than its
+   * authorizer, the authorizer's. None for a Session whose grants stand on their own.
+   */
+  readonly authority: { readonly applicationId: string; readonly keyId: string } | undefined;
   /** Of the key that was shown. */
   readonly digest: Digest;
   /** The moment of the request, by the clock that decides. */

@@ -102,11 +102,12 @@ export const decide = readRoute({
   replies: {
     200: { description: 'The decision, with its reasons.', schema: Decision, example: example.decision },
   },
-  handle: async ({ principal, body }, { store, observer }) => {
+  handle: async ({ principal, body }, { store, observer, uses }) => {
     const subject = await find(body.credential, principal.tenantId, store.credentials);
     const outcomeOf = (resource: z.output<typeof Resource>) => {
       const outcome = subject ? explained(subject, body.permission, resource) : invalid;
       observer.decision(outcome.allowed);
+      if (subject && outcome.allowed) uses.note(subject, body.permission, resource.container);
       return outcome;
     };
     const who = subject && { principal: viewOf(subject) };

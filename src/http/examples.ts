@@ -39,6 +39,7 @@ const applicationKey = {
   ending: '7Qx2',
   created_by: creator,
   created_at: '2026-11-15T09:30:00.000Z',
+  last_used_at: '2026-11-15T10:02:17.000Z',
 };
 
 const applicationUpdate = { name: 'Help desk', permissions: ['token:create', 'token:read'] };
@@ -122,7 +123,20 @@ export const example = {
   },
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
   applicationKey,
-  applicationKeyMade: { ...applicationKey, key: 'slp_pvt_…' },
+  applicationKeyMade: {
+    id: applicationKey.id,
+    key: 'slp_pvt_…',
+    ending: applicationKey.ending,
+    created_by: creator,
+    created_at: applicationKey.created_at,
+  },
+  usage: {
+    last_used_at: '2026-11-15T10:02:17.000Z',
+    uses: [
+      { permission: 'token:read', container: '/customers/42/', last_used_at: '2026-11-15T10:02:17.000Z' },
+    ],
+    unused: [{ rule: 'permissions', permission: 'token:create', container: '/' }],
+  },
   applicationPage: {
     pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
     data: [application],

@@ -12,6 +12,7 @@ import type { Store, Unit } from '../store/store.ts';
 import type { Denials } from './denials.ts';
 import type { Limits, Quotas } from './limits.ts';
 import type { Tag } from './tags.ts';
+import type { Uses } from './uses.ts';
 import type { WaitingRoom } from './waiting.ts';
 import type { Where } from './where.ts';
 
@@ -22,6 +23,7 @@ export interface World<S = Store> {
   readonly denials: Denials;
   readonly limits: Limits;
   readonly waitingRoom: WaitingRoom;
+  readonly uses: Uses;
   readonly observer: Observer;
   /** Whether anybody wants to know of every single request. */
   readonly watched: boolean;

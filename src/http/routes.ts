@@ -17,6 +17,7 @@ import { documentation } from './reference.ts';
 import type { Route } from './route.ts';
 import { authorizeSession, createSession } from './sessions.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './tokens.ts';
+import { getUsage } from './usage.ts';
 
 const api: Route[] = [
   createApplication,
@@ -29,6 +30,7 @@ const api: Route[] = [
   createKey,
   listKeys,
   deleteKey,
+  getUsage,
   createSession,
   authorizeSession,
   createToken,

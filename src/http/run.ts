@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
 import type { Digest } from '../domain/key.ts';
+import { isA } from '../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
 import { authenticate } from './authenticate.ts';
 import { type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
@@ -49,6 +50,7 @@ export function run(
     return then(authenticate(request.headers, world.store.credentials, allow), (caller) => {
       principal = caller;
       admit(route, caller);
+      world.uses.note(caller, atRoot(route.permission));
       return proceed(route, { principal: caller, where, quotas }, request, params, world);
     });
   };
@@ -106,6 +108,11 @@ function admit(route: GuardedRoute, principal: Principal): void {
     throw fail('key_type_refused', { detail: `${accepted}; this is the key of ${shown}.` });
   }
   if (route.permission) mustHold(principal, route.permission);
+}
+
+/** Of a permission that rules narrow, the handler says where it is used. */
+function atRoot(permission: string | undefined): string | undefined {
+  return permission === undefined || isA('scoped', permission) ? undefined : permission;
 }
 
 /** What an operation that takes no body puts up with, since some clients always send an object. */

@@ -59,6 +59,9 @@ export const createSession = changeRoute({
   },
 });
 
+/** Who holds one of these may grant anything that a Session may hold. */
+const freely = ['session:authorize', 'application:create'];
+
 export const authorizeSession = changeRoute({
   method: 'POST',
   path: '/sessions/authorize',
@@ -73,13 +76,14 @@ export const authorizeSession = changeRoute({
   bodyExample: example.sessionAuthorize,
   replies: { 204: { description: 'Authorized.' } },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
-  handle: async ({ principal, body }, { store, sessionTtlMax }) => {
+  handle: async ({ principal, body }, { store, uses, sessionTtlMax }) => {
     refuse(grantErrors('session', body));
     if (body.expires_at !== undefined && body.expires_at <= principal.now) {
       refuse({ expires_at: ['must be in the future'] });
     }
-    const free = holds(principal, 'session:authorize') || holds(principal, 'application:create');
-    if (!free) refuseUnheld(principal, named(body));
+    const free = freely.find((permission) => holds(principal, permission));
+    if (free) uses.note(principal, free);
+    else refuseUnheld(principal, named(body));
     const nonce = recognise(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found');
     const result = await store.sessions.authorize(principal.tenantId, nonce.digest, {

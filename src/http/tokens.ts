@@ -47,10 +47,11 @@ export const createToken = changeRoute({
   bodyExample: example.tokenCreate,
   replies: { 201: reply },
   failures: ['token_exists'],
-  handle: async ({ principal, body }, { store }) => {
+  handle: async ({ principal, body }, { store, uses }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
     const transform = permit(principal, 'token:create', { id, container: content.container });
+    uses.note(principal, 'token:create', content.container);
     const made = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!made) throw fail('token_exists');
     return { status: 201, body: view(made, transform), entity: { kind: 'token', id } };
@@ -79,8 +80,9 @@ export const listTokens = readRoute({
   replies: {
     200: { description: 'One page of them.', schema: pageOf(TokenView), example: example.tokenPage },
   },
-  handle: async ({ principal, query }, { store }) => {
+  handle: async ({ principal, query }, { store, uses }) => {
     const scopes = within(visible(principal, 'token:read'), query.container);
+    for (const { container } of scopes) uses.note(principal, 'token:read', container?.value);
     const filter = { ids: query.id, type: query.type, metadata: query.metadata };
     const { pagination, data } = await paginate(
       query,
@@ -105,10 +107,12 @@ export const getToken = readRoute({
   params,
   replies: { 200: reply },
   failures: ['not_found'],
-  handle: ({ principal, params }, { store }) =>
+  handle: ({ principal, params }, { store, uses }) =>
     then(store.tokens.get(principal.tenantId, params.id), (token) => {
       if (!token) throw fail('not_found');
-      return { status: 200, body: view(token, permit(principal, 'token:read', token)) };
+      const transform = permit(principal, 'token:read', token);
+      uses.note(principal, 'token:read', token.container);
+      return { status: 200, body: view(token, transform) };
     }),
 });
 
@@ -128,10 +132,11 @@ export const updateToken = changeRoute({
   bodyExample: example.tokenPatch,
   replies: { 200: reply },
   failures: ['not_found', 'mask_not_allowed'],
-  handle: async ({ principal, params, body }, { store }) => {
+  handle: async ({ principal, params, body }, { store, uses }) => {
     let next: ReturnType<typeof revised> | undefined;
     const token = await store.tokens.update(principal.tenantId, params.id, changeBy(principal), (current) => {
       next = revised(principal, current, body);
+      for (const { container } of [current, next.content]) uses.note(principal, 'token:update', container);
       return next.content;
     });
     if (!token || !next) throw fail('not_found');
@@ -156,9 +161,10 @@ export const deleteToken = changeRoute({
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
-  handle: async ({ principal, params }, { store }) => {
+  handle: async ({ principal, params }, { store, uses }) => {
     const gone = await store.tokens.delete(principal.tenantId, params.id, (current) => {
       permit(principal, 'token:delete', current);
+      uses.note(principal, 'token:delete', current.container);
     });
     if (!gone) throw fail('not_found');
     return { status: 204, entity: { kind: 'token', id: params.id } };

@@ -19,11 +19,13 @@ export interface ApplicationRow {
   modified_by: string | null;
   modified_at: Moment | null;
   expires_at: Moment | null;
+  last_used_at: Moment | null;
 }
 
 export const applicationColumns = (alias: string) =>
   `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
-   ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by, ${alias}.modified_at, ${alias}.expires_at`;
+   ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by, ${alias}.modified_at, ${alias}.expires_at,
+   ${alias}.last_used_at`;
 
 /** The condition under which an Application exists. */
 export const alive = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
@@ -141,6 +143,7 @@ export interface KeyRow {
   ending: string;
   created_by: string | null;
   created_at: Moment;
+  last_used_at: Moment | null;
 }
 
 export async function insertKey(
@@ -150,7 +153,7 @@ export async function insertKey(
   { digest, ending }: Minted,
   { at, by }: { at: Change['at']; by: Change['by'] | undefined },
 ): Promise<KeyRow> {
-  const row = { id: newId(at), ending, created_by: by ?? null, created_at: at };
+  const row = { id: newId(at), ending, created_by: by ?? null, created_at: at, last_used_at: null };
   await tx.run(
     `insert into application_keys (tenant_id, application_id, id, digest, ending, created_by, created_at)
      values ($1, $2, $3, $4, $5, $6, $7)`,
@@ -172,6 +175,7 @@ export function toApplication(row: ApplicationRow): Application {
     ...(row.modified_by !== null && { modified_by: row.modified_by }),
     ...(row.modified_at !== null && { modified_at: timestamp(Number(row.modified_at)) }),
     ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
+    ...(row.last_used_at !== null && { last_used_at: timestamp(Number(row.last_used_at)) }),
   };
 }
 

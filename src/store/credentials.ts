@@ -8,6 +8,7 @@ import { type Found, Recollection } from './recollection.ts';
 import type { Credentials } from './store.ts';
 
 interface KeyRow extends ApplicationRow {
+  key_id: string;
   now: Moment;
 }
 
@@ -20,20 +21,23 @@ interface SessionRow {
   rules: string;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
+  authorizer_id: string | null;
+  authorizer_key_id: string | null;
   expires_at: Moment;
   application_expires_at: Moment | null;
   authorizer_expires_at: Moment | null;
 }
 
 const byApplicationKey = `
-  select k.digest as key, :now as now, ${applicationColumns('a')}
+  select k.digest as key, :now as now, k.id as key_id, ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
   where k.digest = :key and ${alive('a')}`;
 
 /** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.permissions, s.rules,
-    c.permissions as ceiling_permissions, c.rules as ceiling_rules,
+    c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
+    k.id as authorizer_key_id,
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
   from sessions s
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
@@ -73,6 +77,7 @@ function fromKey(row: KeyRow, digest: Digest): Found {
     applicationId: row.id,
     application,
     policy: policyOf(row.permissions, row.rules),
+    authority: { applicationId: row.id, keyId: row.key_id },
     digest,
     now: Number(row.now),
   };
@@ -81,6 +86,7 @@ function fromKey(row: KeyRow, digest: Digest): Found {
 
 function fromSession(row: SessionRow, digest: Digest): Found {
   const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
+  const { authorizer_id: applicationId, authorizer_key_id: keyId } = row;
   const principal: Principal = {
     kind: 'session',
     tenantId: row.tenant_id,
@@ -88,6 +94,7 @@ function fromSession(row: SessionRow, digest: Digest): Found {
     sessionId: row.id,
     policy: policyOf(row.permissions, row.rules),
     ceiling: permissions === null || rules === null ? undefined : policyOf(permissions, rules),
+    authority: applicationId === null || keyId === null ? undefined : { applicationId, keyId },
     digest,
     now: Number(row.now),
   };

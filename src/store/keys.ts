@@ -5,7 +5,7 @@ import { alive, held, insertKey, type KeyRow } from './applications.ts';
 import type { Moment, Room } from './db.ts';
 import type { Keys } from './store.ts';
 
-const columns = 'id, ending, created_by, created_at';
+const columns = 'id, ending, created_by, created_at, last_used_at';
 const ofApplication = 'application_keys where tenant_id = $1 and application_id = $2';
 
 export function applicationKeys(db: Room): Keys {
@@ -56,5 +56,6 @@ function toKey(row: KeyRow): ApplicationKey {
     ending: row.ending,
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
+    ...(row.last_used_at !== null && { last_used_at: timestamp(Number(row.last_used_at)) }),
   };
 }

@@ -5,6 +5,7 @@ import audit from './migrations/0003_audit.sql' with { type: 'text' };
 import auditMac from './migrations/0004_audit_mac.sql' with { type: 'text' };
 import keys from './migrations/0005_keys.sql' with { type: 'text' };
 import waiting from './migrations/0006_waiting.sql' with { type: 'text' };
+import usage from './migrations/0007_usage.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
 const migrations: readonly { name: string; sql: string }[] = [
@@ -14,6 +15,7 @@ const migrations: readonly { name: string; sql: string }[] = [
   { name: '0004_audit_mac', sql: auditMac },
   { name: '0005_keys', sql: keys },
   { name: '0006_waiting', sql: waiting },
+  { name: '0007_usage', sql: usage },
 ];
 
 export const newestSchema = migrations.length;

@@ -17,6 +17,7 @@ import type { Store, Unit } from './store.ts';
 import { tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
+import { usage } from './usage.ts';
 
 export interface OpenOptions {
   /** Replaces the deciding clock, which is the machine's for SQLite and the database's for PostgreSQL. */
@@ -84,6 +85,7 @@ function rooms(db: Room, keys: Pick<Keyring, 'of'>) {
   return {
     applications: applications(db),
     keys: applicationKeys(db),
+    usage: usage(db),
     sessions: sessions(db),
     tokens: tokens(db, keys),
   };

@@ -13,6 +13,7 @@ import type { Mask } from '../domain/mask.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Scope } from '../domain/scope.ts';
 import type { Metadata, Token } from '../domain/token.ts';
+import type { Moments, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './chain.ts';
 import type { Rotated, Rotation } from './rotation.ts';
 
@@ -99,6 +100,25 @@ export interface Keys {
     id: string,
     check: (current: Application) => void,
   ): Promise<ApplicationKey | undefined>;
+}
+
+/** What was noted of an Application: the last moment of each key, and of each permission in each container. */
+export interface ApplicationUse {
+  readonly tenantId: string;
+  readonly applicationId: string;
+  readonly at: number;
+  readonly keys: Moments;
+  readonly permissions: ReadonlyMap<string, Moments>;
+}
+
+export interface Usage {
+  /**
+   * The latest moment stays, whoever writes it and in whichever order. What is gone meanwhile is passed over.
+   * For each permission of an Application only so many containers are kept; more are put together.
+   */
+  write(uses: readonly ApplicationUse[]): Promise<void>;
+  /** The latest first. */
+  list(tenant: string, application: string): Awaitable<Use[]>;
 }
 
 export interface NewSession {
@@ -296,6 +316,7 @@ export interface Figures {
 export interface Store {
   readonly applications: Applications;
   readonly keys: Keys;
+  readonly usage: Usage;
   readonly sessions: Sessions;
   readonly credentials: Credentials;
   readonly tokens: Tokens;

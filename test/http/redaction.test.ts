@@ -66,6 +66,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('POST', `${one}/regenerate`, { key });
     const { body: added } = await call('POST', `${one}/keys`, { key });
     await call('GET', `${one}/keys`, { key });
+    await call('GET', `${one}/usage`, { key });
     await call('DELETE', `${one}/keys/${added.id}`, { key });
     const { body: session } = await call('POST', '/sessions', { key: web.key });
     await call('POST', '/sessions/authorize', { key, body: { nonce: session.nonce, ...grants } });

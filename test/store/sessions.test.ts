@@ -37,6 +37,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       sessionId: session.id,
       policy: ready({ permissions: [], rules: [] }),
       ceiling: undefined,
+      authority: undefined,
       digest: session.key.digest,
       now: on.clock.now(),
     });

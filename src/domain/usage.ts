@@ -1,0 +1,97 @@
+/** What the grants of an Application were used for, and which of them nothing was ever used of. */
+import { z } from 'zod';
+import { Timestamp } from './field.ts';
+import { decide, type Policy, type ReadyRule } from './policy.ts';
+import { canonicalContainer } from './rule.ts';
+
+export const Use = z
+  .object({
+    permission: z.string().describe('Which permission.'),
+    container: z
+      .string()
+      .describe(
+        'In which container, in lower case: `/` for what has none. Where there were many, it stands for those below it, too.',
+      ),
+    last_used_at: Timestamp.describe('When it was last used there.'),
+  })
+  .meta({ id: 'Use' });
+export type Use = z.infer<typeof Use>;
+
+export const UnusedGrant = z
+  .object({
+    rule: z
+      .union([z.int(), z.literal('permissions')])
+      .describe('Which rule of the Application, counted from 1, or its plain permissions.'),
+    permission: z.string().describe('What it grants.'),
+    container: z.string().describe('In which container and below.'),
+  })
+  .meta({ id: 'UnusedGrant' });
+export type UnusedGrant = z.infer<typeof UnusedGrant>;
+
+type Place = Pick<Use, 'permission' | 'container'>;
+
+/**
+ * The grants that no use on record can have come from: none was decided by it, as the grants are now, and none
+ * was in a container above, which may stand for those below.
+ */
+export function unusedGrants(policy: Policy, uses: readonly Place[]): UnusedGrant[] {
+  const decided = uses.map((use) => ({ ...use, by: decidedBy(policy, use) }));
+  return [...grantsOf(policy)]
+    .filter(
+      ({ by, permission, container }) =>
+        !decided.some(
+          (use) =>
+            use.permission === permission &&
+            (use.by === by || (container !== use.container && container.startsWith(use.container))),
+        ),
+    )
+    .map(({ by, permission, container }) => ({
+      rule: by === 'permissions' ? by : by.index + 1,
+      permission,
+      container,
+    }));
+}
+
+type Grantor = ReadyRule | 'permissions';
+
+function decidedBy(policy: Policy, { permission, container }: Place): Grantor | undefined {
+  const verdict = decide(policy, permission, { container });
+  return verdict.allowed ? (verdict.rule ?? 'permissions') : undefined;
+}
+
+function* grantsOf(policy: Policy): Generator<Place & { by: Grantor }> {
+  for (const permission of policy.plain) yield { by: 'permissions', permission, container: '/' };
+  for (const by of policy.rules.toSorted((a, b) => a.index - b.index)) {
+    const container = canonicalContainer(by.rule.container ?? '/');
+    for (const permission of by.permissions) yield { by, permission, container };
+  }
+}
+
+/** When something was last done in which container. */
+export type Moments = ReadonlyMap<string, number>;
+
+const crowded = 16;
+
+/**
+ * No more than `most` containers: those that share a parent with many others are put together under it, then
+ * those that share it with fewer, and last all of them. The latest moment counts.
+ */
+export function gathered(moments: Moments, most: number): Moments {
+  let left = moments;
+  for (let crowd = crowded; left.size > most; crowd = Math.max(1, crowd / 2)) {
+    const siblings = Map.groupBy(left.keys(), parentOf);
+    const next = new Map<string, number>();
+    for (const [container, at] of left) {
+      const parent = parentOf(container);
+      const place = (siblings.get(parent) as string[]).length >= crowd ? parent : container;
+      next.set(place, Math.max(at, next.get(place) ?? at));
+    }
+    left = next;
+  }
+  return left;
+}
+
+/** The root is its own. */
+function parentOf(container: string): string {
+  return container.slice(0, container.lastIndexOf('/', container.length - 2) + 1) || '/';
+}

@@ -1,0 +1,42 @@
+import { z } from 'zod';
+import { fail } from '../domain/error.ts';
+import { Timestamp } from '../domain/field.ts';
+import { ready } from '../domain/policy.ts';
+import { UnusedGrant, Use, unusedGrants } from '../domain/usage.ts';
+import { params } from './applications.ts';
+import { example } from './examples.ts';
+import { readRoute } from './route.ts';
+
+const ApplicationUsage = z
+  .object({
+    last_used_at: Timestamp.optional().describe('When it was last used at all; absent if never.'),
+    uses: z.array(Use).describe('What its grants were used for, the latest first.'),
+    unused: z
+      .array(UnusedGrant)
+      .describe('Grants, as they are now, of which no use is on record: they may not be needed.'),
+  })
+  .meta({ id: 'ApplicationUsage' });
+
+export const getUsage = readRoute({
+  method: 'GET',
+  path: '/applications/:id/usage',
+  name: 'getUsage',
+  tag: 'Applications',
+  summary: 'See what an Application makes use of',
+  description:
+    'Which of its permissions were last used when and in which container, and which never. Written once a minute. What a Session does counts for the Application whose key it may not do more than; an allowed decision counts for the credential that it is about.',
+  permission: 'application:read',
+  params,
+  replies: {
+    200: { description: 'What is on record.', schema: ApplicationUsage, example: example.usage },
+  },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const application = await store.applications.get(principal.tenantId, params.id);
+    if (!application) throw fail('not_found');
+    const uses = await store.usage.list(principal.tenantId, params.id);
+    const { last_used_at } = application;
+    const unused = unusedGrants(ready(application), uses);
+    return { status: 200, body: { ...(last_used_at !== undefined && { last_used_at }), uses, unused } };
+  },
+});

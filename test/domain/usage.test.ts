@@ -1,0 +1,129 @@
+import { describe, expect, test } from 'bun:test';
+import fc from 'fast-check';
+import { ready } from '../../src/domain/policy.ts';
+import { gathered, unusedGrants } from '../../src/domain/usage.ts';
+import { grants } from '../support/grants.ts';
+
+const moments = (...containers: string[]) => new Map(containers.map((container, at) => [container, at + 1]));
+const below = (parent: string, count: number) => Array.from({ length: count }, (_, at) => `${parent}${at}/`);
+
+describe('containers that are too many', () => {
+  test('stay as they are while they fit', () => {
+    const few = moments('/', '/a/', '/a/b/');
+    expect(gathered(few, 3)).toEqual(few);
+  });
+
+  test('are put together where there are many beside each other, and nowhere else', () => {
+    const many = moments('/pci/high/', ...below('/customers/', 30), '/general/');
+    expect(gathered(many, 10)).toEqual(
+      new Map([
+        ['/pci/high/', 1],
+        ['/customers/', 31],
+        ['/general/', 32],
+      ]),
+    );
+  });
+
+  test('end in the root when nothing else is left', () => {
+    expect(gathered(moments('/a/', '/b/', '/c/d/e/'), 1)).toEqual(new Map([['/', 3]]));
+  });
+
+  test('whatever they are: no more than so many are left, and none is later or lost', () => {
+    const segment = fc.constantFrom('a', 'b', 'c', 'long-one', '1', '2', '3');
+    const container = fc
+      .array(segment, { maxLength: 6 })
+      .map((parts) => `/${parts.map((part) => `${part}/`).join('')}`);
+    const some = fc.array(fc.tuple(container, fc.integer({ min: 1, max: 1000 })), { maxLength: 120 });
+    fc.assert(
+      fc.property(some, fc.integer({ min: 1, max: 60 }), (entries, most) => {
+        const before = new Map(entries);
+        const after = gathered(before, most);
+        expect(after.size).toBeLessThanOrEqual(most);
+        for (const [place, at] of before) {
+          const over = [...after].filter(([above]) => place.startsWith(above)).map(([, moment]) => moment);
+          expect(Math.max(...over)).toBeGreaterThanOrEqual(at);
+        }
+        const known = new Set(before.values());
+        for (const [above, at] of after) {
+          expect(known.has(at)).toBe(true);
+          expect([...before.keys()].some((place) => place.startsWith(above))).toBe(true);
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+describe('grants of which no use is on record', () => {
+  const pci = { container: '/PCI/', permissions: ['token:read', 'token:delete'] };
+  const everything = { priority: 2, container: undefined, permissions: ['token:read'] };
+  const cases: [
+    title: string,
+    granted: Parameters<typeof grants>,
+    used: [string, string][],
+    unused: string[],
+  ][] = [
+    [
+      'are all of them before the first use',
+      ['token:read', pci],
+      [],
+      ['permissions token:read /', '1 token:read /pci/', '1 token:delete /pci/'],
+    ],
+    ['are not those that were used', ['token:read'], [['token:read', '/a/']], []],
+    [
+      'are those that another rule was quicker than',
+      ['token:read', pci],
+      [
+        ['token:read', '/pci/x/'],
+        ['token:delete', '/pci/'],
+      ],
+      ['permissions token:read /'],
+    ],
+    [
+      'are those of a rule elsewhere',
+      [pci, everything],
+      [
+        ['token:read', '/a/'],
+        ['token:delete', '/pci/'],
+      ],
+      ['1 token:read /pci/'],
+    ],
+    [
+      'are not those in a container below one that stands for more',
+      ['token:read', pci],
+      [
+        ['token:read', '/'],
+        ['token:delete', '/'],
+      ],
+      [],
+    ],
+    [
+      'are those beside one that only begins alike',
+      [pci],
+      [
+        ['token:read', '/pci-other/'],
+        ['token:delete', '/pc/'],
+      ],
+      ['1 token:read /pci/', '1 token:delete /pci/'],
+    ],
+    [
+      'are known also where containers do not matter',
+      ['log:read', { container: '/a/', permissions: ['application:read'] }],
+      [['application:read', '/']],
+      ['permissions log:read /'],
+    ],
+    [
+      'do not include what is granted no more',
+      ['token:read'],
+      [['token:create', '/a/']],
+      ['permissions token:read /'],
+    ],
+  ];
+  test.each(cases)('%s', (_, granted, used, unused) => {
+    const places = used.map(([permission, container]) => ({ permission, container }));
+    const found = unusedGrants(ready(grants(...granted)), places);
+    expect(found.map(({ rule, permission, container }) => `${rule} ${permission} ${container}`)).toEqual(
+      unused,
+    );
+  });
+});

@@ -1,0 +1,127 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../src/domain/key.ts';
+import type { ApplicationUse } from '../../src/store/store.ts';
+import { mostContainers } from '../../src/store/usage.ts';
+import { openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const moment = (at: number) => new Date(at).toISOString();
+
+describe.each(databases)('the store on %s: what was last used when', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  interface Made {
+    readonly tenant: string;
+    readonly id: string;
+    readonly key: string;
+  }
+
+  async function made(): Promise<Made> {
+    const tenant = await on.tenant();
+    const { id } = await on.application(tenant);
+    const [key] = await on.store.keys.list(tenant, id);
+    return { tenant, id, key: key!.id };
+  }
+
+  function use({ tenant, id, key }: Made, at: number, ...containers: string[]): ApplicationUse {
+    const places = new Map(containers.map((container) => [container, at]));
+    return {
+      tenantId: tenant,
+      applicationId: id,
+      at,
+      keys: new Map([[key, at]]),
+      permissions: new Map(containers.length > 0 ? [['token:read', places]] : []),
+    };
+  }
+
+  const seen = async ({ tenant, id }: Made) => ({
+    application: (await on.store.applications.get(tenant, id))?.last_used_at,
+    key: (await on.store.keys.list(tenant, id))[0]?.last_used_at,
+    places: (await on.store.usage.list(tenant, id)).map(
+      ({ permission, container, last_used_at }) => `${permission} ${container} ${last_used_at}`,
+    ),
+  });
+
+  test('nothing, before anything was written', async () => {
+    expect(await seen(await made())).toEqual({ application: undefined, key: undefined, places: [] });
+  });
+
+  test('the latest moment stays, whichever node writes it in whichever order', async () => {
+    const [it, node] = [await made(), await on.another()];
+    await on.store.usage.write([use(it, 3000, '/a/')]);
+    await node.usage.write([use(it, 2000, '/a/', '/b/')]);
+    expect(await seen(it)).toEqual({
+      application: moment(3000),
+      key: moment(3000),
+      places: [`token:read /a/ ${moment(3000)}`, `token:read /b/ ${moment(2000)}`],
+    });
+    await node.usage.write([use(it, 4000, '/b/')]);
+    expect((await seen(it)).places).toEqual([
+      `token:read /b/ ${moment(4000)}`,
+      `token:read /a/ ${moment(3000)}`,
+    ]);
+  });
+
+  test('what is gone meanwhile is passed over, and the rest is written', async () => {
+    const [gone, rekeyed, stays] = [await made(), await made(), await made()];
+    await on.store.applications.delete(gone.tenant, gone.id);
+    const change = { by: rekeyed.id, at: on.clock.now() };
+    await on.store.applications.regenerate(rekeyed.tenant, rekeyed.id, change, () => mint('pvt'));
+    await on.store.usage.write([gone, rekeyed, stays].map((one) => use(one, 1000, '/a/')));
+    expect(await on.store.usage.list(gone.tenant, gone.id)).toEqual([]);
+    expect(await seen(rekeyed)).toMatchObject({ application: moment(1000), key: undefined });
+    expect(await seen(stays)).toMatchObject({ application: moment(1000), key: moment(1000) });
+  });
+
+  test('of too many containers, those beside each other are put together, now and later', async () => {
+    const it = await made();
+    const customers = (from: number) => Array.from({ length: 40 }, (_, at) => `/customers/${from + at}/`);
+    await on.store.usage.write([use(it, 1000, '/pci/high/', ...customers(0))]);
+    expect((await seen(it)).places).toHaveLength(41);
+    await on.store.usage.write([use(it, 2000, ...customers(40))]);
+    expect((await seen(it)).places).toEqual([
+      `token:read /customers/ ${moment(2000)}`,
+      `token:read /pci/high/ ${moment(1000)}`,
+    ]);
+    for (let round = 2; round < 8; round++) {
+      await on.store.usage.write([use(it, round * 1000, ...customers(40 * round))]);
+      expect((await seen(it)).places.length).toBeLessThanOrEqual(mostContainers);
+    }
+  });
+
+  test('an Application takes its record with it, and another tenant does not see it', async () => {
+    const [it, other] = [await made(), await made()];
+    await on.store.usage.write([use(it, 1000, '/a/')]);
+    expect(await on.store.usage.list(other.tenant, it.id)).toEqual([]);
+    await on.store.applications.delete(it.tenant, it.id);
+    expect(await on.raw(`select 1 from application_uses where application_id = '${it.id}'`)).toEqual([]);
+  });
+
+  test('written by several nodes at once beside keys that come and go, nothing waits in a circle', async () => {
+    const tenant = await on.tenant();
+    const nodes = [on.store, await on.another(), await on.another()];
+    const all: Made[] = [];
+    for (let index = 0; index < 10; index++) {
+      const { id } = await on.application(tenant);
+      const [key] = await on.store.keys.list(tenant, id);
+      all.push({ tenant, id, key: key!.id });
+    }
+    const change = { by: tenant, at: on.clock.now() };
+    for (let round = 1; round <= 5; round++) {
+      const batch = all.map((one) => use(one, round * 1000, '/a/', '/b/'));
+      await Promise.all([
+        ...nodes.map((node) => node.usage.write(batch)),
+        ...all.slice(0, 5).map(({ id }) => on.store.keys.create(tenant, id, change, () => mint('pvt'))),
+        ...all
+          .slice(5, 8)
+          .map(({ id }) => on.store.applications.regenerate(tenant, id, change, () => mint('pvt'))),
+      ]);
+    }
+    await on.store.applications.delete(tenant, all[9]!.id);
+    for (const one of all.slice(0, 5)) expect((await seen(one)).application).toBe(moment(5000));
+  });
+});
