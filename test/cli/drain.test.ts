@@ -76,35 +76,35 @@ describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
     expect(await service.ended).toBe(0);
     expect(service.err()).not.toContain('internal');
   });
+});
 
-  test.each([['1'], ['2']])(
-    'no request is lost under load, with %s process(es)',
-    async (SALLYPORT_WORKERS) => {
-      const service = await place.serve({ SALLYPORT_DRAIN: '1', SALLYPORT_WORKERS });
-      let created = 0;
-      const body = { name: 'under load', type: 'private', permissions: ['token:read'] };
-      const client = async (index: number) => {
-        const connection = new Connection(service.url);
-        for (let count = 0; ; count++) {
-          const writes = (index + count) % 4 === 0;
-          const { status, last } = await connection.ask(
-            writes ? request('POST', '/applications', body) : request('GET', '/applications/key'),
-          );
-          expect(status).toBe(writes ? 201 : 200);
-          if (writes) created++;
-          if (index === 0 && count === 20) service.kill(signal);
-          if (last) return;
-        }
-      };
-      await Promise.all(Array.from({ length: 12 }, (_, index) => client(index)));
-      expect(await service.ended).toBe(0);
-      expect(created).toBeGreaterThan(12);
-      const again = await place.serve();
-      const response = await fetch(`${again.url}/applications`, { headers: { 'SVC-API-KEY': key() } });
-      const list = (await response.json()) as { pagination: { total_items: number } };
-      expect(list.pagination.total_items).toBe(created + 1);
-    },
-  );
+test.each([
+  ['SIGTERM', '1'],
+  ['SIGINT', '2'],
+] as const)('at %s no request is lost under load, with %s process(es)', async (signal, SALLYPORT_WORKERS) => {
+  const service = await place.serve({ SALLYPORT_DRAIN: '2', SALLYPORT_WORKERS });
+  let created = 0;
+  const body = { name: 'under load', type: 'private', permissions: ['token:read'] };
+  const client = async (index: number) => {
+    const connection = new Connection(service.url);
+    for (let count = 0; ; count++) {
+      const writes = (index + count) % 4 === 0;
+      const { status, last } = await connection.ask(
+        writes ? request('POST', '/applications', body) : request('GET', '/applications/key'),
+      );
+      expect(status).toBe(writes ? 201 : 200);
+      if (writes) created++;
+      if (index === 0 && count === 20) service.kill(signal);
+      if (last) return;
+    }
+  };
+  await Promise.all(Array.from({ length: 12 }, (_, index) => client(index)));
+  expect(await service.ended).toBe(0);
+  expect(created).toBeGreaterThan(12);
+  const again = await place.serve();
+  const response = await fetch(`${again.url}/applications`, { headers: { 'SVC-API-KEY': key() } });
+  const list = (await response.json()) as { pagination: { total_items: number } };
+  expect(list.pagination.total_items).toBe(created + 1);
 });
 
 test('a request of which only a part had arrived is answered too', async () => {

@@ -90,7 +90,7 @@ describe('nobody hands out what they do not hold:', () => {
         const allowed = !beyond(someone, ...touched).some(isManagement);
         expect(passes(() => refuseEscalation(someone.principal, ...touched))).toBe(allowed);
       }),
-      { numRuns: 2000 },
+      { numRuns: 1000 },
     );
   });
 
@@ -100,7 +100,7 @@ describe('nobody hands out what they do not hold:', () => {
         const allowed = beyond(someone, asked).length === 0;
         expect(passes(() => refuseUnheld(someone.principal, named(asked)))).toBe(allowed);
       }),
-      { numRuns: 2000 },
+      { numRuns: 1000 },
     );
   });
 
@@ -122,7 +122,7 @@ describe('nobody hands out what they do not hold:', () => {
           expect(passes(() => refuseEscalation(giver.principal, next))).toBe(true);
         }
       }),
-      { numRuns: 1000 },
+      { numRuns: 300 },
     );
   });
 });
