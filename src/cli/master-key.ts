@@ -5,13 +5,17 @@ import type { Rotated } from '../store/rotation.ts';
 import type { Invocation } from './command.ts';
 
 /** For a fleet, whose nodes are all given the same key. */
-export async function printMasterKey({ print, json }: Invocation): Promise<number> {
+export async function printMasterKey({ print, json }: Pick<Invocation, 'print' | 'json'>): Promise<number> {
   const key = Buffer.from(newMasterKey().bytes).toString('base64');
   print(json ? JSON.stringify({ key }) : key);
   return 0;
 }
 
-export async function rotate({ config, print, json }: Invocation): Promise<number> {
+export async function rotate({
+  config,
+  print,
+  json,
+}: Pick<Invocation, 'config' | 'print' | 'json'>): Promise<number> {
   const wanted = rotation(config);
   const { store } = await openDatabase(config, { masters: masterKeys(config) });
   try {
@@ -24,7 +28,8 @@ export async function rotate({ config, print, json }: Invocation): Promise<numbe
 }
 
 function told({ from, to, resealed }: Rotated): string {
-  if (from !== to) return `master key ${from} → ${to}, ${resealed} keys sealed anew`;
-  if (resealed > 0) return `master key ${to}: finished what was begun, ${resealed} keys sealed anew`;
+  const anew = `${resealed} ${resealed === 1 ? 'key' : 'keys'} sealed anew`;
+  if (from !== to) return `master key ${from} → ${to}, ${anew}`;
+  if (resealed > 0) return `master key ${to}: finished what was begun, ${anew}`;
   return `master key ${to} is in use already: nothing to do`;
 }
