@@ -498,6 +498,8 @@ export interface Operations {
         type?: 'private' | 'public' | 'management';
         /** Only those with this in their name, in any case. */
         name?: string;
+        /** Only those that expire before this moment, to be warned of them in time. */
+        expires_before?: string;
       };
     };
     reply: ApplicationPage;

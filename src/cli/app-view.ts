@@ -18,6 +18,7 @@ export function show({ json, print }: Call, app: Application | ApplicationWithKe
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],
       ['expires', app.expires_at ?? 'never'],
+      ['last used', app.last_used_at],
       ['key', 'key' in app ? `${app.key} (shown this once)` : keyFile && `written to ${keyFile}`],
     ]),
   );

@@ -25,6 +25,7 @@ export const appCommands: readonly RemoteCommand[] = [
       typeOption,
       { name: 'name', takes: 'TEXT', sentence: 'Only those with this in their name.' },
       { name: 'id', takes: 'ID', many: true, sentence: 'Only those with these ids.' },
+      { name: 'expires-before', takes: 'TIME', sentence: 'Only those that expire before this moment.' },
       limitOption,
     ],
     summary: 'List the Applications, newest first.',
@@ -91,10 +92,12 @@ export const appCommands: readonly RemoteCommand[] = [
 function list(call: Call): Promise<number> {
   const { options, service } = call;
   const [type, name, id] = [options.value('type'), options.value('name'), options.values('id')];
+  const before = options.value('expires-before');
   const entries = service.applications.all({
     ...(type && { type: type as Application['type'] }),
     ...(name && { name }),
     ...(id.length > 0 && { id: [...id] }),
+    ...(before && { expires_before: before }),
   });
   return printList(call, entries, {
     head: ['ID', 'TYPE', 'NAME', 'GRANTS', 'EXPIRES'],

@@ -17,6 +17,7 @@ import { withStore } from './open.ts';
 import { serve } from './serve.ts';
 import { sessionCommands } from './sessions.ts';
 import { tokenCommands } from './tokens.ts';
+import { usageCommands } from './usage.ts';
 
 export const commands: readonly Command[] = [
   {
@@ -83,6 +84,7 @@ export const commands: readonly Command[] = [
     },
   },
   ...appCommands,
+  ...usageCommands,
   ...keyCommands,
   ...sessionCommands,
   ...tokenCommands,

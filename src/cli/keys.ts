@@ -33,14 +33,16 @@ export const keyCommands: readonly RemoteCommand[] = [
 
 async function list(call: Call): Promise<number> {
   const keys = await call.service.applications.keys((await find(call)).id);
-  const rows = keys.map(({ id, ending, created_at, created_by = '' }) => [
+  const rows = keys.map(({ id, ending, created_at, last_used_at = 'never', created_by = '' }) => [
     id,
     ending,
     created_at,
+    last_used_at,
     created_by,
   ]);
+  const head = ['ID', 'ENDS WITH', 'CREATED', 'LAST USED', 'BY'];
   if (call.json) call.print(JSON.stringify(keys));
-  else call.print(rows.length > 0 ? table(['ID', 'ENDS WITH', 'CREATED', 'BY'], rows, call.paint) : 'none');
+  else call.print(rows.length > 0 ? table(head, rows, call.paint) : 'none');
   return 0;
 }
 

@@ -11,7 +11,7 @@ import {
 import { difference } from '../domain/audit.ts';
 import { then } from '../domain/awaitable.ts';
 import { fail, refuse } from '../domain/error.ts';
-import { Id, PartOfName } from '../domain/field.ts';
+import { Id, Moment, PartOfName } from '../domain/field.ts';
 import { grantErrors } from '../domain/grant.ts';
 import { applicationKinds, mint, newId } from '../domain/key.ts';
 import { type Principal, refuseEscalation } from '../domain/principal.ts';
@@ -30,6 +30,9 @@ const ListQuery = z
     id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
     type: ApplicationType.optional().describe('Only those of this type.'),
     name: PartOfName.optional().describe('Only those with this in their name, in any case.'),
+    expires_before: Moment.optional().describe(
+      'Only those that expire before this moment, to be warned of them in time.',
+    ),
   })
   .refine(notBoth, notBothError);
 
@@ -98,7 +101,8 @@ export const listApplications = readRoute({
     },
   },
   handle: async ({ principal, query }, { store }) => {
-    const filter = { ids: query.id, type: query.type, name: query.name };
+    const { id: ids, type, name, expires_before: expiresBefore } = query;
+    const filter = { ids, type, name, expiresBefore };
     const page = await paginate(
       query,
       (window) => store.applications.list(principal.tenantId, filter, window),

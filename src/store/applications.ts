@@ -195,13 +195,18 @@ function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
-function matching(params: Params, tenant: string, { ids, type, name }: ApplicationFilter): string {
+function matching(
+  params: Params,
+  tenant: string,
+  { ids, type, name, expiresBefore }: ApplicationFilter,
+): string {
   const pattern = name && `%${fold(name).replace(/[\\%_]/g, '\\$&')}%`;
   return all(
     `a.tenant_id = ${params.add(tenant)}`,
     ids && `a.id in ${params.list(ids)}`,
     type && `a.type = ${params.add(type)}`,
     pattern && `a.name_folded like ${params.add(pattern)} escape '\\'`,
+    expiresBefore !== undefined && `a.expires_at < ${params.add(expiresBefore)}`,
     alive('a'),
   );
 }

@@ -6,6 +6,7 @@ import auditMac from './migrations/0004_audit_mac.sql' with { type: 'text' };
 import keys from './migrations/0005_keys.sql' with { type: 'text' };
 import waiting from './migrations/0006_waiting.sql' with { type: 'text' };
 import usage from './migrations/0007_usage.sql' with { type: 'text' };
+import expiry from './migrations/0008_expiry.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
 const migrations: readonly { name: string; sql: string }[] = [
@@ -16,6 +17,7 @@ const migrations: readonly { name: string; sql: string }[] = [
   { name: '0005_keys', sql: keys },
   { name: '0006_waiting', sql: waiting },
   { name: '0007_usage', sql: usage },
+  { name: '0008_expiry', sql: expiry },
 ];
 
 export const newestSchema = migrations.length;

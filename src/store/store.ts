@@ -37,6 +37,7 @@ export interface ApplicationFilter {
   readonly type?: ApplicationType | undefined;
   /** A substring of the name, in any case. */
   readonly name?: string | undefined;
+  readonly expiresBefore?: number | undefined;
 }
 
 /** Newest first: rows `offset` to `offset + limit`, or those older than the id `before`. */

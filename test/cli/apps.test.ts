@@ -159,3 +159,27 @@ test('a list is filtered, cut at its limit with a word about it, and whole when 
   expect((await call(['apps', 'list', '--name', 'zzz'])).out).toBe('none\n');
   expect(await names('--name', 'zzz')).toEqual([]);
 });
+
+test('those that expire before a moment are listed by themselves', async () => {
+  await json([...shop, '--expires-at', '2027-01-01T00:00:00Z']);
+  await json(['apps', 'create', '--name', 'other', '--type', 'private', '--permission', 'token:read']);
+  const listed = await json(['apps', 'list', '--expires-before', '2027-01-02T00:00:00Z']);
+  expect(listed.map(({ name }: { name: string }) => name)).toEqual(['shop']);
+  expect(await json(['apps', 'list', '--expires-before', '2027-01-01T00:00:00Z'])).toEqual([]);
+});
+
+test('what an Application uses is shown, and what it was granted in vain', async () => {
+  const made = await json([...shop, '--permission', 'application:read']);
+  await world.call('GET', '/applications/key', { key: made.key });
+  await world.flush();
+  const { out } = await call(['apps', 'usage', 'shop']);
+  const at = new Date(world.clock.now()).toISOString();
+  expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'],
+    ['application:read', '/', at],
+    ['token:read', '/', 'never', 'permissions'],
+    [''],
+  ]);
+  expect(await json(['apps', 'usage', made.id])).toMatchObject({ last_used_at: at });
+  expect((await call(['apps', 'get', 'shop'])).out).toContain(`last used    ${at}`);
+});

@@ -26,9 +26,10 @@ test('a key is added, told apart by its ending, and the older one deleted', asyn
   const listed = await call(['keys', 'list', shop.id]);
   expect(listed.out).not.toContain(made.key);
   const [head, first, second] = listed.out.split('\n');
-  expect(head).toMatch(/^ID +ENDS WITH +CREATED +BY$/);
+  expect(head).toMatch(/^ID +ENDS WITH +CREATED +LAST USED +BY$/);
   expect(first).toContain(`${made.id}  ${made.ending}`);
   expect(second).toContain(shop.key.slice(-4));
+  expect(second).toContain('never');
   expect((await call(['keys', 'delete', 'shop', shop.key.slice(-4), '--yes'])).code).toBe(0);
   expect([await works(shop.key), await works(made.key)]).toEqual([false, true]);
 });

@@ -31,6 +31,12 @@ const refused: [query: string, part: string][] = [
   ['name=a%00b', 'name'],
   ['name=%0A', 'name'],
   [`name=${'a'.repeat(201)}`, 'name'],
+  ['expires_before=', 'expires_before'],
+  ['expires_before=soon', 'expires_before'],
+  ['expires_before=2026-02-30T00:00:00Z', 'expires_before'],
+  ['expires_before=2030-01-01', 'expires_before'],
+  ['expires_before=2030-01-01T00:00:00Z&expires_before=2030-01-01T00:00:00Z', 'expires_before'],
+  ['expires_after=2030-01-01T00:00:00Z', 'expires_after'],
   ['colour=red', 'colour'],
   ['PAGE=1', 'PAGE'],
   ['id[]=0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d', 'id[]'],
@@ -196,6 +202,26 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect((await list('?type=management', key)).body.pagination.total_items).toBe(1);
     expect((await list('?name=web', key)).body.pagination.total_items).toBe(2);
     expect((await list('?name=web&type=private', key)).body.pagination.total_items).toBe(1);
+  });
+
+  test('expires_before leaves those that are about to expire: not those that stay, nor those that are gone', async () => {
+    const { key } = await world.tenant();
+    const at = (days: number) => new Date(world.clock.now() + days * 86_400_000).toISOString();
+    for (const days of [3, 7, 30])
+      await world.application(key, { name: `in ${days} days`, expires_at: at(days) });
+    await world.application(key, { name: 'public, in 3 days', type: 'public', expires_at: at(3) });
+    await world.application(key, { name: 'stays' });
+    const before = async (days: number, more = '') =>
+      namesIn(await list(`?expires_before=${encodeURIComponent(at(days))}${more}`, key));
+    expect(await before(7)).toEqual(['public, in 3 days', 'in 3 days']);
+    expect(await before(8)).toEqual(['public, in 3 days', 'in 7 days', 'in 3 days']);
+    expect(await before(8, '&type=private&name=days')).toEqual(['in 7 days', 'in 3 days']);
+    expect((await list(`?expires_before=${at(365)}&size=1`, key)).body.pagination.total_items).toBe(4);
+    const first = await list(`?expires_before=${at(365)}&size=3`, key);
+    const rest = await list(`?expires_before=${at(365)}&start=${first.body.pagination.next}`, key);
+    expect(namesIn(rest)).toEqual(['in 3 days']);
+    world.clock.advance(3 * 86_400_000);
+    expect(await before(10)).toEqual(['in 7 days']);
   });
 
   test('name finds a part of the name in any case, in every alphabet', async () => {

@@ -1,0 +1,35 @@
+import { either, find } from './apps.ts';
+import type { Call, RemoteCommand } from './command.ts';
+import { table } from './table.ts';
+
+export const usageCommands: readonly RemoteCommand[] = [
+  {
+    words: ['apps', 'usage'],
+    takes: ['APP'],
+    summary: 'Show what an Application makes use of, and which of its grants it never did.',
+    details: either,
+    call: show,
+  },
+];
+
+async function show(call: Call): Promise<number> {
+  const usage = await call.service.applications.usage((await find(call)).id);
+  if (call.json) {
+    call.print(JSON.stringify(usage));
+    return 0;
+  }
+  const used = usage.uses.map((use) => [use.permission, use.container, use.last_used_at, '']);
+  const unused = usage.unused.map(({ permission, container, rule }) => [
+    permission,
+    container,
+    'never',
+    rule === 'permissions' ? 'permissions' : `rule ${rule}`,
+  ]);
+  const rows = [...used, ...unused];
+  call.print(
+    rows.length > 0
+      ? table(['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'], rows, call.paint)
+      : 'none',
+  );
+  return 0;
+}
