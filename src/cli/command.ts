@@ -48,6 +48,15 @@ export class UsageError extends Error {
   }
 }
 
+/** As things are, it cannot be done. */
+export class Refused extends Error {
+  readonly hint: string;
+  constructor(message: string, hint: string) {
+    super(message);
+    this.hint = hint;
+  }
+}
+
 export interface Given {
   /** What stands behind the command's own words. */
   readonly args: readonly string[];

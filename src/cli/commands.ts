@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import { appCommands } from './apps.ts';
 import { auditCommands } from './audit.ts';
+import { backupCommand } from './backup.ts';
 import { canCommands } from './can.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
 import { completionScript, shells } from './completion.ts';
@@ -14,6 +15,8 @@ import { keyCommands } from './keys.ts';
 import { logsCommands } from './logs.ts';
 import { printMasterKey, rotate } from './master-key.ts';
 import { withStore } from './open.ts';
+import { recoverCommand } from './recover.ts';
+import { restoreCommand } from './restore.ts';
 import { serve } from './serve.ts';
 import { sessionCommands } from './sessions.ts';
 import { tokenCommands } from './tokens.ts';
@@ -56,6 +59,9 @@ export const commands: readonly Command[] = [
   },
   ...logsCommands,
   ...auditCommands,
+  backupCommand,
+  restoreCommand,
+  recoverCommand,
   {
     words: ['migrate'],
     takes: [],

@@ -11,7 +11,7 @@ import { ConfigError } from '../config.ts';
 import { Failure } from '../domain/error.ts';
 import { WrongMasterKey } from '../store/keyring.ts';
 import { SchemaTooNew } from '../store/migrate.ts';
-import { UsageError } from './command.ts';
+import { Refused, UsageError } from './command.ts';
 import { databasePlace } from './place.ts';
 import { visible } from './table.ts';
 
@@ -46,6 +46,7 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
       code: 2,
     };
   }
+  if (error instanceof Refused) return { errors: [error.message], hint: error.hint, code: 1 };
   if (error instanceof ConfigError) {
     return { errors: [error.message], hint: 'sallyport serve --help lists the settings', code: 2 };
   }

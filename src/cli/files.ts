@@ -70,8 +70,11 @@ export function create(path: string): number {
     return openSync(path, 'wx', 0o600);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    const there = code === 'EEXIST';
-    throw new UsageError(there ? `${path} is there already` : `${path} cannot be written: ${message}`);
+    if (code !== 'EEXIST') throw new UsageError(`${path} cannot be written: ${message}`);
+    throw new UsageError(
+      `${path} is there already`,
+      'name a file that is not there yet, or move this one away',
+    );
   }
 }
 

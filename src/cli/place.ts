@@ -13,3 +13,8 @@ export function databasePlace(databaseUrl: string): string {
   const url = new URL(databaseUrl);
   return `postgres://${url.host}${url.pathname}`;
 }
+
+/** Of the file; undefined for PostgreSQL. */
+export function sqlitePath(databaseUrl: string): string | undefined {
+  return databaseUrl.startsWith('sqlite:') ? databaseUrl.slice('sqlite:'.length) : undefined;
+}

@@ -10,6 +10,7 @@ import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring
 import { applicationKeys } from './keys.ts';
 import { type Migrated, migrate } from './migrate.ts';
 import { openPostgres } from './postgres.ts';
+import { recovery } from './recovery.ts';
 import { rotateMasterKey } from './rotation.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
@@ -61,6 +62,7 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys): Store {
     credentials: credentials(db),
     tenants: tenants(db),
     audit: auditLog(db, keys.ofChain),
+    recovery: recovery(db, masters, keys.ofChain),
     change: async (work) => {
       const chain = await keys.ofChain();
       return db.transaction((tx) => work(unitOn(db, tx, keys, chain)));

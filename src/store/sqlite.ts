@@ -1,6 +1,7 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { type Db, DbUnavailable, type Queries, type Value } from './db.ts';
+import { shareLock } from './sqlite-lock.ts';
 import { watchCommits } from './wal.ts';
 
 /** How many waiting changes one commit may carry. */
@@ -17,8 +18,7 @@ interface Waiting {
  * wait at the same time share one commit, and so one sync to disk, each with an outcome of its own.
  */
 export function openSqlite(path: string, now: () => number): Db {
-  const writer = connect(path);
-  const reader = connect(path);
+  const { writer, reader, letGo } = connectTwice(path);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
   let waiting: Waiting[] = [];
@@ -54,8 +54,20 @@ export function openSqlite(path: string, now: () => number): Db {
       while (flushing) await new Promise(setImmediate);
       reads.close();
       writes.close();
+      letGo();
     },
   };
+}
+
+function connectTwice(path: string): { writer: Database; reader: Database; letGo: () => void } {
+  let letGo = () => {};
+  try {
+    letGo = shareLock(path);
+    return { writer: connect(path), reader: connect(path), letGo };
+  } catch (error) {
+    letGo();
+    throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 async function commit(writer: Database, tx: Queries, batch: Waiting[]): Promise<void> {
@@ -102,7 +114,7 @@ function connect(path: string): Database {
     return db;
   } catch (error) {
     db?.close();
-    throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
+    throw error;
   }
 }
 

@@ -15,6 +15,7 @@ import type { Scope } from '../domain/scope.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Moments, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './chain.ts';
+import type { Recovery } from './recovery.ts';
 import type { Rotated, Rotation } from './rotation.ts';
 
 export interface NewApplication extends Grants {
@@ -323,6 +324,7 @@ export interface Store {
   readonly tokens: Tokens;
   readonly tenants: Tenants;
   readonly audit: AuditLog;
+  readonly recovery: Recovery;
   /** Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. */
   change<T>(work: (unit: Unit) => Promise<T>): Promise<T>;
   /** Has the tenant's data key at hand, which a unit may then use. */

@@ -17,6 +17,7 @@ import { type MasterKeys, openChainKeys } from './keyring.ts';
 export type Flaw =
   | 'not_an_export'
   | 'wrong_key'
+  | 'other_log'
   | 'damaged_line'
   | 'changed_row'
   | 'foreign_row'
@@ -57,6 +58,8 @@ export interface VerifyOptions {
   readonly masters: Pick<MasterKeys, 'find'>;
   /** Places in the chain that were written down elsewhere before. */
   readonly anchors?: readonly Anchor[];
+  /** The log that it must be of. */
+  readonly log?: ChainKeys;
   /** Is shown every row, before all of them are known to be sound. */
   readonly onRow?: (row: ExportedRow) => void;
 }
@@ -127,9 +130,14 @@ class Check {
     this.#header = header;
     const master = this.#options.masters.find(header.master_key);
     this.#keys = master && openChainKeys(master, Buffer.from(header.chain_key, 'base64'));
-    if (this.#keys) this.#isSigned = signatureCheck(this.#keys);
-    else this.#found('wrong_key', `it takes the master key ${header.master_key}, which was not given`);
-    return this.#keys !== undefined;
+    if (!this.#keys) {
+      this.#found('wrong_key', `it takes the master key ${header.master_key}, which was not given`);
+      return false;
+    }
+    this.#isSigned = signatureCheck(this.#keys);
+    const { log } = this.#options;
+    if (log && !same(log.mac, this.#keys.mac)) this.#found('other_log', 'it is the log of another database');
+    return true;
   }
 
   #row(row: ExportedRow, keys: ChainKeys): void {
@@ -154,8 +162,8 @@ class Check {
     this.#seq = seq;
     this.#hash = row.hash ?? '';
     this.#before = linked ? [stored] : [stored, ...links];
-    this.#anchored(seq, this.#hash);
     if (row.operation === restoreOperation) this.#restored = seq;
+    this.#anchored(seq, this.#hash);
     this.#options.onRow?.(row);
   }
 

@@ -1,0 +1,93 @@
+import { resolve } from 'node:path';
+import type { Entry } from '../domain/audit.ts';
+import { anchorOf } from '../store/chain.ts';
+import type { Recovered, Revived } from '../store/recovery.ts';
+import type { Store } from '../store/store.ts';
+import { inWords, sealAll } from './audit.ts';
+import { type Command, type Invocation, type Option, type Options, Refused, UsageError } from './command.ts';
+import { readLines } from './files.ts';
+import { withStore } from './open.ts';
+
+export const recoverOptions: readonly Option[] = [
+  {
+    name: 'audit',
+    takes: 'EXPORT',
+    sentence: 'An export of the audit log from after the backup: tells what was revoked since and is back.',
+  },
+  { name: 'revoke', sentence: 'Take that out again. Goes with --audit.' },
+];
+
+export const recoverCommand: Command = {
+  words: ['recover'],
+  takes: [],
+  options: recoverOptions,
+  summary: 'After the database was put back by other means: end all that must not come back.',
+  details:
+    'For PostgreSQL after pg_restore or a recovery to a point in time, before the service starts. Ends every Session, and forgets nonces and remembered answers.',
+  run: recover,
+};
+
+export interface Report extends Recovered {
+  /** Until when the export tells. */
+  readonly told_until?: string;
+  readonly revived: readonly Revived[];
+  readonly revoked: boolean;
+}
+
+function recover(invocation: Invocation): Promise<number> {
+  const { options, json, print } = invocation;
+  return withStore(invocation, async (store) => {
+    const report = await recoverStore(store, options, {});
+    print(json ? JSON.stringify(report) : ['recovered', ...reportLines(report)].join('\n'));
+  });
+}
+
+/** What came before is in the story, for the audit log. */
+export async function recoverStore(
+  store: Store,
+  options: Options,
+  story: NonNullable<Entry['difference']>,
+): Promise<Report> {
+  const path = options.value('audit');
+  const revoked = options.on('revoke');
+  if (revoked && path === undefined) throw new UsageError('--revoke goes with --audit EXPORT');
+  const told = path === undefined ? undefined : await readExport(store, resolve(path));
+  await sealAll(store);
+  const head = await store.audit.head();
+  const known = head ? { audit_head: { ...story.audit_head, to: anchorOf(head) } } : {};
+  const revived = told?.revived ?? [];
+  const recovered = await store.recovery.recover(Date.now(), { ...story, ...known }, revoked ? revived : []);
+  await sealAll(store);
+  return { ...recovered, ...(told && { told_until: told.until }), revived, revoked };
+}
+
+async function readExport(store: Store, path: string): Promise<{ revived: Revived[]; until: string }> {
+  const { verdict, revived } = await store.recovery.revived(readLines(path));
+  if (verdict.ok) return { revived, until: verdict.exported_at as string };
+  throw new Refused(
+    `${path} is not to be relied on: ${inWords(verdict)[0]}`,
+    'sallyport audit verify tells more; without --audit nothing is read out of it',
+  );
+}
+
+export function reportLines({ sessions, replies, told_until, revived, revoked }: Report): string[] {
+  const ended = `ended ${sessions} Sessions, forgot ${replies} remembered answers`;
+  if (told_until === undefined) return [ended, 'revoked since: unknown without --audit EXPORT'];
+  if (revived.length === 0) return [ended, `revoked since and back: none, as of ${told_until}`];
+  return [
+    ended,
+    `revoked since and ${revoked ? 'taken out again' : 'BACK'}, as of ${told_until}:`,
+    ...revived.map((one) => `  ${inOneLine(one)}`),
+    ...(revoked ? [] : ['sallyport recover --audit EXPORT --revoke takes them out']),
+  ];
+}
+
+function inOneLine({ tenant_id, application_id, name, deleted, keys, grants }: Revived): string {
+  const endings = keys.map(({ ending }) => `…${ending}`).join(', ');
+  const what = [
+    deleted && 'was deleted',
+    keys.length > 0 && `${keys.length > 1 ? 'keys' : 'key'} ${endings}`,
+    grants && 'had other grants',
+  ];
+  return `tenant ${tenant_id}  application ${application_id}  ${JSON.stringify(name)}  ${what.filter(Boolean).join('; ')}`;
+}

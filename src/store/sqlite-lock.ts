@@ -1,0 +1,48 @@
+/**
+ * Whoever uses a SQLite database shares a lock on a small file beside it; whoever puts another database in its
+ * place holds that lock alone. It does not depend on what is in the database, and the system lets go of it when
+ * a process ends, however it ends.
+ */
+import { Database } from 'bun:sqlite';
+import { closeSync, existsSync, openSync } from 'node:fs';
+
+export function lockFile(path: string): string {
+  return `${path}-lock`;
+}
+
+/** Answers with the way to let go. Throws while somebody holds it alone. */
+export function shareLock(path: string): () => void {
+  const db = openLock(path, 5000);
+  return hold(db, () => {
+    db.run('begin');
+    db.run('select count(*) from sqlite_master');
+  });
+}
+
+/** The same, but undefined while anybody else has any part of it. */
+export function takeLock(path: string): (() => void) | undefined {
+  const db = openLock(path, 0);
+  try {
+    return hold(db, () => db.run('begin exclusive'));
+  } catch {
+    return undefined;
+  }
+}
+
+function openLock(path: string, patience: number): Database {
+  const file = lockFile(path);
+  if (!existsSync(file)) closeSync(openSync(file, 'a', 0o600));
+  const db = new Database(file);
+  db.run(`pragma busy_timeout = ${patience}`);
+  return db;
+}
+
+function hold(db: Database, take: () => void): () => void {
+  try {
+    take();
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+  return () => db.close();
+}

@@ -1,0 +1,275 @@
+import { Database } from 'bun:sqlite';
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { newMasterKey } from '../../src/store/cipher.ts';
+import { type Desk, openDesk } from '../support/cli.ts';
+import { raw } from '../support/stores.ts';
+import { openWorld, testMasterKey, type World } from '../support/world.ts';
+
+let desk: Desk;
+let world: World;
+let running: boolean;
+let key: string;
+const database = () => desk.path('live.db');
+const backup = () => desk.path('backup.db');
+
+beforeEach(async () => {
+  desk = openDesk((folder) => ({
+    DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
+    SALLYPORT_MASTER_KEY: testMasterKey,
+  }));
+  await start();
+  key = (await world.tenant()).key;
+});
+afterEach(async () => {
+  await stop();
+  desk.clear();
+});
+
+async function start(): Promise<void> {
+  world = await openWorld(`sqlite:${database()}`);
+  running = true;
+}
+
+async function stop(): Promise<void> {
+  if (running) await world.close();
+  running = false;
+}
+
+async function restore(...options: string[]) {
+  await stop();
+  const done = await desk.json('restore', backup(), '--force', ...options);
+  await start();
+  return done.body;
+}
+
+const statusOf = async (credential: string) =>
+  (await world.call('GET', '/applications/key', { key: credential })).status;
+
+describe('a backup', () => {
+  test('is taken while the service runs, for its owner alone, and never over another file', async () => {
+    const { id } = await world.application(key);
+    expect(await desk.run('backup', backup())).toMatchObject({ code: 0, error: '' });
+    expect(statSync(backup()).mode & 0o777).toBe(0o600);
+    expect(readdirSync(desk.folder).filter((name) => name.startsWith('backup'))).toEqual(['backup.db']);
+    const copy = new Database(backup(), { readonly: true });
+    expect(copy.query('select id from applications where id = ?').all(id)).toHaveLength(1);
+    expect(copy.query('pragma integrity_check').get()).toEqual({ integrity_check: 'ok' });
+    copy.close();
+    const before = readFileSync(backup());
+    expect(await desk.run('backup', backup())).toMatchObject({
+      code: 2,
+      error: expect.stringContaining('is there already'),
+    });
+    expect(readFileSync(backup()).equals(before)).toBe(true);
+  });
+
+  test('holds everything that was answered before, whatever is written meanwhile', async () => {
+    const known: string[] = [];
+    const writing = (async () => {
+      for (let number = 0; number < 40; number++) known.push((await world.application(key)).id);
+    })();
+    const answered = [...known];
+    await desk.run('backup', backup());
+    await writing;
+    const copy = new Database(backup(), { readonly: true });
+    const ids = copy
+      .query<{ id: string }, []>('select id from applications')
+      .all()
+      .map(({ id }) => id);
+    const entries = copy.query('select 1 from audit where operation = ?').all('application.create');
+    copy.close();
+    expect(ids).toEqual(expect.arrayContaining(answered));
+    expect(entries).toHaveLength(ids.length - 2);
+  });
+
+  test('leaves out Sessions and remembered answers', async () => {
+    const web = await world.application(key, { type: 'public' });
+    await world.call('POST', '/sessions', { key: web.key });
+    await world.call('POST', '/applications', {
+      key,
+      body: { name: 'x', type: 'private', permissions: ['mine:x'] },
+      headers: { 'Idempotency-Key': 'again' },
+    });
+    await desk.run('backup', backup());
+    const count = (table: string) => raw(`sqlite:${backup()}`, `select count(*) as count from ${table}`);
+    expect(await count('sessions')).toEqual([{ count: 0 }]);
+    expect(await count('idempotency')).toEqual([{ count: 0 }]);
+    expect(await raw(`sqlite:${database()}`, 'select 1 from sessions')).toHaveLength(1);
+  });
+
+  test('of a damaged database is refused, and leaves nothing behind', async () => {
+    await world.application(key);
+    await stop();
+    const bytes = readFileSync(database());
+    bytes.fill(0xff, 4096, 3 * 4096);
+    writeFileSync(database(), bytes);
+    expect((await desk.run('backup', backup())).code).toBe(1);
+    expect(readdirSync(desk.folder).filter((name) => name.startsWith('backup'))).toEqual([]);
+  });
+});
+
+describe('a restore', () => {
+  test('brings back what there was, and keeps what it replaced', async () => {
+    const kept = await world.application(key);
+    await desk.run('backup', backup());
+    const lost = await world.application(key, { permissions: ['application:read'] });
+    const body = await restore();
+    expect(body).toMatchObject({ database: database(), revoked: false, revived: [] });
+    expect(await statusOf(kept.key)).toBe(403);
+    expect(await statusOf(lost.key)).toBe(401);
+    const replaced = new Database(body.replaced, { readonly: true });
+    expect(replaced.query('select 1 from applications where id = ?').all(lost.id)).toHaveLength(1);
+    replaced.close();
+    expect(statSync(database()).mode & 0o777).toBe(0o600);
+    expect(readdirSync(desk.folder).filter((name) => name.includes('restoring'))).toEqual([]);
+  });
+
+  test('makes a database where there was none', async () => {
+    const { key: kept } = await world.application(key, { permissions: ['application:read'] });
+    await desk.run('backup', backup());
+    await stop();
+    const elsewhere = openDesk((folder) => ({
+      DATABASE_URL: `sqlite:${join(folder, 'new', 'live.db')}`,
+      SALLYPORT_MASTER_KEY: testMasterKey,
+    }));
+    expect((await elsewhere.json('restore', backup())).body.replaced).toBeUndefined();
+    world = await openWorld(`sqlite:${elsewhere.path('new/live.db')}`);
+    running = true;
+    expect(await statusOf(kept)).toBe(200);
+    await stop();
+    elsewhere.clear();
+  });
+
+  test('does not bring Sessions, nonces or remembered answers back to life', async () => {
+    const web = await world.application(key, { type: 'public', permissions: ['application:read'] });
+    const open = async () => (await world.call('POST', '/sessions', { key: web.key })).body;
+    const [authorized, spent, waiting] = [await open(), await open(), await open()];
+    const authorize = (nonce: string) =>
+      world.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['application:read'] } });
+    await authorize(authorized.nonce);
+    expect(await statusOf(authorized.session_key)).toBe(200);
+    const repeated = {
+      key,
+      body: { name: 'once', type: 'private', permissions: ['mine:x'] },
+      headers: { 'Idempotency-Key': 'again' },
+    };
+    await world.call('POST', '/applications', repeated);
+    await world.flush();
+    for (const part of ['', '-wal']) copyFileSync(database() + part, backup() + part);
+    await authorize(spent.nonce);
+    const body = await restore();
+    expect(body).toMatchObject({ sessions: 3, replies: 1 });
+    expect(await statusOf(authorized.session_key)).toBe(401);
+    for (const { nonce } of [authorized, spent, waiting]) expect((await authorize(nonce)).status).toBe(404);
+    const again = await world.call('POST', '/applications', repeated);
+    expect(again.headers.get('idempotency-replayed')).toBeNull();
+  });
+
+  test('is refused while the service runs, by whatever process', async () => {
+    await desk.run('backup', backup());
+    const inUse = { code: 1, out: '', error: expect.stringContaining('is in use') };
+    expect(await desk.run('restore', backup(), '--force')).toMatchObject(inUse);
+    await stop();
+    const serving = desk.start('serve');
+    for await (const chunk of serving.stdout)
+      if (new TextDecoder().decode(chunk).includes('listening')) break;
+    expect(await desk.run('restore', backup(), '--force')).toMatchObject(inUse);
+    serving.kill('SIGKILL');
+    await serving.exited;
+    expect((await desk.run('restore', backup(), '--force')).code).toBe(0);
+  });
+
+  test('does not replace a database unless it is told to', async () => {
+    await desk.run('backup', backup());
+    const lost = await world.application(key, { permissions: ['application:read'] });
+    await stop();
+    expect(await desk.run('restore', backup())).toMatchObject({
+      code: 1,
+      error: expect.stringContaining('--force replaces it'),
+    });
+    await start();
+    expect(await statusOf(lost.key)).toBe(200);
+  });
+
+  describe('that cannot be good changes nothing:', () => {
+    const spoil: [string, () => unknown, RegExp][] = [
+      ['a file that is no database', () => writeFileSync(backup(), 'x'.repeat(10_000)), /not a database/],
+      ['an empty file', () => truncateSync(backup()), /not a database of Sallyport/],
+      ['half of a file', () => truncateSync(backup(), 40_960), /cannot be restored: /],
+      [
+        'a damaged file',
+        () => {
+          const bytes = readFileSync(backup());
+          bytes.fill(0xff, 8192, 16_384);
+          writeFileSync(backup(), bytes);
+        },
+        /cannot be restored: /,
+      ],
+      [
+        'a schema of the future',
+        () => raw(`sqlite:${backup()}`, "insert into schema_versions (version, name) values (999, 'x')"),
+        /schema 999/,
+      ],
+      [
+        'another master key',
+        () => raw(`sqlite:${backup()}`, `update master_key set id = '${newMasterKey().id}'`),
+        /sealed with the master key/,
+      ],
+    ];
+
+    test.each(spoil)('%s', async (_, change, complaint) => {
+      await desk.run('backup', backup());
+      const { key: alive } = await world.application(key, { permissions: ['application:read'] });
+      await change();
+      await stop();
+      const { code, out, error } = await desk.run('restore', backup(), '--force');
+      expect({ code, out }).toEqual({ code: 1, out: '' });
+      expect(error).toMatch(complaint);
+      expect(readdirSync(desk.folder).filter((name) => /restoring|replaced/.test(name))).toEqual([]);
+      await start();
+      expect(await statusOf(alive)).toBe(200);
+    });
+  });
+
+  test('goes on after one that broke off, and where the old database cannot be read any more', async () => {
+    const { key: kept } = await world.application(key, { permissions: ['application:read'] });
+    await desk.run('backup', backup());
+    await stop();
+    writeFileSync(`${database()}.restoring`, 'half');
+    writeFileSync(database(), 'rubbish');
+    writeFileSync(`${database()}-wal`, 'rubbish');
+    const { body } = await desk.json('restore', backup(), '--force');
+    expect(readFileSync(body.replaced, 'utf8')).toBe('rubbish');
+    await start();
+    expect(await statusOf(kept)).toBe(200);
+  });
+
+  test('is on record, and the chain of the audit log goes on from the backup', async () => {
+    await world.application(key);
+    await desk.run('backup', backup());
+    await world.application(key);
+    const lost = (await desk.run('audit', 'head')).out.trim();
+    await restore();
+    const { out } = await desk.run('logs', 'tail', '--json', '--lines', '1');
+    expect(JSON.parse(out)).toMatchObject({
+      actor: { kind: 'operator' },
+      operation: 'database.restore',
+      difference: { audit_head: { from: lost, to: expect.stringMatching(/^1:/) } },
+    });
+    await desk.run('audit', 'export', desk.path('after.jsonl'));
+    expect((await desk.run('audit', 'verify', desk.path('after.jsonl'))).code).toBe(0);
+    const checked = await desk.run('audit', 'verify', desk.path('after.jsonl'), '--anchor', lost);
+    expect(checked.out).toContain('row 2 says that the database was put back to an earlier state');
+    expect(existsSync(backup())).toBe(true);
+  });
+});
