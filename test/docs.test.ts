@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { stalePages } from '../docs/generate.ts';
 import manifest from '../package.json' with { type: 'json' };
 import { callVariables } from '../src/cli/call.ts';
+import { projectVariables } from '../src/cli/init.ts';
 import { settings } from '../src/config.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
@@ -67,7 +68,8 @@ describe('what the pages point at is there:', () => {
   });
 
   test('settings', () => {
-    const variables = [...Object.values(settings), ...callVariables].map(({ variable }) => variable);
+    const read = [...Object.values(settings), ...callVariables].map(({ variable }) => variable);
+    const variables: string[] = [...read, ...projectVariables];
     const named = mentions(/\b(SALLYPORT_[A-Z_]+)\b/g);
     expect(named.length).toBeGreaterThan(0);
     expect(named.filter(({ name }) => !variables.includes(name))).toEqual([]);

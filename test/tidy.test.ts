@@ -85,6 +85,15 @@ describe('imports point one way:', () => {
     expect(upward.map(shown)).toEqual([]);
   });
 
+  test('commands that call a service reach it through the SDK alone', () => {
+    const remote = sources.filter((path) => /: readonly RemoteCommand\[\]/.test(read(path)));
+    expect(remote.length).toBeGreaterThan(5);
+    const strange = imports.filter(
+      ({ from, to }) => remote.includes(from) && !/^(sdk\/|src\/cli\/|src\/domain\/|node:)/.test(to),
+    );
+    expect(strange.map(shown)).toEqual([]);
+  });
+
   test('never in a circle, but for types, which are gone when it runs', () => {
     const kept = imports.filter(({ typesOnly }) => !typesOnly);
     const next = Map.groupBy(kept, ({ from }) => from);

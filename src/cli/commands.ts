@@ -4,6 +4,7 @@ import { newTenant } from '../bootstrap.ts';
 import { Name } from '../domain/field.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
+import { applyCommands } from './apply.ts';
 import { appCommands } from './apps.ts';
 import { auditCommands } from './audit.ts';
 import { backupCommand } from './backup.ts';
@@ -11,6 +12,7 @@ import { canCommands } from './can.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
 import { completionScript, shells } from './completion.ts';
 import { healthCommand } from './health.ts';
+import { initCommands } from './init.ts';
 import { keyCommands } from './keys.ts';
 import { logsCommands } from './logs.ts';
 import { printMasterKey, rotate } from './master-key.ts';
@@ -95,6 +97,8 @@ export const commands: readonly Command[] = [
   ...sessionCommands,
   ...tokenCommands,
   ...canCommands,
+  ...applyCommands,
+  ...initCommands,
 ];
 
 async function createTenant(store: Store, { args, json, print }: Invocation): Promise<void> {

@@ -4,19 +4,36 @@ import { type Errors, fail } from '../domain/error.ts';
 
 type Issue = Parameters<NonNullable<z.core.ParseContext<z.core.$ZodIssue>['error']>>[0];
 
+export interface Fault {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** What the schema makes of the value, or all that is wrong with it. */
+export function check<S extends z.ZodType>(
+  schema: S,
+  value: unknown,
+  part = 'field',
+): { readonly data: z.output<S> } | { readonly faults: readonly Fault[] } {
+  const result = schema.safeParse(value, { error: sentence });
+  if (result.success) return { data: result.data };
+  const message = `is not a known ${part}`;
+  const faults = result.error.issues.flatMap((issue): Fault[] =>
+    issue.code === 'unrecognized_keys'
+      ? issue.keys.map((key) => ({ path: [...issue.path, key], message }))
+      : [{ path: issue.path, message: issue.message }],
+  );
+  return { faults };
+}
+
 /** `at` names the place when the value as a whole is wrong. */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, at: string): z.output<S> {
-  const result = schema.safeParse(value, { error: sentence });
-  if (result.success) return result.data;
+  const checked = check(schema, value, at === 'query' ? 'parameter' : 'field');
+  if ('data' in checked) return checked.data;
   const errors: Errors = Object.create(null);
-  const unknown = `is not a known ${at === 'query' ? 'parameter' : 'field'}`;
-  const complain = (path: PropertyKey[], message: string) => {
+  for (const { path, message } of checked.faults) {
     const name = path.length === 0 ? at : path.map(String).join('.');
     errors[name] = [...(errors[name] ?? []), message];
-  };
-  for (const issue of result.error.issues) {
-    if (issue.code !== 'unrecognized_keys') complain(issue.path, issue.message);
-    else for (const key of issue.keys) complain([...issue.path, key], unknown);
   }
   throw fail('validation_failed', { errors });
 }

@@ -4,8 +4,8 @@ import { run } from '../../src/cli/run.ts';
 export interface Surroundings {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
-  /** What a person types, line by line; with it, a person sits there. */
-  readonly person?: readonly string[];
+  /** What a person types, line by line, or does before; with it, a person sits there. */
+  readonly person?: readonly (string | (() => Promise<string>))[];
 }
 
 export interface Said {
@@ -32,7 +32,8 @@ export async function shell(
     read: async () => stdin,
     ask: async (question) => {
       err += question;
-      return lines.shift();
+      const line = lines.shift();
+      return typeof line === 'function' ? line() : line;
     },
     person: { types: here, reads: here, watches: here },
   });

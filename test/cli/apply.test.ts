@@ -1,0 +1,323 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { keyShape } from '../support/program.ts';
+import { type Surroundings, shell } from '../support/shell.ts';
+import { openWorld, sqlite, type World } from '../support/world.ts';
+
+let world: World;
+let folder: string;
+let key: string;
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+});
+afterAll(() => world.close());
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-apply-'));
+  ({ key } = await world.tenant());
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function apply(yaml: string, options: string[] = [], surroundings: Surroundings = {}) {
+  const file = join(folder, 'access.yaml');
+  writeFileSync(file, yaml);
+  return shell(['apply', file, ...options], {
+    ...surroundings,
+    env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key },
+  });
+}
+
+async function applications(): Promise<Record<string, { id: string; [field: string]: unknown }>> {
+  const { body } = await world.call('GET', '/applications?size=100', { key });
+  return Object.fromEntries(body.data.map((one: { name: string }) => [one.name, one]));
+}
+
+const works = async (candidate: string) =>
+  (await world.call('GET', '/applications/key', { key: candidate })).status !== 401;
+
+const shop = `
+applications:
+  - name: shop backend
+    type: private
+    permissions: [application:read, token:create]
+    rules:
+      - description: the cards
+        priority: 1
+        container: /shop/
+        transform: reveal
+        permissions: [token:read, token:delete]
+  - name: shop browser
+    type: public
+    permissions: [token:create]
+`;
+
+test('the plan comes first and changes nothing, and exits with 1 while there is something to do', async () => {
+  const [first] = Object.values(await applications());
+  const { code, out, err } = await apply(shop, ['--plan']);
+  expect([code, err]).toEqual([1, '']);
+  expect(out).toBe(
+    [
+      '+ private shop backend',
+      '    + permission application:read',
+      '    + permission token:create',
+      '    + rule priority 1: token:delete, token:read in /shop/ as reveal (the cards)',
+      '+ public shop browser',
+      '    + permission token:create',
+      'not in the file, and left alone:',
+      `  ${first?.name} (${first?.id})`,
+      '2 to create, 0 to update, 0 to delete, 0 as the file has them',
+      '',
+    ].join('\n'),
+  );
+  expect(Object.keys(await applications())).toHaveLength(1);
+});
+
+test('what is applied is there, and the second run finds nothing to do', async () => {
+  const first = await apply(shop, ['--yes']);
+  expect([first.code, first.err]).toEqual([0, '']);
+  const keys = first.out.match(new RegExp(keyShape, 'g')) as string[];
+  expect(keys).toHaveLength(2);
+  for (const one of keys) expect(await works(one)).toBe(true);
+  const before = await applications();
+  expect(before['shop backend']).toMatchObject({ type: 'private', rules: [{ description: 'the cards' }] });
+  const second = await apply(shop, ['--yes']);
+  expect(second.code).toBe(0);
+  expect(second.out).toEndWith('nothing to do: 2 as the file has them\n');
+  expect((await apply(shop, ['--plan'])).code).toBe(0);
+  expect(await applications()).toEqual(before);
+});
+
+test('the order of permissions and rules means nothing, and JSON is taken too', async () => {
+  await apply(shop, ['--yes']);
+  const [backend, browser] = (Bun.YAML.parse(shop) as { applications: { permissions: string[] }[] })
+    .applications;
+  const turned = { applications: [browser, { ...backend, permissions: backend?.permissions.toReversed() }] };
+  expect((await apply(JSON.stringify(turned), ['--plan'])).out).toContain('nothing to do');
+});
+
+test('an update says what it adds and removes, and keeps the key', async () => {
+  const made = await apply(shop, ['--yes']);
+  const changed = shop
+    .replace('[token:create]\n', '[token:create, token:read]\n')
+    .replace('as reveal', 'as mask');
+  const narrowed = changed.replace('priority: 1', 'priority: 2');
+  const { code, out } = await apply(narrowed, ['--yes']);
+  expect(code).toBe(0);
+  expect(out).toContain(
+    [
+      '~ private shop backend',
+      '    - rule priority 1: token:delete, token:read in /shop/ as reveal (the cards)',
+      '    + rule priority 2: token:delete, token:read in /shop/ as reveal (the cards)',
+      '~ public shop browser',
+      '    + permission token:read',
+    ].join('\n'),
+  );
+  expect(out).not.toMatch(keyShape);
+  for (const one of made.out.match(new RegExp(keyShape, 'g')) as string[])
+    expect(await works(one)).toBe(true);
+  expect((await applications())['shop browser']).toMatchObject({
+    permissions: ['token:create', 'token:read'],
+  });
+  expect((await apply(narrowed, ['--plan'])).code).toBe(0);
+});
+
+describe('what the file does not name', () => {
+  test('stays without --prune and goes with it, but for the key that is in use', async () => {
+    const other = await world.application(key, { name: 'other' });
+    await apply(shop, ['--yes']);
+    expect(await works(other.key)).toBe(true);
+    const { code, out } = await apply(shop, ['--yes', '--prune']);
+    expect(code).toBe(0);
+    expect(out).toContain(`- private other (${other.id})`);
+    expect(await works(other.key)).toBe(false);
+    expect(await works(key)).toBe(true);
+    expect(out).toMatch(/^not in the file, and left alone:\n {2}.*first management key/m);
+  });
+});
+
+test('the Application whose key is in use is changed last', async () => {
+  const [name] = Object.keys(await applications());
+  const own = `
+  - name: ${JSON.stringify(name)}
+    type: management
+    permissions: [application:read]
+`;
+  const { code } = await apply(`applications:${own}${shop.replace('\napplications:\n', '')}`, ['--yes']);
+  expect(code).toBe(0);
+  await apply(shop, ['--yes']);
+  expect(Object.keys(await applications())).toContain('shop browser');
+  expect((await applications())[name as string]).toMatchObject({ permissions: ['application:read'] });
+});
+
+describe('new keys', () => {
+  test('go to files for their owner alone, and nowhere else', async () => {
+    const keys = join(folder, 'keys');
+    const { code, out, err } = await apply(shop, ['--yes', '--keys-dir', keys]);
+    expect(code).toBe(0);
+    expect(out + err).not.toMatch(keyShape);
+    expect(readdirSync(keys).toSorted()).toEqual(['shop-backend.key', 'shop-browser.key']);
+    for (const name of readdirSync(keys)) {
+      expect(statSync(join(keys, name)).mode & 0o777).toBe(0o600);
+      expect(await works(readFileSync(join(keys, name), 'utf8').trim())).toBe(true);
+    }
+  });
+
+  test('that would meet in one file are refused before anything is done', async () => {
+    const meeting = shop.replace('shop browser', 'shop  backend');
+    const { code, err } = await apply(meeting, ['--yes', '--keys-dir', join(folder, 'keys')]);
+    expect([code, err]).toEqual([2, expect.stringContaining('shop-backend.key')]);
+    writeFileSync(join(folder, 'shop-browser.key'), 'mine');
+    expect((await apply(shop, ['--yes', '--keys-dir', folder])).err).toContain('is there already');
+    expect(Object.keys(await applications())).toHaveLength(1);
+    expect(readFileSync(join(folder, 'shop-browser.key'), 'utf8')).toBe('mine');
+  });
+
+  test('that were made before a failure are not lost with it', async () => {
+    const weak = await world.application(key, {
+      name: 'weak',
+      type: 'management',
+      permissions: ['application:create', 'application:read', 'application:update'],
+    });
+    const beyond = shop
+      .replace('[token:create]\n', '[token:create, log:read]\n')
+      .replace('public', 'private');
+    const file = join(folder, 'beyond.yaml');
+    writeFileSync(file, beyond);
+    for (const options of [
+      ['--yes', '--keys-dir', folder],
+      ['--yes', '--json'],
+    ]) {
+      const env = { SALLYPORT_URL: world.url, SALLYPORT_KEY: weak.key };
+      const { code, out, err } = await shell(['apply', file, ...options], { env });
+      expect([code, err]).toEqual([4, expect.stringContaining('grant_not_held')]);
+      const json = options.includes('--json') && JSON.parse(out);
+      const kept = json ? json.keys[0].key : readFileSync(join(folder, 'shop-backend.key'), 'utf8').trim();
+      expect(await works(kept)).toBe(true);
+      if (json) expect(json.applied).toBe(false);
+      await shell(['apps', 'delete', 'shop backend', '--yes'], {
+        env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key },
+      });
+    }
+    expect(existsSync(join(folder, 'shop-browser.key'))).toBe(false);
+  });
+});
+
+describe('a person', () => {
+  test('is asked, and the answer holds', async () => {
+    const no = await apply(shop, [], { person: ['n'] });
+    expect([no.code, no.err]).toEqual([1, 'Apply this? [y/N] left as it was\n']);
+    expect(Object.keys(await applications())).toHaveLength(1);
+    expect((await apply(shop, [], { person: ['y'] })).code).toBe(0);
+    expect(Object.keys(await applications())).toHaveLength(3);
+  });
+
+  test('agrees to what was shown, and to nothing that has changed since', async () => {
+    const meanwhile = async () => {
+      await world.application(key, { name: 'shop browser', type: 'public', permissions: ['token:create'] });
+      return 'y';
+    };
+    const { code, err } = await apply(shop, [], { person: [meanwhile] });
+    expect([code, err]).toEqual([2, expect.stringContaining('have changed since the plan was shown')]);
+    expect(Object.keys(await applications())).not.toContain('shop backend');
+  });
+
+  test('who is not there sees the plan, and is told about --yes', async () => {
+    const { code, out, err } = await apply(shop);
+    expect([code, err]).toEqual([2, expect.stringContaining('--yes')]);
+    expect(out).toContain('2 to create');
+  });
+});
+
+test('programs get the plan and the keys as JSON', async () => {
+  const planned = JSON.parse((await apply(shop, ['--plan', '--json'])).out);
+  expect(planned).toMatchObject({ create: [{ name: 'shop backend' }, {}], applied: false, keys: [] });
+  const applied = JSON.parse((await apply(shop, ['--yes', '--json'])).out);
+  expect(applied).toMatchObject({
+    applied: true,
+    keys: [{ name: 'shop backend', key: expect.any(String) }, {}],
+  });
+});
+
+test('the example in the documentation is one that can be applied, and comes out as shown', async () => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/apply.md'), 'utf8');
+  const [, yaml, shown] = /```yaml\n(.*?)```.*?```text\n[^\n]*\n(.*?)Apply this/s.exec(page)!;
+  const { out } = await apply(yaml as string, ['--plan']);
+  expect(out.replace(/^not in the file.*\n.*\n/m, '')).toBe(shown as string);
+});
+
+describe('a file that is wrong changes nothing, and says where:', () => {
+  const good = `applications:\n  - name: one\n    type: private\n    permissions: [token:read]\n`;
+  const cases: [string, string, string[]][] = [
+    ['not YAML', 'applications: [', ['access.yaml:1: ']],
+    ['a field twice', `${good}    type: public\n`, ['access.yaml:5: Map keys must be unique']],
+    ['an unknown field', `${good}    colour: red\n`, ['access.yaml:5: "one": colour is not a known field']],
+    ['nothing in it', '', ['access.yaml:1: the file must be an object']],
+    [
+      'no applications',
+      'apps: []\n',
+      ['access.yaml:1: applications is required', 'access.yaml:1: apps is not a known field'],
+    ],
+    [
+      'a name twice',
+      good + good.replace('applications:\n', ''),
+      ['access.yaml:5: "one": name is the name of another one above'],
+    ],
+    [
+      'a rule that cannot be',
+      `${good}    rules:\n      - priority: 0\n        container: /a/\n        transform: show\n        permissions: [token:read]\n`,
+      [
+        'access.yaml:6: "one": rules.0.priority must be an integer of at least 1',
+        'access.yaml:8: "one": rules.0.transform must be one of redact, mask, reveal',
+      ],
+    ],
+    [
+      'what its type may not hold',
+      good.replace('private', 'public').replace('token:read', 'application:create'),
+      ['access.yaml:4: "one": permissions.0 application:create may not be held by a public Application'],
+    ],
+    [
+      'a missing container',
+      good
+        .replace('permissions', 'rules')
+        .replace('[token:read]', '[{priority: 1, transform: mask, permissions: [token:read]}]'),
+      ['access.yaml:4: "one": rules.0.container '],
+    ],
+    [
+      'an end that is over',
+      `${good}    expires_at: 2020-01-01T00:00:00Z\n`,
+      ['access.yaml:2: "one" has an expires_at that is over'],
+    ],
+    ['an alias of nothing', 'applications: *none\n', ['access.yaml']],
+  ];
+  test.each(cases)('%s', async (_, yaml, lines) => {
+    const { code, out, err } = await apply(yaml, ['--yes']);
+    expect([code, out]).toEqual([2, '']);
+    const said = err.trimEnd().split('\n');
+    expect(said.pop()).toBe('sallyport: hint: nothing was changed');
+    expect(said).toEqual(lines.map((line) => expect.stringContaining(`sallyport: error: ${line}`)));
+    expect(Object.keys(await applications())).toHaveLength(1);
+  });
+
+  test('a type or an expiry that differs from what is there, or a name that several have', async () => {
+    await world.application(key, { name: 'one' });
+    const turned = await apply(good.replace('private', 'public'), ['--yes']);
+    expect(turned.err).toContain('access.yaml:2: "one" is private, and cannot become public');
+    const ending = await apply(`${good}    expires_at: 2030-01-01T00:00:00Z\n`, ['--yes']);
+    expect(ending.err).toContain('access.yaml:2: "one" expires never, and that cannot be changed');
+    await world.application(key, { name: 'one' });
+    expect((await apply(good, ['--yes'])).err).toContain(
+      'access.yaml:2: "one" is the name of 2 Applications',
+    );
+  });
+
+  test('a small file that unfolds into a huge one', async () => {
+    const levels = ['a', 'b', 'c', 'd', 'e', 'f'].map((name, index, all) =>
+      index === 0
+        ? `${name}: &${name} [x,x,x,x,x,x,x,x,x]`
+        : `${name}: &${name} [${Array(9).fill(`*${all[index - 1]}`)}]`,
+    );
+    const { code, err } = await apply(levels.join('\n'), ['--yes']);
+    expect([code, err]).toEqual([2, expect.stringContaining('access.yaml: ')]);
+  });
+});
