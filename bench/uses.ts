@@ -16,6 +16,7 @@ function principal(): Principal {
     sessionId: newId(0),
     policy: ready({ permissions: [], rules: [] }),
     ceiling: undefined,
+    origins: undefined,
     authority: { applicationId, keyId: newId(0) },
     digest: Buffer.alloc(32),
     now: Date.now(),

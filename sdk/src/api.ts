@@ -12,6 +12,8 @@ export interface ApplicationWithKey {
   permissions: Array<string>;
   /** What its key may do in which container, and how much of the data it sees. */
   rules: Array<AccessRule>;
+  /** The origins whose pages may use its key in a browser; absent if all may. */
+  allowed_origins?: Array<string>;
   /** The Application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -70,6 +72,7 @@ export interface Problem {
     | 'permission_missing'
     | 'grant_not_held'
     | 'key_type_refused'
+    | 'origin_refused'
     | 'mask_not_allowed'
     | 'not_found'
     | 'nonce_not_found'
@@ -100,6 +103,8 @@ export interface ApplicationCreate {
   permissions?: Array<string>;
   /** What it may do with which data. Must be non-empty when there are no permissions. */
   rules?: Array<AccessRule>;
+  /** For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent or empty, all may. */
+  allowed_origins?: Array<string>;
   /** From this moment on it is gone. Must be in the future. */
   expires_at?: string;
 }
@@ -136,6 +141,8 @@ export interface Application {
   permissions: Array<string>;
   /** What its key may do in which container, and how much of the data it sees. */
   rules: Array<AccessRule>;
+  /** The origins whose pages may use its key in a browser; absent if all may. */
+  allowed_origins?: Array<string>;
   /** The Application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -157,6 +164,8 @@ export interface ApplicationUpdate {
   permissions?: Array<string>;
   /** What it may do with which data. Must be non-empty when there are no permissions. */
   rules?: Array<AccessRule>;
+  /** For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent, they stay as they are; empty, all may. */
+  allowed_origins?: Array<string>;
   /** Cannot be changed, but may be sent back as it was fetched. */
   id?: string;
   /** Cannot be changed, but may be sent back as it was fetched. */

@@ -15,6 +15,7 @@ export function show({ json, print }: Call, app: Application | ApplicationWithKe
       ['type', app.type],
       ['permissions', app.permissions.join(', ')],
       ...app.rules.map((rule, index) => [`rule ${index + 1}`, ruleInWords(rule)] as const),
+      ['origins', app.allowed_origins?.join(', ')],
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],
       ['expires', app.expires_at ?? 'never'],

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Errors } from './error.ts';
 import { Id, Moment, Name, optional, parseMoment, Timestamp } from './field.ts';
 import { grantFields } from './grant.ts';
+import { Origins } from './origin.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';
 
@@ -23,6 +24,10 @@ export const Application = z
     rules: z
       .array(Rule)
       .describe('What its key may do in which container, and how much of the data it sees.'),
+    allowed_origins: z
+      .array(z.string())
+      .optional()
+      .describe('The origins whose pages may use its key in a browser; absent if all may.'),
     created_by: z.uuid().optional().describe('The Application that created it.'),
     created_at: Timestamp.describe('When it was created.'),
     modified_by: z.uuid().optional().describe('The Application that last changed it; absent until then.'),
@@ -64,6 +69,9 @@ export const ApplicationCreate = z
     name: Name.describe('What people call it.'),
     type: ApplicationType,
     ...grantFields,
+    allowed_origins: optional(Origins).describe(
+      'For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent or empty, all may.',
+    ),
     expires_at: optional(Moment).describe('From this moment on it is gone. Must be in the future.'),
   })
   .meta({ id: 'ApplicationCreate' });
@@ -86,6 +94,9 @@ export const ApplicationUpdate = z
   .strictObject({
     name: Name.describe('What people call it.'),
     ...grantFields,
+    allowed_origins: optional(Origins).describe(
+      'For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent, they stay as they are; empty, all may.',
+    ),
     id: readOnlyId,
     tenant_id: readOnlyId,
     type: readOnly({ enum: ApplicationType.options }),

@@ -12,6 +12,11 @@ const table = {
     'This key may not hand out a permission that it does not hold.',
   ],
   key_type_refused: [403, 'Wrong type of key', 'This operation is not open to this type of key.'],
+  origin_refused: [
+    403,
+    'Origin not allowed',
+    'This key may not be used by pages of the origin that the request names.',
+  ],
   mask_not_allowed: [
     403,
     'Mask over data that you may not see',

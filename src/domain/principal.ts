@@ -18,6 +18,8 @@ interface Caller {
    * authorizer, the authorizer's. None for a Session whose grants stand on their own.
    */
   readonly authority: { readonly applicationId: string; readonly keyId: string } | undefined;
+  /** Those whose pages may use the key, if not all may. */
+  readonly origins: readonly string[] | undefined;
   /** Of the key that was shown. */
   readonly digest: Digest;
   /** The moment of the request, by the clock that decides. */

@@ -14,6 +14,7 @@ import { fail, refuse } from '../domain/error.ts';
 import { Id, Moment, PartOfName } from '../domain/field.ts';
 import { grantErrors } from '../domain/grant.ts';
 import { applicationKinds, mint, newId } from '../domain/key.ts';
+import { originErrors } from '../domain/origin.ts';
 import { type Principal, refuseEscalation } from '../domain/principal.ts';
 import { example } from './examples.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
@@ -56,7 +57,7 @@ export const createApplication = changeRoute({
   },
   failures: ['grant_not_held'],
   handle: async ({ principal, body }, { store }) => {
-    refuse(grantErrors(body.type, body));
+    refuse({ ...grantErrors(body.type, body), ...originErrors(body.type, body.allowed_origins) });
     if (body.expires_at !== undefined && body.expires_at <= principal.now) {
       refuse({ expires_at: ['must be in the future'] });
     }
@@ -70,6 +71,7 @@ export const createApplication = changeRoute({
         type: body.type,
         permissions: body.permissions,
         rules: body.rules,
+        allowedOrigins: body.allowed_origins,
         createdBy: principal.applicationId,
         createdAt: principal.now,
         expiresAt: body.expires_at,
@@ -154,7 +156,7 @@ export const updateApplication = changeRoute({
   tag,
   summary: 'Update an Application',
   description:
-    'Replaces name, permissions and rules. The read-only fields may be sent back as they were fetched. Holds for every request sent after the reply. The caller must hold the management permissions that the Application has, and those that it is to have.',
+    'Replaces name, permissions and rules, and the allowed origins if they are sent. The read-only fields may be sent back as they were fetched. Holds for every request sent after the reply. The caller must hold the management permissions that the Application has, and those that it is to have.',
   permission: 'application:update',
   params,
   body: ApplicationUpdate,
@@ -170,14 +172,19 @@ export const updateApplication = changeRoute({
       params.id,
       changeBy(principal),
       (current) => {
-        refuse({ ...readOnlyErrors(current, body), ...grantErrors(current.type, body) });
+        refuse({
+          ...readOnlyErrors(current, body),
+          ...grantErrors(current.type, body),
+          ...originErrors(current.type, body.allowed_origins),
+        });
         refuseEscalation(principal, current, body);
         before = current;
-        return { name: body.name, permissions: body.permissions, rules: body.rules };
+        const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
+        return { name, permissions, rules, ...(allowed_origins && { allowed_origins }) };
       },
     );
     if (!after || !before) throw fail('not_found');
-    const changed = difference(before, after, ['name', 'permissions', 'rules']);
+    const changed = difference(before, after, ['name', 'permissions', 'rules', 'allowed_origins']);
     return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
   },
 });

@@ -157,7 +157,13 @@ export function operationOf({ operation, permission, name }: GuardedRoute): stri
 /** Every code that the route can answer with: those of its shape, and those it names. */
 export function failuresOf(route: Route): Code[] {
   if (route.kind === 'open') return [...(route.failures ?? [])];
-  const shape: Code[] = ['validation_failed', 'unauthenticated', 'too_many_requests', 'unavailable'];
+  const shape: Code[] = [
+    'validation_failed',
+    'unauthenticated',
+    'origin_refused',
+    'too_many_requests',
+    'unavailable',
+  ];
   if (route.permission) shape.push('permission_missing');
   if (route.callers) shape.push('key_type_refused');
   if (takesBody(route)) shape.push('too_large', 'unsupported_media_type');

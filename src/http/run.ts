@@ -49,6 +49,7 @@ export function run(
     const allow = (digest: Digest) => world.limits.key(digest, quotas);
     return then(authenticate(request.headers, world.store.credentials, allow), (caller) => {
       principal = caller;
+      refuseOrigin(caller, request.headers);
       admit(route, caller);
       world.uses.note(caller, atRoot(route.permission));
       return proceed(route, { principal: caller, where, quotas }, request, params, world);
@@ -98,6 +99,13 @@ async function inside(entering: Promise<() => void>, handle: () => Awaitable<Rep
   } finally {
     leave();
   }
+}
+
+/** Browsers say truly of which origin a page is; who does not say it is none, or says what it likes anyway. */
+function refuseOrigin({ origins }: Principal, headers: Headers): void {
+  if (!origins) return;
+  const origin = headers.get('origin');
+  if (origin !== null && !origins.includes(origin)) throw fail('origin_refused');
 }
 
 function admit(route: GuardedRoute, principal: Principal): void {

@@ -14,6 +14,7 @@ export interface ApplicationRow {
   type: ApplicationType;
   permissions: string;
   rules: string;
+  allowed_origins: string | null;
   created_by: string | null;
   created_at: Moment;
   modified_by: string | null;
@@ -24,8 +25,8 @@ export interface ApplicationRow {
 
 export const applicationColumns = (alias: string) =>
   `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
-   ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by, ${alias}.modified_at, ${alias}.expires_at,
-   ${alias}.last_used_at`;
+   ${alias}.allowed_origins, ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
+   ${alias}.modified_at, ${alias}.expires_at, ${alias}.last_used_at`;
 
 /** The condition under which an Application exists. */
 export const alive = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
@@ -75,12 +76,21 @@ export function applications(db: Room): Applications {
       db.transaction(async (tx) => {
         const old = await current(tx, tenant, id);
         if (!old) return undefined;
-        const { name, permissions, rules } = revise(old);
+        const { name, allowed_origins, ...grants } = revise(old);
         await tx.run(
           `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6,
-             modified_by = $7, modified_at = $8
+             allowed_origins = $7, modified_by = $8, modified_at = $9
            where tenant_id = $1 and id = $2`,
-          [tenant, id, name, fold(name), ...toText({ permissions, rules }), change.by, change.at],
+          [
+            tenant,
+            id,
+            name,
+            fold(name),
+            ...toText(grants),
+            originsText(allowed_origins),
+            change.by,
+            change.at,
+          ],
         );
         return current(tx, tenant, id);
       }),
@@ -118,11 +128,11 @@ export async function insertApplication(
   application: NewApplication,
   key: Minted,
 ) {
-  const { id, name, type, createdBy, createdAt, expiresAt } = application;
+  const { id, name, type, allowedOrigins, createdBy, createdAt, expiresAt } = application;
   await tx.run(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
-       created_by, created_at, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+       allowed_origins, created_by, created_at, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
     [
       tenant,
       id,
@@ -130,6 +140,7 @@ export async function insertApplication(
       fold(name),
       type,
       ...toText(application),
+      originsText(allowedOrigins),
       createdBy ?? null,
       createdAt,
       expiresAt ?? null,
@@ -170,6 +181,7 @@ export function toApplication(row: ApplicationRow): Application {
     name: row.name,
     type: row.type,
     ...toGrants(row),
+    ...(row.allowed_origins !== null && { allowed_origins: toOrigins(row) }),
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
     ...(row.modified_by !== null && { modified_by: row.modified_by }),
@@ -181,6 +193,14 @@ export function toApplication(row: ApplicationRow): Application {
 
 export function toGrants(row: { permissions: string; rules: string }): Grants {
   return { permissions: JSON.parse(row.permissions), rules: JSON.parse(row.rules) };
+}
+
+export function toOrigins(row: { allowed_origins: string | null }): string[] | undefined {
+  return row.allowed_origins === null ? undefined : JSON.parse(row.allowed_origins);
+}
+
+function originsText(origins: readonly string[] | undefined): string | null {
+  return origins && origins.length > 0 ? JSON.stringify(origins) : null;
 }
 
 export function toText(grants: Grants): [permissions: string, rules: string] {

@@ -2,7 +2,14 @@ import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { Digest, Kind } from '../domain/key.ts';
 import { type Policy, ready } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
-import { type ApplicationRow, alive, applicationColumns, toApplication, toGrants } from './applications.ts';
+import {
+  type ApplicationRow,
+  alive,
+  applicationColumns,
+  toApplication,
+  toGrants,
+  toOrigins,
+} from './applications.ts';
 import type { Db, Moment } from './db.ts';
 import { type Found, Recollection } from './recollection.ts';
 import type { Credentials } from './store.ts';
@@ -19,6 +26,7 @@ interface SessionRow {
   id: string;
   permissions: string;
   rules: string;
+  allowed_origins: string | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
   authorizer_id: string | null;
@@ -36,7 +44,7 @@ const byApplicationKey = `
 /** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.permissions, s.rules,
-    c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
+    a.allowed_origins, c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
     k.id as authorizer_key_id,
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
   from sessions s
@@ -78,6 +86,7 @@ function fromKey(row: KeyRow, digest: Digest): Found {
     application,
     policy: policyOf(row.permissions, row.rules),
     authority: { applicationId: row.id, keyId: row.key_id },
+    origins: application.allowed_origins,
     digest,
     now: Number(row.now),
   };
@@ -93,6 +102,7 @@ function fromSession(row: SessionRow, digest: Digest): Found {
     applicationId: row.application_id,
     sessionId: row.id,
     policy: policyOf(row.permissions, row.rules),
+    origins: toOrigins(row),
     ceiling: permissions === null || rules === null ? undefined : policyOf(permissions, rules),
     authority: applicationId === null || keyId === null ? undefined : { applicationId, keyId },
     digest,

@@ -22,6 +22,7 @@ export interface NewApplication extends Grants {
   readonly id: string;
   readonly name: string;
   readonly type: ApplicationType;
+  readonly allowedOrigins?: readonly string[] | undefined;
   readonly createdBy: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number | undefined;
@@ -63,7 +64,7 @@ export interface Applications {
     tenant: string,
     id: string,
     change: Change,
-    revise: (current: Application) => Grants & { name: string },
+    revise: (current: Application) => Grants & Pick<Application, 'name' | 'allowed_origins'>,
   ): Promise<Application | undefined>;
   /**
    * Every older key is dead for requests sent after this resolves. `rekey` sees the Application and answers

@@ -33,6 +33,7 @@ describe('a new Application', () => {
       type: 'private',
       permissions: [],
       rules: [],
+      allowed_origins: undefined,
       expires_at: undefined,
     });
   });

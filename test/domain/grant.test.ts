@@ -34,7 +34,14 @@ interface Someone {
   readonly ceiling?: Grants | undefined;
 }
 
-const base = { tenantId: 't', applicationId: 'a', authority: undefined, digest: Buffer.alloc(0), now: 0 };
+const base = {
+  tenantId: 't',
+  applicationId: 'a',
+  origins: undefined,
+  authority: undefined,
+  digest: Buffer.alloc(0),
+  now: 0,
+};
 
 function applicationWith(own: Grants): Someone {
   const application = { type: 'private' } as never;

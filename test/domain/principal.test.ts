@@ -6,7 +6,14 @@ import { ready } from '../../src/domain/policy.ts';
 import { explained, holds, mustHold, ownerOf, type Principal, permit } from '../../src/domain/principal.ts';
 import { at, grants, when } from '../support/grants.ts';
 
-const base = { tenantId: 't', applicationId: 'a', authority: undefined, digest: Buffer.alloc(0), now: 0 };
+const base = {
+  tenantId: 't',
+  applicationId: 'a',
+  origins: undefined,
+  authority: undefined,
+  digest: Buffer.alloc(0),
+  now: 0,
+};
 
 function application(own: Grants, type: Owner = 'private'): Principal {
   return { ...base, kind: 'application', application: { type } as never, policy: ready(own) };

@@ -11,6 +11,7 @@ const principal: Principal = {
   sessionId: 'session',
   policy: ready({ permissions: [], rules: [] }),
   ceiling: undefined,
+  origins: undefined,
   authority: { applicationId: 'backend', keyId: 'key' },
   digest: Buffer.alloc(32),
   now: 1000,

@@ -38,6 +38,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       policy: ready({ permissions: [], rules: [] }),
       ceiling: undefined,
       authority: undefined,
+      origins: undefined,
       digest: session.key.digest,
       now: on.clock.now(),
     });
