@@ -3,6 +3,7 @@ import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node,
 import { z } from 'zod';
 import { ApplicationCreate } from '../domain/application.ts';
 import { grantErrors } from '../domain/grant.ts';
+import { originErrors } from '../domain/origin.ts';
 import { check, type Fault } from '../http/validate.ts';
 import { UsageError } from './command.ts';
 
@@ -65,7 +66,9 @@ function faultsOf(applications: readonly ApplicationCreate[]): Fault[] {
     const at = ['applications', index];
     const twice = names.has(application.name);
     names.add(application.name);
-    const grants = Object.entries(grantErrors(application.type, application)).flatMap(([path, sentences]) =>
+    const { type, allowed_origins } = application;
+    const errors = { ...grantErrors(type, application), ...originErrors(type, allowed_origins) };
+    const grants = Object.entries(errors).flatMap(([path, sentences]) =>
       sentences.map((message) => ({ path: [...at, ...path.split('.')], message })),
     );
     return twice

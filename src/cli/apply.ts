@@ -126,8 +126,8 @@ async function carryOut(call: Call, plan: Plan, files: Map<string, string>, made
   }
   for (const { current, wanted } of plan.update) {
     step(current.name);
-    const { name, permissions, rules } = bodyOf(wanted);
-    await service.applications.update(current.id, { name, ...only({ permissions, rules }) });
+    const { name, permissions, rules, allowed_origins } = bodyOf(wanted);
+    await service.applications.update(current.id, { name, ...only({ permissions, rules, allowed_origins }) });
   }
   for (const { id, name } of plan.delete) {
     step(name);
@@ -149,9 +149,10 @@ async function create({ service }: Call, wanted: ApplicationCreate, path: string
 }
 
 /** As the service takes it. */
-function bodyOf({ expires_at, rules, ...application }: ApplicationCreate): Body {
+function bodyOf({ expires_at, allowed_origins, rules, ...application }: ApplicationCreate): Body {
   return {
     ...application,
+    ...(allowed_origins && { allowed_origins }),
     rules: rules as Body['rules'] & {},
     ...(expires_at !== undefined && { expires_at: timestamp(expires_at) }),
   };

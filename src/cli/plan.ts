@@ -73,9 +73,10 @@ export function planOf(
   };
 }
 
-/** The order of permissions and of rules means nothing. */
+/** The order of permissions, rules and origins means nothing. Origins that the file does not name stay. */
 function difference(current: Application, wanted: ApplicationCreate): Update {
-  const [before, after] = [grantsIn(current), grantsIn(wanted)];
+  const { allowed_origins = current.allowed_origins } = wanted;
+  const [before, after] = [grantsIn(current), grantsIn({ ...wanted, allowed_origins })];
   const missing = (some: readonly string[], others: readonly string[]) =>
     some.filter((one) => !others.includes(one));
   return { current, wanted, add: missing(after, before), remove: missing(before, after) };
@@ -84,16 +85,18 @@ function difference(current: Application, wanted: ApplicationCreate): Update {
 interface Granted {
   readonly permissions: readonly string[];
   readonly rules: readonly { readonly [K in keyof AccessRule]?: AccessRule[K] | undefined }[];
+  readonly allowed_origins?: readonly string[] | undefined;
 }
 
 /** Each grant as a sentence; two grants are the same if their sentences are. */
-export function grantsIn({ permissions, rules }: Granted): string[] {
+export function grantsIn({ permissions, rules, allowed_origins }: Granted): string[] {
   return [
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
       ...rules.map(
         (rule) => `rule ${ruleInWords({ ...rule, permissions: rule.permissions?.toSorted() } as AccessRule)}`,
       ),
+      ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
     ]),
   ];
 }

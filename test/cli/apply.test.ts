@@ -88,6 +88,22 @@ test('what is applied is there, and the second run finds nothing to do', async (
   expect(await applications()).toEqual(before);
 });
 
+test('origins are in the plan, stay where the file does not speak of them, and go where it empties them', async () => {
+  const from = (origins: string) => shop.replace(/$/, `    allowed_origins: ${origins}\n`);
+  const browser = async () => (await applications())['shop browser']?.allowed_origins;
+  const [one, two] = ['https://one.example', 'https://two.example'];
+  expect((await apply(from(`[${one}]`), ['--yes'])).out).toContain(`    + origin ${one}\n`);
+  expect(await browser()).toEqual([one]);
+  expect((await apply(shop, ['--plan'])).out).toContain('nothing to do');
+  const { out } = await apply(from(`[${two}]`), ['--yes']);
+  expect(out).toContain(`~ public shop browser\n    - origin ${one}\n    + origin ${two}\n`);
+  expect(await browser()).toEqual([two]);
+  await apply(from('[]'), ['--yes']);
+  expect(await browser()).toBeUndefined();
+  const wrong = from(`[${one}]`).replace('type: public', 'type: private');
+  expect((await apply(wrong, ['--plan'])).err).toContain('allowed_origins is for public Applications');
+});
+
 test('the order of permissions and rules means nothing, and JSON is taken too', async () => {
   await apply(shop, ['--yes']);
   const [backend, browser] = (Bun.YAML.parse(shop) as { applications: { permissions: string[] }[] })
