@@ -61,10 +61,17 @@ describe.each(databases)('the README, on %s', (_, database) => {
     }
   }
 
-  test.skipIf(!Bun.which('curl'))('the tour answers as it says when it is pasted', async () => {
+  test.skipIf(!Bun.which('curl'))('the first tour answers as it says when it is pasted', async () => {
     const steps = stepsUnder('A first tour');
     expect(steps.flatMap(({ shown }) => shown.filter(isStatus))).toContain('409');
     await take(steps);
+  });
+
+  test.skipIf(!Bun.which('curl'))('so does the second, with the helpers of the first', async () => {
+    const helpers = stepsUnder('A first tour').slice(0, 1);
+    const steps = stepsUnder('A second tour');
+    expect(steps.flatMap(({ shown }) => shown.filter(isStatus))).toContain('403');
+    await take([...helpers, ...steps]);
   });
 
   test('another tenant is made while the service runs', async () => {
