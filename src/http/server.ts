@@ -1,7 +1,8 @@
 /** Listening: hands each request to its route, and closes without losing any. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
-import { senderOf, type Trust, unwrapped } from './address.ts';
+import type { Log } from '../log.ts';
+import { senderOf, type Trust, trustNobody, unwrapped } from './address.ts';
 import { preflightResponse } from './headers.ts';
 import { problemResponse } from './problem.ts';
 import type { Route, World } from './route.ts';
@@ -27,18 +28,26 @@ type Incoming = Request & { params?: Record<string, string> };
 type Handler = (request: Incoming, server: Peers) => Awaitable<Response>;
 /** Knows who is at the other end of a connection. */
 type Peers = { requestIP(request: Request): { address: string } | null };
+const throughProxy =
+  'a request came through a proxy that is not trusted, whose address now stands for everyone behind it: see SALLYPORT_TRUSTED_PROXIES';
+
 type Senders = (server: Peers) => (request: Request) => string | undefined;
 
-function sendersBy(trusts: Trust): Senders {
+function sendersBy(trusts: Trust, log: Log): Senders {
+  let silent = trusts !== trustNobody;
   return (server) => (request) => {
     const peer = server.requestIP(request)?.address;
+    if (!silent && request.headers.has('x-forwarded-for')) {
+      silent = true;
+      log.warn(throughProxy, { address: peer });
+    }
     return peer === undefined ? undefined : senderOf(unwrapped(peer), request.headers, trusts);
   };
 }
 
 export function listen(routes: readonly Route[], world: World, options: Listen): Server {
   const { host, port, shared, trusts } = options;
-  const senders = sendersBy(trusts);
+  const senders = sendersBy(trusts, world.log);
   const server = Bun.serve({
     hostname: host,
     port,

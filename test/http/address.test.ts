@@ -150,4 +150,11 @@ describe('the audit log', () => {
   test('shows the peer where no proxy is trusted', async () => {
     expect(await changedFrom(wary)).toBe('127.0.0.1');
   });
+
+  test('is not alone in saying so: the log warns once of a proxy that nobody has named', async () => {
+    for (let i = 0; i < 2; i++) await changedFrom(wary);
+    const warnings = (world: World) =>
+      world.logged.filter((line) => line.includes('SALLYPORT_TRUSTED_PROXIES') && line.includes('127.0.0.1'));
+    expect([warnings(wary).length, warnings(trusting).length]).toEqual([1, 0]);
+  });
 });
