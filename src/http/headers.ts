@@ -5,11 +5,12 @@ const always = {
   'Cache-Control': 'no-store',
   'X-Content-Type-Options': 'nosniff',
   'Access-Control-Allow-Origin': '*',
-  'Access-Control-Expose-Headers': 'SVC-REQUEST-ID, Retry-After, RateLimit, RateLimit-Policy',
+  'Access-Control-Expose-Headers':
+    'SVC-REQUEST-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed',
 };
 
 const preflight = {
-  'Access-Control-Allow-Headers': 'SVC-API-KEY, SVC-REQUEST-ID, Content-Type',
+  'Access-Control-Allow-Headers': 'SVC-API-KEY, SVC-REQUEST-ID, Content-Type, Idempotency-Key, traceparent',
   'Access-Control-Max-Age': '7200',
 };
 

@@ -90,14 +90,22 @@ describe('the protocol', () => {
     const allowed = headers.get('access-control-allow-methods')?.split(', ');
     expect(allowed).toEqual(expect.arrayContaining(own));
     expect(headers.get('access-control-allow-headers')?.split(', ')).toEqual(
-      expect.arrayContaining(['SVC-API-KEY', 'SVC-REQUEST-ID', 'Content-Type']),
+      expect.arrayContaining([
+        'Idempotency-Key',
+        'traceparent',
+        'SVC-API-KEY',
+        'SVC-REQUEST-ID',
+        'Content-Type',
+      ]),
     );
   });
 
   test('a browser may read the request id and when to come back', async () => {
     const { headers } = await world.call('GET', '/livez');
     const exposed = headers.get('access-control-expose-headers')?.split(', ');
-    expect(exposed).toEqual(expect.arrayContaining(['SVC-REQUEST-ID', 'Retry-After']));
+    expect(exposed).toEqual(
+      expect.arrayContaining(['SVC-REQUEST-ID', 'Retry-After', 'Idempotency-Replayed']),
+    );
   });
 
   test.each(paths)('%s names the methods it takes to one that it does not', async (path, own) => {
