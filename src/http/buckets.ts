@@ -13,7 +13,7 @@ export interface Taken {
   readonly wait: number;
 }
 
-/** So many names are told apart at most; an address or a key takes about 200 bytes. */
+/** So many names are told apart at most; an address or a key takes about 150 bytes. */
 const mostNames = 100_000;
 
 /**
