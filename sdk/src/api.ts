@@ -419,6 +419,17 @@ export interface Resource {
   container?: string;
 }
 
+export interface Tenant {
+  /** Its own, for as long as it lives. */
+  id: string;
+  /** What its operator calls it. */
+  name: string;
+  /** When it was created. */
+  created_at: string;
+  /** How many Applications it has. */
+  applications: number;
+}
+
 export interface LogEntryPage {
   pagination: Pagination;
   /** The entries. */
@@ -659,6 +670,8 @@ export interface Operations {
   };
   /** Ask whether a credential may do something, and why */
   decide: { input: { body: DecisionRequest }; reply: Decision | Decisions };
+  /** Get the tenant of the key that is shown */
+  getTenant: { input: Record<never, never>; reply: Tenant };
   /** Read the audit log */
   listLogs: {
     input: {
@@ -729,6 +742,7 @@ export const operations = {
   updateToken: ['PATCH', '/tokens/{id}'],
   deleteToken: ['DELETE', '/tokens/{id}'],
   decide: ['POST', '/decisions'],
+  getTenant: ['GET', '/tenants/self'],
   listLogs: ['GET', '/logs'],
   listPermissions: ['GET', '/permissions'],
   live: ['GET', '/livez'],

@@ -43,6 +43,11 @@ export class Sallyport {
     return this.#transport.call('decide', { body: ask }, options) as Promise<Decisions>;
   }
 
+  /** The tenant that the key belongs to. */
+  tenant(options?: CallOptions) {
+    return this.#transport.call('getTenant', {}, options);
+  }
+
   /** The permissions that are built in. */
   async permissions(options?: CallOptions) {
     return (await this.#transport.call('listPermissions', {}, options)).data;

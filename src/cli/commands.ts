@@ -1,26 +1,23 @@
 /** THE table of commands. */
 import { openDatabase } from '../app.ts';
-import { newTenant } from '../bootstrap.ts';
-import { Name } from '../domain/field.ts';
-import type { Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import { applyCommands } from './apply.ts';
 import { appCommands } from './apps.ts';
 import { auditCommands } from './audit.ts';
 import { backupCommand } from './backup.ts';
 import { canCommands } from './can.ts';
-import { type Command, type Invocation, UsageError } from './command.ts';
+import type { Command, Invocation } from './command.ts';
 import { completionScript, shells } from './completion.ts';
 import { healthCommand } from './health.ts';
 import { initCommands } from './init.ts';
 import { keyCommands } from './keys.ts';
 import { logsCommands } from './logs.ts';
 import { printMasterKey, rotate } from './master-key.ts';
-import { withStore } from './open.ts';
 import { recoverCommand } from './recover.ts';
 import { restoreCommand } from './restore.ts';
 import { serve } from './serve.ts';
 import { sessionCommands } from './sessions.ts';
+import { tenantCommands } from './tenants.ts';
 import { tokenCommands } from './tokens.ts';
 import { usageCommands } from './usage.ts';
 
@@ -32,19 +29,7 @@ export const commands: readonly Command[] = [
     details: 'On an empty database, the first start makes a tenant and writes its management key to a file.',
     run: serve,
   },
-  {
-    words: ['tenants', 'create'],
-    takes: ['NAME'],
-    summary: 'Make a tenant; prints its id and its first management key.',
-    details: 'The key is shown this once.',
-    run: (invocation) => withStore(invocation, (store) => createTenant(store, invocation)),
-  },
-  {
-    words: ['tenants', 'list'],
-    takes: [],
-    summary: 'List the tenants, oldest first.',
-    run: (invocation) => withStore(invocation, (store) => listTenants(store, invocation)),
-  },
+  ...tenantCommands,
   {
     words: ['master-key', 'new'],
     takes: [],
@@ -100,21 +85,6 @@ export const commands: readonly Command[] = [
   ...applyCommands,
   ...initCommands,
 ];
-
-async function createTenant(store: Store, { args, json, print }: Invocation): Promise<void> {
-  const name = Name.safeParse(args[0]);
-  if (!name.success) throw new UsageError(`NAME ${name.error.issues[0]?.message}`);
-  const tenant = newTenant(name.data, Date.now());
-  await store.tenants.create(tenant);
-  const key = tenant.secret.reveal();
-  print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
-}
-
-async function listTenants(store: Store, { json, print }: Invocation): Promise<void> {
-  const tenants = await store.tenants.list();
-  if (json) return print(JSON.stringify(tenants));
-  for (const { id, created_at, name } of tenants) print(`${id}  ${created_at}  ${name}`);
-}
 
 async function migrateOnly({ config, json, print }: Invocation): Promise<number> {
   const { store, migrated } = await openDatabase(config);

@@ -130,6 +130,7 @@ export const example = {
     created_by: creator,
     created_at: applicationKey.created_at,
   },
+  tenant: { id: tenant, name: 'Second shop', created_at: '2026-11-15T09:00:00.000Z', applications: 12 },
   usage: {
     last_used_at: '2026-11-15T10:02:17.000Z',
     uses: [

@@ -16,6 +16,7 @@ import { listPermissions } from './permissions.ts';
 import { documentation } from './reference.ts';
 import type { Route } from './route.ts';
 import { authorizeSession, createSession } from './sessions.ts';
+import { getTenant } from './tenants.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './tokens.ts';
 import { getUsage } from './usage.ts';
 
@@ -39,6 +40,7 @@ const api: Route[] = [
   updateToken,
   deleteToken,
   decide,
+  getTenant,
   listLogs,
   listPermissions,
   livez,

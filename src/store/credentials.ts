@@ -39,6 +39,7 @@ interface SessionRow {
 const byApplicationKey = `
   select k.digest as key, :now as now, k.id as key_id, ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+  join tenants t on t.id = k.tenant_id and t.disabled_at is null
   where k.digest = :key and ${alive('a')}`;
 
 /** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
@@ -49,6 +50,7 @@ const bySessionKey = `
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
   from sessions s
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
+  join tenants t on t.id = s.tenant_id and t.disabled_at is null
   left join application_keys k on k.digest = s.authorizer_digest
   left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${alive('c')}
   where s.key_digest = :key and s.expires_at > :now and ${alive('a')}

@@ -8,6 +8,7 @@ import waiting from './migrations/0006_waiting.sql' with { type: 'text' };
 import usage from './migrations/0007_usage.sql' with { type: 'text' };
 import expiry from './migrations/0008_expiry.sql' with { type: 'text' };
 import allowedOrigins from './migrations/0009_allowed_origins.sql' with { type: 'text' };
+import tenants from './migrations/0010_tenants.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
 const migrations: readonly { name: string; sql: string }[] = [
@@ -20,6 +21,7 @@ const migrations: readonly { name: string; sql: string }[] = [
   { name: '0007_usage', sql: usage },
   { name: '0008_expiry', sql: expiry },
   { name: '0009_allowed_origins', sql: allowedOrigins },
+  { name: '0010_tenants', sql: tenants },
 ];
 
 export const newestSchema = migrations.length;

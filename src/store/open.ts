@@ -15,7 +15,7 @@ import { rotateMasterKey } from './rotation.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
 import type { Store, Unit } from './store.ts';
-import { tenants } from './tenants.ts';
+import { createFirst, removeSome, tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
 import { usage } from './usage.ts';
@@ -60,7 +60,11 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys): Store {
   return {
     ...rooms(db, keys),
     credentials: credentials(db),
-    tenants: tenants(db),
+    tenants: {
+      ...tenants(db),
+      createFirst: (tenant, prepare) => createFirst(db, tenant, prepare),
+      removeSome: (tenant, limit) => removeSome(db, tenant, limit),
+    },
     audit: auditLog(db, keys.ofChain),
     recovery: recovery(db, masters, keys.ofChain),
     change: async (work) => {
@@ -104,6 +108,7 @@ function unitOn({ dialect }: Db, tx: Queries, keys: Keyring, chain: ChainKeys): 
   };
   return {
     ...rooms(inside, { of: keys.opened }),
+    tenants: tenants(inside),
     record: (entry) => insertEntries(tx, chain, [entry]),
     idempotency: idempotency(tx, dialect, keys.opened),
   };

@@ -162,7 +162,8 @@ export interface Sessions {
 export interface Credentials {
   /**
    * Who shows this key, with what it may do, as it stands after the call was made; undefined if nobody.
-   * A Session under a ceiling is nobody's as soon as the key that authorized it is gone.
+   * A Session under a ceiling is nobody's as soon as the key that authorized it is gone, and every key of a
+   * disabled tenant is nobody's.
    */
   find(kind: Kind, digest: Digest): Awaitable<Principal | undefined>;
 }
@@ -223,6 +224,10 @@ export interface Tenant {
   readonly id: string;
   readonly name: string;
   readonly created_at: string;
+  /** Since when its keys do not work; absent if they do. */
+  readonly disabled_at?: string;
+  /** Since when it is being deleted, with no way back. */
+  readonly deleted_at?: string;
 }
 
 export interface NewTenant {
@@ -233,16 +238,41 @@ export interface NewTenant {
   readonly key: Minted;
 }
 
+/** What changes one answers false if there is none, or if it is being deleted. */
 export interface Tenants {
   /** A tenant with its first management Application. */
   create(tenant: NewTenant): Promise<void>;
+  get(id: string): Awaitable<Tenant | undefined>;
+  /** Oldest first. */
+  list(): Awaitable<Tenant[]>;
+  rename(id: string, name: string): Promise<boolean>;
+  /** The keys of its Applications and Sessions are dead for requests sent after this resolves. All else stays. */
+  disable(id: string): Promise<boolean>;
+  /** The keys work again, as far as they are still alive. */
+  enable(id: string): Promise<boolean>;
+  /** Disables it for ever, and destroys its data key: nothing that was sealed for it can be opened again. */
+  condemn(id: string): Promise<boolean>;
+}
+
+export interface TenantRemoval {
+  /** How many rows went, not counting what went with them. */
+  readonly removed: number;
+  /** Whether nothing is left to take away. */
+  readonly done: boolean;
+}
+
+/** What is beyond one unit of work. */
+export interface TenantsWhole {
   /**
-   * The same, unless there is a tenant already: of several nodes that start at once, one answers true.
+   * Like `create`, unless there is a tenant already: of several nodes that start at once, one answers true.
    * `prepare` runs when it is certain to be this one, before anything is durable, and may throw to call it off.
    */
   createFirst(tenant: NewTenant, prepare?: () => void): Promise<boolean>;
-  /** Oldest first. */
-  list(): Awaitable<Tenant[]>;
+  /**
+   * Takes away about `limit` rows of a condemned tenant, and the tenant itself with the last. The audit log
+   * stays. May be broken off and taken up again; leaves a tenant that is not condemned alone.
+   */
+  removeSome(id: string, limit: number): Promise<TenantRemoval>;
 }
 
 export interface NewEntry extends Entry {
@@ -299,6 +329,7 @@ export interface Idempotency {
 
 /** A change, its audit entry and the answer to remember: all of it or nothing. */
 export interface Unit extends Pick<Store, 'applications' | 'keys' | 'sessions' | 'tokens'> {
+  readonly tenants: Tenants;
   readonly idempotency: Idempotency;
   record(entry: NewEntry): Promise<void>;
 }
@@ -323,7 +354,7 @@ export interface Store {
   readonly sessions: Sessions;
   readonly credentials: Credentials;
   readonly tokens: Tokens;
-  readonly tenants: Tenants;
+  readonly tenants: Tenants & TenantsWhole;
   readonly audit: AuditLog;
   readonly recovery: Recovery;
   /** Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. */

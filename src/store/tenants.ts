@@ -1,29 +1,52 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { insertApplication } from './applications.ts';
-import type { Db, Moment, Queries } from './db.ts';
-import type { NewTenant, Tenants } from './store.ts';
+import type { Db, Moment, Queries, Room } from './db.ts';
+import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
 
-export function tenants(db: Db): Tenants {
+interface TenantRow {
+  id: string;
+  name: string;
+  created_at: Moment;
+  disabled_at: Moment | null;
+  deleted_at: Moment | null;
+}
+
+const select = 'select id, name, created_at, disabled_at, deleted_at from tenants';
+
+export function tenants(db: Room): Tenants {
+  /** None that is being deleted. */
+  const alter = async (change: string, params: readonly [id: string, ...rest: string[]]) =>
+    (await db.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;
+
   return {
     create: (tenant) => db.transaction((tx) => insertTenant(tx, tenant)),
+    get: (id) => then(db.get<TenantRow>(`${select} where id = $1`, [id]), (row) => row && toTenant(row)),
+    list: () => then(db.all<TenantRow>(`${select} order by id`), (rows) => rows.map(toTenant)),
+    rename: (id, name) => alter('name = $2', [id, name]),
+    disable: (id) => alter('disabled_at = coalesce(disabled_at, :now)', [id]),
+    enable: (id) => alter('disabled_at = null', [id]),
 
-    createFirst: (tenant, prepare) =>
-      db.exclusively(async (tx) => {
-        if (await tx.get('select 1 from tenants limit 1')) return false;
-        prepare?.();
-        await insertTenant(tx, tenant);
-        return true;
+    condemn: (id) =>
+      db.transaction(async (tx) => {
+        const condemned = await tx.run(
+          `update tenants set disabled_at = coalesce(disabled_at, :now), deleted_at = :now
+           where id = $1 and deleted_at is null`,
+          [id],
+        );
+        if (condemned > 0) await tx.run('delete from data_keys where tenant_id = $1', [id]);
+        return condemned > 0;
       }),
-
-    list: () =>
-      then(
-        db.all<{ id: string; name: string; created_at: Moment }>(
-          'select id, name, created_at from tenants order by id',
-        ),
-        (rows) => rows.map((row) => ({ ...row, created_at: timestamp(Number(row.created_at)) })),
-      ),
   };
+}
+
+export async function createFirst(db: Db, tenant: NewTenant, prepare?: () => void): Promise<boolean> {
+  return db.exclusively(async (tx) => {
+    if (await tx.get('select 1 from tenants limit 1')) return false;
+    prepare?.();
+    await insertTenant(tx, tenant);
+    return true;
+  });
 }
 
 async function insertTenant(
@@ -32,4 +55,48 @@ async function insertTenant(
 ): Promise<void> {
   await tx.run('insert into tenants (id, name, created_at) values ($1, $2, $3)', [id, name, createdAt]);
   await insertApplication(tx, id, application, key);
+}
+
+function toTenant(row: TenantRow): Tenant {
+  return {
+    id: row.id,
+    name: row.name,
+    created_at: timestamp(Number(row.created_at)),
+    ...(row.disabled_at !== null && { disabled_at: timestamp(Number(row.disabled_at)) }),
+    ...(row.deleted_at !== null && { deleted_at: timestamp(Number(row.deleted_at)) }),
+  };
+}
+
+/** What a tenant has, each by what tells its rows apart. The rest goes with what it belongs to. */
+const belongings = {
+  sessions: 'tenant_id, application_id, id',
+  idempotency: 'tenant_id, caller_id, key_digest',
+  tokens: 'seq',
+  application_uses: 'tenant_id, application_id, permission, container',
+  applications: 'tenant_id, id',
+  data_keys: 'tenant_id',
+};
+
+/**
+ * Rows go in batches, so that neither the service nor the database is held up. The tenant itself goes last,
+ * together with what a request that was under way may have left meanwhile: whoever adds to a tenant holds it.
+ */
+export async function removeSome(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
+  const condemned = 'select id from tenants where id = $1 and deleted_at is not null';
+  if (!(await db.get(condemned, [tenant]))) return { removed: 0, done: true };
+  for (const [table, key] of Object.entries(belongings)) {
+    const removed = await db.run(
+      `delete from ${table} where (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
+      [tenant, limit],
+    );
+    if (removed > 0) return { removed, done: false };
+  }
+  const held = db.dialect === 'postgres' ? `${condemned} for update` : condemned;
+  await db.transaction(async (tx) => {
+    await tx.get(held, [tenant]);
+    for (const table of Object.keys(belongings))
+      await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
+    await tx.run('delete from tenants where id = $1', [tenant]);
+  });
+  return { removed: 1, done: true };
 }

@@ -19,8 +19,8 @@ test('tenants create prints an id and a key that works; tenants list shows the i
   const response = await fetch(`${service.url}/applications/key`, { headers: { 'SVC-API-KEY': key! } });
   expect(await response.json()).toMatchObject({ tenant_id: id, type: 'management' });
   const listed = await place.run(['tenants', 'list']);
-  expect(listed.out.trimEnd().split('\n')).toHaveLength(2);
-  expect(listed.out).toMatch(new RegExp(`^${id}  \\d{4}-\\S+Z  Zoë & Söhne 🗝$`, 'm'));
+  expect(listed.out.trimEnd().split('\n')).toHaveLength(3);
+  expect(listed.out).toMatch(new RegExp(`^${id}  \\d{4}-\\S+Z  active  Zoë & Söhne 🗝$`, 'm'));
   expect(listed.out).not.toMatch(keyShape);
 });
 

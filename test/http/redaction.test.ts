@@ -78,6 +78,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     for (const { method, path, kind } of routes)
       if (kind === 'open' && method === 'GET') await call('GET', path, { key });
     await call('GET', '/logs', { key });
+    await call('GET', '/tenants/self', { key });
     await everyFailure(key, backend.key, session);
     await call('DELETE', `/tokens/${token.id}`, { key });
     await call('DELETE', one, { key });

@@ -46,6 +46,10 @@ describe('the SDK', () => {
     expect(await thrown(admin.applications.get(made.id))).toBeInstanceOf(NotFoundError);
   });
 
+  test('knows its tenant', async () => {
+    expect(await (await client()).tenant()).toMatchObject({ name: 'test', applications: 1 });
+  });
+
   test('changes the key of an Application without a gap', async () => {
     const admin = await client();
     const made = await admin.applications.create({

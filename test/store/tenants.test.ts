@@ -58,4 +58,76 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(await on.store.tenants.createFirst(newTenant('default', on.clock.now()))).toBe(false);
     expect(await on.store.tenants.list()).toHaveLength(1);
   });
+
+  test('one that is not there cannot be renamed, disabled, enabled or condemned', async () => {
+    const { tenants } = on.store;
+    const nobody = crypto.randomUUID();
+    expect(await tenants.get(nobody)).toBeUndefined();
+    expect(await tenants.rename(nobody, 'x')).toBe(false);
+    expect(await tenants.disable(nobody)).toBe(false);
+    expect(await tenants.enable(nobody)).toBe(false);
+    expect(await tenants.condemn(nobody)).toBe(false);
+    expect(await tenants.removeSome(nobody, 10)).toEqual({ removed: 0, done: true });
+  });
+
+  test('one stays disabled since the first time, and is as it was when it is enabled', async () => {
+    const { tenants } = on.store;
+    const id = await on.tenant();
+    const before = await tenants.get(id);
+    expect(await tenants.disable(id)).toBe(true);
+    const disabled = await tenants.get(id);
+    expect(disabled?.disabled_at).toBe('2026-11-15T12:00:00.000Z');
+    on.clock.advance(1000);
+    await tenants.disable(id);
+    expect(await tenants.get(id)).toEqual(disabled!);
+    expect(await tenants.enable(id)).toBe(true);
+    expect(await tenants.get(id)).toEqual(before!);
+  });
+
+  test('a condemned one has lost its data key at once, and never comes back', async () => {
+    const { tenants, warm } = on.store;
+    const id = await on.tenant();
+    await warm(id);
+    const keys = () => on.raw(`select 1 from data_keys where tenant_id = '${id}'`);
+    expect(await keys()).toHaveLength(1);
+    expect(await tenants.condemn(id)).toBe(true);
+    expect(await keys()).toHaveLength(0);
+    const { disabled_at, deleted_at } = (await tenants.get(id))!;
+    expect([disabled_at, deleted_at]).toEqual(['2026-11-15T12:00:00.000Z', '2026-11-15T12:00:00.000Z']);
+    const again = [tenants.enable(id), tenants.disable(id), tenants.rename(id, 'x'), tenants.condemn(id)];
+    expect(await Promise.all(again)).toEqual([false, false, false, false]);
+  });
+
+  test('one that is not condemned loses nothing', async () => {
+    const id = await on.tenant();
+    const { key } = await on.application(id);
+    await on.store.tenants.disable(id);
+    expect(await on.store.tenants.removeSome(id, 10)).toEqual({ removed: 0, done: true });
+    await on.store.tenants.enable(id);
+    expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
+  });
+
+  test('a condemned one goes in batches, also while requests that were under way still add to it', async () => {
+    const [id, other] = [await on.tenant(), await on.tenant()];
+    const web = await on.application(id, { type: 'public' });
+    for (let i = 0; i < 25; i++) await on.session(id, web.id);
+    for (let i = 0; i < 7; i++) await on.application(id);
+    await on.store.tenants.condemn(id);
+    const late = [
+      ...Array.from({ length: 10 }, () => on.session(id, web.id).catch(() => 'too late')),
+      ...Array.from({ length: 10 }, () => on.application(id).catch(() => 'too late')),
+    ];
+    const steps: number[] = [];
+    for (let done = false; !done; ) {
+      const step = await on.store.tenants.removeSome(id, 10);
+      steps.push(step.removed);
+      done = step.done;
+    }
+    await Promise.all(late);
+    expect(Math.max(...steps)).toBeLessThanOrEqual(10);
+    expect(steps.length).toBeGreaterThan(4);
+    expect((await on.store.tenants.list()).map((tenant) => tenant.id)).toEqual([other]);
+    for (const table of ['applications', 'sessions', 'application_keys'])
+      expect(await on.raw(`select 1 from ${table} where tenant_id = '${id}'`)).toEqual([]);
+  });
 });

@@ -1,0 +1,188 @@
+/** Tenants are the operator's: they are looked after on the machine, past the API, and each change is on record. */
+import { newTenant } from '../bootstrap.ts';
+import type { Difference } from '../domain/audit.ts';
+import { Name } from '../domain/field.ts';
+import type { NewEntry, Store, Tenant, Tenants, Unit } from '../store/store.ts';
+import { type Invocation, type LocalCommand, Refused, UsageError } from './command.ts';
+import { confirmedByName, yesOption } from './confirm.ts';
+import { progress } from './list.ts';
+import { withStore } from './open.ts';
+import { fields, table, visible } from './table.ts';
+
+const either = 'TENANT is an id, or the whole name if it is the only one with it.';
+
+export const tenantCommands: readonly LocalCommand[] = [
+  {
+    words: ['tenants', 'create'],
+    takes: ['NAME'],
+    summary: 'Make a tenant; prints its id and its first management key.',
+    details: 'The key is shown this once.',
+    run: (invocation) => withStore(invocation, (store) => create(store, invocation)),
+  },
+  {
+    words: ['tenants', 'list'],
+    takes: [],
+    summary: 'List the tenants and their state, oldest first.',
+    run: (invocation) => withStore(invocation, (store) => list(store, invocation)),
+  },
+  {
+    words: ['tenants', 'rename'],
+    takes: ['TENANT', 'NAME'],
+    summary: 'Call a tenant something else.',
+    details: either,
+    run: (invocation) => withStore(invocation, (store) => rename(store, invocation)),
+  },
+  {
+    words: ['tenants', 'disable'],
+    takes: ['TENANT'],
+    summary: 'Stop all keys of a tenant at once, those of its Sessions included.',
+    details: `Everything else stays, until it is enabled again. ${either}`,
+    run: (invocation) =>
+      withStore(invocation, (store) => turn(store, invocation, 'tenant.disable', 'disable')),
+  },
+  {
+    words: ['tenants', 'enable'],
+    takes: ['TENANT'],
+    summary: 'Let the keys of a disabled tenant work again.',
+    details: either,
+    run: (invocation) => withStore(invocation, (store) => turn(store, invocation, 'tenant.enable', 'enable')),
+  },
+  {
+    words: ['tenants', 'delete'],
+    takes: ['TENANT'],
+    options: [yesOption],
+    summary: 'Delete a tenant and everything that it has, for ever.',
+    details: `Its keys stop and its data key is destroyed at once; then its rows are removed. If that breaks off, run it again. The audit log stays. ${either}`,
+    run: remove,
+  },
+];
+
+async function create(store: Store, { args, json, print }: Invocation): Promise<void> {
+  const tenant = newTenant(nameIn(args[0]), Date.now());
+  await store.change(async (unit) => {
+    await unit.tenants.create(tenant);
+    await unit.record(entry('tenant.create', tenant.id));
+  });
+  const key = tenant.secret.reveal();
+  print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
+}
+
+async function list(store: Store, { json, print, paint }: Invocation): Promise<void> {
+  const tenants = await store.tenants.list();
+  if (json) return print(JSON.stringify(tenants));
+  const rows = tenants.map((tenant) => [tenant.id, tenant.created_at, stateOf(tenant), tenant.name]);
+  print(rows.length > 0 ? table(['ID', 'CREATED', 'STATE', 'NAME'], rows, paint) : 'none');
+}
+
+async function rename(store: Store, { args, json, print }: Invocation): Promise<void> {
+  const name = nameIn(args[1]);
+  const tenant = await store.change(async (unit) => {
+    const before = await changeable(unit.tenants, args[0]);
+    await unit.tenants.rename(before.id, name);
+    await unit.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
+    return unit.tenants.get(before.id);
+  });
+  print(shown(tenant as Tenant, json));
+}
+
+/** What is so already stays so, and makes no entry. */
+async function turn(
+  store: Store,
+  { args, json, print }: Invocation,
+  operation: string,
+  change: 'disable' | 'enable',
+): Promise<void> {
+  const tenant = await store.change(async (unit) => {
+    const before = await changeable(unit.tenants, args[0]);
+    if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
+    await unit.tenants[change](before.id);
+    await unit.record(entry(operation, before.id));
+    return unit.tenants.get(before.id);
+  });
+  print(shown(tenant as Tenant, json));
+}
+
+const batch = 500;
+
+function remove(invocation: Invocation): Promise<number> {
+  const { args, json, print, terminal } = invocation;
+  let code = 0;
+  const work = async (store: Store) => {
+    const { id, name } = await found(store.tenants, args[0]);
+    const warning = `This deletes the tenant "${visible(name)}" (${id}) and everything that it has, for ever.`;
+    if (!(await confirmedByName(invocation, warning, name))) {
+      code = 1;
+      return;
+    }
+    await store.change((unit) => condemn(unit, id));
+    const seen = progress(terminal);
+    let total = 0;
+    for (let done = false; !done; seen.say(`${total} rows removed`)) {
+      const step = await store.tenants.removeSome(id, batch);
+      total += step.removed;
+      done = step.done;
+    }
+    seen.done();
+    print(json ? JSON.stringify({ deleted: id }) : `deleted ${id}`);
+  };
+  return withStore(invocation, work).then(() => code);
+}
+
+/** The entry is about the moment from which there is no way back; taking it up again makes no other. */
+async function condemn(unit: Unit, id: string): Promise<void> {
+  if (await unit.tenants.condemn(id)) await unit.record(entry('tenant.delete', id));
+}
+
+function entry(operation: string, tenant: string, difference?: Difference): NewEntry {
+  return {
+    tenantId: tenant,
+    at: Date.now(),
+    actor: { kind: 'operator' },
+    operation,
+    entity: { kind: 'tenant', id: tenant },
+    result: 'success',
+    from: {},
+    ...(difference && { difference }),
+  };
+}
+
+/** By its id, or by its whole name. */
+async function found(tenants: Pick<Tenants, 'list'>, wanted = ''): Promise<Tenant> {
+  const all = await tenants.list();
+  const byId = all.find(({ id }) => id === wanted.toLowerCase());
+  const named = byId ? [byId] : all.filter(({ name }) => name === wanted);
+  const [tenant] = named;
+  if (tenant && named.length === 1) return tenant;
+  if (!tenant) throw new Refused(`there is no tenant "${wanted}"`, 'sallyport tenants list shows them');
+  const ids = named.map(({ id }) => id).join(', ');
+  throw new Refused(`there are ${named.length} tenants "${wanted}"`, `say which by its id: ${ids}`);
+}
+
+async function changeable(tenants: Tenants, wanted: string | undefined): Promise<Tenant> {
+  const tenant = await found(tenants, wanted);
+  if (tenant.deleted_at === undefined) return tenant;
+  throw new Refused(
+    `the tenant "${visible(tenant.name)}" is being deleted`,
+    `sallyport tenants delete ${tenant.id} finishes it`,
+  );
+}
+
+function nameIn(text: string | undefined): string {
+  const name = Name.safeParse(text);
+  if (name.success) return name.data;
+  throw new UsageError(`NAME ${name.error.issues[0]?.message}`);
+}
+
+function stateOf({ disabled_at, deleted_at }: Tenant): string {
+  if (deleted_at !== undefined) return 'being deleted';
+  return disabled_at === undefined ? 'active' : 'disabled';
+}
+
+function shown(tenant: Tenant, json: boolean): string {
+  if (json) return JSON.stringify(tenant);
+  return fields([
+    ['tenant', tenant.id],
+    ['name', tenant.name],
+    ['state', stateOf(tenant)],
+  ]);
+}

@@ -1,0 +1,12 @@
+import { z } from 'zod';
+import { Timestamp } from './field.ts';
+
+/** A tenant as those within it see it: whoever can ask is not disabled. */
+export const Tenant = z
+  .object({
+    id: z.uuid().describe('Its own, for as long as it lives.'),
+    name: z.string().describe('What its operator calls it.'),
+    created_at: Timestamp.describe('When it was created.'),
+    applications: z.int().min(0).describe('How many Applications it has.'),
+  })
+  .meta({ id: 'Tenant' });
