@@ -8,6 +8,7 @@ import { backupCommand } from './backup.ts';
 import { canCommands } from './can.ts';
 import type { Command, Invocation } from './command.ts';
 import { completionScript, shells } from './completion.ts';
+import { doctorCommand } from './doctor.ts';
 import { healthCommand } from './health.ts';
 import { initCommands } from './init.ts';
 import { keyCommands } from './keys.ts';
@@ -49,6 +50,7 @@ export const commands: readonly Command[] = [
   backupCommand,
   restoreCommand,
   recoverCommand,
+  doctorCommand,
   {
     words: ['migrate'],
     takes: [],

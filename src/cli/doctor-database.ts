@@ -1,0 +1,159 @@
+/** What the database tells of itself, of its clock, and of the audit log. */
+import { existsSync } from 'node:fs';
+import type { Config } from '../config.ts';
+import { timestamp } from '../domain/field.ts';
+import { masterKeys } from '../master-key.ts';
+import { anchorOf } from '../store/chain.ts';
+import {
+  type Engine,
+  type Examined,
+  examine,
+  type Health,
+  type PostgresState,
+  type SqliteState,
+} from '../store/condition.ts';
+import { newestSchema } from '../store/migrate.ts';
+import { type Check, fail, ok, warn } from './check.ts';
+import { databasePlace, sqlitePath } from './place.ts';
+
+export async function checkDatabase(config: Config): Promise<Check[]> {
+  const path = sqlitePath(config.databaseUrl);
+  const place = databasePlace(config.databaseUrl);
+  if (path !== undefined && !existsSync(path))
+    return [warn('database', `${place} is not there`, 'the first start of the service makes it')];
+  try {
+    return checksOf(await examine(config.databaseUrl, masterKeys(config), Date.now), Date.now());
+  } catch (error) {
+    return [
+      fail(
+        'database',
+        `${place}: ${(error as Error).message}`,
+        'check that it is there, and can be reached and written to from here',
+      ),
+    ];
+  }
+}
+
+function checksOf({ engine, sqlite, postgres, health }: Examined, machine: number): Check[] {
+  return [
+    ...(sqlite ? checkSqlite(engine, sqlite) : []),
+    ...(postgres ? checkPostgres(engine, postgres) : []),
+    checkSchema(engine.schema),
+    checkClock(engine, health?.newestEntry, machine),
+    ...(health ? checkHealth(health) : []),
+  ];
+}
+
+/** Before it, two connections at the wrong moment could damage a database with a log. */
+const leastSqlite = '3.51.3';
+
+function checkSqlite({ version }: Engine, { journal, synchronous, flaws }: SqliteState): Check[] {
+  const wrong: Check[] = [];
+  const bad = (says: string, todo: string) => wrong.push(fail('database', says, todo));
+  if (isOlder(version, leastSqlite))
+    bad(`SQLite ${version} can lose data`, `run with SQLite ${leastSqlite} or later: npm ci`);
+  if (flaws.length > 0)
+    bad(`it is damaged: ${flaws[0]}`, 'stop the service, and restore a backup: docs/backup.md');
+  if (journal !== 'wal' || synchronous !== 2)
+    bad(
+      `journal ${journal}, synchronous ${synchronous}`,
+      'keep it on a local disk, where SQLite can have its log',
+    );
+  return wrong.length > 0 ? wrong : [ok('database', `SQLite ${version}, whole`)];
+}
+
+function isOlder(version: string, than: string): boolean {
+  return version.localeCompare(than, 'en', { numeric: true }) < 0;
+}
+
+const oldestPostgres = 140_000;
+/** As many as one process of the service opens. */
+const connections = 10;
+
+function checkPostgres({ version }: Engine, state: PostgresState): Check[] {
+  const wrong: Check[] = [];
+  const bad = (says: string, todo: string) => wrong.push(fail('database', says, todo));
+  const doubtful = (says: string, todo: string) => wrong.push(warn('database', says, todo));
+  if (state.standby) bad('it is a standby, which cannot be written to', 'let DATABASE_URL name the primary');
+  if (state.fsync !== 'on') bad('fsync is off: a crash can damage it', 'set fsync = on in postgresql.conf');
+  if (state.fullPageWrites !== 'on')
+    bad('full_page_writes is off: a crash can damage it', 'set full_page_writes = on in postgresql.conf');
+  if (state.synchronousCommit === 'off')
+    bad('synchronous_commit is off: a crash undoes what was answered', 'set synchronous_commit = on');
+  if (state.encoding !== 'UTF8')
+    bad(`its encoding is ${state.encoding}`, 'make a database with encoding UTF8');
+  if (state.number < oldestPostgres)
+    doubtful(`PostgreSQL ${version} is too old to be known here`, 'use 14 or later');
+  if (state.left < connections)
+    doubtful(
+      `${Math.max(0, state.left)} connections are left`,
+      `raise max_connections: one process takes up to ${connections}`,
+    );
+  return wrong.length > 0 ? wrong : [ok('database', `PostgreSQL ${version}, ${state.left} connections left`)];
+}
+
+function checkSchema(schema: number): Check {
+  if (schema === newestSchema) return ok('schema', `version ${schema}`);
+  if (schema > newestSchema)
+    return fail(
+      'schema',
+      `version ${schema}, this program knows up to ${newestSchema}`,
+      'run a newer program',
+    );
+  return warn(
+    'schema',
+    `version ${schema} of ${newestSchema}`,
+    'sallyport migrate brings it up to date, and so does a start',
+  );
+}
+
+const tolerance = 2000;
+
+function checkClock({ kind, now }: Engine, newestEntry: number | undefined, machine: number): Check {
+  if (newestEntry !== undefined && now < newestEntry - tolerance) {
+    const says = `it is ${timestamp(now)}, but the audit log has an entry of ${timestamp(newestEntry)}`;
+    return fail('clock', says, 'set the clock: until it is right, what should have expired lives on');
+  }
+  const apart = Math.abs(machine - now);
+  if (apart > tolerance) {
+    const says = `this machine and the database are ${Math.round(apart / 1000)} s apart`;
+    return warn('clock', says, 'let both follow the same time servers; the database decides');
+  }
+  return ok(
+    'clock',
+    `${timestamp(now)} by ${kind === 'sqlite' ? 'this machine' : 'the database'}, which decides`,
+  );
+}
+
+/** Either happens every few seconds while a service runs. */
+const longestSweep = 300;
+const longestUnsealed = 60_000;
+
+function checkHealth({ master, sweepLag, unsealed, unsealedFor, head, headSigned }: Health): Check[] {
+  const start = 'start the service, or look for the reason in its log';
+  return [
+    master === undefined
+      ? ok('master key', 'opens what the database holds')
+      : fail('master key', master, 'give the key that was in use when the data was written'),
+    sweepLag > longestSweep
+      ? warn('sweep', `something expired ${Math.round(sweepLag)} s ago and still takes up room`, start)
+      : ok('sweep', 'nothing expired is left lying about'),
+    unsealedFor > longestUnsealed
+      ? warn(
+          'audit log',
+          `${unsealed} rows are not sealed, the oldest for ${Math.round(unsealedFor / 1000)} s`,
+          start,
+        )
+      : ok('audit log', `${unsealed} rows wait to be sealed`),
+    ...(head ? [checkHead(anchorOf(head), headSigned)] : []),
+  ];
+}
+
+function checkHead(anchor: string, signed: boolean | undefined): Check {
+  if (signed === true) return ok('audit log', `signed up to ${anchor}`);
+  return fail(
+    'audit log',
+    signed === false ? 'the last checkpoint is forged' : 'the last checkpoint cannot be checked',
+    'sallyport audit export, then sallyport audit verify: docs/audit.md',
+  );
+}

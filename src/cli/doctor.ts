@@ -1,0 +1,45 @@
+import { ConfigError } from '../config.ts';
+import { type Check, fail } from './check.ts';
+import type { Invocation, LocalCommand } from './command.ts';
+import { checkDatabase } from './doctor-database.ts';
+import { checkDisk, checkFiles, checkSettings } from './doctor-place.ts';
+import type { Ink } from './paint.ts';
+
+export const doctorCommand: LocalCommand = {
+  words: ['doctor'],
+  takes: [],
+  summary: 'Check settings, files, clock, database and audit log, and say what to do.',
+  details: 'Changes nothing, and may run while the service does. Exits with 1 if anything fails.',
+  run: doctor,
+};
+
+const inks: Record<Check['state'], Ink> = { ok: 'green', warn: 'yellow', fail: 'red' };
+
+async function doctor(invocation: Invocation): Promise<number> {
+  const { json, print, paint } = invocation;
+  const checks = await examineAll(invocation);
+  const well = checks.every(({ state }) => state !== 'fail');
+  if (json) print(JSON.stringify({ ok: well, checks }));
+  else {
+    for (const { name, state, says, todo } of checks) {
+      print(`${paint(inks[state], state.padEnd(4))}  ${name.padEnd(13)}  ${says}`);
+      if (todo) print(`      ${''.padEnd(13)}  → ${todo}`);
+    }
+  }
+  return well ? 0 : 1;
+}
+
+async function examineAll(invocation: Invocation): Promise<Check[]> {
+  try {
+    const { config, terminal } = invocation;
+    return [
+      ...checkSettings(config, terminal.env),
+      ...checkFiles(config),
+      ...checkDisk(config),
+      ...(await checkDatabase(config)),
+    ];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return [fail('settings', error.message, 'sallyport serve --help lists the settings')];
+  }
+}

@@ -1,0 +1,155 @@
+/** The condition that a database is in, for an operator. Changes nothing, not even an old schema. */
+import { headOf } from './audit.ts';
+import { checkpointText, type SignedCheckpoint, signatureCheck } from './chain.ts';
+import type { Db, Moment } from './db.ts';
+import { figures } from './figures.ts';
+import { bindMasterKey, type MasterKeys, openChainKeys, sealedChainKeys } from './keyring.ts';
+import { newestSchema } from './migrate.ts';
+import { openPostgres } from './postgres.ts';
+import { openSqlite } from './sqlite.ts';
+
+export interface Engine {
+  readonly kind: 'sqlite' | 'postgres';
+  readonly version: string;
+  /** By the clock that decides. */
+  readonly now: number;
+  /** 0 if there is none yet. */
+  readonly schema: number;
+}
+
+/** As far as the schema is this program's. */
+export interface Health {
+  /** Why the master key does not open everything. */
+  readonly master: string | undefined;
+  /** Seconds for which the oldest expired row has waited for the sweep. */
+  readonly sweepLag: number;
+  readonly unsealed: number;
+  /** Milliseconds for which the oldest of them has waited. */
+  readonly unsealedFor: number;
+  readonly head: SignedCheckpoint | undefined;
+  /** Whether the last checkpoint was signed with the keys of the chain; undefined if nobody can tell. */
+  readonly headSigned: boolean | undefined;
+  /** When the newest audit entry was made, by the clock of that time. */
+  readonly newestEntry: number | undefined;
+}
+
+export interface SqliteState {
+  readonly journal: string;
+  readonly synchronous: number;
+  readonly flaws: readonly string[];
+}
+
+export interface PostgresState {
+  readonly number: number;
+  readonly standby: boolean;
+  readonly encoding: string;
+  readonly fsync: string;
+  readonly fullPageWrites: string;
+  readonly synchronousCommit: string;
+  /** Connections that an ordinary user may still open. */
+  readonly left: number;
+}
+
+export interface Examined {
+  readonly engine: Engine;
+  readonly sqlite?: SqliteState;
+  readonly postgres?: PostgresState;
+  readonly health?: Health;
+}
+
+/** `now` is the machine's clock, which decides for SQLite. */
+export async function examine(url: string, masters: MasterKeys, now: () => number): Promise<Examined> {
+  const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
+  const db = path === undefined ? openPostgres(url) : openSqlite(path, now);
+  try {
+    const engine = await engineOf(db);
+    const own =
+      db.dialect === 'sqlite' ? { sqlite: await sqliteState(db) } : { postgres: await postgresState(db) };
+    if (engine.schema !== newestSchema) return { engine, ...own };
+    return { engine, ...own, health: await healthOf(db, masters, engine.now) };
+  } finally {
+    await db.close();
+  }
+}
+
+async function engineOf(db: Db): Promise<Engine> {
+  const version =
+    db.dialect === 'sqlite' ? 'sqlite_version()' : "split_part(current_setting('server_version'), ' ', 1)";
+  const row = await db.get<{ version: string; now: Moment }>(`select ${version} as version, :now as now`);
+  return {
+    kind: db.dialect,
+    version: row?.version as string,
+    now: Number(row?.now),
+    schema: await schemaOf(db),
+  };
+}
+
+async function schemaOf(db: Db): Promise<number> {
+  const there =
+    db.dialect === 'sqlite'
+      ? "select 1 as one from sqlite_master where name = 'schema_versions'"
+      : "select 1 as one where to_regclass('schema_versions') is not null";
+  if (!(await db.get(there))) return 0;
+  const row = await db.get<{ version: Moment | null }>('select max(version) as version from schema_versions');
+  return Number(row?.version ?? 0);
+}
+
+async function sqliteState(db: Db): Promise<SqliteState> {
+  const journal = await db.get<{ journal_mode: string }>('pragma journal_mode');
+  const synchronous = await db.get<{ synchronous: number }>('pragma synchronous');
+  const checked = await db.all<{ quick_check: string }>('pragma quick_check(10)');
+  return {
+    journal: journal?.journal_mode ?? '',
+    synchronous: synchronous?.synchronous ?? 0,
+    flaws: checked.map(({ quick_check }) => quick_check).filter((text) => text !== 'ok'),
+  };
+}
+
+async function postgresState(db: Db): Promise<PostgresState> {
+  const setting = (name: string) => `current_setting('${name}')`;
+  const row = await db.get<PostgresState>(
+    `select ${setting('server_version_num')}::int as number, pg_is_in_recovery() as standby,
+       ${setting('server_encoding')} as encoding, ${setting('fsync')} as fsync,
+       ${setting('full_page_writes')} as "fullPageWrites",
+       ${setting('synchronous_commit')} as "synchronousCommit",
+       (${setting('max_connections')}::int - ${setting('superuser_reserved_connections')}::int -
+         (select count(*) from pg_stat_activity where backend_type = 'client backend'))::int as left`,
+  );
+  return row as PostgresState;
+}
+
+async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Health> {
+  const master = await masterProblem(db, masters);
+  const { sweepLag, unsealed } = await figures(db);
+  const waiting = await db.get<{ at: Moment | null }>('select min(at) as at from audit where seq is null');
+  const newest = await db.get<{ at: Moment }>('select at from audit order by id desc limit 1');
+  const head = await headOf(db);
+  return {
+    master,
+    sweepLag,
+    unsealed,
+    unsealedFor: unsealed === 0 ? 0 : now - Number(waiting?.at),
+    head,
+    headSigned: head && (await isSigned(db, masters, head)),
+    newestEntry: newest && Number(newest.at),
+  };
+}
+
+/** A database that was never started with a master key takes the first that comes. */
+async function masterProblem(db: Db, masters: MasterKeys): Promise<string | undefined> {
+  if (!(await db.get('select 1 as one from master_key'))) return undefined;
+  try {
+    await bindMasterKey(db, masters);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+async function isSigned(db: Db, masters: MasterKeys, head: SignedCheckpoint): Promise<boolean | undefined> {
+  const kept = await sealedChainKeys(db);
+  const master = kept && masters.find(kept.master_id);
+  if (!master) return undefined;
+  const keys = openChainKeys(master, kept.sealed);
+  return keys !== undefined && signatureCheck(keys)(checkpointText(head), head.signature);
+}

@@ -1,0 +1,227 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { newMasterKey } from '../../src/store/cipher.ts';
+import { newestSchema } from '../../src/store/migrate.ts';
+import { type Desk, openDesk } from '../support/cli.ts';
+import { freePort, type Postgres, startPostgres } from '../support/postgres.ts';
+import { raw } from '../support/stores.ts';
+import { testMasterKey } from '../support/world.ts';
+
+interface Check {
+  readonly name: string;
+  readonly state: string;
+  readonly says: string;
+  readonly todo?: string;
+}
+
+const quiet = { SALLYPORT_TEST_POSTGRES: '' };
+
+async function examine(desk: Desk, ...words: string[]): Promise<{ code: number; checks: Check[] }> {
+  const { code, body } = await desk.json('doctor', ...words);
+  expect(body.ok).toBe(code === 0);
+  return { code, checks: body.checks };
+}
+
+const bad = (checks: Check[]) => checks.filter(({ state }) => state !== 'ok');
+const shown = (checks: Check[]) => bad(checks).map(({ state, name, says }) => `${state} ${name}: ${says}`);
+
+describe('doctor on SQLite', () => {
+  let desk: Desk;
+  const at = (name: string) => desk.path(`data/${name}`);
+  const url = () => `sqlite:${at('sallyport.db')}`;
+  beforeEach(async () => {
+    desk = openDesk(() => quiet);
+    expect((await desk.run('tenants', 'create', 'x')).code).toBe(0);
+  });
+  afterEach(() => desk.clear());
+
+  test('finds nothing wrong where nothing is, and changes nothing', async () => {
+    const before = readFileSync(at('sallyport.db'));
+    const { code, checks } = await examine(desk);
+    expect({ code, found: bad(checks) }).toEqual({ code: 0, found: [] });
+    const names = [
+      'settings',
+      'files',
+      'disk',
+      'database',
+      'schema',
+      'clock',
+      'master key',
+      'sweep',
+      'audit log',
+    ];
+    expect(checks.map(({ name }) => name)).toEqual(expect.arrayContaining(names));
+    expect(readFileSync(at('sallyport.db')).equals(before)).toBe(true);
+    const { out } = await desk.run('doctor');
+    expect(out).toMatch(/^ok {4}database {7}SQLite 3\.\d+\.\d+, whole$/m);
+  });
+
+  const day = 86_400_000;
+  const unsealed = (moment: number) =>
+    raw(
+      url(),
+      `insert into audit (id, at, operation, result, entry)
+       values ('0192a3b4-0000-7000-8000-000000000000', ${moment}, 'x', 'success', '{}')`,
+    );
+  const sickness: [string, (place: Desk) => unknown, number, RegExp][] = [
+    [
+      'a data folder that others can look into',
+      () => chmodSync(desk.path('data'), 0o750),
+      0,
+      /^warn files: .*data is open to others$/,
+    ],
+    [
+      'a key file that others can read',
+      () => chmodSync(at('master.key'), 0o640),
+      1,
+      /^fail files: .*master.key is open to others$/,
+    ],
+    [
+      'a database that others can read',
+      () => chmodSync(at('sallyport.db'), 0o644),
+      0,
+      /^warn files: .*sallyport.db is open to others$/,
+    ],
+    [
+      'an old schema',
+      () => raw(url(), `delete from schema_versions where version = ${newestSchema}`),
+      0,
+      /^warn schema: version \d+ of \d+$/,
+    ],
+    [
+      'a schema of the future',
+      () => raw(url(), "insert into schema_versions (version, name) values (999, 'x')"),
+      1,
+      /^fail schema: version 999/,
+    ],
+    [
+      'another master key',
+      () =>
+        writeFileSync(at('master.key'), Buffer.from(newMasterKey().bytes).toString('base64'), {
+          mode: 0o600,
+        }),
+      1,
+      /^fail master key: the database was sealed with the master key/,
+    ],
+    [
+      'a clock that went back',
+      () => unsealed(Date.now() + day),
+      1,
+      /^fail clock: it is .*, but the audit log has/,
+    ],
+    [
+      'an audit log that nobody seals',
+      () => unsealed(Date.now() - day),
+      0,
+      /^warn audit log: 1 rows are not sealed, the oldest for 864\d\d s$/,
+    ],
+    [
+      'a sweep that does not happen',
+      () =>
+        raw(
+          url(),
+          `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)
+           select tenant_id, id, id, x'01', x'02', '[]', '[]', 0, ${Date.now() - day} from applications`,
+        ),
+      0,
+      /^warn sweep: something expired 864\d\d s ago/,
+    ],
+    [
+      'a damaged database',
+      () => {
+        const bytes = readFileSync(at('sallyport.db'));
+        bytes.fill(0xff, 8 * 4096, 9 * 4096);
+        writeFileSync(at('sallyport.db'), bytes);
+      },
+      1,
+      /^fail database: /,
+    ],
+  ];
+
+  test.each(sickness)('finds %s, and says what to do', async (_, spoil, expected, complaint) => {
+    await spoil(desk);
+    const { code, checks } = await examine(desk);
+    expect(shown(checks).join('\n')).toMatch(new RegExp(complaint.source, 'm'));
+    expect(code).toBe(expected);
+    for (const { todo } of bad(checks)) expect(todo).toBeTruthy();
+  });
+
+  test('finds a checkpoint that is forged, and shows a sound one as an anchor', async () => {
+    await unsealed(Date.now());
+    const anchor = (await desk.run('audit', 'head')).out.trim();
+    const { checks } = await examine(desk);
+    expect(checks.map(({ says }) => says)).toContain(`signed up to ${anchor}`);
+    await raw(url(), 'update audit_checkpoints set at = at + 1');
+    const again = await examine(desk);
+    expect(shown(again.checks)).toEqual(['fail audit log: the last checkpoint is forged']);
+  });
+
+  test('finds settings that mean nothing, and wrong ones', async () => {
+    const typo = openDesk(() => ({ ...quiet, SALLYPORT_SESION_TTL: '3' }));
+    const found = bad((await examine(typo)).checks);
+    expect(found[0]).toEqual({
+      name: 'settings',
+      state: 'warn',
+      says: 'SALLYPORT_SESION_TTL means nothing',
+      todo: 'SALLYPORT_SESSION_TTL does',
+    });
+    expect(found[1]?.says).toContain('is not there');
+    const { code, checks } = await examine(typo, '--port', 'http');
+    expect({ code, shown: shown(checks) }).toEqual({
+      code: 1,
+      shown: [expect.stringMatching(/^fail settings: --port \(PORT\) must be a whole number/)],
+    });
+    typo.clear();
+  });
+});
+
+describe('doctor on PostgreSQL', () => {
+  let server: Postgres;
+  let desk: Desk;
+  const at = (database: string) => ['--database-url', server.url.replace(/postgres$/, database)];
+  beforeAll(async () => {
+    server = await startPostgres({ fsync: 'on' });
+    desk = openDesk(() => ({ ...quiet, SALLYPORT_MASTER_KEY: testMasterKey }));
+    expect((await desk.run('tenants', 'create', 'x', ...at('postgres'))).code).toBe(0);
+  });
+  afterAll(async () => {
+    await server.stop();
+    desk.clear();
+  });
+
+  test('finds nothing wrong where nothing is', async () => {
+    const { code, checks } = await examine(desk, ...at('postgres'));
+    expect({ code, found: bad(checks) }).toEqual({ code: 0, found: [] });
+    expect(checks.find(({ name }) => name === 'database')?.says).toMatch(
+      /^PostgreSQL 18\.\d+, \d+ connections left$/,
+    );
+    expect(checks.find(({ name }) => name === 'clock')?.says).toContain('by the database, which decides');
+  });
+
+  test('finds settings with which a crash would undo what was answered', async () => {
+    await raw(server.url, 'alter database postgres set synchronous_commit = off');
+    const { code, checks } = await examine(desk, ...at('postgres'));
+    await raw(server.url, 'alter database postgres reset synchronous_commit');
+    expect({ code, shown: shown(checks) }).toEqual({
+      code: 1,
+      shown: [expect.stringContaining('synchronous_commit is off')],
+    });
+    const unsafe = await examine(desk, '--database-url', process.env.SALLYPORT_TEST_POSTGRES as string);
+    expect(shown(unsafe.checks).join('\n')).toContain('fsync is off');
+  });
+
+  test('finds an empty database, one of another encoding, and one that is out of reach', async () => {
+    await raw(server.url, "create database latin template template0 encoding 'LATIN1'");
+    const { checks } = await examine(desk, ...at('latin'));
+    expect(shown(checks)).toEqual([
+      'fail database: its encoding is LATIN1',
+      `warn schema: version 0 of ${newestSchema}`,
+    ]);
+    const nowhere = `postgres://postgres@127.0.0.1:${await freePort()}/postgres`;
+    const { code, checks: none } = await examine(desk, '--database-url', nowhere);
+    expect({ code, shown: shown(none) }).toEqual({
+      code: 1,
+      shown: [expect.stringMatching(/^fail database: postgres:/)],
+    });
+  });
+});
