@@ -11,7 +11,6 @@ const typeOption: Option = {
   name: 'type',
   takes: 'TYPE',
   sentence: `One of ${types.join(', ')}.`,
-  values: types,
 };
 
 /** Ways to say which Application. */

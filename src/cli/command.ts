@@ -13,8 +13,6 @@ export interface Option {
   /** May be given several times. */
   readonly many?: true;
   readonly sentence: string;
-  /** All that it can be. */
-  readonly values?: readonly string[];
 }
 
 interface Described {

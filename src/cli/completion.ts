@@ -22,6 +22,8 @@ interface Place {
   readonly path: string;
   readonly words: readonly Word[];
   readonly options: readonly Option[];
+  /** Whether a file can stand there. */
+  readonly files?: boolean;
 }
 
 function places(commands: readonly Command[]): Place[] {
@@ -48,6 +50,7 @@ function places(commands: readonly Command[]): Place[] {
       path: command.words.join(' '),
       words: argument(command),
       options: optionsOf(command),
+      files: command.takes.includes('FILE'),
     })),
   ];
 }
@@ -81,17 +84,17 @@ function flags(options: readonly Option[]): string[] {
 }
 
 /** The words so far without options and their values, as a shell function that bash and zsh both read. */
-function pathFunction(commands: readonly Command[]): string {
+function placeFunction(commands: readonly Command[]): string {
   const { files, values } = taking(commands);
-  return `_sallyport_path() {
+  return `_sallyport_place() {
   local word skip=
-  path=
+  place=
   for word in "$@"; do
     if [ -n "$skip" ]; then skip=; continue; fi
     case $word in
       ${[...files, ...values].join('|')}) skip=1 ;;
       -*) ;;
-      *) path="$path\${path:+ }$word" ;;
+      *) place="$place\${place:+ }$word" ;;
     esac
   done
 }`;
@@ -104,21 +107,21 @@ function bash(commands: readonly Command[]): string {
       `    '${path}') words='${[...words.map(({ word }) => word), ...flags(options)].join(' ')}' ;;`,
   );
   return `# In ~/.bashrc: eval "$(sallyport completion bash)"
-${pathFunction(commands)}
+${placeFunction(commands)}
 _sallyport() {
-  local path words='' current=\${COMP_WORDS[COMP_CWORD]}
+  local place words='' current=\${COMP_WORDS[COMP_CWORD]}
   COMPREPLY=()
   case \${COMP_WORDS[COMP_CWORD - 1]} in
     ${files.join('|')}) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     ${values.join('|')}) return ;;
   esac
-  _sallyport_path "\${COMP_WORDS[@]:1:COMP_CWORD - 1}"
-  case $path in
+  _sallyport_place "\${COMP_WORDS[@]:1:COMP_CWORD - 1}"
+  case $place in
 ${cases.join('\n')}
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
 }
-complete -F _sallyport sallyport`;
+complete -o default -F _sallyport sallyport`;
 }
 
 function zsh(commands: readonly Command[]): string {
@@ -133,19 +136,19 @@ function zsh(commands: readonly Command[]): string {
   });
   return `#compdef sallyport
 # In ~/.zshrc, below compinit: eval "$(sallyport completion zsh)"
-${pathFunction(commands)}
+${placeFunction(commands)}
 _sallyport() {
-  local path
+  local place
   local -a offered
   case $words[CURRENT-1] in
     ${files.join('|')}) _files; return ;;
     ${values.join('|')}) return ;;
   esac
-  _sallyport_path "\${(@)words[2,CURRENT-1]}"
-  case $path in
+  _sallyport_place "\${(@)words[2,CURRENT-1]}"
+  case $place in
 ${cases.join('\n')}
   esac
-  _describe sallyport offered
+  _describe sallyport offered || _files
 }
 compdef _sallyport sallyport`;
 }
@@ -153,9 +156,10 @@ compdef _sallyport sallyport`;
 function fish(commands: readonly Command[]): string {
   const quote = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
   const { files, values } = taking(commands);
-  const lines = places(commands).flatMap(({ path, words, options }) => {
+  const lines = places(commands).flatMap(({ path, words, options, files: named }) => {
     const here = `complete -c sallyport -n ${quote(`_sallyport_at ${quote(path)}`)}`;
     return [
+      ...(named ? [`${here} -F`] : []),
       ...words.map(({ word, sentence }) => `${here} -a ${word} -d ${quote(sentence)}`),
       ...options.map(({ name, takes, sentence }) => {
         const value = files.includes(`--${name}`) ? ' -r -F' : takes ? ' -x' : '';
