@@ -1,0 +1,127 @@
+/** What leaves the house: the one file, and the SDK as others install it. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { root, type Service, startService } from './support/service.ts';
+import { openWorld, sqlite } from './support/world.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sallyport-build-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** What it printed; anything but 0 fails the test. */
+async function run(command: string[], options: { cwd?: string; env?: Record<string, string> } = {}) {
+  const child = Bun.spawn(command, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'], ...options });
+  const [out, err] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+  ]);
+  expect({ code: await child.exited, err }).toEqual({ code: 0, err: '' });
+  return out;
+}
+
+describe('the one file', () => {
+  const sallyport = join(folder, 'sallyport');
+  /** Neither Node nor Bun, nor anything else, is to be found. */
+  const bare = { PATH: '/nowhere' };
+  let service: Service | undefined;
+
+  beforeAll(async () => {
+    await run([process.execPath, '--no-env-file', join(root, 'deploy/build.ts'), sallyport], { cwd: root });
+  });
+  afterEach(() => service?.close());
+
+  test.each(['1', '2'])('serves alone in an empty folder, with %s workers', async (workers) => {
+    service = await startService({ ...bare, SALLYPORT_WORKERS: workers }, [sallyport, 'serve']);
+    const { url } = service;
+    const key = readFileSync(join(service.folder, 'data/management.key'), 'utf8').trim();
+    const get = (path: string) => fetch(url + path, { headers: { 'SVC-API-KEY': key } });
+    expect((await get('/readyz')).status).toBe(200);
+    expect(await (await get('/docs')).text()).toContain('<html');
+    expect(await (await get('/openapi.json')).json()).toHaveProperty('paths./applications');
+
+    const env = { ...bare, SALLYPORT_URL: url, SALLYPORT_KEY: key, PORT: new URL(url).port };
+    const text = join(folder, 'card');
+    writeFileSync(text, '4242424242424242');
+    const mask = '{{ data | reveal_last: 4 }}';
+    const made = await run([sallyport, 'tokens', 'create', '--text-file', text, '--mask', mask], { env });
+    expect(made).toContain('XXXXXXXXXXXX4242');
+    expect(await run([sallyport, 'apps', 'list', '--json'], { env })).toContain('management');
+    expect(await run([sallyport, 'health'], { env })).toContain('is ready');
+
+    service.process.kill('SIGTERM');
+    expect(await service.process.exited).toBe(0);
+    await expect(get('/readyz')).rejects.toThrow();
+  });
+
+  test('is not changed by what lies in the folder that it is started in', async () => {
+    const strange = join(folder, 'strange');
+    mkdirSync(strange);
+    const trap = `require('node:fs').writeFileSync('sprung', '')`;
+    writeFileSync(join(strange, 'trap.js'), trap);
+    writeFileSync(join(strange, 'bunfig.toml'), 'preload = ["./trap.js"]\n');
+    writeFileSync(join(strange, '.env'), 'SALLYPORT_KEY=from-the-folder\n');
+    const child = Bun.spawn([sallyport, 'whoami'], {
+      cwd: strange,
+      env: bare,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    expect(await new Response(child.stderr).text()).toStartWith('sallyport: error: no key to call with');
+    expect(await child.exited).toBe(2);
+    expect(existsSync(join(strange, 'sprung'))).toBe(false);
+  });
+});
+
+describe('the SDK, built and installed', () => {
+  const project = join(folder, 'project');
+  const installed = join(project, 'node_modules/@sallyport/sdk');
+
+  beforeAll(async () => {
+    mkdirSync(installed, { recursive: true });
+    cpSync(join(root, 'sdk/package.json'), join(installed, 'package.json'));
+    const tsc = join(root, 'node_modules/.bin/tsc');
+    await run([tsc, '-p', 'sdk', '--outDir', join(installed, 'dist')], { cwd: root });
+    writeFileSync(join(project, 'package.json'), '{"type": "module"}');
+  });
+
+  test('opens both doors from Node', async () => {
+    const world = await openWorld(sqlite);
+    const { key } = await world.tenant();
+    writeFileSync(
+      join(project, 'doors.js'),
+      `import { authorizeSession, NotFoundError, Sallyport, startSession } from '@sallyport/sdk';
+       import { guardFetch } from '@sallyport/sdk/guard';
+       const url = process.env.URL;
+       const admin = new Sallyport({ url, key: process.env.KEY });
+       const web = await admin.applications.create({ name: 'web', type: 'public', permissions: ['token:create'] });
+       await admin.tokens.create({ id: 'card-1', data: '4242', mask: '{{ data | hide }}' });
+       const session = await startSession({
+         url,
+         publicKey: web.key,
+         authorize: (nonce) => authorizeSession(admin, nonce, { permissions: ['token:read'] }),
+       });
+       const seen = [];
+       for await (const { id, data } of session.client.tokens.all()) seen.push([id, data]);
+       const missing = await admin.tokens.get('none').catch((error) => error instanceof NotFoundError);
+       console.log(JSON.stringify({ seen, missing, guard: typeof guardFetch }));`,
+    );
+    const env = { PATH: String(process.env.PATH), URL: world.url, KEY: key };
+    const said = await run(['node', 'doors.js'], { cwd: project, env });
+    await world.close();
+    expect(JSON.parse(said)).toEqual({ seen: [['card-1', 'XXXX']], missing: true, guard: 'function' });
+  });
+
+  test('tells TypeScript what it takes and gives', async () => {
+    const typed = (type: string) => `import { type Application, Sallyport } from '@sallyport/sdk';
+      const client = new Sallyport({ url: 'http://127.0.0.1:8080', key: 'k' });
+      export const get = (id: string): Promise<Application> => client.applications.get(id);
+      export const made = () => client.applications.create({ name: 'a', type: '${type}' });`;
+    const tsc = join(root, 'node_modules/.bin/tsc');
+    const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', ''];
+    writeFileSync(join(project, 'right.ts'), typed('public'));
+    await run([tsc, ...options, 'right.ts'], { cwd: project });
+    writeFileSync(join(project, 'wrong.ts'), typed('secret'));
+    const wrong = Bun.spawn([tsc, ...options, 'wrong.ts'], { cwd: project, stdout: 'pipe' });
+    expect(await new Response(wrong.stdout).text()).toContain(`Type '"secret"' is not assignable`);
+  });
+});
