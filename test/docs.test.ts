@@ -62,7 +62,7 @@ describe('what the pages point at is there:', () => {
   });
 
   test('files of the project', () => {
-    const files = mentions(/`((?:src|test|docs|bin|\.ci)\/[\w./-]+)`/g);
+    const files = mentions(/`((?:src|test|docs|bin|sdk|deploy|\.ci)\/[\w./-]+)`/g);
     expect(files.length).toBeGreaterThan(8);
     expect(files.filter(({ name }) => !existsSync(join(root, name)))).toEqual([]);
   });

@@ -1,0 +1,192 @@
+/** What is in deploy/ fits the program and keeps its promises, as far as that can be seen without running it. */
+import { describe, expect, test } from 'bun:test';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseAllDocuments } from 'yaml';
+import { z } from 'zod';
+import manifest from '../package.json' with { type: 'json' };
+import { commands } from '../src/cli/commands.ts';
+import { settings } from '../src/config.ts';
+import { routes } from '../src/http/routes.ts';
+
+const folder = join(import.meta.dirname, '../deploy');
+const read = (path: string) => readFileSync(join(folder, path), 'utf8');
+const variables = Object.values(settings).map(({ variable }) => variable);
+const paths = routes.map(({ path }) => path);
+
+/** One document, read as strictly as the parser can. */
+function yaml(path: string): unknown {
+  const documents = parseAllDocuments(read(path), { strict: true, uniqueKeys: true });
+  expect(documents).toHaveLength(1);
+  const [document] = documents as [(typeof documents)[number]];
+  expect([...document.errors, ...document.warnings]).toEqual([]);
+  return document.toJS();
+}
+
+describe('the image', () => {
+  const lines = read('Dockerfile').split('\n');
+  const last = lines.slice(lines.findLastIndex((line) => line.startsWith('FROM ')));
+  const having = (word: string) =>
+    last.filter((line) => line.startsWith(`${word} `)).map((line) => line.slice(word.length + 1));
+
+  test('runs the program and nothing else, as nobody in particular', () => {
+    expect(having('RUN')).toEqual([]);
+    expect(having('USER')).toEqual(['65532:65532']);
+    expect(JSON.parse(having('ENTRYPOINT')[0] as string)).toEqual(['/usr/local/bin/sallyport']);
+    const [command] = JSON.parse(having('CMD')[0] as string);
+    expect(commands.map(({ words }) => words.join(' '))).toContain(command);
+  });
+
+  test('is asked after its health by the program itself', () => {
+    const [, asked] = /CMD (\[.*\])$/.exec(having('HEALTHCHECK')[0] as string)!;
+    expect(JSON.parse(asked as string)).toEqual(['/usr/local/bin/sallyport', 'health']);
+    expect(commands.map(({ words }) => words.join(' '))).toContain('health');
+  });
+
+  test('sets what the program knows, and no secret', () => {
+    const names = Array.from(
+      having('ENV')
+        .join(' ')
+        .matchAll(/([A-Z_]+)=/g),
+      (match) => match[1] as string,
+    );
+    expect(names.length).toBeGreaterThan(2);
+    expect(names.filter((name) => !variables.includes(name))).toEqual([]);
+  });
+
+  test('is built from what it copies, and the rest is not even sent', () => {
+    const copied = lines
+      .filter((line) => line.startsWith('COPY ') && !line.includes('--from'))
+      .flatMap((line) => line.split(' ').slice(1, -1));
+    const sent = read('Dockerfile.dockerignore').split('\n');
+    expect(sent[0]).toBe('*');
+    const allowed = sent.filter((line) => line.startsWith('!')).map((line) => line.slice(1));
+    expect(
+      copied.filter((path) => !allowed.some((one) => path === one || path.startsWith(`${one}/`))),
+    ).toEqual([]);
+  });
+});
+
+test('the compose file gives the service what it needs and takes away what it does not', () => {
+  const Compose = z.strictObject({
+    name: z.literal('sallyport'),
+    services: z.strictObject({
+      sallyport: z.strictObject({
+        build: z.strictObject({ context: z.literal('..'), dockerfile: z.literal('deploy/Dockerfile') }),
+        depends_on: z.strictObject({ database: z.strictObject({ condition: z.literal('service_healthy') }) }),
+        environment: z.partialRecord(z.enum(variables), z.string()),
+        ports: z.tuple([z.string().startsWith('127.0.0.1:')]),
+        volumes: z.tuple([z.literal('sallyport:/data')]),
+        read_only: z.literal(true),
+        tmpfs: z.tuple([z.literal('/tmp')]),
+        cap_drop: z.tuple([z.literal('ALL')]),
+        security_opt: z.tuple([z.literal('no-new-privileges:true')]),
+        restart: z.string(),
+        stop_grace_period: z.literal('30s'),
+      }),
+      database: z.looseObject({ image: z.string().regex(/^postgres:\d+$/), healthcheck: z.looseObject({}) }),
+    }),
+    volumes: z.strictObject({ sallyport: z.null(), database: z.null() }),
+  });
+  const { services } = Compose.parse(yaml('compose.yaml')) as {
+    services: { sallyport: { environment: object } };
+  };
+  const secrets = Object.values(services.sallyport.environment) as string[];
+  expect(secrets.every((value) => /\$\{\w+:\?/.test(value))).toBe(true);
+});
+
+describe('in Kubernetes', () => {
+  const files = readdirSync(join(folder, 'kubernetes')).filter((name) => name.endsWith('.yaml'));
+  const labels = { 'app.kubernetes.io/name': 'sallyport' };
+  // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever is there
+  const of = (kind: string): any =>
+    files.map((name) => yaml(join('kubernetes', name)) as { kind: string }).find((one) => one.kind === kind);
+  const { spec } = of('Deployment');
+  const pod = spec.template.spec;
+  const [container] = pod.containers;
+
+  test('everything that is applied exists, and everything that exists is applied or an example', () => {
+    const applied = of('Kustomization').resources as string[];
+    expect(files.filter((name) => !applied.includes(name)).toSorted()).toEqual([
+      'kustomization.yaml',
+      'secret.example.yaml',
+    ]);
+    expect(applied.filter((name) => !files.includes(name))).toEqual([]);
+  });
+
+  test('the parts find one another', () => {
+    for (const selector of [spec.selector.matchLabels, of('Service').spec.selector])
+      expect(selector).toEqual(labels);
+    expect(of('PodDisruptionBudget').spec.selector.matchLabels).toEqual(labels);
+    expect(spec.template.metadata.labels).toEqual(labels);
+    expect(of('Service').spec.ports[0].targetPort).toBe(container.ports[0].name);
+    const secret = of('Secret');
+    const { secretKeyRef } = container.env[0].valueFrom;
+    const [mounted] = pod.volumes.filter((volume: { secret?: object }) => volume.secret);
+    expect([secretKeyRef.name, mounted.secret.secretName]).toEqual([
+      secret.metadata.name,
+      secret.metadata.name,
+    ]);
+    expect(Object.keys(secret.stringData)).toEqual([secretKeyRef.key, mounted.secret.items[0].key]);
+    const names = pod.volumes.map(({ name }: { name: string }) => name);
+    expect(container.volumeMounts.map(({ name }: { name: string }) => name)).toEqual(names);
+    const [file] = container.env.filter(({ name }: { name: string }) => name === 'SALLYPORT_MASTER_KEY_FILE');
+    expect(file.value).toBe(`${container.volumeMounts[0].mountPath}/${mounted.secret.items[0].path}`);
+  });
+
+  test('probes ask what the service answers, and never restart it because the database is away', () => {
+    for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe'])
+      expect(paths).toContain(container[probe].httpGet.path);
+    expect(container.livenessProbe.httpGet.path).toBe('/livez');
+    expect(container.readinessProbe.httpGet.path).toBe('/readyz');
+  });
+
+  test('a disruption or a new version leaves nodes that serve', () => {
+    expect(spec.replicas - of('PodDisruptionBudget').spec.maxUnavailable).toBeGreaterThanOrEqual(2);
+    expect(spec.strategy.rollingUpdate.maxUnavailable).toBe(0);
+    const [drain] = container.env.filter(({ name }: { name: string }) => name === 'SALLYPORT_DRAIN');
+    const { periodSeconds, failureThreshold } = container.readinessProbe;
+    expect(Number(drain.value)).toBeGreaterThanOrEqual(periodSeconds * failureThreshold);
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(Number(drain.value) + 10);
+  });
+
+  test('the container is what the image is, with nothing that it does not need', () => {
+    expect(container.image).toBe(`sallyport:${manifest.version}`);
+    expect(pod.automountServiceAccountToken).toBe(false);
+    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 65532 });
+    expect(pod.securityContext.seccompProfile.type).toBe('RuntimeDefault');
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    });
+    const names = container.env.map(({ name }: { name: string }) => name);
+    expect(names.filter((name: string) => !variables.includes(name))).toEqual([]);
+  });
+});
+
+describe('the systemd unit', () => {
+  const unit = read('sallyport.service');
+  const analyze = (...args: string[]) => {
+    const { exitCode, stdout, stderr } = Bun.spawnSync(['systemd-analyze', ...args]);
+    return { code: exitCode, said: `${stdout}${stderr}` };
+  };
+
+  test('starts the service with settings that it knows', () => {
+    const [, command] = /^ExecStart=\/usr\/local\/bin\/sallyport (\w+)$/m.exec(unit)!;
+    expect(commands.map(({ words }) => words.join(' '))).toContain(command as string);
+    const named = Array.from(unit.matchAll(/^Environment=(\w+)=/gm), (match) => match[1] as string);
+    expect(named.filter((name) => !variables.includes(name))).toEqual([]);
+  });
+
+  test.skipIf(!Bun.which('systemd-analyze'))('is one that systemd takes, and exposes little', () => {
+    const place = mkdtempSync(join(tmpdir(), 'sallyport-unit-'));
+    const path = join(place, 'sallyport.service');
+    writeFileSync(path, unit.replace('/usr/local/bin/sallyport', process.execPath));
+    expect(analyze('verify', path)).toEqual({ code: 0, said: '' });
+    const { code, said } = analyze('security', '--offline=true', '--threshold=20', path);
+    rmSync(place, { recursive: true });
+    expect([code, said]).toEqual([0, expect.stringMatching(/exposure level .*: [01]\.\d OK/)]);
+  });
+});
