@@ -61,7 +61,7 @@ describe('doctor on SQLite', () => {
     raw(
       url(),
       `insert into audit (id, at, operation, result, entry)
-       values ('${moment > Date.now() ? 'f' : '0'}192a3b4-0000-7000-8000-000000000000', ${moment}, 'x', 'success', '{}')`,
+       values ('ffffffff-0000-7000-8000-000000000000', ${moment}, 'x', 'success', '{}')`,
     );
   const sickness: [string, (place: Desk) => unknown, number, RegExp][] = [
     [
@@ -113,7 +113,7 @@ describe('doctor on SQLite', () => {
       'an audit log that nobody seals',
       () => unsealed(Date.now() - day),
       0,
-      /^warn audit log: \d+ rows are not sealed, the oldest for 864\d\d s$/,
+      /^warn audit log: \d rows are not sealed, the oldest for 864\d\d s$/,
     ],
     [
       'a sweep that does not happen',
