@@ -1,6 +1,6 @@
 import type { Application, ApplicationCreate, ApplicationUpdate } from '../../sdk/src/sallyport.ts';
 import { inBrief, show, titleOf } from './app-view.ts';
-import { expiryOption, fileOption, given, only, permissionOption } from './body.ts';
+import { expiryOption, fileOption, given, only, originOption, permissionOption } from './body.ts';
 import { type Call, type Option, type RemoteCommand, UsageError } from './command.ts';
 import { confirmed, yesOption } from './confirm.ts';
 import { keyToOption, withKey } from './key-file.ts';
@@ -37,6 +37,7 @@ export const appCommands: readonly RemoteCommand[] = [
       { name: 'name', takes: 'TEXT', sentence: 'What people call it.' },
       typeOption,
       permissionOption,
+      originOption,
       expiryOption,
       fileOption,
       keyToOption,
@@ -58,6 +59,7 @@ export const appCommands: readonly RemoteCommand[] = [
     options: [
       { name: 'name', takes: 'TEXT', sentence: 'What people call it.' },
       { ...permissionOption, sentence: 'What it may do, instead of what it may do now.' },
+      originOption,
       fileOption,
     ],
     summary: 'Change the name, the permissions or the rules of an Application.',
@@ -112,6 +114,7 @@ async function create(call: Call): Promise<number> {
       name: options.value('name'),
       type: options.value('type'),
       permissions: given(options.values('permission')),
+      allowed_origins: given(options.values('origin')),
       expires_at: options.value('expires-at'),
     }),
   };
@@ -126,7 +129,11 @@ async function update(call: Call): Promise<number> {
   const { options, input, service } = call;
   const sent = {
     ...(await input.body(options.value('file'))),
-    ...only({ name: options.value('name'), permissions: given(options.values('permission')) }),
+    ...only({
+      name: options.value('name'),
+      permissions: given(options.values('permission')),
+      allowed_origins: given(options.values('origin')),
+    }),
   };
   if (Object.keys(sent).length === 0) throw new UsageError('nothing to change was named');
   const { id, name, permissions, rules } = await find(call);

@@ -13,6 +13,13 @@ export const permissionOption: Option = {
   sentence: 'What it may do.',
 };
 
+export const originOption: Option = {
+  name: 'origin',
+  takes: 'ORIGIN',
+  many: true,
+  sentence: 'For a public Application: an origin whose pages may use its key.',
+};
+
 export const expiryOption: Option = {
   name: 'expires-at',
   takes: 'TIME',

@@ -116,7 +116,7 @@ function nextSteps({ name, container, file }: Project): string {
 Their keys are in ${file}, for its owner alone: keep it out of version control.
 
 Next:
-  1. Load it into this shell:    set -a; . ./${file}; set +a
+  1. Load it into this shell:    set -a; . ${file.includes('/') ? file : `./${file}`}; set +a
   2. Keep something as a Token:  echo 4242424242424242 | sallyport tokens create --text-file - \\
                                    --container ${container} --mask '{{ data | reveal_last: 4 }}'
   3. In the page, open a Session with SALLYPORT_PUBLIC_KEY and hand its nonce to your backend,

@@ -137,6 +137,17 @@ test('a name that several have is not enough to tell which', async () => {
   expect((await call(['apps', 'get', 'sho'])).err).toContain('there is no Application "sho"');
 });
 
+test('the origins of a public Application are named, kept by other changes, and shown', async () => {
+  const web = ['apps', 'create', '--name', 'web', '--type', 'public', '--permission', 'token:create'];
+  const made = await json([...web, '--origin', 'https://a.example', '--origin', 'https://b.example']);
+  expect(made.allowed_origins).toEqual(['https://a.example', 'https://b.example']);
+  expect(await json(['apps', 'update', 'web', '--name', 'page'])).toMatchObject({
+    allowed_origins: made.allowed_origins,
+  });
+  await json(['apps', 'update', 'page', '--origin', 'https://c.example']);
+  expect((await call(['apps', 'get', 'page'])).out).toMatch(/^origins +https:\/\/c\.example$/m);
+});
+
 test('an update that names nothing is refused', async () => {
   await json(shop);
   expect((await call(['apps', 'update', 'shop'])).err).toContain('nothing to change was named');

@@ -37,6 +37,7 @@ test('without a terminal it asks nothing, and the keys it writes do what they ar
   expect([code, err]).toEqual([0, '']);
   expect(out).not.toMatch(keyShape);
   expect(out).toContain('/my-shop/');
+  expect(out).toContain(`set -a; . ${file}; set +a`);
   expect(statSync(file).mode & 0o777).toBe(0o600);
   const env = parseEnv(readFileSync(file, 'utf8')) as Record<(typeof projectVariables)[number], string>;
   expect(Object.keys(env)).toEqual([...projectVariables]);
