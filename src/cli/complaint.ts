@@ -18,7 +18,10 @@ import { visible } from './table.ts';
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
   [0, 'done, or stopped when told to; for `can`, allowed; for `apply --plan`, nothing to do'],
-  [1, 'it failed; for `can`, denied; for `apply --plan`, something to do; for `health`, not ready'],
+  [
+    1,
+    'it failed; for `can`, denied; for `apply --plan`, something to do; for `health`, not ready; for `audit verify` and `doctor`, something is wrong',
+  ],
   [2, 'it was called wrongly, or a setting or a file is wrong'],
   [3, 'the service could not be reached, or asked to be called again later'],
   [4, 'the service refused; the line has its error code'],

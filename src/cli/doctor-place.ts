@@ -9,11 +9,15 @@ import { shortPath, sqlitePath } from './place.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
+/** What Kubernetes says to every container about a Service called sallyport. */
+const fromCluster = /^SALLYPORT_(SERVICE_|PORT$|PORT_\d)/;
+
 export function checkSettings(config: Config, env: Env): Check[] {
   const known = [...settingList, ...callVariables].map(({ variable }) => variable as string);
   const given = { ...(parseEnv(envFile()) as Env), ...env };
   const unknown = Object.keys(given).filter(
-    (name) => name.startsWith('SALLYPORT_') && given[name] && !known.includes(name),
+    (name) =>
+      name.startsWith('SALLYPORT_') && given[name] && !known.includes(name) && !fromCluster.test(name),
   );
   const strange = unknown.map((name) =>
     warn('settings', `${name} means nothing`, `${nearest(name, known)} does`),

@@ -2,6 +2,7 @@ import { openDatabase } from '../app.ts';
 import { masterKeys, rotation } from '../master-key.ts';
 import { newMasterKey } from '../store/cipher.ts';
 import type { Rotated } from '../store/rotation.ts';
+import type { NewEntry } from '../store/store.ts';
 import type { Invocation } from './command.ts';
 
 /** For a fleet, whose nodes are all given the same key. */
@@ -20,11 +21,24 @@ export async function rotate({
   const { store } = await openDatabase(config, { masters: masterKeys(config) });
   try {
     const rotated = await store.rotateMasterKey(wanted);
+    if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
     print(json ? JSON.stringify(rotated) : told(rotated));
     return 0;
   } finally {
     await store.close();
   }
+}
+
+/** Fingerprints, which tell nothing about the keys. */
+function entryOf({ from, to }: Rotated): NewEntry {
+  return {
+    at: Date.now(),
+    actor: { kind: 'operator' },
+    operation: 'master-key.rotate',
+    result: 'success',
+    from: {},
+    difference: { master_key: { from, to } },
+  };
 }
 
 function told({ from, to, resealed }: Rotated): string {

@@ -1,12 +1,13 @@
 import { resolve } from 'node:path';
 import type { Entry } from '../domain/audit.ts';
 import { anchorOf } from '../store/chain.ts';
-import type { Recovered, Revived } from '../store/recovery.ts';
+import { none, type Recovered, type Revived, type RevivedApplication } from '../store/recovery.ts';
 import type { Store } from '../store/store.ts';
 import { inWords, sealAll } from './audit.ts';
 import { type Command, type Invocation, type Option, type Options, Refused, UsageError } from './command.ts';
 import { readLines } from './files.ts';
 import { withStore } from './open.ts';
+import { visible } from './table.ts';
 
 export const recoverOptions: readonly Option[] = [
   {
@@ -30,7 +31,7 @@ export const recoverCommand: Command = {
 export interface Report extends Recovered {
   /** Until when the export tells. */
   readonly told_until?: string;
-  readonly revived: readonly Revived[];
+  readonly revived: Revived;
   readonly revoked: boolean;
 }
 
@@ -55,13 +56,17 @@ export async function recoverStore(
   await sealAll(store);
   const head = await store.audit.head();
   const known = head ? { audit_head: { ...story.audit_head, to: anchorOf(head) } } : {};
-  const revived = told?.revived ?? [];
-  const recovered = await store.recovery.recover(Date.now(), { ...story, ...known }, revoked ? revived : []);
+  const revived = told?.revived ?? none;
+  const recovered = await store.recovery.recover(
+    Date.now(),
+    { ...story, ...known },
+    revoked ? revived : none,
+  );
   await sealAll(store);
   return { ...recovered, ...(told && { told_until: told.until }), revived, revoked };
 }
 
-async function readExport(store: Store, path: string): Promise<{ revived: Revived[]; until: string }> {
+async function readExport(store: Store, path: string): Promise<{ revived: Revived; until: string }> {
   const { verdict, revived } = await store.recovery.revived(readLines(path));
   if (verdict.ok) return { revived, until: verdict.exported_at as string };
   throw new Refused(
@@ -73,21 +78,28 @@ async function readExport(store: Store, path: string): Promise<{ revived: Revive
 export function reportLines({ sessions, replies, told_until, revived, revoked }: Report): string[] {
   const ended = `ended ${sessions} Sessions, forgot ${replies} remembered answers`;
   if (told_until === undefined) return [ended, 'revoked since: unknown without --audit EXPORT'];
-  if (revived.length === 0) return [ended, `revoked since and back: none, as of ${told_until}`];
+  const { tenants, applications } = revived;
+  if (tenants.length + applications.length === 0)
+    return [ended, `revoked since and back: none, as of ${told_until}`];
   return [
     ended,
     `revoked since and ${revoked ? 'taken out again' : 'BACK'}, as of ${told_until}:`,
-    ...revived.map((one) => `  ${inOneLine(one)}`),
+    ...tenants.map(({ tenant_id, name, closed }) => `  tenant ${tenant_id}  ${quoted(name)}  was ${closed}`),
+    ...applications.map((one) => `  ${inOneLine(one)}`),
     ...(revoked ? [] : ['sallyport recover --audit EXPORT --revoke takes them out']),
   ];
 }
 
-function inOneLine({ tenant_id, application_id, name, deleted, keys, grants }: Revived): string {
+function inOneLine({ tenant_id, application_id, name, deleted, keys, access }: RevivedApplication): string {
   const endings = keys.map(({ ending }) => `…${ending}`).join(', ');
   const what = [
     deleted && 'was deleted',
     keys.length > 0 && `${keys.length > 1 ? 'keys' : 'key'} ${endings}`,
-    grants && 'had other grants',
+    access && 'could do less',
   ];
-  return `tenant ${tenant_id}  application ${application_id}  ${JSON.stringify(name)}  ${what.filter(Boolean).join('; ')}`;
+  return `tenant ${tenant_id}  application ${application_id}  ${quoted(name)}  ${what.filter(Boolean).join('; ')}`;
+}
+
+function quoted(name: string): string {
+  return visible(JSON.stringify(name));
 }

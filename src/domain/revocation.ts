@@ -1,6 +1,6 @@
 /** What the audit log tells of access that was taken away, in the order of the log. */
-import type { Entry } from './audit.ts';
-import type { Grants } from './grant.ts';
+import type { Application } from './application.ts';
+import type { Difference, Entry } from './audit.ts';
 
 /** As much of an audit row as it takes. */
 export interface Told {
@@ -12,6 +12,9 @@ export interface Told {
   readonly entry: string;
 }
 
+/** What an Application may do, and from where. */
+export type Access = Pick<Application, 'permissions' | 'rules' | 'allowed_origins'>;
+
 /** What became of one Application. */
 export interface Revocation {
   readonly tenant: string;
@@ -19,55 +22,77 @@ export interface Revocation {
   readonly deleted: boolean;
   /** The keys that were taken away; all of them, if it got a new one. */
   readonly keys: 'all' | readonly string[];
-  /** What of its grants was changed, as it was in the end. */
-  readonly grants: Partial<Grants>;
+  /** What of its access was changed, as it was in the end. */
+  readonly access: Partial<Access>;
 }
 
-const takingAway = [
-  'application.delete',
-  'application.regenerate',
-  'application.key.delete',
-  'application.update',
-];
-
-export function takesAway({ operation, result }: Told): boolean {
-  return result === 'success' && takingAway.includes(operation);
+export interface Revocations {
+  readonly applications: readonly Revocation[];
+  /** Those that were closed in the end, by id. */
+  readonly tenants: ReadonlyMap<string, 'disabled' | 'deleted'>;
 }
 
-export function revocations(rows: readonly Told[]): Revocation[] {
-  const all = new Map<string, Revocation>();
-  for (const row of rows.filter(takesAway)) {
-    const { tenant_id: tenant, entity_id: application } = row;
-    if (tenant === null || application === null) continue;
-    const name = `${tenant} ${application}`;
-    const before = all.get(name) ?? { tenant, application, deleted: false, keys: [], grants: {} };
-    all.set(name, after(before, row.operation, JSON.parse(row.entry) as Entry));
+type Step<T> = (before: T, difference: Difference) => T;
+
+const ofApplication: Record<string, Step<Revocation>> = {
+  'application.delete': (before) => ({ ...before, deleted: true }),
+  'application.regenerate': (before) => ({ ...before, keys: 'all' }),
+  'application.key.delete': (before, { keys }) => {
+    const gone = (keys?.from as { id: string } | undefined)?.id;
+    return gone === undefined || before.keys === 'all' ? before : { ...before, keys: [...before.keys, gone] };
+  },
+  'application.update': (before, difference) => ({
+    ...before,
+    access: { ...before.access, ...accessIn(difference) },
+  }),
+};
+
+const ofTenant: Record<string, 'disabled' | 'deleted' | undefined> = {
+  'tenant.disable': 'disabled',
+  'tenant.enable': undefined,
+  'tenant.delete': 'deleted',
+};
+
+export function tellsOfAccess({ operation, result }: Told): boolean {
+  return (
+    result === 'success' && (Object.hasOwn(ofApplication, operation) || Object.hasOwn(ofTenant, operation))
+  );
+}
+
+export function revocations(rows: readonly Told[]): Revocations {
+  const applications = new Map<string, Revocation>();
+  const tenants = new Map<string, 'disabled' | 'deleted'>();
+  for (const { tenant_id: tenant, entity_id: entity, operation, entry } of rows.filter(tellsOfAccess)) {
+    if (tenant === null || entity === null) continue;
+    const step = ofApplication[operation];
+    if (step) {
+      const fresh = { tenant, application: entity, deleted: false, keys: [], access: {} };
+      const before = applications.get(`${tenant} ${entity}`) ?? fresh;
+      applications.set(`${tenant} ${entity}`, step(before, (JSON.parse(entry) as Entry).difference ?? {}));
+      continue;
+    }
+    const closed = ofTenant[operation];
+    if (closed) tenants.set(tenant, closed);
+    else tenants.delete(tenant);
   }
-  return [...all.values()];
+  return { applications: [...applications.values()], tenants };
 }
 
-function after(before: Revocation, operation: string, { difference = {} }: Entry): Revocation {
-  if (operation === 'application.delete') return { ...before, deleted: true };
-  if (operation === 'application.regenerate') return { ...before, keys: 'all' };
-  if (operation === 'application.update')
-    return { ...before, grants: { ...before.grants, ...granted(difference) } };
-  const key = (difference.keys?.from as { id: string } | undefined)?.id;
-  return key === undefined || before.keys === 'all' ? before : { ...before, keys: [...before.keys, key] };
-}
+const fields = ['permissions', 'rules', 'allowed_origins'] as const;
 
-function granted({ permissions, rules }: NonNullable<Entry['difference']>): Partial<Grants> {
-  return {
-    ...(permissions && { permissions: permissions.to as Grants['permissions'] }),
-    ...(rules && { rules: rules.to as Grants['rules'] }),
-  };
+function accessIn(difference: Difference): Partial<Access> {
+  const changed = fields.filter((field) => difference[field]);
+  return Object.fromEntries(changed.map((field) => [field, difference[field]?.to]));
 }
 
 /**
- * Whether somebody with these grants could do something that was taken away. One rule more can take away as much
+ * Whether somebody with this access could do something that was taken away. One rule more can take away as much
  * as one rule less, so rules count as soon as they differ.
  */
-export function isNarrower(now: Grants, then: Partial<Grants>): boolean {
-  const { permissions, rules } = then;
+export function isNarrower(now: Access, then: Partial<Access>): boolean {
+  const { permissions, rules, allowed_origins: origins } = then;
   if (rules && JSON.stringify(rules) !== JSON.stringify(now.rules)) return true;
-  return permissions !== undefined && now.permissions.some((name) => !permissions.includes(name));
+  if (permissions && now.permissions.some((name) => !permissions.includes(name))) return true;
+  if (!origins) return false;
+  return now.allowed_origins?.every((origin) => origins.includes(origin)) !== true;
 }

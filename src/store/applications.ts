@@ -199,7 +199,7 @@ export function toOrigins(row: { allowed_origins: string | null }): string[] | u
   return row.allowed_origins === null ? undefined : JSON.parse(row.allowed_origins);
 }
 
-function originsText(origins: readonly string[] | undefined): string | null {
+export function originsText(origins: readonly string[] | undefined): string | null {
   return origins && origins.length > 0 ? JSON.stringify(origins) : null;
 }
 

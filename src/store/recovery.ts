@@ -1,18 +1,45 @@
 /** What is done to a database that was put back to an earlier state, before anybody is served from it. */
 import { type Entry, restoreOperation } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
-import type { Grants } from '../domain/grant.ts';
-import { isNarrower, type Revocation, revocations, type Told, takesAway } from '../domain/revocation.ts';
-import { type ApplicationRow, alive, applicationColumns, toGrants, toText } from './applications.ts';
+import {
+  type Access,
+  isNarrower,
+  type Revocation,
+  revocations,
+  type Told,
+  tellsOfAccess,
+} from '../domain/revocation.ts';
+import {
+  type ApplicationRow,
+  alive,
+  applicationColumns,
+  originsText,
+  toApplication,
+  toText,
+} from './applications.ts';
 import { insertEntries } from './audit.ts';
 import type { ChainKeys } from './chain.ts';
 import type { Db, Queries } from './db.ts';
 import type { MasterKeys } from './keyring.ts';
+import type { NewEntry } from './store.ts';
+import { removeSome, tenants } from './tenants.ts';
 import { type Verdict, verifyExport } from './verify.ts';
 import { Params } from './where.ts';
 
-/** An Application that can do again what was taken away from it. */
+/** What can do again what was taken away from it. */
 export interface Revived {
+  readonly tenants: readonly RevivedTenant[];
+  /** Those of other tenants. */
+  readonly applications: readonly RevivedApplication[];
+}
+
+export interface RevivedTenant {
+  readonly tenant_id: string;
+  readonly name: string;
+  readonly closed: 'disabled' | 'deleted';
+}
+
+export interface RevivedApplication {
   readonly tenant_id: string;
   readonly application_id: string;
   readonly name: string;
@@ -20,8 +47,8 @@ export interface Revived {
   readonly deleted: boolean;
   /** The keys that were taken away and work again. */
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
-  /** What its grants were in the end, where they let it do less. */
-  readonly grants?: Grants;
+  /** What it could do in the end, where that is less. */
+  readonly access?: Access;
 }
 
 export interface Recovered {
@@ -34,51 +61,48 @@ export interface Recovery {
    * Reads an export of the audit log, and answers what it tells of that this database does not know: what was
    * taken away since, and is back. Nothing is read out of an export that is not sound, or of another log.
    */
-  revived(lines: AsyncIterable<string>): Promise<{ verdict: Verdict; revived: Revived[] }>;
+  revived(lines: AsyncIterable<string>): Promise<{ verdict: Verdict; revived: Revived }>;
   /**
    * Ends every Session, and with them every nonce, and forgets every answer that was kept for a repeated
-   * request; takes out what is named; and tells the audit log. All of it, or nothing.
+   * request; takes out what is named; and tells the audit log. All of it, or nothing. What a deleted tenant had
+   * is out of reach then, and is removed afterwards.
    */
-  recover(at: number, story: Entry['difference'], takeOut: readonly Revived[]): Promise<Recovered>;
+  recover(at: number, story: Entry['difference'], takeOut: Revived): Promise<Recovered>;
 }
+
+export const none: Revived = { tenants: [], applications: [] };
 
 export function recovery(db: Db, masters: MasterKeys, chainKeys: () => Awaitable<ChainKeys>): Recovery {
   return {
     revived: async (lines) => {
       const told: Told[] = [];
-      const verdict = await verifyExport(lines, {
-        masters,
-        log: await chainKeys(),
-        onRow: (row) => {
-          if (takesAway(row)) told.push(row);
-        },
-      });
-      if (!verdict.ok) return { verdict, revived: [] };
-      const found: Revived[] = [];
-      for (const one of revocations(await unknownTo(db, told))) {
-        const revived = await lookUp(db, one);
-        if (revived) found.push(revived);
-      }
-      return { verdict, revived: found };
+      const onRow = (row: Told) => {
+        if (tellsOfAccess(row)) told.push(row);
+      };
+      const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
+      return { verdict, revived: verdict.ok ? await lookUp(db, await unknownTo(db, told)) : none };
     },
 
     recover: async (at, story, takeOut) => {
       const keys = await chainKeys();
-      return db.exclusively(async (tx) => {
+      const recovered = await db.exclusively(async (tx) => {
         const sessions = await tx.run('delete from sessions');
         const replies = await tx.run('delete from idempotency');
-        const what = {
-          operation: restoreOperation,
-          result: 'success' as const,
-          ...(story && { difference: story }),
-        };
-        await insertEntries(tx, keys, [{ at, ...operator, ...what }]);
-        for (const one of takeOut) await remove(tx, keys, at, one);
+        const record = (entry: Parameters<Write>[0]) =>
+          insertEntries(tx, keys, [{ at, ...operator, result: 'success', ...entry }]);
+        await record({ operation: restoreOperation, ...(story && { difference: story }) });
+        for (const one of takeOut.tenants) await close(db, tx, record, one);
+        for (const one of takeOut.applications) await remove(tx, record, one);
         return { sessions, replies };
       });
+      for (const { tenant_id, closed } of takeOut.tenants)
+        if (closed === 'deleted') while (!(await removeSome(db, tenant_id, several)).done);
+      return recovered;
     },
   };
 }
+
+type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'difference'>) => Promise<void>;
 
 const operator = { actor: { kind: 'operator' as const }, from: {} };
 const several = 500;
@@ -95,8 +119,25 @@ async function unknownTo(db: Db, told: readonly Told[]): Promise<Told[]> {
   return told.filter(({ id }) => !known.has(id));
 }
 
-async function lookUp(db: Db, revocation: Revocation): Promise<Revived | undefined> {
-  const { tenant, application, deleted, grants } = revocation;
+async function lookUp(db: Db, told: readonly Told[]): Promise<Revived> {
+  const { tenants: closed, applications } = revocations(told);
+  const found: RevivedTenant[] = [];
+  for (const [id, how] of closed) {
+    const tenant = await tenants(db).get(id);
+    const done = how === 'deleted' ? tenant?.deleted_at : tenant?.disabled_at;
+    if (tenant && done === undefined) found.push({ tenant_id: id, name: tenant.name, closed: how });
+  }
+  const others = applications.filter(({ tenant }) => !found.some(({ tenant_id }) => tenant_id === tenant));
+  const back: RevivedApplication[] = [];
+  for (const one of others) {
+    const application = await lookUpApplication(db, one);
+    if (application) back.push(application);
+  }
+  return { tenants: found, applications: back };
+}
+
+async function lookUpApplication(db: Db, revocation: Revocation): Promise<RevivedApplication | undefined> {
+  const { tenant, application, deleted, access } = revocation;
   const row = await db.get<ApplicationRow>(
     `select ${applicationColumns('a')} from applications a
      where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
@@ -109,38 +150,53 @@ async function lookUp(db: Db, revocation: Revocation): Promise<Revived | undefin
   );
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
-  const now = toGrants(row);
-  const narrower = !deleted && isNarrower(now, grants);
+  const { permissions, rules, allowed_origins } = toApplication(row);
+  const now = { permissions, rules, ...(allowed_origins && { allowed_origins }) };
+  const narrower = !deleted && isNarrower(now, access);
   if (!deleted && keys.length === 0 && !narrower) return undefined;
   const named = { tenant_id: tenant, application_id: application, name: row.name, deleted, keys };
-  return narrower ? { ...named, grants: { ...now, ...grants } } : named;
+  return narrower ? { ...named, access: { ...now, ...access } } : named;
 }
 
-async function remove(tx: Queries, chain: ChainKeys, at: number, revived: Revived): Promise<void> {
-  const { tenant_id: tenantId, application_id: id, deleted, keys, grants } = revived;
-  const entity = { kind: 'application', id };
-  const record = (operation: string, difference?: Entry['difference']) =>
-    insertEntries(tx, chain, [
-      { tenantId, at, ...operator, operation, entity, result: 'success', ...(difference && { difference }) },
-    ]);
+async function close(
+  db: Db,
+  tx: Queries,
+  record: Write,
+  { tenant_id: id, closed }: RevivedTenant,
+): Promise<void> {
+  const inside = tenants({ ...db, ...tx, transaction: (work) => work(tx) });
+  await (closed === 'deleted' ? inside.condemn(id) : inside.disable(id));
+  const operation = closed === 'deleted' ? 'tenant.delete' : 'tenant.disable';
+  await record({ tenantId: id, operation, entity: { kind: 'tenant', id } });
+}
+
+async function remove(tx: Queries, record: Write, revived: RevivedApplication): Promise<void> {
+  const { tenant_id: tenantId, application_id: id, deleted, keys, access } = revived;
+  const about = { tenantId, entity: { kind: 'application', id } };
   if (deleted) {
     await tx.run('delete from applications where tenant_id = $1 and id = $2', [tenantId, id]);
-    return record('application.delete');
+    return record({ ...about, operation: 'application.delete' });
   }
-  for (const { id: key, ending } of keys) {
+  for (const key of keys) {
     await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2 and id = $3', [
       tenantId,
       id,
-      key,
+      key.id,
     ]);
-    await record('application.key.delete', { keys: { from: { id: key, ending } } });
+    await record({
+      ...about,
+      operation: 'application.key.delete',
+      difference: { keys: { from: { ...key } } },
+    });
   }
-  if (!grants) return;
-  await tx.run('update applications set permissions = $3, rules = $4 where tenant_id = $1 and id = $2', [
-    tenantId,
-    id,
-    ...toText(grants),
+  if (!access) return;
+  await tx.run(
+    'update applications set permissions = $3, rules = $4, allowed_origins = $5 where tenant_id = $1 and id = $2',
+    [tenantId, id, ...toText(access), originsText(access.allowed_origins)],
+  );
+  const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [
+    field,
+    { to: value },
   ]);
-  const to = JSON.parse(JSON.stringify(grants));
-  await record('application.update', { permissions: { to: to.permissions }, rules: { to: to.rules } });
+  await record({ ...about, operation: 'application.update', difference: Object.fromEntries(to) });
 }

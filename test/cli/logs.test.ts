@@ -113,3 +113,15 @@ test('what a stranger sends cannot steer the terminal of whoever reads the log',
   });
   expect(line).toEndWith('request a\\u{1b}[2Jb\\u{202e}c');
 });
+
+test('a new master key is on record by its fingerprint', async () => {
+  const desk = openDesk();
+  await desk.run('tenants', 'create', 'x');
+  const { body } = await desk.json('master-key', 'rotate');
+  const { out } = await desk.run('logs', 'tail', '--json', '--operation', 'master-key.rotate');
+  expect(JSON.parse(out)).toMatchObject({
+    actor: { kind: 'operator' },
+    difference: { master_key: { from: body.from, to: body.to } },
+  });
+  desk.clear();
+});

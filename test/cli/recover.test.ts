@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import type { LogEntry } from '../../src/domain/audit.ts';
+import type { Revived } from '../../src/store/recovery.ts';
 import { type Desk, openDesk } from '../support/cli.ts';
 import { databases, openWorld, postgres, sqlite, testMasterKey, type World } from '../support/world.ts';
 
@@ -16,13 +17,7 @@ interface Report {
   readonly sessions: number;
   readonly revoked: boolean;
   readonly told_until?: string;
-  readonly revived: {
-    application_id: string;
-    name: string;
-    deleted: boolean;
-    keys: object[];
-    grants?: object;
-  }[];
+  readonly revived: Revived;
 }
 
 describe.each(databases)('access that was taken away after the backup, on %s', (_, kind) => {
@@ -101,7 +96,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
   const make = (fields: object = {}) =>
     world.application(key, { permissions: ['application:read'], ...fields });
 
-  /** Five Applications, to four of which something happens after the backup. */
+  /** To each of them something happens after the backup that its name tells. */
   async function story() {
     const untouched = await make({ name: 'untouched' });
     const regenerated = await make({ name: 'regenerated' });
@@ -109,6 +104,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     const rotated = await make({ name: 'rotated' });
     const narrowed = await make({ name: 'narrowed', permissions: ['application:read', 'log:read'] });
     const widened = await make({ name: 'widened' });
+    const fenced = await make({ name: 'fenced', type: 'public' });
     const second = (await world.call('POST', `/applications/${rotated.id}/keys`, { key })).body;
     const gone = await make({ name: 'gone before' });
     await world.call('DELETE', `/applications/${gone.id}`, { key });
@@ -116,20 +112,21 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     await world.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
     await world.call('DELETE', `/applications/${deleted.id}`, { key });
     await world.call('DELETE', `/applications/${rotated.id}/keys/${second.id}`, { key });
-    const update = (id: string, permissions: string[]) =>
-      world.call('PUT', `/applications/${id}`, { key, body: { name: 'renamed', permissions } });
+    const update = (id: string, permissions: string[], more: object = {}) =>
+      world.call('PUT', `/applications/${id}`, { key, body: { name: 'renamed', permissions, ...more } });
     await update(narrowed.id, ['application:read']);
     await update(widened.id, ['application:read', 'log:read']);
+    await update(fenced.id, ['application:read'], { allowed_origins: ['https://shop.example'] });
     const young = await make({ name: 'made later' });
     await world.call('DELETE', `/applications/${young.id}`, { key });
-    return { untouched, regenerated, deleted, rotated, narrowed, second, widened };
+    return { untouched, regenerated, deleted, rotated, narrowed, second, widened, fenced };
   }
 
   test('is named when the audit log is at hand', async () => {
-    const { regenerated, deleted, rotated, narrowed, second, untouched } = await story();
+    const { regenerated, deleted, rotated, narrowed, second, untouched, fenced } = await story();
     const report = await bringBack('--audit', exported());
-    const found = Object.fromEntries(report.revived.map((one) => [one.application_id, one]));
-    expect(found).toEqual({
+    const found = report.revived.applications.map((one) => [one.application_id, one]);
+    expect(Object.fromEntries(found)).toEqual({
       [regenerated.id]: expect.objectContaining({
         name: 'regenerated',
         deleted: false,
@@ -142,22 +139,29 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
       }),
       [narrowed.id]: expect.objectContaining({
         keys: [],
-        grants: { permissions: ['application:read'], rules: [] },
+        access: { permissions: ['application:read'], rules: [] },
+      }),
+      [fenced.id]: expect.objectContaining({
+        keys: [],
+        access: { permissions: ['application:read'], rules: [], allowed_origins: ['https://shop.example'] },
       }),
     });
+    expect(report.revived.tenants).toEqual([]);
     expect(report.revoked).toBe(false);
     for (const one of [regenerated, deleted, second, untouched]) expect(await statusOf(one.key)).toBe(200);
   });
 
   test('is taken out again with --revoke, now or later, and that is on record', async () => {
-    const { regenerated, deleted, rotated, narrowed, second, untouched, widened } = await story();
+    const { regenerated, deleted, rotated, narrowed, second, untouched, widened, fenced } = await story();
     await bringBack();
     expect(await statusOf(deleted.key)).toBe(200);
     const { body } = await desk.json('recover', ...at(), '--audit', exported(), '--revoke');
-    expect(body.revived).toHaveLength(4);
+    expect(body.revived.applications).toHaveLength(5);
     for (const one of [regenerated, deleted, second]) expect(await statusOf(one.key)).toBe(401);
     for (const one of [rotated, narrowed, untouched, widened]) expect(await statusOf(one.key)).toBe(200);
     expect((await world.call('GET', '/logs', { key: narrowed.key })).status).toBe(403);
+    const now = (await world.call('GET', `/applications/${fenced.id}`, { key })).body;
+    expect(now.allowed_origins).toEqual(['https://shop.example']);
     const { data } = (await world.call('GET', '/logs?size=100', { key })).body;
     const byOperator = (data as LogEntry[]).filter(({ actor }) => actor.kind === 'operator');
     expect(byOperator.map(({ operation, entity }) => `${operation} ${entity?.id}`).sort()).toEqual(
@@ -165,11 +169,37 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
         `application.delete ${deleted.id}`,
         `application.key.delete ${regenerated.id}`,
         `application.key.delete ${rotated.id}`,
+        `application.update ${fenced.id}`,
         `application.update ${narrowed.id}`,
       ].sort(),
     );
     const again = await desk.json('recover', ...at(), '--audit', exported(), '--revoke');
-    expect(again.body.revived).toEqual([]);
+    expect(again.body.revived).toEqual({ tenants: [], applications: [] });
+  });
+
+  test('is closed again with its whole tenant', async () => {
+    const [disabled, deleted, paused] = [await world.tenant(), await world.tenant(), await world.tenant()];
+    const app = await world.application(deleted.key);
+    await past.keep();
+    await world.call('DELETE', `/applications/${app.id}`, { key: deleted.key });
+    await desk.run('tenants', 'disable', disabled.id, ...at());
+    await desk.run('tenants', 'delete', deleted.id, '--yes', ...at());
+    await desk.run('tenants', 'disable', paused.id, ...at());
+    await desk.run('tenants', 'enable', paused.id, ...at());
+    const { revived } = await bringBack('--audit', exported());
+    const closed = [
+      { tenant_id: disabled.id, name: 'test', closed: 'disabled' as const },
+      { tenant_id: deleted.id, name: 'test', closed: 'deleted' as const },
+    ];
+    expect(revived).toEqual({ tenants: closed, applications: [] });
+    for (const tenant of [disabled, deleted, paused]) expect(await statusOf(tenant.key)).toBe(200);
+    const { out } = await desk.run('recover', ...at(), '--audit', exported(), '--revoke');
+    expect(out).toContain(`tenant ${deleted.id}  "test"  was deleted`);
+    for (const tenant of [disabled, deleted]) expect(await statusOf(tenant.key)).toBe(401);
+    expect(await statusOf(paused.key)).toBe(200);
+    const left = (await desk.json('tenants', 'list', ...at())).body.map(({ id }: { id: string }) => id);
+    expect(left).toContain(disabled.id);
+    expect(left).not.toContain(deleted.id);
   });
 
   test('is not read out of a log that was changed, nor out of another', async () => {

@@ -124,7 +124,7 @@ describe('a restore', () => {
     await desk.run('backup', backup());
     const lost = await world.application(key, { permissions: ['application:read'] });
     const body = await restore();
-    expect(body).toMatchObject({ database: database(), revoked: false, revived: [] });
+    expect(body).toMatchObject({ database: database(), revoked: false, sessions: 0 });
     expect(await statusOf(kept.key)).toBe(403);
     expect(await statusOf(lost.key)).toBe(401);
     const replaced = new Database(body.replaced, { readonly: true });
