@@ -108,6 +108,8 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     const second = (await world.call('POST', `/applications/${rotated.id}/keys`, { key })).body;
     const gone = await make({ name: 'gone before' });
     await world.call('DELETE', `/applications/${gone.id}`, { key });
+    const { id } = await make({ name: 'regenerated before' });
+    const settled = (await world.call('POST', `/applications/${id}/regenerate`, { key })).body;
     await past.keep();
     await world.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
     await world.call('DELETE', `/applications/${deleted.id}`, { key });
@@ -119,7 +121,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     await update(fenced.id, ['application:read'], { allowed_origins: ['https://shop.example'] });
     const young = await make({ name: 'made later' });
     await world.call('DELETE', `/applications/${young.id}`, { key });
-    return { untouched, regenerated, deleted, rotated, narrowed, second, widened, fenced };
+    return { untouched, settled, regenerated, deleted, rotated, narrowed, second, widened, fenced };
   }
 
   test('is named when the audit log is at hand', async () => {
@@ -152,13 +154,15 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
   });
 
   test('is taken out again with --revoke, now or later, and that is on record', async () => {
-    const { regenerated, deleted, rotated, narrowed, second, untouched, widened, fenced } = await story();
+    const { regenerated, deleted, rotated, narrowed, second, untouched, settled, widened, fenced } =
+      await story();
     await bringBack();
     expect(await statusOf(deleted.key)).toBe(200);
     const { body } = await desk.json('recover', ...at(), '--audit', exported(), '--revoke');
     expect(body.revived.applications).toHaveLength(5);
     for (const one of [regenerated, deleted, second]) expect(await statusOf(one.key)).toBe(401);
-    for (const one of [rotated, narrowed, untouched, widened]) expect(await statusOf(one.key)).toBe(200);
+    for (const one of [rotated, narrowed, untouched, settled, widened])
+      expect(await statusOf(one.key)).toBe(200);
     expect((await world.call('GET', '/logs', { key: narrowed.key })).status).toBe(403);
     const now = (await world.call('GET', `/applications/${fenced.id}`, { key })).body;
     expect(now.allowed_origins).toEqual(['https://shop.example']);
