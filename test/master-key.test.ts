@@ -105,7 +105,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start();
     writeFileSync(keyFile(), `${two}\n${one}\n`);
     await start();
-    expect(await rotated()).toBe(`master key ${idOf(one)} → ${idOf(two)}, 1 key sealed anew`);
+    expect(await rotated()).toBe(`master key ${idOf(one)} → ${idOf(two)}, 2 keys sealed anew`);
     expect(readFileSync(keyFile(), 'utf8')).toBe(`${two}\n`);
     expect(statSync(keyFile()).mode & 0o777).toBe(0o600);
     expect(await masters()).toEqual([idOf(two)]);
@@ -118,7 +118,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     const printed = await rotated();
     const [made, ...others] = readFileSync(keyFile(), 'utf8').trimEnd().split('\n') as [string];
     expect(others).toEqual([]);
-    expect(printed).toBe(`master key ${idOf(one)} → ${idOf(made)}, 1 key sealed anew`);
+    expect(printed).toBe(`master key ${idOf(one)} → ${idOf(made)}, 2 keys sealed anew`);
     await start();
   });
 

@@ -21,7 +21,7 @@ export interface Keyring {
   of(tenant: string): Awaitable<Uint8Array>;
   /** The same, of a tenant whose key was asked for before: within a transaction nothing may be waited for. */
   opened(tenant: string): Uint8Array;
-  /** The keys of the audit chain, made at their first use. */
+  /** The keys of the audit chain, made when the database is opened first, so that every backup has them. */
   ofChain(): Awaitable<ChainKeys>;
 }
 

@@ -41,7 +41,9 @@ export async function openStore(
     const migrated = await migrate(db);
     if (masters) await bindMasterKey(db, masters);
     const watched = timing ? timed(db, timing) : { db, inFlight: () => 0 };
-    return { migrated, store: storeOn(watched, masters ?? noMasters) };
+    const keys = keyring(watched.db, masters ?? noMasters);
+    if (masters) await keys.ofChain();
+    return { migrated, store: storeOn(watched, masters ?? noMasters, keys) };
   } catch (error) {
     await db.close().catch(() => {});
     throw error;
@@ -55,8 +57,7 @@ const noMasters: MasterKeys = {
   find: () => undefined,
 };
 
-function storeOn({ db, inFlight }: Timing, masters: MasterKeys): Store {
-  const keys = keyring(db, masters);
+function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): Store {
   return {
     ...rooms(db, keys),
     credentials: credentials(db),

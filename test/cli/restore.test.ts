@@ -254,6 +254,18 @@ describe('a restore', () => {
     expect(await statusOf(kept)).toBe(200);
   });
 
+  test('reads what came after a backup of a database in which nothing had happened yet', async () => {
+    await stop();
+    const young = openDesk();
+    await young.run('audit', 'head');
+    await young.run('backup', young.path('first.db'));
+    await young.run('tenants', 'create', 'x');
+    await young.run('audit', 'export', young.path('audit.jsonl'));
+    const audit = ['--audit', young.path('audit.jsonl')];
+    expect((await young.run('restore', young.path('first.db'), '--force', ...audit)).code).toBe(0);
+    young.clear();
+  });
+
   test('is on record, and the chain of the audit log goes on from the backup', async () => {
     await world.application(key);
     await desk.run('backup', backup());
