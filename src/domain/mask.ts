@@ -8,8 +8,7 @@ import { isWellFormed } from './field.ts';
 
 const largestMask = 4096;
 const deepest = 8;
-/** Milliseconds for a whole mask. */
-/** Memory bounds the work; this is for what nobody thought of, and a busy machine must not refuse a good mask. */
+/** Milliseconds, for what nobody thought of: memory bounds the work, and a busy machine must not refuse a mask. */
 const longestRender = 1000;
 /** Characters that all filters of a mask may go through. */
 const mostMemory = 200_000;
@@ -45,14 +44,21 @@ const engine = new Liquid({
   strictFilters: true,
   strictVariables: true,
   operators: {},
+  outputEscape: single,
 });
 Object.assign(engine, { tags: Object.create(null), filters: Object.create(null) });
 
 type FilterThis = { context: { memoryLimit: { use(count: number): void } } };
 type Shown = (index: number, length: number) => boolean;
 
+/** Lists and objects have no characters of their own, and could be long to put into words. */
+function single(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return String(value ?? '');
+  throw new MaskError('it shows a list or an object as a whole: name a part of it');
+}
+
 function charactersOf({ context }: FilterThis, value: unknown): string[] {
-  const text = String(value ?? '');
+  const text = single(value);
   context.memoryLimit.use(text.length);
   return [...text];
 }
