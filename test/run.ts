@@ -6,7 +6,7 @@ import { startPostgres } from './support/postgres.ts';
 
 const postgres = await startPostgres();
 const tests = Bun.spawn(
-  [process.execPath, '--no-env-file', 'test', '--timeout', '20000', ...process.argv.slice(2)],
+  [process.execPath, '--no-env-file', 'test', '--parallel=2', '--timeout', '20000', ...process.argv.slice(2)],
   {
     env: { ...process.env, SALLYPORT_TEST_POSTGRES: postgres.url },
     stdio: ['ignore', 'inherit', 'pipe'],

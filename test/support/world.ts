@@ -34,13 +34,12 @@ export const sqlite: Database = {
   fresh: async (folder) => `sqlite:${join(folder, 'test.db')}`,
 };
 
-let made = 0;
 export const postgres: Database = {
   name: 'PostgreSQL',
   fresh: async () => {
     const server = process.env.SALLYPORT_TEST_POSTGRES;
     if (!server) throw new Error('run the tests with npm test, which starts a PostgreSQL for them');
-    const name = `test_${process.pid}_${++made}`;
+    const name = `test_${crypto.randomUUID().replaceAll('-', '')}`;
     const admin = new SQL(server, { max: 1 });
     await admin.unsafe(`create database ${name}`);
     await admin.close();
