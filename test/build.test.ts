@@ -1,8 +1,9 @@
 /** What leaves the house: the one file, and the SDK as others install it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { installSdk } from './support/sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
 import { openWorld, sqlite } from './support/world.ts';
 
@@ -74,13 +75,9 @@ describe('the one file', () => {
 
 describe('the SDK, built and installed', () => {
   const project = join(folder, 'project');
-  const installed = join(project, 'node_modules/@sallyport/sdk');
 
   beforeAll(async () => {
-    mkdirSync(installed, { recursive: true });
-    cpSync(join(root, 'sdk/package.json'), join(installed, 'package.json'));
-    const tsc = join(root, 'node_modules/.bin/tsc');
-    await run([tsc, '-p', 'sdk', '--outDir', join(installed, 'dist')], { cwd: root });
+    await installSdk(project);
     writeFileSync(join(project, 'package.json'), '{"type": "module"}');
   });
 

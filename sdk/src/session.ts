@@ -8,12 +8,15 @@ export interface StartOptions extends Omit<Options, 'key'> {
   readonly publicKey: string;
   /** Hands the nonce to your backend; resolves when the backend has authorized the Session. */
   readonly authorize: (nonce: string) => Promise<unknown>;
-  /** Milliseconds before its end at which the Session is replaced by a new one; 20 seconds unless told otherwise. */
+  /**
+   * Milliseconds before its end at which the Session is replaced by a new one: 20 seconds unless told otherwise,
+   * and never before half of its life is over.
+   */
   readonly renewBefore?: number;
 }
 
 export interface StartedSession {
-  /** Calls with the key of the Session, and renews the Session when it is about to end. */
+  /** Calls with the key of the Session, and renews the Session when it is about to end, or has ended early. */
   readonly client: Sallyport;
   /** When the present Session ends, unless the backend has said otherwise. */
   readonly expiresAt: Date;
@@ -24,29 +27,47 @@ export interface StartedSession {
 /** For browsers: creates a Session, has it authorized, and keeps one alive for as long as it is used. */
 export async function startSession(options: StartOptions): Promise<StartedSession> {
   const { publicKey, authorize, renewBefore = 20_000, ...rest } = options;
+  const send = rest.fetch ?? globalThis.fetch.bind(globalThis);
   const door = new Sallyport({ ...rest, key: publicKey });
   let stopped = false;
+  let renewing: Promise<string> | undefined;
   let current = await open();
-  let renewing: Promise<Opened> | undefined;
 
   async function open(): Promise<Opened> {
     const { session_key, nonce, expires_at } = await door.sessions.create();
     await authorize(nonce);
-    return { key: session_key, end: Date.parse(expires_at) };
+    const end = Date.parse(expires_at);
+    return { key: session_key, end, renewAt: renewalOf(end - Date.now(), renewBefore) };
   }
 
   /** Requests that come while a new Session is under way share it. */
-  async function key(): Promise<string> {
-    if (stopped || Date.now() < current.end - renewBefore) return current.key;
-    renewing ??= open().finally(() => {
-      renewing = undefined;
-    });
-    current = await renewing;
-    return current.key;
+  function renewed(): Promise<string> {
+    renewing ??= open()
+      .then((opened) => {
+        current = opened;
+        return opened.key;
+      })
+      .finally(() => {
+        renewing = undefined;
+      });
+    return renewing;
+  }
+
+  /** A Session that turns out to be over is replaced, and the request sent once more. */
+  async function sendTwice(url: string, init: RequestInit & { headers: Record<string, string> }) {
+    const response = await send(url, init);
+    if (response.status !== 401 || stopped) return response;
+    const used = init.headers['SVC-API-KEY'];
+    const key = used === current.key ? await renewed() : current.key;
+    return send(url, { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } });
   }
 
   return {
-    client: new Sallyport({ ...rest, key }),
+    client: new Sallyport({
+      ...rest,
+      key: () => (stopped || Date.now() < current.renewAt ? current.key : renewed()),
+      fetch: sendTwice as typeof globalThis.fetch,
+    }),
     get expiresAt() {
       return new Date(current.end);
     },
@@ -59,6 +80,13 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
 interface Opened {
   readonly key: string;
   readonly end: number;
+  readonly renewAt: number;
+}
+
+/** By a clock that runs ahead, a new Session is over already: such a clock says nothing about when to renew. */
+function renewalOf(left: number, renewBefore: number): number {
+  if (left <= 0) return Number.POSITIVE_INFINITY;
+  return Date.now() + Math.max(left - renewBefore, left / 2);
 }
 
 /** For backends: opens the second door, once, for what is named. */

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
 import { applyTransform, guardFetch } from '../../sdk/src/guard.ts';
-import { authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
+import { AuthenticationError, authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
 import { databases, openWorld, type World } from '../support/world.ts';
 
 const [[, sqlite]] = databases as [(typeof databases)[0]];
@@ -17,24 +17,60 @@ describe('a Session by the SDK', () => {
   });
   afterAll(() => world.close());
 
-  test('is started by the browser, authorized by the backend, and replaced before it ends', async () => {
+  function advance(milliseconds: number): void {
+    world.clock.advance(milliseconds);
+    setSystemTime(world.clock.now());
+  }
+  afterEach(() => {
+    setSystemTime();
+  });
+
+  /** One whose backend counts how often it is asked. */
+  async function started(lifetime = 180_000) {
     const nonces: string[] = [];
     const session = await startSession({
       url: world.url,
       publicKey,
-      renewBefore: Number.POSITIVE_INFINITY,
       authorize: async (nonce) => {
         nonces.push(nonce);
-        await authorizeSession(admin, nonce, { permissions: ['token:read'] });
+        const expires_at = new Date(world.clock.now() + lifetime).toISOString();
+        await authorizeSession(admin, nonce, { permissions: ['token:read'], expires_at });
       },
     });
+    return { session, nonces };
+  }
+
+  test('is started by the browser, authorized by the backend, and replaced before it ends', async () => {
+    advance(0);
+    const { session, nonces } = await started();
+    expect(session.expiresAt.getTime()).toBe(world.clock.now() + 180_000);
+    advance(159_000);
+    await session.client.tokens.list();
     expect(nonces).toHaveLength(1);
+    advance(1000);
     await Promise.all([session.client.tokens.list(), session.client.tokens.list()]);
     expect(nonces).toHaveLength(2);
-    session.stop();
-    await session.client.tokens.list();
-    expect(nonces).toHaveLength(2);
     expect(session.expiresAt.getTime()).toBe(world.clock.now() + 180_000);
+  });
+
+  test('is replaced when the backend has made it shorter, and the request that found out goes through', async () => {
+    advance(0);
+    const { session, nonces } = await started(5000);
+    advance(5000);
+    const made = await Promise.all([session.client.tokens.list(), session.client.tokens.list()]);
+    expect(made.map(({ data }) => data)).toEqual([[], []]);
+    expect(nonces).toHaveLength(2);
+  });
+
+  test('is not replaced after it was told to stop', async () => {
+    advance(0);
+    const { session, nonces } = await started();
+    session.stop();
+    advance(170_000);
+    await session.client.tokens.list();
+    advance(10_000);
+    expect(await session.client.tokens.list().catch((error) => error)).toBeInstanceOf(AuthenticationError);
+    expect(nonces).toHaveLength(1);
   });
 
   test('is refused to a browser whose backend says no', async () => {

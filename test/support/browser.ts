@@ -1,0 +1,29 @@
+/** A real browser, without a window. Where none is installed, its tests are skipped, and one line says so. */
+import { existsSync } from 'node:fs';
+import { type Browser, chromium } from 'playwright-core';
+
+const names = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'microsoft-edge'];
+const elsewhere = [
+  '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+  '/Applications/Chromium.app/Contents/MacOS/Chromium',
+];
+
+function findBrowser(): string | undefined {
+  const told = process.env.CHROME_PATH;
+  if (told) return told;
+  const onPath = names.map((name) => Bun.which(name)).find((path) => path !== null);
+  return onPath ?? elsewhere.find((path) => existsSync(path));
+}
+
+const path = findBrowser();
+
+/** For `describe.skipIf(noBrowser)`. */
+export const noBrowser = path === undefined;
+if (noBrowser) {
+  console.warn('no browser found: its tests are skipped. Install Chromium, or name one in CHROME_PATH.');
+}
+
+/** Chromium refuses to build its sandbox for root, which is who runs tests in many a container. */
+export function openBrowser(): Promise<Browser> {
+  return chromium.launch({ executablePath: path as string, chromiumSandbox: process.getuid?.() !== 0 });
+}
