@@ -1,0 +1,26 @@
+/** The short form of `npm run torture`: every row, in small. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { rows } from '../torture/rows.ts';
+import { type Result, Run } from '../torture/runner.ts';
+
+const seed = 7;
+const limit = 60_000;
+
+describe(`torture in short, seed ${seed}:`, () => {
+  const run = new Run({ seed, size: 'short' });
+  let results: Result[] = [];
+  beforeAll(async () => {
+    results = await run.all(rows);
+  }, limit);
+  afterAll(() => run.close(), limit);
+
+  const cases = rows.flatMap((row) => row.databases.map((database) => [row.must, database, row] as const));
+  test.each(cases)('%s (%s)', (_must, database, row) => {
+    const found = results.find((result) => result.row === row && result.database === database);
+    expect(found?.shortfalls).toEqual([]);
+  });
+
+  test('a row is named once', () => {
+    expect(new Set(rows.map(({ name }) => name)).size).toBe(rows.length);
+  });
+});

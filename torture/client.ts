@@ -1,0 +1,158 @@
+/** A quick client: connections that stay open, one request at a time on each. */
+import type { Socket } from 'bun';
+
+export interface Answer {
+  readonly status: number;
+  readonly head: string;
+  readonly text: string;
+}
+
+export interface Asked {
+  readonly key?: string | undefined;
+  /** Text is sent as it is, anything else as JSON. */
+  readonly body?: unknown;
+  readonly headers?: readonly string[];
+}
+
+/** The request as bytes, one per character. */
+export function written(method: string, path: string, { key, body, headers = [] }: Asked = {}): Buffer {
+  const text = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
+  const bytes = text === undefined ? undefined : Buffer.from(text);
+  const lines = [`${method} ${path} HTTP/1.1`, 'Host: localhost', ...headers];
+  if (key !== undefined) lines.push(`SVC-API-KEY: ${key}`);
+  if (bytes) lines.push('Content-Type: application/json', `Content-Length: ${bytes.length}`);
+  const head = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+  return bytes ? Buffer.concat([head, bytes]) : head;
+}
+
+interface Waiting {
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: Error) => void;
+  readonly noBody: boolean;
+}
+
+/** One connection. Requests that are sent before the last answer came wait in the server's queue. */
+class Connection {
+  #socket: Socket<undefined> | undefined;
+  #received = '';
+  readonly #unsent: Buffer[] = [];
+  readonly #waiting: Waiting[] = [];
+
+  async open(url: string): Promise<this> {
+    const { hostname, port } = new URL(url);
+    const close = () => this.#end(new Error('the server has closed the connection'));
+    this.#socket = await Bun.connect({
+      hostname,
+      port: Number(port),
+      socket: {
+        data: (_, chunk) => this.#take(chunk.toString('latin1')),
+        drain: () => this.#flush(),
+        close,
+        end: close,
+        error: (_, error) => this.#end(error),
+      },
+    });
+    return this;
+  }
+
+  get isOpen(): boolean {
+    return this.#socket !== undefined;
+  }
+
+  ask(bytes: Buffer, noBody = false): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      if (!this.#socket) return reject(new Error('the connection is closed'));
+      this.#waiting.push({ resolve, reject, noBody });
+      this.#unsent.push(bytes);
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    for (;;) {
+      const bytes = this.#unsent[0];
+      if (!bytes || !this.#socket) return;
+      const sent = this.#socket.write(bytes);
+      if (sent < bytes.length) {
+        this.#unsent[0] = bytes.subarray(Math.max(sent, 0));
+        return;
+      }
+      this.#unsent.shift();
+    }
+  }
+
+  close(): void {
+    this.#socket?.end();
+    this.#socket = undefined;
+  }
+
+  #take(text: string): void {
+    this.#received += text;
+    for (;;) {
+      const waiting = this.#waiting[0];
+      const whole = waiting && firstAnswer(this.#received, waiting.noBody);
+      if (!whole) return;
+      this.#received = this.#received.slice(whole.length);
+      if (whole.answer.status < 200) continue;
+      this.#waiting.shift();
+      waiting.resolve(whole.answer);
+    }
+  }
+
+  #end(error: Error): void {
+    this.#socket?.end();
+    this.#socket = undefined;
+    for (const { reject } of this.#waiting.splice(0)) reject(error);
+  }
+}
+
+/** The first answer in what has come, if it is all there. */
+function firstAnswer(text: string, noBody: boolean): { answer: Answer; length: number } | undefined {
+  const end = text.indexOf('\r\n\r\n');
+  if (end < 0) return undefined;
+  const head = text.slice(0, end);
+  const status = Number(head.slice(9, 12));
+  const start = end + 4;
+  if (noBody || status === 204 || status === 304 || status < 200) {
+    return { answer: { status, head, text: '' }, length: start };
+  }
+  const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? Number.NaN);
+  if (Number.isNaN(length)) throw new Error(`an answer without a length: ${head}`);
+  if (text.length < start + length) return undefined;
+  const body = Buffer.from(text.slice(start, start + length), 'latin1').toString('utf8');
+  return { answer: { status, head, text: body }, length: start + length };
+}
+
+/** As many connections to one server as there are requests at once. */
+export class Client {
+  readonly #url: string;
+  readonly #idle: Connection[] = [];
+
+  constructor(url: string) {
+    this.#url = url;
+  }
+
+  async send(bytes: Buffer, noBody = false): Promise<Answer> {
+    const connection = this.#take() ?? (await new Connection().open(this.#url));
+    try {
+      return await connection.ask(bytes, noBody);
+    } finally {
+      if (connection.isOpen) this.#idle.push(connection);
+    }
+  }
+
+  call(method: string, path: string, asked?: Asked): Promise<Answer> {
+    return this.send(written(method, path, asked), method === 'HEAD');
+  }
+
+  close(): void {
+    for (const connection of this.#idle.splice(0)) connection.close();
+  }
+
+  #take(): Connection | undefined {
+    for (;;) {
+      const connection = this.#idle.pop();
+      if (!connection || connection.isOpen) return connection;
+    }
+  }
+}

@@ -1,0 +1,123 @@
+/** Real nodes: processes that share one database. */
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { newTenant } from '../src/bootstrap.ts';
+import { openStore } from '../src/store/open.ts';
+import type { Store } from '../src/store/store.ts';
+import { freePort } from '../test/support/postgres.ts';
+import { Place, type Service } from '../test/support/program.ts';
+import { holding } from '../test/support/stores.ts';
+import { testMasterKey } from '../test/support/world.ts';
+import type { Secrets } from './secrets.ts';
+
+export interface FleetOptions {
+  /** How many; three if not told. */
+  readonly nodes?: number;
+  /** Where, if there is a database already. */
+  readonly databaseUrl?: string;
+  readonly env?: Record<string, string>;
+}
+
+export interface Node extends Service {
+  readonly number: number;
+  readonly metricsUrl: string;
+}
+
+export interface Tenant {
+  readonly id: string;
+  /** Its first management key, which may do everything. */
+  readonly key: string;
+}
+
+export interface Fleet {
+  readonly databaseUrl: string;
+  readonly nodes: readonly Node[];
+  /** The first tenant's management key, if these nodes have made it. */
+  readonly managementKey: string | undefined;
+  /** The same database from here, for what only an operator does. */
+  readonly store: Store;
+  /** One node after the other, for any whole number. */
+  at(index: number): Node;
+  tenant(): Promise<Tenant>;
+  /** Ends the nodes and keeps what they said. */
+  close(): Promise<void>;
+}
+
+/** No limit stands in the way; each limit has tests of its own. */
+const unlimited = {
+  SALLYPORT_SESSIONS_PER_MINUTE: '0',
+  SALLYPORT_SESSIONS_WAITING: '0',
+  SALLYPORT_RATE_PER_KEY: '0',
+  SALLYPORT_RATE_PER_ADDRESS: '0',
+};
+
+/** What the nodes keep and say ends up in `folder`. */
+export async function startFleet(
+  databaseUrl: string,
+  folder: string,
+  secrets: Secrets,
+  { nodes: count = 3, env = {} }: FleetOptions = {},
+): Promise<Fleet> {
+  mkdirSync(folder, { recursive: true });
+  const place = new Place();
+  const started: Promise<Node>[] = [];
+  for (let number = 0; number < count; number++) started.push(startNode(number));
+
+  async function startNode(number: number): Promise<Node> {
+    const metricsPort = await freePort();
+    const service = await place.serve({
+      DATABASE_URL: databaseUrl,
+      SALLYPORT_DATA_DIR: dataOf(number),
+      SALLYPORT_MASTER_KEY: testMasterKey,
+      SALLYPORT_METRICS_PORT: String(metricsPort),
+      ...unlimited,
+      ...env,
+    });
+    return { ...service, number, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
+  }
+
+  function dataOf(number: number): string {
+    return join(folder, `node-${number}`);
+  }
+
+  function firstKey(): string | undefined {
+    const files = started.map((_, number) => join(dataOf(number), 'management.key'));
+    const file = files.find((path) => existsSync(path));
+    return file && secrets.add(readFileSync(file, 'utf8').trim());
+  }
+
+  const all = await Promise.allSettled(started);
+  const failed = all.find((each) => each.status === 'rejected');
+  if (failed) {
+    await place.close();
+    throw failed.reason;
+  }
+  const nodes = await Promise.all(started);
+  const endAll = () => {
+    for (const node of nodes) node.kill('SIGKILL');
+  };
+  process.on('exit', endAll);
+  const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
+  return {
+    databaseUrl,
+    nodes,
+    managementKey: firstKey(),
+    store,
+    at: (index) => nodes[index % nodes.length] as Node,
+    tenant: async () => {
+      const tenant = newTenant('torture', Date.now());
+      await store.tenants.create(tenant);
+      return { id: tenant.id, key: secrets.add(tenant.secret.reveal()) };
+    },
+    close: async () => {
+      await store.close();
+      for (const node of nodes) node.kill('SIGTERM');
+      await Promise.all(nodes.map((node) => node.ended));
+      process.off('exit', endAll);
+      for (const { number, out, err } of nodes) {
+        writeFileSync(join(folder, `said-${number}.log`), `${out()}\n${err()}`);
+      }
+      await place.close();
+    },
+  };
+}

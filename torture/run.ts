@@ -1,0 +1,63 @@
+/**
+ * `npm run torture`: tries to break every guarantee, prints one table of figures, and exits with 1 if one falls
+ * short. `--seed N` repeats a run, `--only NAME,NAME` picks rows, `--short` takes small sizes.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { startPostgres } from '../test/support/postgres.ts';
+import { rows } from './rows.ts';
+import { type Result, Run } from './runner.ts';
+import { kept, table } from './table.ts';
+
+const { values } = parseArgs({
+  options: { seed: { type: 'string' }, only: { type: 'string' }, short: { type: 'boolean' } },
+});
+const seed = Number(values.seed ?? Math.floor(Math.random() * 1e9));
+const names = values.only?.split(',') ?? rows.map(({ name }) => name);
+const unknown = names.filter((name) => !rows.some((row) => row.name === name));
+if (unknown.length > 0 || !Number.isSafeInteger(seed)) {
+  console.error(`--seed takes a number; --only takes ${rows.map(({ name }) => name).join(', ')}`);
+  process.exit(2);
+}
+
+const began = performance.now();
+const server = await startPostgres();
+process.env.SALLYPORT_TEST_POSTGRES = server.url;
+const run = new Run({ seed, size: values.short ? 'short' : 'full', report });
+const stop = async () => {
+  await run.close();
+  await server.stop();
+};
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => stop().finally(() => process.exit(130)));
+}
+
+const results = await run.all(rows.filter(({ name }) => names.includes(name))).finally(stop);
+
+const outcome = kept(results, seed, commit());
+console.log(`\n${table(outcome)}`);
+const short = results.filter(({ shortfalls }) => shortfalls.length > 0);
+for (const { row, database, shortfalls } of short) {
+  for (const shortfall of shortfalls) console.log(`\n${row.name} on ${database}: ${shortfall}`);
+}
+const seconds = Math.round((performance.now() - began) / 1000);
+console.log(`\n${results.length - short.length} hold, ${short.length} fall short, in ${seconds} s`);
+if (!values.only && !values.short) {
+  writeFileSync(join(import.meta.dirname, 'results.json'), `${JSON.stringify(outcome, null, 2)}\n`);
+}
+process.exitCode = short.length > 0 ? 1 : 0;
+
+function report({ row, database, shortfalls, seconds }: Result): void {
+  const word = shortfalls.length === 0 ? 'holds' : 'FALLS SHORT';
+  console.error(`${row.name} on ${database}: ${word}, ${seconds.toFixed(1)} s`);
+}
+
+function commit(): string {
+  const said = (...args: string[]) =>
+    Bun.spawnSync(['git', ...args], { cwd: import.meta.dirname, stdout: 'pipe', stderr: 'ignore' })
+      .stdout.toString()
+      .trim();
+  const changed = said('status', '--porcelain', '--untracked-files=no') !== '';
+  return `${said('rev-parse', '--short', 'HEAD') || 'unknown'}${changed ? '+' : ''}`;
+}

@@ -1,0 +1,139 @@
+/** Runs rows: those of each database one after the other, both databases side by side. */
+import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Database, postgres, sqlite } from '../test/support/world.ts';
+import { type Fleet, startFleet } from './fleet.ts';
+import { Random } from './random.ts';
+import { bothDatabases, type Context, type DatabaseName, type Outcome, type Row } from './row.ts';
+import { Secrets } from './secrets.ts';
+
+export interface RunOptions {
+  readonly seed: number;
+  readonly size: Context['size'];
+  /** Told as soon as a row is through. */
+  readonly report?: (result: Result) => void;
+}
+
+export interface Result extends Outcome {
+  readonly row: Row;
+  readonly database: DatabaseName;
+  readonly seconds: number;
+}
+
+const known: Record<DatabaseName, Database> = { SQLite: sqlite, PostgreSQL: postgres };
+/** Milliseconds after which a row counts as hanging. */
+const patience = 240_000;
+
+export class Run {
+  readonly #options: RunOptions;
+  readonly #folder = mkdtempSync(join(tmpdir(), 'sallyport-torture-'));
+  readonly #secrets = new Secrets();
+  readonly #databaseUrls: string[] = [];
+  readonly #fleets = new Map<DatabaseName, Promise<Fleet>>();
+
+  constructor(options: RunOptions) {
+    this.#options = options;
+    chmodSync(this.#folder, 0o755);
+  }
+
+  /** One result for every row and database, in the order of the rows. */
+  async all(rows: readonly Row[]): Promise<Result[]> {
+    const results: Result[] = [];
+    const turn = async (row: Row, name: DatabaseName) => {
+      const result = await this.one(row, name);
+      results.push(result);
+      this.#options.report?.(result);
+    };
+    const lane = async (name: DatabaseName) => {
+      for (const row of rows) {
+        if (!row.alone && !row.last && row.databases.includes(name)) await turn(row, name);
+      }
+    };
+    await Promise.all(bothDatabases.map(lane));
+    for (const row of [...rows.filter((each) => each.alone), ...rows.filter((each) => each.last)]) {
+      for (const name of row.databases) await turn(row, name);
+    }
+    return results.toSorted((a, b) => rows.indexOf(a.row) - rows.indexOf(b.row));
+  }
+
+  async one(row: Row, name: DatabaseName): Promise<Result> {
+    const deferred: (() => unknown)[] = [];
+    const began = performance.now();
+    const outcome = await this.#attempt(row, this.#contextOf(row, name, deferred));
+    for (const work of deferred.toReversed()) await work();
+    return { row, database: name, ...outcome, seconds: (performance.now() - began) / 1000 };
+  }
+
+  async #attempt(row: Row, context: Context): Promise<Outcome> {
+    const late = Promise.withResolvers<Outcome>();
+    const timer = setTimeout(
+      () => late.resolve({ figures: {}, shortfalls: [`it did not end within ${patience / 1000} s`] }),
+      patience,
+    );
+    try {
+      return await Promise.race([row.run(context), late.promise]);
+    } catch (error) {
+      const { stack, message } = error as Error;
+      return { figures: {}, shortfalls: [`it broke off: ${stack ?? message}`] };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #contextOf(row: Row, name: DatabaseName, deferred: (() => unknown)[]): Context {
+    const { seed, size } = this.#options;
+    const folder = join(this.#folder, `${row.name}-${name}`);
+    mkdirSync(folder, { recursive: true });
+    let started = 0;
+    const freshDatabase = () => this.#fresh(name, folder);
+    return {
+      database: known[name],
+      seed,
+      random: new Random(seed, `${row.name} ${name}`),
+      size,
+      sized: (full, short) => (size === 'full' ? full : short),
+      folder,
+      secrets: this.#secrets,
+      freshDatabase,
+      fleet: () => this.#fleet(name),
+      start: async (options = {}) => {
+        const where = join(folder, `fleet-${started++}`);
+        const url = options.databaseUrl ?? (await freshDatabase());
+        const fleet = await startFleet(url, where, this.#secrets, options);
+        deferred.push(() => fleet.close());
+        return fleet;
+      },
+      defer: (work) => deferred.push(work),
+      remains: async () => ({
+        folder: this.#folder,
+        databaseUrls: this.#databaseUrls,
+        fleets: await Promise.all(this.#fleets.values()),
+      }),
+    };
+  }
+
+  async #fresh(name: DatabaseName, folder: string): Promise<string> {
+    const place = join(folder, `database-${this.#databaseUrls.length}`);
+    mkdirSync(place, { recursive: true });
+    const url = await known[name].fresh(place);
+    this.#databaseUrls.push(url);
+    return url;
+  }
+
+  #fleet(name: DatabaseName): Promise<Fleet> {
+    let fleet = this.#fleets.get(name);
+    if (!fleet) {
+      const folder = join(this.#folder, `fleet-${name}`);
+      fleet = this.#fresh(name, folder).then((url) => startFleet(url, folder, this.#secrets));
+      this.#fleets.set(name, fleet);
+    }
+    return fleet;
+  }
+
+  async close(): Promise<void> {
+    const fleets = await Promise.allSettled(this.#fleets.values());
+    for (const fleet of fleets) if (fleet.status === 'fulfilled') await fleet.value.close();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
