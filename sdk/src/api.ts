@@ -266,6 +266,37 @@ export interface SessionAuthorize {
   expires_at?: string;
 }
 
+export interface SessionPage {
+  pagination: Pagination;
+  /** The entries. */
+  data: Array<Session>;
+}
+
+export interface Session {
+  /** Its own, by which the audit log names it and by which it is ended. */
+  id: string;
+  /** The tenant that it belongs to. */
+  tenant_id: string;
+  /** The public Application whose key made it. */
+  application_id: string;
+  /** `waiting`: nobody has authorized it, so it can do nothing. `authorized`: its nonce is spent. */
+  state: 'waiting' | 'authorized';
+  /** What it may do; nothing while it waits. */
+  permissions: Array<string>;
+  /** What it may do with which data, and how much of it it sees. */
+  rules: Array<AccessRule>;
+  /** When it was made. */
+  created_at: string;
+  /** When it was authorized; absent while it waits. */
+  authorized_at?: string;
+  /** The Application that authorized it; absent while it waits. */
+  authorized_by?: string;
+  /** Whether it can never do more than the key that authorized it can do at that moment. */
+  ceiling: boolean;
+  /** From this moment on it is gone. */
+  expires_at: string;
+}
+
 export interface Token {
   /** Unique within the tenant. */
   id: string;
@@ -611,8 +642,40 @@ export interface Operations {
   };
   /** Create a Session */
   createSession: { input: Record<never, never>; reply: SessionCreated };
+  /** List Sessions */
+  listSessions: {
+    input: {
+      query?: {
+        /** Which page, from 1. */
+        page?: number;
+        /** How many entries a page has at most. */
+        size?: number;
+        /** Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`. */
+        start?: string;
+        /** Only those with these ids: repeated, or separated by commas. */
+        id?: Array<string>;
+        /** Only those made with a key of this Application. */
+        application_id?: string;
+        /** Only those that this Application authorized. */
+        authorized_by?: string;
+        /** Only those that wait, or only those that are authorized. */
+        state?: 'waiting' | 'authorized';
+      };
+    };
+    reply: SessionPage;
+  };
   /** Authorize a Session */
   authorizeSession: { input: { body: SessionAuthorize }; reply: undefined };
+  /** End a Session */
+  endSession: {
+    input: {
+      params: {
+        /** The id of the Session. */
+        id: string;
+      };
+    };
+    reply: undefined;
+  };
   /** Create a Token */
   createToken: { input: { body: TokenCreate }; reply: Token };
   /** List Tokens */
@@ -735,7 +798,9 @@ export const operations = {
   deleteKey: ['DELETE', '/applications/{id}/keys/{key_id}'],
   getUsage: ['GET', '/applications/{id}/usage'],
   createSession: ['POST', '/sessions'],
+  listSessions: ['GET', '/sessions'],
   authorizeSession: ['POST', '/sessions/authorize'],
+  endSession: ['DELETE', '/sessions/{id}'],
   createToken: ['POST', '/tokens'],
   listTokens: ['GET', '/tokens'],
   getToken: ['GET', '/tokens/{id}'],

@@ -8,6 +8,7 @@ import type {
   Decisions,
   LogEntry,
   Resource,
+  Session,
   SessionAuthorize,
   Token,
   TokenCreate,
@@ -15,7 +16,9 @@ import type {
 } from './api.ts';
 import { type CallOptions, type Input, type Options, type Transport, transport } from './transport.ts';
 
-type Query<O extends 'listApplications' | 'listTokens' | 'listLogs'> = NonNullable<Input<O>['query']>;
+type Query<O extends 'listApplications' | 'listSessions' | 'listTokens' | 'listLogs'> = NonNullable<
+  Input<O>['query']
+>;
 type Ask = Omit<DecisionRequest, 'resource' | 'resources'>;
 
 export class Sallyport {
@@ -143,6 +146,17 @@ class Sessions extends Room {
   /** With the key of a backend, once per nonce. */
   authorize(body: SessionAuthorize, options?: CallOptions) {
     return this.transport.call('authorizeSession', { body }, options);
+  }
+  /** Those whose key works, newest first. */
+  list(query: Query<'listSessions'> = {}, options?: CallOptions) {
+    return this.transport.call('listSessions', { query }, options);
+  }
+  all(query: Query<'listSessions'> = {}, options?: CallOptions): AsyncGenerator<Session, void, undefined> {
+    return entries((page: Query<'listSessions'>) => this.list(page, options), { size: 100, ...query });
+  }
+  /** It is dead when this resolves. */
+  end(id: string, options?: CallOptions) {
+    return this.transport.call('endSession', { params: { id } }, options);
   }
 }
 

@@ -18,6 +18,8 @@ const table = {
   'application:update': ['Change Applications, and make and delete their keys.', 'management'],
   'application:delete': ['Delete Applications.', 'management'],
   'session:authorize': ['Authorize Sessions for anything a Session may hold.', 'management'],
+  'session:read': ['List Sessions, with what they may do and who authorized them.', 'management browser'],
+  'session:delete': ['End Sessions.', 'management'],
   'token:create': ['Create Tokens.', 'browser scoped'],
   'token:read': ['List and get Tokens, as the transform shows them.', 'browser scoped'],
   'token:update': ['Change Tokens.', 'browser scoped'],

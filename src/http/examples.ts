@@ -61,6 +61,30 @@ const token = {
   created_at: '2026-11-15T09:30:00.000Z',
 };
 
+const sessionRules = [
+  {
+    description: 'Only this customer, and only the mask',
+    priority: 1,
+    conditions: [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }],
+    transform: 'mask',
+    permissions: ['token:read'],
+  },
+];
+
+const session = {
+  id: '0197f3c4-7b8c-7d9e-8a0b-1c2d3e4f5a6b',
+  tenant_id: tenant,
+  application_id: id,
+  state: 'authorized',
+  permissions: [],
+  rules: sessionRules,
+  created_at: '2026-11-15T09:30:00.000Z',
+  authorized_at: '2026-11-15T09:30:01.000Z',
+  authorized_by: creator,
+  ceiling: false,
+  expires_at: '2026-11-15T09:33:00.000Z',
+};
+
 const logEntry = {
   id: '0197f3c5-0c0d-7e0f-8a1b-2c3d4e5f6a7b',
   tenant_id: tenant,
@@ -145,14 +169,11 @@ export const example = {
   sessionCreated: { session_key: 'slp_ses_…', nonce: 'slp_non_…', expires_at: '2026-11-15T09:33:00.000Z' },
   sessionAuthorize: {
     nonce: 'slp_non_…',
-    rules: [
-      {
-        description: 'Only this customer, and only the mask',
-        priority: 1,
-        conditions: [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }],
-        transform: 'mask',
-        permissions: ['token:read'],
-      },
-    ],
+    rules: sessionRules,
+  },
+  session,
+  sessionPage: {
+    pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
+    data: [session],
   },
 };

@@ -15,7 +15,7 @@ import { listLogs } from './logs.ts';
 import { listPermissions } from './permissions.ts';
 import { documentation } from './reference.ts';
 import type { Route } from './route.ts';
-import { authorizeSession, createSession } from './sessions.ts';
+import { authorizeSession, createSession, endSession, listSessions } from './sessions.ts';
 import { getTenant } from './tenants.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './tokens.ts';
 import { getUsage } from './usage.ts';
@@ -34,6 +34,8 @@ const api: Route[] = [
   getUsage,
   createSession,
   authorizeSession,
+  listSessions,
+  endSession,
   createToken,
   listTokens,
   getToken,

@@ -1,12 +1,14 @@
+import { z } from 'zod';
 import { type Difference, difference } from '../domain/audit.ts';
 import { fail, refuse } from '../domain/error.ts';
-import { timestamp } from '../domain/field.ts';
+import { Id, timestamp } from '../domain/field.ts';
 import { type Grants, grantErrors, named } from '../domain/grant.ts';
 import { mint, newId, recognise } from '../domain/key.ts';
 import { holds, refuseUnheld } from '../domain/principal.ts';
-import { SessionAuthorize, SessionCreated, sessionEnd } from '../domain/session.ts';
+import { Session, SessionAuthorize, SessionCreated, SessionState, sessionEnd } from '../domain/session.ts';
 import { example } from './examples.ts';
-import { changeRoute } from './route.ts';
+import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
+import { changeRoute, readRoute } from './route.ts';
 
 const tag = 'Sessions';
 
@@ -115,3 +117,60 @@ function granted({ permissions, rules }: SessionAuthorize): Difference {
     'rules',
   ]);
 }
+
+const ListQuery = z
+  .strictObject({
+    ...pageFields,
+    id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
+    application_id: Id.optional().describe('Only those made with a key of this Application.'),
+    authorized_by: Id.optional().describe('Only those that this Application authorized.'),
+    state: SessionState.optional().describe('Only those that wait, or only those that are authorized.'),
+  })
+  .refine(notBoth, notBothError);
+
+export const listSessions = readRoute({
+  method: 'GET',
+  path: '/sessions',
+  name: 'listSessions',
+  tag,
+  summary: 'List Sessions',
+  description: 'Those whose key works, newest first. Every parameter narrows the list.',
+  permission: 'session:read',
+  query: ListQuery,
+  replies: {
+    200: { description: 'One page of them.', schema: pageOf(Session), example: example.sessionPage },
+  },
+  handle: async ({ principal, query }, { store }) => {
+    const { id: ids, application_id: application, authorized_by: authorizer, state } = query;
+    const filter = { ids, application, authorizer, state };
+    const page = await paginate(
+      query,
+      (window) => store.sessions.list(principal.tenantId, filter, window),
+      () => store.sessions.count(principal.tenantId, filter),
+      ({ id }) => id,
+    );
+    return { status: 200, body: page };
+  },
+});
+
+export const endSession = changeRoute({
+  method: 'DELETE',
+  path: '/sessions/:id',
+  name: 'endSession',
+  operation: 'session.delete',
+  tag,
+  summary: 'End a Session',
+  description:
+    'Its key is dead for every request sent after the reply. One that waits can no longer be authorized.',
+  permission: 'session:delete',
+  params: z.object({
+    id: Id.meta({ description: 'The id of the Session.', examples: [example.session.id] }),
+  }),
+  replies: { 204: { description: 'Ended.' } },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const ended = await store.sessions.end(principal.tenantId, params.id);
+    if (!ended) throw fail('not_found');
+    return { status: 204, entity: { kind: 'session', id: params.id } };
+  },
+});

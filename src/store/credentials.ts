@@ -12,6 +12,7 @@ import {
 } from './applications.ts';
 import type { Db, Moment } from './db.ts';
 import { type Found, Recollection } from './recollection.ts';
+import { withAuthorizer, works } from './sessions.ts';
 import type { Credentials } from './store.ts';
 
 interface KeyRow extends ApplicationRow {
@@ -42,19 +43,14 @@ const byApplicationKey = `
   join tenants t on t.id = k.tenant_id and t.disabled_at is null
   where k.digest = :key and ${alive('a')}`;
 
-/** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.permissions, s.rules,
     a.allowed_origins, c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
     k.id as authorizer_key_id,
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
-  from sessions s
-  join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
+  from ${withAuthorizer}
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
-  left join application_keys k on k.digest = s.authorizer_digest
-  left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${alive('c')}
-  where s.key_digest = :key and s.expires_at > :now and ${alive('a')}
-    and (s.authorizer_digest is null or c.id is not null)`;
+  where s.key_digest = :key and ${works}`;
 
 export function credentials(db: Db): Credentials {
   const memory = db.local && new Recollection(db.local);

@@ -9,6 +9,7 @@ import usage from './migrations/0007_usage.sql' with { type: 'text' };
 import expiry from './migrations/0008_expiry.sql' with { type: 'text' };
 import allowedOrigins from './migrations/0009_allowed_origins.sql' with { type: 'text' };
 import tenants from './migrations/0010_tenants.sql' with { type: 'text' };
+import sessions from './migrations/0011_sessions.sql' with { type: 'text' };
 
 /** In order, and only ever added to. Written in PostgreSQL's types. */
 const migrations: readonly { name: string; sql: string }[] = [
@@ -22,6 +23,7 @@ const migrations: readonly { name: string; sql: string }[] = [
   { name: '0008_expiry', sql: expiry },
   { name: '0009_allowed_origins', sql: allowedOrigins },
   { name: '0010_tenants', sql: tenants },
+  { name: '0011_sessions', sql: sessions },
 ];
 
 export const newestSchema = migrations.length;

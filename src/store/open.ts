@@ -117,7 +117,7 @@ function unitOn({ dialect }: Db, tx: Queries, keys: Keyring, chain: ChainKeys): 
 
 const primaryKeys = {
   idempotency: 'tenant_id, caller_id, key_digest',
-  sessions: 'tenant_id, application_id, id',
+  sessions: 'tenant_id, id',
   tokens: 'seq',
   applications: 'tenant_id, id',
 };

@@ -1,7 +1,33 @@
 import { then } from '../domain/awaitable.ts';
-import { alive, toText } from './applications.ts';
+import { timestamp } from '../domain/field.ts';
+import type { Session } from '../domain/session.ts';
+import { alive, toGrants, toText } from './applications.ts';
 import { keepRow, type Moment, type Room } from './db.ts';
-import type { Authorized, Sessions } from './store.ts';
+import type { Authorized, SessionFilter, Sessions } from './store.ts';
+import { all, Params } from './where.ts';
+
+/** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
+export const withAuthorizer = `sessions s
+  join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
+  left join application_keys k on k.digest = s.authorizer_digest
+  left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${alive('c')}`;
+export const works = `s.expires_at > :now and ${alive('a')} and (s.authorizer_digest is null or c.id is not null)`;
+
+interface SessionRow {
+  tenant_id: string;
+  id: string;
+  application_id: string;
+  permissions: string;
+  rules: string;
+  created_at: Moment;
+  expires_at: Moment;
+  authorized_at: Moment | null;
+  authorized_by: string | null;
+  ceiling: number | boolean;
+}
+
+const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, s.expires_at,
+  s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling`;
 
 export function sessions(db: Room): Sessions {
   return {
@@ -41,6 +67,32 @@ export function sessions(db: Room): Sessions {
       const spent = await db.transaction(async (tx) => tx.get<{ id: string }>(spend, params));
       return spent ? { outcome: 'authorized', session: spent.id } : refusal(tenant, nonce, longest);
     },
+
+    list: (tenant, filter, { limit, offset, before }) => {
+      const params = new Params();
+      const where = all(
+        matching(params, tenant, filter),
+        before !== undefined && `s.id < ${params.add(before)}`,
+      );
+      const sql = `select ${columns} from ${withAuthorizer} where ${where}
+        order by s.id desc limit ${params.add(limit)} offset ${params.add(offset)}`;
+      return then(db.all<SessionRow>(sql, params.values), (rows) => rows.map(toSession));
+    },
+
+    count: (tenant, filter) => {
+      const params = new Params();
+      const sql = `select count(*) as count from ${withAuthorizer} where ${matching(params, tenant, filter)}`;
+      return then(db.get<{ count: Moment }>(sql, params.values), (row) => Number(row?.count));
+    },
+
+    end: (tenant, id) =>
+      db.transaction(async (tx) => {
+        const one = `select ${columns} from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${works}`;
+        const row = await tx.get<SessionRow>(one, [tenant, id]);
+        if (!row) return undefined;
+        const gone = await tx.run('delete from sessions where tenant_id = $1 and id = $2', [tenant, id]);
+        return gone > 0 ? toSession(row) : undefined;
+      }),
   };
 
   /** Why nothing was spent, read afterwards. */
@@ -54,6 +106,37 @@ export function sessions(db: Room): Sessions {
     if (row.authorized_at !== null) return { outcome: 'used' };
     return { outcome: 'too_long', latest: Number(row.latest) };
   }
+}
+
+/** Written field by field, so that nothing a row holds beside these can reach a response. */
+function toSession(row: SessionRow): Session {
+  return {
+    id: row.id,
+    tenant_id: row.tenant_id,
+    application_id: row.application_id,
+    state: row.authorized_at === null ? 'waiting' : 'authorized',
+    ...toGrants(row),
+    created_at: timestamp(Number(row.created_at)),
+    ...(row.authorized_at !== null && { authorized_at: timestamp(Number(row.authorized_at)) }),
+    ...(row.authorized_by !== null && { authorized_by: row.authorized_by }),
+    ceiling: Boolean(row.ceiling),
+    expires_at: timestamp(Number(row.expires_at)),
+  };
+}
+
+function matching(
+  params: Params,
+  tenant: string,
+  { ids, application, authorizer, state }: SessionFilter,
+): string {
+  return all(
+    `s.tenant_id = ${params.add(tenant)}`,
+    ids && `s.id in ${params.list(ids)}`,
+    application && `s.application_id = ${params.add(application)}`,
+    authorizer && `s.authorized_by = ${params.add(authorizer)}`,
+    state && `s.authorized_at is ${state === 'waiting' ? '' : 'not '}null`,
+    works,
+  );
 }
 
 /** The latest moment at which a Session may end: after the longest lifetime, or with its Application. */

@@ -12,6 +12,7 @@ import type { Digest, Kind, Minted } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Scope } from '../domain/scope.ts';
+import type { Session, SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Moments, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './chain.ts';
@@ -150,6 +151,13 @@ export type Authorized =
   /** The Session may end at this moment at the latest. Its nonce is not spent. */
   | { outcome: 'too_long'; latest: number };
 
+export interface SessionFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly application?: string | undefined;
+  readonly authorizer?: string | undefined;
+  readonly state?: SessionState | undefined;
+}
+
 export interface Sessions {
   /** False if its Application is gone. */
   create(tenant: string, session: NewSession): Promise<boolean>;
@@ -157,6 +165,11 @@ export interface Sessions {
   waiting(tenant: string, application: string, most: number): Awaitable<number>;
   /** Spends the nonce in one statement: of any number of calls at once, exactly one answers `authorized`. */
   authorize(tenant: string, nonce: Digest, authorization: Authorization): Promise<Authorized>;
+  /** Newest first: those whose key works. */
+  list(tenant: string, filter: SessionFilter, window: Window): Awaitable<Session[]>;
+  count(tenant: string, filter: SessionFilter): Awaitable<number>;
+  /** Its key is dead for requests sent after this resolves, and its nonce with it. Undefined if there is none. */
+  end(tenant: string, id: string): Promise<Session | undefined>;
 }
 
 export interface Credentials {

@@ -69,7 +69,7 @@ function toTenant(row: TenantRow): Tenant {
 
 /** What a tenant has, each by what tells its rows apart. The rest goes with what it belongs to. */
 const belongings = {
-  sessions: 'tenant_id, application_id, id',
+  sessions: 'tenant_id, id',
   idempotency: 'tenant_id, caller_id, key_digest',
   tokens: 'seq',
   application_uses: 'tenant_id, application_id, permission, container',

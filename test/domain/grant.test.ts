@@ -10,7 +10,10 @@ import { grants, rule, when } from '../support/grants.ts';
 
 const owners: Owner[] = ['private', 'public', 'management', 'session'];
 const management = builtIn.filter((name) => /^(application|session|log|tenant):/.test(name));
-const notInBrowsers = ['application:create', 'application:update', 'application:delete', 'session:authorize'];
+const notInBrowsers = [
+  ...['application:create', 'application:update', 'application:delete'],
+  ...['session:authorize', 'session:delete'],
+];
 
 const somePermission = fc.constantFrom(...builtIn, 'invoice:pay', 'own:thing');
 const somePermissions = fc.uniqueArray(somePermission, { maxLength: 5 });

@@ -10,6 +10,8 @@ test('the built-in permissions are these, each with a sentence', () => {
     'application:update',
     'application:delete',
     'session:authorize',
+    'session:read',
+    'session:delete',
     'token:create',
     'token:read',
     'token:update',
@@ -78,6 +80,8 @@ describe('of permissions, the built-in ones', () => {
       'application:update',
       'application:delete',
       'session:authorize',
+      'session:read',
+      'session:delete',
       'log:read',
       'tenant:read',
     ]);
@@ -89,6 +93,7 @@ describe('of permissions, the built-in ones', () => {
       'application:update',
       'application:delete',
       'session:authorize',
+      'session:delete',
     ]);
   });
 

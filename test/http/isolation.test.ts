@@ -23,6 +23,8 @@ const byCaller: Record<string, number[]> = {
   getUsage: [401, 200, 200, 200, 200, 403],
   createSession: [401, 403, 403, 201, 403, 403],
   authorizeSession: [401, 204, 204, 403, 403, 403],
+  listSessions: [401, 200, 200, 200, 200, 403],
+  endSession: [401, 204, 204, 403, 403, 403],
   createToken: [401, 201, 201, 201, 201, 403],
   listTokens: [401, 200, 200, 200, 200, 403],
   getToken: [401, 200, 200, 200, 200, 403],
@@ -43,14 +45,16 @@ const byId: Record<string, number[]> = {
   listKeys: [200, 404, 404, 404, 400],
   deleteKey: [204, 404, 404, 404, 400],
   getUsage: [200, 404, 404, 404, 400],
+  endSession: [204, 404, 404, 404, 400],
   getToken: [200, 404, 404, 404, 400],
   updateToken: [200, 404, 404, 404, 400],
   deleteToken: [204, 404, 404, 404, 400],
 };
 
+const roomOf = ({ path }: Route) => `/${path.split('/')[1]}`;
 const guarded = routes.filter(({ kind }) => kind !== 'open');
 const inBrowser = builtIn.filter(
-  (name) => !/^(application:(create|update|delete)|session:authorize)$/.test(name),
+  (name) => !/^(application:(create|update|delete)|session:(authorize|delete))$/.test(name),
 );
 
 describe('the tables of this test', () => {
@@ -92,8 +96,13 @@ describe.each(databases)('isolation on %s', (_, database) => {
     return (await world.application(tenant.key, { type: caller, permissions })).key;
   }
 
-  /** Something of the tenant's that the route is about: an Application or a Token. */
-  async function thingFor(route: Route, { key }: Tenant): Promise<string> {
+  /** Something of the tenant's that the route is about: an Application, a Session or a Token. */
+  async function thingFor(route: Route, tenant: Tenant): Promise<string> {
+    const { key } = tenant;
+    if (roomOf(route) === '/sessions') {
+      await session(tenant);
+      return (await world.call('GET', '/sessions', { key })).body.data[0].id;
+    }
     if (!route.path.startsWith('/tokens')) return (await world.application(key)).id;
     return (await world.call('POST', '/tokens', { key, body: { data: 'x' } })).body.id;
   }
@@ -142,11 +151,12 @@ describe.each(databases)('isolation on %s', (_, database) => {
     '%s finds what is the tenant’s own and there, and tells nothing of anything else',
     async (name, route) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
-      const where = route.path.startsWith('/tokens') ? '/tokens' : '/applications';
+      const where = roomOf(route);
       const foreign = await thingFor(route, theirs);
       const gone = await thingFor(route, mine);
       await world.call('DELETE', `${where}/${gone}`, { key: mine.key });
-      const before = await world.call('GET', `${where}/${foreign}`, { key: theirs.key });
+      const before = await world.call('GET', `${where}?id=${foreign}`, { key: theirs.key });
+      expect(before.body.data).toHaveLength(1);
       const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
       const answers = [];
       for (const id of ids)
@@ -160,20 +170,25 @@ describe.each(databases)('isolation on %s', (_, database) => {
       }));
       expect(ofForeign).toEqual(ofUnknown);
       expect(ofGone).toEqual(ofUnknown);
-      expect((await world.call('GET', `${where}/${foreign}`, { key: theirs.key })).body).toEqual(before.body);
+      expect((await world.call('GET', `${where}?id=${foreign}`, { key: theirs.key })).body).toEqual(
+        before.body,
+      );
     },
   );
 
-  test.each(['/applications', '/tokens'])('a list of %s shows the tenant’s own alone', async (path) => {
-    const [mine, theirs] = [await world.tenant(), await world.tenant()];
-    const route = guarded.find((each) => each.path === path) as Route;
-    const [own, foreign] = [await thingFor(route, mine), await thingFor(route, theirs)];
-    const { body } = await world.call('GET', `${path}?id=${own},${foreign}`, { key: mine.key });
-    expect(body.data.map(({ id }: { id: string }) => id)).toEqual([own]);
-    expect(body.pagination.total_items).toBe(1);
-    const all = await world.call('GET', path, { key: mine.key });
-    for (const { tenant_id } of all.body.data) expect(tenant_id).toBe(mine.id);
-  });
+  test.each(['/applications', '/sessions', '/tokens'])(
+    'a list of %s shows the tenant’s own alone',
+    async (path) => {
+      const [mine, theirs] = [await world.tenant(), await world.tenant()];
+      const route = guarded.find((each) => each.path === path) as Route;
+      const [own, foreign] = [await thingFor(route, mine), await thingFor(route, theirs)];
+      const { body } = await world.call('GET', `${path}?id=${own},${foreign}`, { key: mine.key });
+      expect(body.data.map(({ id }: { id: string }) => id)).toEqual([own]);
+      expect(body.pagination.total_items).toBe(1);
+      const all = await world.call('GET', path, { key: mine.key });
+      for (const { tenant_id } of all.body.data) expect(tenant_id).toBe(mine.id);
+    },
+  );
 
   test('what is made belongs to the tenant of the key, also when a Session makes it', async () => {
     const tenant = await world.tenant();

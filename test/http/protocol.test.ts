@@ -54,7 +54,14 @@ describe('the protocol', () => {
     expect(status).toBe(200);
     expect(body.data.map(({ name }: { name: string }) => name).sort()).toEqual([
       ...['application:create', 'application:delete', 'application:read', 'application:update'],
-      ...['decision:create', 'log:read', 'session:authorize', 'tenant:read'],
+      ...[
+        'decision:create',
+        'log:read',
+        'session:authorize',
+        'session:delete',
+        'session:read',
+        'tenant:read',
+      ],
       ...['token:create', 'token:delete', 'token:read', 'token:update'],
     ]);
     for (const { description } of body.data) expect(description).toMatch(/^[A-Z].*\.$/);

@@ -70,6 +70,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('DELETE', `${one}/keys/${added.id}`, { key });
     const { body: session } = await call('POST', '/sessions', { key: web.key });
     await call('POST', '/sessions/authorize', { key, body: { nonce: session.nonce, ...grants } });
+    const { body: live } = await call('GET', '/sessions', { key });
     const { body: token } = await call('POST', '/tokens', { key, body: { data: plaintext, mask: 'masked' } });
     await call('GET', '/tokens', { key: session.session_key });
     await call('GET', `/tokens/${token.id}`, { key: session.session_key });
@@ -81,6 +82,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('GET', '/tenants/self', { key });
     await everyFailure(key, backend.key, session);
     await call('DELETE', `/tokens/${token.id}`, { key });
+    await call('DELETE', `/sessions/${live.data[0].id}`, { key });
     await call('DELETE', one, { key });
   }
 

@@ -37,6 +37,12 @@ const ready: Record<string, (world: World, key: string) => Promise<Ready>> = {
     const { nonce } = (await world.call('POST', '/sessions', { key: web })).body;
     return { options: { key, body: { nonce, ...grants } } };
   },
+  endSession: async (world, key) => {
+    const { key: web } = await world.application(key, { type: 'public' });
+    await world.call('POST', '/sessions', { key: web });
+    const { data } = (await world.call('GET', '/sessions', { key })).body;
+    return { path: data[0].id, options: { key } };
+  },
   createToken: async (_, key) => ({ options: { key, body: { data: 'x' } } }),
   updateToken: async (world, key) => ({
     path: await token(world, key),
