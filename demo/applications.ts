@@ -1,0 +1,88 @@
+/** Who works with the data of a small bookshop: each with the least access that does its job. */
+import type { AccessRule, ApplicationCreate } from '../sdk/src/sallyport.ts';
+
+type Transform = AccessRule['transform'];
+
+function rule(container: string, transform: Transform, permissions: string[], description: string) {
+  return { priority: 1, container, transform, permissions, description };
+}
+
+/** Of all pages, those of `origins` alone may use the key of the shop page. */
+export function applications(origins: string[], now: number): ApplicationCreate[] {
+  const inDays = (days: number) => new Date(now + days * 86_400_000).toISOString();
+  return [
+    {
+      name: 'shop page',
+      type: 'public',
+      allowed_origins: origins,
+      rules: [
+        rule('/incoming/', 'redact', ['token:create'], 'Takes in what customers type, and sees none of it'),
+      ],
+    },
+    {
+      name: 'shop backend',
+      type: 'private',
+      rules: [
+        rule(
+          '/customers/',
+          'reveal',
+          ['token:read', 'token:create', 'token:update'],
+          'Keeps the data of customers',
+        ),
+        rule('/incoming/', 'redact', ['token:update', 'token:delete'], 'Moves what came in to its customer'),
+      ],
+    },
+    {
+      name: 'mobile app',
+      type: 'public',
+      rules: [rule('/incoming/', 'redact', ['token:create'], 'As the shop page')],
+    },
+    {
+      name: 'kiosk at the book fair',
+      type: 'public',
+      expires_at: inDays(5),
+      rules: [rule('/incoming/', 'redact', ['token:create'], 'As the shop page, until the fair is over')],
+    },
+    {
+      name: 'help desk',
+      type: 'private',
+      rules: [rule('/customers/', 'mask', ['token:read'], 'Recognises a card by its last four digits')],
+    },
+    {
+      name: 'payments worker',
+      type: 'private',
+      rules: [
+        rule('/customers/identity/', 'redact', ['token:read'], 'Has no use for who they are'),
+        { ...rule('/customers/', 'reveal', ['token:read'], 'Charges cards'), priority: 2 },
+      ],
+    },
+    {
+      name: 'parcel labels',
+      type: 'private',
+      rules: [rule('/addresses/', 'reveal', ['token:read'], 'Prints addresses')],
+    },
+    {
+      name: 'invoice service',
+      type: 'private',
+      permissions: ['decision:create'],
+      rules: [rule('/customers/', 'mask', ['invoice:read', 'invoice:write'], 'Guards its own invoices')],
+    },
+    {
+      name: 'payroll',
+      type: 'private',
+      rules: [rule('/staff/', 'reveal', ['token:read', 'token:update'], 'Pays the people who work here')],
+    },
+    {
+      name: 'nightly report',
+      type: 'private',
+      expires_at: inDays(41),
+      rules: [rule('/customers/', 'redact', ['token:read'], 'Counts, and sees nothing')],
+    },
+    {
+      name: 'deploy bot',
+      type: 'management',
+      permissions: ['application:read', 'application:update', 'tenant:read'],
+    },
+    { name: 'auditor', type: 'management', permissions: ['log:read', 'application:read'] },
+  ];
+}
