@@ -38,6 +38,17 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     expect(existsSync(waiting)).toBe(false);
   });
 
+  test('is on record: the audit log begins with the tenant', async () => {
+    await begin();
+    const [tenant] = await on.store.tenants.list();
+    const [entry] = await on.store.audit.list(tenant!.id, {}, { limit: 10, before: undefined });
+    expect(entry).toMatchObject({
+      operation: 'tenant.create',
+      actor: { kind: 'operator' },
+      entity: { kind: 'tenant', id: tenant!.id },
+    });
+  });
+
   test('is made once', async () => {
     await begin();
     const before = readFileSync(keyFile, 'utf8');

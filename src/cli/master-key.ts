@@ -1,4 +1,5 @@
 import { openDatabase } from '../app.ts';
+import { byOperator } from '../domain/audit.ts';
 import { masterKeys, rotation } from '../master-key.ts';
 import { newMasterKey } from '../store/cipher.ts';
 import type { Rotated } from '../store/rotation.ts';
@@ -33,10 +34,8 @@ export async function rotate({
 function entryOf({ from, to }: Rotated): NewEntry {
   return {
     at: Date.now(),
-    actor: { kind: 'operator' },
+    ...byOperator,
     operation: 'master-key.rotate',
-    result: 'success',
-    from: {},
     difference: { master_key: { from, to } },
   };
 }

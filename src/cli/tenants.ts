@@ -1,6 +1,6 @@
 /** Tenants are the operator's: they are looked after on the machine, past the API, and each change is on record. */
 import { newTenant } from '../bootstrap.ts';
-import type { Difference } from '../domain/audit.ts';
+import { byOperator, type Difference } from '../domain/audit.ts';
 import { Name } from '../domain/field.ts';
 import type { NewEntry, Store, Tenant, Tenants, Unit } from '../store/store.ts';
 import { type Invocation, type LocalCommand, Refused, UsageError } from './command.ts';
@@ -137,11 +137,9 @@ function entry(operation: string, tenant: string, difference?: Difference): NewE
   return {
     tenantId: tenant,
     at: Date.now(),
-    actor: { kind: 'operator' },
+    ...byOperator,
     operation,
     entity: { kind: 'tenant', id: tenant },
-    result: 'success',
-    from: {},
     ...(difference && { difference }),
   };
 }

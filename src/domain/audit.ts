@@ -44,6 +44,9 @@ export const Entry = z.object({
 });
 export type Entry = z.infer<typeof Entry>;
 
+/** What was done on the machine, past the API. */
+export const byOperator = { actor: { kind: 'operator' as const }, result: 'success' as const, from: {} };
+
 export const LogEntry = z
   .object({
     id: z.uuid().describe('Of the entry.'),

@@ -4,7 +4,7 @@
  * - `:now` is this moment by the clock that decides: the machine's for SQLite, the database's for a fleet.
  */
 import type { Awaitable } from '../domain/awaitable.ts';
-import { Failure } from '../domain/error.ts';
+import { Failure, fail } from '../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
 /** Milliseconds in a row; PostgreSQL hands them out as text. */
@@ -51,6 +51,14 @@ export class DbUnavailable extends Failure {
     super('unavailable', options);
     this.message = message;
   }
+}
+
+/**
+ * What a new row belongs to is not there any more. Only a tenant can go while somebody who was let in adds to it,
+ * and a key of a tenant that is gone is nobody's.
+ */
+export function ownerGone(cause: unknown): Failure {
+  return fail('unauthenticated', { cause });
 }
 
 /** Appended to a subselect of rows to delete, so that nodes sweep past each other. */

@@ -4,7 +4,7 @@ import type { Awaitable } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from './chain.ts';
 import { type MasterKey, open, seal } from './cipher.ts';
-import type { Db, Queries } from './db.ts';
+import { type Db, ownerGone, type Queries } from './db.ts';
 
 /** The master keys that the operator has given; the first seals, all of them open. */
 export interface MasterKeys {
@@ -19,8 +19,10 @@ export class WrongMasterKey extends Error {}
 export interface Keyring {
   /** The tenant's data key, made at its first use. */
   of(tenant: string): Awaitable<Uint8Array>;
-  /** The same, of a tenant whose key was asked for before: within a transaction nothing may be waited for. */
+  /** The same, of a tenant whose key was asked for just before: within a transaction nothing may be waited for. */
   opened(tenant: string): Uint8Array;
+  /** Drops the keys of tenants that have none any more from memory. */
+  forget(): Promise<void>;
   /** The keys of the audit chain, made when the database is opened first, so that every backup has them. */
   ofChain(): Awaitable<ChainKeys>;
 }
@@ -168,8 +170,15 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     of: (tenant) => known.get(tenant) ?? ofTenant(tenant),
     opened: (tenant) => {
       const key = known.get(tenant);
-      if (!key) throw new Error('the data key of the tenant was not asked for before');
+      if (!key) throw ownerGone(new Error('the tenant has no data key'));
       return key;
+    },
+    forget: async () => {
+      const before = [...known.keys()];
+      if (before.length === 0) return;
+      const rows = await db.all<{ tenant_id: string }>('select tenant_id from data_keys');
+      const there = new Set(rows.map(({ tenant_id }) => tenant_id));
+      for (const tenant of before) if (!there.has(tenant)) known.delete(tenant);
     },
     ofChain: () => chain ?? loadChain(),
   };

@@ -63,7 +63,7 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
     credentials: credentials(db),
     tenants: {
       ...tenants(db),
-      createFirst: (tenant, prepare) => createFirst(db, tenant, prepare),
+      createFirst: async (tenant, prepare) => createFirst(db, tenant, await keys.ofChain(), prepare),
       removeSome: (tenant, limit) => removeSome(db, tenant, limit),
     },
     audit: auditLog(db, keys.ofChain),
@@ -76,6 +76,7 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
       let removed = 0;
+      await keys.forget();
       for (const table of expiring) removed += await removeExpired(db, table, limit);
       return removed;
     },

@@ -1,6 +1,6 @@
 import { SQL } from 'bun';
 import { batched } from './batch.ts';
-import { type Db, DbUnavailable, type Queries, type Value } from './db.ts';
+import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
 
 /** Milliseconds after which a caller is told that the database is out of reach. */
 const patience = 900;
@@ -43,7 +43,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
       answers++;
       return value;
     } catch (error) {
-      throw unavailable(error);
+      throw judged(error);
     } finally {
       clearTimeout(timer);
     }
@@ -89,7 +89,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
           return work(tx);
         });
       } catch (error) {
-        throw unavailable(error);
+        throw judged(error);
       }
     },
     close: () => pool.close({ timeout: 5 }),
@@ -132,8 +132,11 @@ async function execute<R>(
 /** SQLSTATEs that speak of the server's state and not of the statement; 42501: a right is missing there. */
 const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 
-function unavailable(error: unknown): unknown {
+const foreignKeyViolation = '23503';
+
+function judged(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) return error;
+  if (error.errno === foreignKeyViolation) return ownerGone(error);
   const speaksOfStatement =
     error.code === 'ERR_POSTGRES_SERVER_ERROR' && !serverState.test(String(error.errno));
   return speaksOfStatement ? error : new DbUnavailable(error.message, { cause: error });

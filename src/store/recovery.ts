@@ -1,5 +1,5 @@
 /** What is done to a database that was put back to an earlier state, before anybody is served from it. */
-import { type Entry, restoreOperation } from '../domain/audit.ts';
+import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import {
   type Access,
@@ -89,7 +89,7 @@ export function recovery(db: Db, masters: MasterKeys, chainKeys: () => Awaitable
         const sessions = await tx.run('delete from sessions');
         const replies = await tx.run('delete from idempotency');
         const record = (entry: Parameters<Write>[0]) =>
-          insertEntries(tx, keys, [{ at, ...operator, result: 'success', ...entry }]);
+          insertEntries(tx, keys, [{ at, ...byOperator, ...entry }]);
         await record({ operation: restoreOperation, ...(story && { difference: story }) });
         for (const one of takeOut.tenants) await close(db, tx, record, one);
         for (const one of takeOut.applications) await remove(tx, record, one);
@@ -104,7 +104,6 @@ export function recovery(db: Db, masters: MasterKeys, chainKeys: () => Awaitable
 
 type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'difference'>) => Promise<void>;
 
-const operator = { actor: { kind: 'operator' as const }, from: {} };
 const several = 500;
 
 /** Those that this audit log has no row of. Every change has one, so what it does not know has not happened here. */

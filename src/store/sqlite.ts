@@ -1,6 +1,6 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
-import { type Db, DbUnavailable, type Queries, type Value } from './db.ts';
+import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
 import { shareLock } from './sqlite-lock.ts';
 import { watchCommits } from './wal.ts';
 
@@ -82,14 +82,14 @@ async function commit(writer: Database, tx: Queries, batch: Waiting[]): Promise<
       } catch (error) {
         if (!writer.inTransaction) throw error;
         writer.run('rollback to one');
-        done.push(() => reject(unavailable(error)));
+        done.push(() => reject(judged(error)));
       }
       writer.run('release one');
     }
     writer.run('commit');
   } catch (error) {
     rollback(writer);
-    for (const { reject } of batch) reject(unavailable(error));
+    for (const { reject } of batch) reject(judged(error));
     return;
   }
   for (const settle of done) settle();
@@ -156,7 +156,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
       const { statement, clock } = prepare(sql);
       return step(statement, clock ? [...params, now()] : (params as Value[]));
     } catch (error) {
-      throw unavailable(error);
+      throw judged(error);
     }
   }
 
@@ -188,7 +188,9 @@ function translate(sql: string): string {
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
 /** A failure of the database itself, as opposed to one of the statement. */
-function unavailable(error: unknown): unknown {
-  if (!(error instanceof SQLiteError) || !outOfReach.test(error.code ?? '')) return error;
+function judged(error: unknown): unknown {
+  if (!(error instanceof SQLiteError)) return error;
+  if (error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY') return ownerGone(error);
+  if (!outOfReach.test(error.code ?? '')) return error;
   return new DbUnavailable(error.message, { cause: error });
 }

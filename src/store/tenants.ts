@@ -1,6 +1,9 @@
+import { byOperator } from '../domain/audit.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { insertApplication } from './applications.ts';
+import { insertEntries } from './audit.ts';
+import type { ChainKeys } from './chain.ts';
 import type { Db, Moment, Queries, Room } from './db.ts';
 import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
 
@@ -40,11 +43,19 @@ export function tenants(db: Room): Tenants {
   };
 }
 
-export async function createFirst(db: Db, tenant: NewTenant, prepare?: () => void): Promise<boolean> {
+export async function createFirst(
+  db: Db,
+  tenant: NewTenant,
+  keys: ChainKeys,
+  prepare?: () => void,
+): Promise<boolean> {
   return db.exclusively(async (tx) => {
     if (await tx.get('select 1 from tenants limit 1')) return false;
     prepare?.();
     await insertTenant(tx, tenant);
+    const { id, createdAt: at } = tenant;
+    const entity = { kind: 'tenant', id };
+    await insertEntries(tx, keys, [{ ...byOperator, tenantId: id, at, operation: 'tenant.create', entity }]);
     return true;
   });
 }

@@ -26,7 +26,7 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
   test('is exported while the service runs, for its owner alone, and never over another file', async () => {
     const { code, body } = await desk.json('audit', 'export', file);
     expect({ code, ...body }).toMatchObject({ code: 0, file: expect.stringContaining('audit.jsonl') });
-    expect(body.anchor).toMatch(/^5:[0-9a-f]{64}$/);
+    expect(body.anchor).toMatch(/^6:[0-9a-f]{64}$/);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const before = readFileSync(file, 'utf8');
     expect(await desk.run('audit', 'export', file)).toMatchObject({
@@ -39,7 +39,7 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
   test('is verified without its database', async () => {
     expect(await away.run('audit', 'verify', file)).toMatchObject({
       code: 0,
-      out: expect.stringMatching(/^sound: 5 rows, \d checkpoints?\nanchor 5:[0-9a-f]{64}\n$/),
+      out: expect.stringMatching(/^sound: 6 rows, \d checkpoints?\nanchor 6:[0-9a-f]{64}\n$/),
     });
     expect(existsSync(away.path('nowhere'))).toBe(false);
     expect(existsSync(away.path('data'))).toBe(false);
@@ -50,13 +50,13 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
     writeFileSync(copy, readFileSync(file, 'utf8').replace('"application.create"', '"application.delete"'));
     expect(await away.run('audit', 'verify', copy)).toMatchObject({
       code: 1,
-      out: 'line 2: row 1 was changed\n',
+      out: 'line 3: row 2 was changed\n',
     });
     const { code, body } = await away.json('audit', 'verify', copy);
     expect({ code, ...body }).toMatchObject({
       code: 1,
       ok: false,
-      findings: [{ flaw: 'changed_row', row: 1 }],
+      findings: [{ flaw: 'changed_row', row: 2 }],
     });
   });
 
@@ -65,10 +65,10 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
     const anchor = out.trim();
     expect((await away.run('audit', 'verify', file, '--anchor', anchor)).code).toBe(0);
     const [, hash] = anchor.split(':');
-    const later = await away.run('audit', 'verify', file, '--anchor', anchor, '--anchor', `6:${hash}`);
+    const later = await away.run('audit', 'verify', file, '--anchor', anchor, '--anchor', `7:${hash}`);
     expect(later).toMatchObject({
       code: 1,
-      out: expect.stringContaining('ends at row 5, and went on to row 6'),
+      out: expect.stringContaining('ends at row 6, and went on to row 7'),
     });
   });
 

@@ -50,16 +50,18 @@ describe.each(databases)('logs tail on %s', (_, database) => {
   test('prints all tenants, newest last, one line each', async () => {
     const { out } = await desk.run('logs', 'tail');
     const lines = out.trim().split('\n');
-    expect(lines).toHaveLength(5);
-    expect(lines[0]).toMatch(
+    expect(lines).toHaveLength(6);
+    expect(lines[0]).toMatch(/ {2}success {2}tenant.create {2}tenant [0-9a-f-]{36} {2}by operator/);
+    expect(lines[1]).toMatch(
       /^2026-11-15T12:00:00.000Z {2}success {2}application.create {2}application [0-9a-f-]{36} {2}by application [0-9a-f-]{36} {2}from 127.0.0.1 {2}request \S+$/,
     );
-    expect(lines[4]).toMatch(
+    expect(lines[5]).toMatch(
       / {2}failed {3}application.read {2}by anonymous {2}.* {2}unauthenticated {2}request nobody$/,
     );
-    const all = ['create 0', 'create 1', 'create 2', 'delete 0', 'read -'].map(
-      (what) => `application.${what}`,
-    );
+    const all = [
+      'tenant.create -1',
+      ...['create 0', 'create 1', 'create 2', 'delete 0', 'read -'].map((what) => `application.${what}`),
+    ];
     expect(await tail()).toEqual(all);
     expect(await tail('--lines', '2')).toEqual(all.slice(-2));
   });

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { newTenant } from '../../src/bootstrap.ts';
+import type { Store } from '../../src/store/store.ts';
 import { openStores, type Stores } from '../support/stores.ts';
 import { databases } from '../support/world.ts';
 
@@ -129,5 +130,35 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect((await on.store.tenants.list()).map((tenant) => tenant.id)).toEqual([other]);
     for (const table of ['applications', 'sessions', 'application_keys'])
       expect(await on.raw(`select 1 from ${table} where tenant_id = '${id}'`)).toEqual([]);
+  });
+
+  async function gone(nodes: readonly Store[] = []): Promise<string> {
+    const id = await on.tenant();
+    for (const node of nodes) await node.warm(id);
+    await on.store.tenants.condemn(id);
+    while (!(await on.store.tenants.removeSome(id, 100)).done);
+    return id;
+  }
+
+  test('whoever is still under way when the last row goes is nobody: the tenant’s keys are', async () => {
+    const id = await gone();
+    const code = (work: Promise<unknown>) => work.then(() => 'done').catch((error) => error.code);
+    expect(await code(on.application(id))).toBe('unauthenticated');
+    expect(await code(Promise.resolve(on.store.warm(id)))).toBe('unauthenticated');
+  });
+
+  test('the data key of one that is gone leaves the memory of every node with the next sweep', async () => {
+    const node = await on.another();
+    const [id, other] = [await gone([on.store, node]), await on.tenant()];
+    await node.warm(other);
+    const request = { caller: other, key: 'x', request: 'POST /tokens' };
+    await node.sweep(10);
+    const remember = (tenant: string) =>
+      node
+        .change((unit) => unit.idempotency.remember(tenant, request, { status: 204 }, on.clock.now()))
+        .then(() => 'kept')
+        .catch((error) => error.code);
+    expect(await remember(other)).toBe('kept');
+    expect(await remember(id)).toBe('unauthenticated');
   });
 });
