@@ -1,5 +1,7 @@
 /** Every row of the torture run, in the order of the table. */
 import type { Row } from './row.ts';
+import { isolation } from './rows/isolation.ts';
 import { oneNonce } from './rows/one-nonce.ts';
+import { revocations } from './rows/revocations.ts';
 
-export const rows: readonly Row[] = [oneNonce];
+export const rows: readonly Row[] = [oneNonce, revocations, isolation];

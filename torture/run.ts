@@ -1,6 +1,6 @@
 /**
  * `npm run torture`: tries to break every guarantee, prints one table of figures, and exits with 1 if one falls
- * short. `--seed N` repeats a run, `--only NAME,NAME` picks rows, `--short` takes small sizes.
+ * short. `--seed N` repeats a run, `--only NAME,NAME` picks rows, `--on DATABASE` one database, `--short` takes small sizes.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,12 @@ import { type Result, Run } from './runner.ts';
 import { kept, table } from './table.ts';
 
 const { values } = parseArgs({
-  options: { seed: { type: 'string' }, only: { type: 'string' }, short: { type: 'boolean' } },
+  options: {
+    seed: { type: 'string' },
+    only: { type: 'string' },
+    on: { type: 'string' },
+    short: { type: 'boolean' },
+  },
 });
 const seed = Number(values.seed ?? Math.floor(Math.random() * 1e9));
 const names = values.only?.split(',') ?? rows.map(({ name }) => name);
@@ -33,7 +38,10 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => stop().finally(() => process.exit(130)));
 }
 
-const results = await run.all(rows.filter(({ name }) => names.includes(name))).finally(stop);
+const chosen = rows
+  .filter(({ name }) => names.includes(name))
+  .map((row) => ({ ...row, databases: row.databases.filter((name) => (values.on ?? name) === name) }));
+const results = await run.all(chosen).finally(stop);
 
 const outcome = kept(results, seed, commit());
 console.log(`\n${table(outcome)}`);
@@ -43,7 +51,7 @@ for (const { row, database, shortfalls } of short) {
 }
 const seconds = Math.round((performance.now() - began) / 1000);
 console.log(`\n${results.length - short.length} hold, ${short.length} fall short, in ${seconds} s`);
-if (!values.only && !values.short) {
+if (!values.only && !values.on && !values.short) {
   writeFileSync(join(import.meta.dirname, 'results.json'), `${JSON.stringify(outcome, null, 2)}\n`);
 }
 process.exitCode = short.length > 0 ? 1 : 0;

@@ -1,67 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { builtIn } from '../../src/domain/permission.ts';
 import type { Route } from '../../src/http/route.ts';
-import { routes } from '../../src/http/routes.ts';
-import { type Answer, databases, openWorld, type World } from '../support/world.ts';
-
-/** Every caller holds all that its kind may hold; `idle` is a Session that nobody has authorized. */
-const callers = ['nobody', 'management', 'private', 'public', 'session', 'idle'] as const;
-type Caller = (typeof callers)[number];
-
-/** What each of the callers gets from each route, by the route's name. */
-const byCaller: Record<string, number[]> = {
-  createApplication: [401, 201, 201, 403, 403, 403],
-  listApplications: [401, 200, 200, 200, 200, 403],
-  getApplicationByKey: [401, 200, 200, 200, 200, 403],
-  getApplication: [401, 200, 200, 200, 200, 403],
-  updateApplication: [401, 200, 200, 403, 403, 403],
-  regenerateKey: [401, 200, 200, 403, 403, 403],
-  deleteApplication: [401, 204, 204, 403, 403, 403],
-  createKey: [401, 201, 201, 403, 403, 403],
-  listKeys: [401, 200, 200, 200, 200, 403],
-  deleteKey: [401, 204, 204, 403, 403, 403],
-  getUsage: [401, 200, 200, 200, 200, 403],
-  createSession: [401, 403, 403, 201, 403, 403],
-  authorizeSession: [401, 204, 204, 403, 403, 403],
-  listSessions: [401, 200, 200, 200, 200, 403],
-  endSession: [401, 204, 204, 403, 403, 403],
-  createToken: [401, 201, 201, 201, 201, 403],
-  listTokens: [401, 200, 200, 200, 200, 403],
-  getToken: [401, 200, 200, 200, 200, 403],
-  updateToken: [401, 200, 200, 200, 200, 403],
-  deleteToken: [401, 204, 204, 204, 204, 403],
-  decide: [401, 200, 200, 200, 200, 403],
-  getTenant: [401, 200, 200, 200, 200, 403],
-  listLogs: [401, 200, 200, 200, 200, 403],
-};
-
-/** What a management key gets from each route with an id: its own, another tenant's, unknown, gone, malformed. */
-const byId: Record<string, number[]> = {
-  getApplication: [200, 404, 404, 404, 400],
-  updateApplication: [200, 404, 404, 404, 400],
-  regenerateKey: [200, 404, 404, 404, 400],
-  deleteApplication: [204, 404, 404, 404, 400],
-  createKey: [201, 404, 404, 404, 400],
-  listKeys: [200, 404, 404, 404, 400],
-  deleteKey: [204, 404, 404, 404, 400],
-  getUsage: [200, 404, 404, 404, 400],
-  endSession: [204, 404, 404, 404, 400],
-  getToken: [200, 404, 404, 404, 400],
-  updateToken: [200, 404, 404, 404, 400],
-  deleteToken: [204, 404, 404, 404, 400],
-};
-
-const roomOf = ({ path }: Route) => `/${path.split('/')[1]}`;
-const guarded = routes.filter(({ kind }) => kind !== 'open');
-const inBrowser = builtIn.filter(
-  (name) => !/^(application:(create|update|delete)|session:(authorize|delete))$/.test(name),
-);
+import { asker, byCaller, byId, callers, guarded, roomOf, withId } from '../support/isolation.ts';
+import { databases, openWorld, type World } from '../support/world.ts';
 
 describe('the tables of this test', () => {
   test('have a row for every guarded route, and for every one with an id', () => {
     const names = (all: readonly Route[]) => all.map(({ name }) => name).sort();
     expect(Object.keys(byCaller).sort()).toEqual(names(guarded));
-    expect(Object.keys(byId).sort()).toEqual(names(routes.filter(({ path }) => path.includes(':'))));
+    expect(Object.keys(byId).sort()).toEqual(names(withId));
   });
 });
 
@@ -72,67 +18,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
   });
   afterAll(() => world.close());
 
-  interface Tenant {
-    readonly id: string;
-    readonly key: string;
-  }
-
-  async function session(
-    tenant: Tenant,
-    permissions?: string[],
-  ): Promise<{ session_key: string; nonce: string }> {
-    const web = await world.application(tenant.key, { type: 'public' });
-    const { body } = await world.call('POST', '/sessions', { key: web.key });
-    const grant = { key: tenant.key, body: { nonce: body.nonce, permissions } };
-    if (permissions) await world.call('POST', '/sessions/authorize', grant);
-    return body;
-  }
-
-  async function keyOf(caller: Caller, tenant: Tenant): Promise<string | undefined> {
-    if (caller === 'nobody') return undefined;
-    if (caller === 'session') return (await session(tenant, inBrowser)).session_key;
-    if (caller === 'idle') return (await session(tenant)).session_key;
-    const permissions = caller === 'public' ? inBrowser : builtIn;
-    return (await world.application(tenant.key, { type: caller, permissions })).key;
-  }
-
-  /** Something of the tenant's that the route is about: an Application, a Session or a Token. */
-  async function thingFor(route: Route, tenant: Tenant): Promise<string> {
-    const { key } = tenant;
-    if (roomOf(route) === '/sessions') {
-      await session(tenant);
-      return (await world.call('GET', '/sessions', { key })).body.data[0].id;
-    }
-    if (!route.path.startsWith('/tokens')) return (await world.application(key)).id;
-    return (await world.call('POST', '/tokens', { key, body: { data: 'x' } })).body.id;
-  }
-
-  async function bodyFor({ name }: Route, tenant: Tenant): Promise<unknown> {
-    const grants = { permissions: ['mine:x'] };
-    if (name === 'createApplication') return { name: 'x', type: 'private', ...grants };
-    if (name === 'updateApplication') return { name: 'x', ...grants };
-    if (name === 'authorizeSession') return { nonce: (await session(tenant)).nonce, ...grants };
-    if (name === 'createToken') return { data: 'x' };
-    if (name === 'updateToken') return { metadata: { a: 'b' } };
-    if (name === 'decide') return { credential: tenant.key, permission: 'mine:x' };
-    return undefined;
-  }
-
-  /** The path of the thing, and of a key of it where the route is about one. */
-  async function pathFor({ path }: Route, id: string, owner: Tenant): Promise<string> {
-    if (!path.includes(':key_id')) return path.replace(':id', id);
-    const { body } = await world.call('GET', `/applications/${id}/keys`, { key: owner.key });
-    return path.replace(':id', id).replace(':key_id', body.data?.[0].id ?? crypto.randomUUID());
-  }
-
-  const call = async (
-    route: Route,
-    key: string | undefined,
-    id: string,
-    tenant: Tenant,
-    owner = tenant,
-  ): Promise<Answer> =>
-    world.call(route.method, await pathFor(route, id, owner), { key, body: await bodyFor(route, tenant) });
+  const { ask, keyOf, session, thingFor } = asker((...asked) => world.call(...asked));
 
   test.each(guarded.map((route) => [route.name, route] as const))(
     '%s is open to the keys it is for, and to no others',
@@ -141,13 +27,13 @@ describe.each(databases)('isolation on %s', (_, database) => {
       const statuses = [];
       for (const caller of callers) {
         const key = await keyOf(caller, tenant);
-        statuses.push((await call(route, key, await thingFor(route, tenant), tenant)).status);
+        statuses.push((await ask(route, key, await thingFor(route, tenant), tenant)).status);
       }
       expect(statuses).toEqual(byCaller[name] as number[]);
     },
   );
 
-  test.each(routes.filter(({ path }) => path.includes(':')).map((route) => [route.name, route] as const))(
+  test.each(withId.map((route) => [route.name, route] as const))(
     '%s finds what is the tenant’s own and there, and tells nothing of anything else',
     async (name, route) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
@@ -160,7 +46,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
       const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
       const answers = [];
       for (const id of ids)
-        answers.push(await call(route, mine.key, id, mine, id === foreign ? theirs : mine));
+        answers.push(await ask(route, mine.key, id, mine, id === foreign ? theirs : mine));
       expect(answers.map(({ status }) => status)).toEqual(byId[name] as number[]);
 
       const [, ofForeign, ofUnknown, ofGone] = answers.map(({ body }) => ({

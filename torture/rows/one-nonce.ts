@@ -37,7 +37,8 @@ async function run(context: Context): Promise<Outcome> {
     shortfalls.push(`round ${round}: ${winners.length} successes, then the Session got ${seen.status}`);
   });
 
-  const unexpected = [...counts].filter(([status]) => status !== 204 && status !== 409);
+  const expected = [204, 409, 503];
+  const unexpected = [...counts].filter(([status]) => !expected.includes(status));
   for (const [status, count] of unexpected)
     shortfalls.push(`${count} authorizes were answered with ${status}`);
   return {
@@ -45,6 +46,7 @@ async function run(context: Context): Promise<Outcome> {
       rounds,
       successes: counts.get(204) ?? 0,
       'refused as used': counts.get(409) ?? 0,
+      'told to try again (503)': counts.get(503) ?? 0,
       'rounds without exactly one success': odd,
     },
     shortfalls: shortfalls.slice(0, 10),

@@ -1,0 +1,146 @@
+/** Who gets what from which route, and what it takes to ask: for every way in which tenants are held apart. */
+import { builtIn } from '../../src/domain/permission.ts';
+import type { Route } from '../../src/http/route.ts';
+import { routes } from '../../src/http/routes.ts';
+
+/** Every caller holds all that its kind may hold; `idle` is a Session that nobody has authorized. */
+export const callers = ['nobody', 'management', 'private', 'public', 'session', 'idle'] as const;
+export type Caller = (typeof callers)[number];
+
+/** What each of the callers gets from each route, by the route's name. */
+export const byCaller: Record<string, number[]> = {
+  createApplication: [401, 201, 201, 403, 403, 403],
+  listApplications: [401, 200, 200, 200, 200, 403],
+  getApplicationByKey: [401, 200, 200, 200, 200, 403],
+  getApplication: [401, 200, 200, 200, 200, 403],
+  updateApplication: [401, 200, 200, 403, 403, 403],
+  regenerateKey: [401, 200, 200, 403, 403, 403],
+  deleteApplication: [401, 204, 204, 403, 403, 403],
+  createKey: [401, 201, 201, 403, 403, 403],
+  listKeys: [401, 200, 200, 200, 200, 403],
+  deleteKey: [401, 204, 204, 403, 403, 403],
+  getUsage: [401, 200, 200, 200, 200, 403],
+  createSession: [401, 403, 403, 201, 403, 403],
+  authorizeSession: [401, 204, 204, 403, 403, 403],
+  listSessions: [401, 200, 200, 200, 200, 403],
+  endSession: [401, 204, 204, 403, 403, 403],
+  createToken: [401, 201, 201, 201, 201, 403],
+  listTokens: [401, 200, 200, 200, 200, 403],
+  getToken: [401, 200, 200, 200, 200, 403],
+  updateToken: [401, 200, 200, 200, 200, 403],
+  deleteToken: [401, 204, 204, 204, 204, 403],
+  decide: [401, 200, 200, 200, 200, 403],
+  getTenant: [401, 200, 200, 200, 200, 403],
+  listLogs: [401, 200, 200, 200, 200, 403],
+};
+
+/** What a management key gets from each route with an id: its own, another tenant's, unknown, gone, malformed. */
+export const byId: Record<string, number[]> = {
+  getApplication: [200, 404, 404, 404, 400],
+  updateApplication: [200, 404, 404, 404, 400],
+  regenerateKey: [200, 404, 404, 404, 400],
+  deleteApplication: [204, 404, 404, 404, 400],
+  createKey: [201, 404, 404, 404, 400],
+  listKeys: [200, 404, 404, 404, 400],
+  deleteKey: [204, 404, 404, 404, 400],
+  getUsage: [200, 404, 404, 404, 400],
+  endSession: [204, 404, 404, 404, 400],
+  getToken: [200, 404, 404, 404, 400],
+  updateToken: [200, 404, 404, 404, 400],
+  deleteToken: [204, 404, 404, 404, 400],
+};
+
+export const roomOf = ({ path }: Route) => `/${path.split('/')[1]}`;
+export const guarded = routes.filter(({ kind }) => kind !== 'open');
+const inBrowser = builtIn.filter(
+  (name) => !/^(application:(create|update|delete)|session:(authorize|delete))$/.test(name),
+);
+export const withId = routes.filter(({ path }) => path.includes(':'));
+
+export interface Tenant {
+  readonly id: string;
+  readonly key: string;
+}
+
+export interface Seen {
+  readonly status: number;
+  // biome-ignore lint/suspicious/noExplicitAny: whoever asks looks into whatever came back
+  readonly body: any;
+}
+
+type Call = (
+  method: string,
+  path: string,
+  options?: { key?: string | undefined; body?: unknown },
+) => Promise<Seen>;
+
+/** Makes what the routes are about, and asks them. */
+export function asker(call: Call) {
+  async function application(key: string, fields: object): Promise<Seen['body']> {
+    const body = { name: 'an application', type: 'private', permissions: ['token:read'], ...fields };
+    const made = await call('POST', '/applications', { key, body });
+    if (made.status !== 201) throw new Error(`not created: ${JSON.stringify(made.body)}`);
+    return made.body;
+  }
+
+  async function session(
+    tenant: Tenant,
+    permissions?: string[],
+  ): Promise<{ session_key: string; nonce: string }> {
+    const web = await application(tenant.key, { type: 'public' });
+    const { body } = await call('POST', '/sessions', { key: web.key });
+    const grant = { key: tenant.key, body: { nonce: body.nonce, permissions } };
+    if (permissions) await call('POST', '/sessions/authorize', grant);
+    return body;
+  }
+
+  async function keyOf(caller: Caller, tenant: Tenant): Promise<string | undefined> {
+    if (caller === 'nobody') return undefined;
+    if (caller === 'session') return (await session(tenant, inBrowser)).session_key;
+    if (caller === 'idle') return (await session(tenant)).session_key;
+    const permissions = caller === 'public' ? inBrowser : builtIn;
+    return (await application(tenant.key, { type: caller, permissions })).key;
+  }
+
+  /** Something of the tenant's that the route is about: an Application, a Session or a Token. */
+  async function thingFor(route: Route, tenant: Tenant): Promise<string> {
+    const { key } = tenant;
+    if (roomOf(route) === '/sessions') {
+      await session(tenant);
+      return (await call('GET', '/sessions', { key })).body.data[0].id;
+    }
+    if (!route.path.startsWith('/tokens')) return (await application(key, {})).id;
+    return (await call('POST', '/tokens', { key, body: { data: 'x' } })).body.id;
+  }
+
+  async function bodyFor({ name }: Route, tenant: Tenant): Promise<unknown> {
+    const grants = { permissions: ['mine:x'] };
+    if (name === 'createApplication') return { name: 'x', type: 'private', ...grants };
+    if (name === 'updateApplication') return { name: 'x', ...grants };
+    if (name === 'authorizeSession') return { nonce: (await session(tenant)).nonce, ...grants };
+    if (name === 'createToken') return { data: 'x' };
+    if (name === 'updateToken') return { metadata: { a: 'b' } };
+    if (name === 'decide') return { credential: tenant.key, permission: 'mine:x' };
+    return undefined;
+  }
+
+  /** The path of the thing, and of a key of it where the route is about one. */
+  async function pathFor({ path }: Route, id: string, owner: Tenant): Promise<string> {
+    if (!path.includes(':key_id')) return path.replace(':id', id);
+    const { body } = await call('GET', `/applications/${id}/keys`, { key: owner.key });
+    return path.replace(':id', id).replace(':key_id', body.data?.[0].id ?? crypto.randomUUID());
+  }
+
+  /** Asks the route about a thing of `owner`, with a body that `tenant` can send. */
+  async function ask(
+    route: Route,
+    key: string | undefined,
+    id: string,
+    tenant: Tenant,
+    owner = tenant,
+  ): Promise<Seen> {
+    return call(route.method, await pathFor(route, id, owner), { key, body: await bodyFor(route, tenant) });
+  }
+
+  return { session, keyOf, thingFor, ask };
+}

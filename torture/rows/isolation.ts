@@ -1,0 +1,93 @@
+import type { Route } from '../../src/http/route.ts';
+import {
+  asker,
+  byCaller,
+  byId,
+  callers,
+  guarded,
+  roomOf,
+  type Seen,
+  withId,
+} from '../../test/support/isolation.ts';
+import { clientsOf, each } from '../clients.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const isolation: Row = {
+  name: 'isolation',
+  must: 'every route by every kind of key, and by own, foreign, unknown, deleted and malformed ids: as in the table',
+  databases: bothDatabases,
+  run,
+};
+
+const kinds = ['own', 'foreign', 'unknown', 'deleted', 'malformed'];
+
+async function run(context: Context): Promise<Outcome> {
+  const { fleet, call } = clientsOf(context, await context.fleet());
+  const shortfalls: string[] = [];
+  let cells = 0;
+  const check = (what: string, seen: unknown, expected: unknown) => {
+    cells++;
+    if (!Bun.deepEquals(seen, expected)) {
+      shortfalls.push(`${what}: ${JSON.stringify(seen)}, not ${JSON.stringify(expected)}`);
+    }
+  };
+
+  /** Each question goes to the next node. */
+  let turn = 0;
+  const { ask, keyOf, thingFor } = asker(async (method, path, asked) => {
+    const { status, text } = await call(turn++, method, path, asked);
+    return { status, body: text === '' ? '' : JSON.parse(text) };
+  });
+
+  async function everyCaller(route: Route): Promise<void> {
+    const tenant = await fleet.tenant();
+    const expected = byCaller[route.name];
+    if (!expected) return void shortfalls.push(`${route.name} has no row in the table of callers`);
+    for (const [at, caller] of callers.entries()) {
+      const key = await keyOf(caller, tenant);
+      const { status } = await ask(route, key, await thingFor(route, tenant), tenant);
+      check(`${route.name} by ${caller}`, status, expected[at]);
+    }
+  }
+
+  /** As every kind of caller that may use the route on what is its own. */
+  async function everyId(route: Route): Promise<void> {
+    const expected = byId[route.name];
+    if (!expected) return void shortfalls.push(`${route.name} has no row in the table of ids`);
+    const able = callers.filter((_, at) => (byCaller[route.name]?.[at] ?? 403) < 300);
+    for (const caller of context.sized(able, able.slice(-1))) {
+      const [mine, theirs] = [await fleet.tenant(), await fleet.tenant()];
+      const [foreign, gone] = [await thingFor(route, theirs), await thingFor(route, mine)];
+      const room = roomOf(route);
+      await call(turn++, 'DELETE', `${room}/${gone}`, { key: mine.key });
+      const before = await stateOf(room, foreign, theirs.key);
+      const key = await keyOf(caller, mine);
+      const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
+      const answers: Seen[] = [];
+      for (const id of ids) answers.push(await ask(route, key, id, mine, id === foreign ? theirs : mine));
+      for (const [at, { status }] of answers.entries()) {
+        check(`${route.name} by ${caller} with an id that is ${kinds[at]}`, status, expected[at]);
+      }
+      const [, ofForeign, ofUnknown, ofGone] = answers.map(faceless);
+      check(`${route.name} by ${caller}: foreign as unknown`, ofForeign, ofUnknown);
+      check(`${route.name} by ${caller}: deleted as unknown`, ofGone, ofUnknown);
+      check(`${route.name} by ${caller}: what is foreign`, await stateOf(room, foreign, theirs.key), before);
+    }
+  }
+
+  async function stateOf(room: string, id: string, key: string): Promise<string> {
+    const { text } = await call(turn++, 'GET', `${room}?id=${id}`, { key });
+    if (!text.includes(`"id":"${id}"`)) throw new Error(`${id} is not there for its own tenant: ${text}`);
+    return text;
+  }
+
+  for (let round = 0; round < context.sized(3, 1); round++) {
+    await each(guarded.length, 4, (index) => everyCaller(guarded[index] as Route));
+    await each(withId.length, 4, (index) => everyId(withId[index] as Route));
+  }
+  return { figures: { routes: guarded.length, cells, differences: shortfalls.length }, shortfalls };
+}
+
+function faceless({ body }: Seen): unknown {
+  return { ...body, instance: undefined, request_id: undefined };
+}

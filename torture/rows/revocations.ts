@@ -1,0 +1,124 @@
+import { type Clients, clientsOf, each } from '../clients.ts';
+import type { Tenant } from '../fleet.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+const probes = 60;
+/** Milliseconds that an Application lives which is made to expire. */
+const lifetime = 1500;
+
+export const revocations: Row = {
+  name: 'revocations',
+  must: '500 revocations of nine kinds, 60 probes each over 3 nodes after the answer: none accepted',
+  databases: bothDatabases,
+  run,
+};
+
+/** A key that works, how it is taken away, and what it gets from then on. */
+interface Case {
+  readonly key: string;
+  readonly refusal: 401 | 403;
+  revoke(): Promise<unknown>;
+}
+
+type Make = (clients: Clients, tenant: Tenant, node: number) => Promise<Case>;
+
+const reading = { permissions: ['application:read'] };
+const narrower = { name: 'narrowed', permissions: ['mine:x'] };
+
+const kinds: Record<string, Make> = {
+  'Application deleted': async ({ must, application }, { key }, node) => {
+    const made = await application(key, reading);
+    return {
+      ...refused(401, made.key),
+      revoke: () => must(node, 'DELETE', `/applications/${made.id}`, { key }),
+    };
+  },
+  'key regenerated': async ({ must, application }, { key }, node) => {
+    const made = await application(key, reading);
+    const revoke = () => must(node, 'POST', `/applications/${made.id}/regenerate`, { key });
+    return { ...refused(401, made.key), revoke };
+  },
+  'one key of two deleted': async ({ must, application }, { key }, node) => {
+    const made = await application(key, reading);
+    const second = await must(node, 'POST', `/applications/${made.id}/keys`, { key });
+    const revoke = () => must(node, 'DELETE', `/applications/${made.id}/keys/${second.id}`, { key });
+    return { ...refused(401, second.key), revoke };
+  },
+  'Application narrowed': async ({ must, application }, { key }, node) => {
+    const made = await application(key, reading);
+    const revoke = () => must(node, 'PUT', `/applications/${made.id}`, { key, body: narrower });
+    return { ...refused(403, made.key), revoke };
+  },
+  'Application expired': async ({ application }, { key }) => {
+    const ends = Date.now() + lifetime;
+    const made = await application(key, { ...reading, expires_at: new Date(ends).toISOString() });
+    return { ...refused(401, made.key), revoke: () => Bun.sleep(ends - Date.now()) };
+  },
+  'tenant disabled': async ({ fleet, application }) => {
+    const tenant = await fleet.tenant();
+    const made = await application(tenant.key, reading);
+    return { ...refused(401, made.key), revoke: () => fleet.store.tenants.disable(tenant.id) };
+  },
+  'Session ended': async (clients, tenant, node) => {
+    const { session_key } = await session(clients, tenant.key, tenant.key, node);
+    const revoke = async () => {
+      const { data } = await clients.must(node, 'GET', '/sessions?size=1', { key: tenant.key });
+      return clients.must(node, 'DELETE', `/sessions/${data[0].id}`, { key: tenant.key });
+    };
+    return { ...refused(401, session_key), revoke };
+  },
+  'Application of a Session deleted': async (clients, { key }, node) => {
+    const { session_key, web } = await session(clients, key, key, node);
+    const revoke = () => clients.must(node, 'DELETE', `/applications/${web.id}`, { key });
+    return { ...refused(401, session_key), revoke };
+  },
+  'authorizer narrowed': async (clients, { key }, node) => {
+    const backend = await clients.application(key, reading);
+    const { session_key } = await session(clients, key, backend.key, node);
+    const revoke = () => clients.must(node, 'PUT', `/applications/${backend.id}`, { key, body: narrower });
+    return { ...refused(403, session_key), revoke };
+  },
+};
+
+function refused(refusal: Case['refusal'], key: string): Omit<Case, 'revoke'> {
+  return { key, refusal };
+}
+
+async function session({ must, application }: Clients, key: string, authorizer: string, node: number) {
+  const web = await application(key, { type: 'public' });
+  const { session_key, nonce } = await must(node, 'POST', '/sessions', { key: web.key });
+  await must(node, 'POST', '/sessions/authorize', { key: authorizer, body: { nonce, ...reading } });
+  return { web, session_key: session_key as string };
+}
+
+async function run(context: Context): Promise<Outcome> {
+  const names = Object.keys(kinds);
+  const count = context.sized(500, names.length);
+  const clients = clientsOf(context, await context.fleet());
+  const shortfalls: string[] = [];
+  let [accepted, unexpected] = [0, 0];
+
+  const ask = async (node: number, key: string) =>
+    (await clients.call(node, 'GET', '/applications/key', { key })).status;
+
+  await each(count, 4, async (index) => {
+    const name = names[index % names.length] as string;
+    const tenant = await clients.fleet.tenant();
+    const { key, refusal, revoke } = await (kinds[name] as Make)(clients, tenant, index);
+    const before = await Promise.all(clients.fleet.nodes.map((_, node) => ask(node, key)));
+    if (before.some((status) => status !== 200)) shortfalls.push(`${name}: ${before} before it was revoked`);
+    await revoke();
+    const after = await Promise.all(Array.from({ length: probes }, (_, probe) => ask(probe, key)));
+    const letIn = after.filter((status) => status < 300).length;
+    const odd = after.filter((status) => status >= 300 && status !== refusal);
+    accepted += letIn;
+    unexpected += odd.length;
+    if (letIn > 0) shortfalls.push(`${name}: ${letIn} of ${probes} probes were accepted afterwards`);
+    if (odd.length > 0) shortfalls.push(`${name}: answered with ${[...new Set(odd)]}, not ${refusal}`);
+  });
+
+  return {
+    figures: { revocations: count, probes: count * probes, accepted, 'other answers': unexpected },
+    shortfalls: shortfalls.slice(0, 10),
+  };
+}
