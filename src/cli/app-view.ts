@@ -46,7 +46,7 @@ function by(at: string | undefined, who: string | undefined): string | undefined
   return at && who ? `${at} by ${who}` : at;
 }
 
-export function inBrief({ permissions, rules }: Application): string {
+export function inBrief({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>): string {
   const [first = '', ...more] = [
     ...permissions,
     ...(rules.length > 0 ? [`${rules.length} rule${rules.length > 1 ? 's' : ''}`] : []),

@@ -27,9 +27,11 @@ export const expiryOption: Option = {
 };
 
 /** Without what was not given. */
-export function only<T extends object>(fields: T): Partial<T> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>;
+export function only<T extends object>(fields: T): Given<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Given<T>;
 }
+
+type Given<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
 
 export function given(values: readonly string[]): string[] | undefined {
   return values.length > 0 ? [...values] : undefined;

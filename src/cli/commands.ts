@@ -4,6 +4,7 @@ import { version } from '../version.ts';
 import { applyCommands } from './apply.ts';
 import { appCommands } from './apps.ts';
 import { auditCommands } from './audit.ts';
+import { auditTailCommand } from './audit-tail.ts';
 import { backupCommand } from './backup.ts';
 import { canCommands } from './can.ts';
 import type { Command, Invocation } from './command.ts';
@@ -45,7 +46,7 @@ export const commands: readonly Command[] = [
       'A key file gets the new key, and loses the old one when nothing is left on it. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD in it, rotate with the same value, and restart them with NEW alone. Where every node has a copy of the key file, do the same with the new key on a line above the old one. A rotation that breaks off leaves everything readable: run it again.',
     run: rotate,
   },
-  ...logsCommands,
+  auditTailCommand,
   ...auditCommands,
   backupCommand,
   restoreCommand,
@@ -84,6 +85,7 @@ export const commands: readonly Command[] = [
   ...sessionCommands,
   ...tokenCommands,
   ...canCommands,
+  ...logsCommands,
   ...applyCommands,
   ...initCommands,
 ];

@@ -272,7 +272,7 @@ describe('a restore', () => {
     await world.application(key);
     const lost = (await desk.run('audit', 'head')).out.trim();
     await restore();
-    const { out } = await desk.run('logs', 'tail', '--json', '--lines', '1');
+    const { out } = await desk.run('audit', 'tail', '--json', '--lines', '1');
     expect(JSON.parse(out)).toMatchObject({
       actor: { kind: 'operator' },
       operation: 'database.restore',

@@ -1,0 +1,87 @@
+import { z } from 'zod';
+import { type LogEntry, logFilter } from '../domain/audit.ts';
+import { Id } from '../domain/field.ts';
+import type { Store } from '../store/store.ts';
+import { sealAll } from './audit.ts';
+import { type Invocation, type LocalCommand, type Option, type Options, UsageError } from './command.ts';
+import { inOneLine, lines, pause, tailOptions } from './log-line.ts';
+import { withStore } from './open.ts';
+import { untilTold } from './stop.ts';
+
+const Filter = z.strictObject({
+  ...logFilter,
+  tenant: Id.optional(),
+  lines,
+});
+type Filter = z.infer<typeof Filter>;
+
+const tenantOption: Option = { name: 'tenant', takes: 'ID', sentence: 'Only those of this tenant.' };
+
+export const auditTailCommand: LocalCommand = {
+  words: ['audit', 'tail'],
+  takes: [],
+  options: [...tailOptions, tenantOption],
+  summary: 'Print the end of the audit log, of all tenants, newest last.',
+  details:
+    'One line an entry, or one JSON object with --json. Reads the database, whether the service runs or not.',
+  run: tail,
+};
+
+async function tail(invocation: Invocation): Promise<number> {
+  const { options, json, print } = invocation;
+  const { lines, ...filter } = filterOf(options);
+  const show = (entries: readonly LogEntry[]) => {
+    for (const entry of entries) print(json ? JSON.stringify(entry) : inOneLine(entry));
+  };
+  return withStore(invocation, async (store) => {
+    const end = await sealedUpTo(store);
+    show(await last(store, filter, lines, end));
+    if (options.on('follow')) await follow(store, filter, end, show);
+  });
+}
+
+function filterOf(options: Options): Filter {
+  const names = Object.keys(Filter.shape);
+  const filter = Filter.safeParse(Object.fromEntries(names.map((name) => [name, options.value(name)])));
+  if (filter.success) return filter.data;
+  const [issue] = filter.error.issues;
+  throw new UsageError(`--${issue?.path[0] as string} ${issue?.message}`);
+}
+
+/** The order of the chain is that in which entries came in, and it takes them all: first those that wait for it. */
+async function sealedUpTo(store: Store): Promise<number> {
+  await sealAll(store);
+  return (await store.audit.head())?.seq ?? 0;
+}
+
+/** How much of the chain one query looks through. */
+const stretch = 5000;
+
+async function last(
+  store: Store,
+  filter: Omit<Filter, 'lines'>,
+  count: number,
+  end: number,
+): Promise<LogEntry[]> {
+  let found: LogEntry[] = [];
+  for (let upTo = end; upTo > 0 && found.length < count; upTo -= stretch)
+    found = [...(await store.audit.sealed(filter, { after: upTo - stretch, upTo })), ...found];
+  return found.slice(-count);
+}
+
+async function follow(
+  store: Store,
+  filter: Omit<Filter, 'lines'>,
+  end: number,
+  show: (entries: readonly LogEntry[]) => void,
+): Promise<void> {
+  let stopped = false;
+  const told = untilTold().then(() => {
+    stopped = true;
+  });
+  for (let shown = end; !stopped; await Promise.race([Bun.sleep(pause), told])) {
+    const now = await sealedUpTo(store);
+    for (; shown < now; shown = Math.min(now, shown + stretch))
+      show(await store.audit.sealed(filter, { after: shown, upTo: Math.min(now, shown + stretch) }));
+  }
+}
