@@ -9,6 +9,7 @@ export interface Postgres {
   /** Of the maintenance database. */
   readonly url: string;
   readonly port: number;
+  readonly pid: number;
   stop(): Promise<void>;
 }
 
@@ -54,6 +55,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
   return {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
     port,
+    pid: server.pid as number,
     stop: async () => {
       server.kill('SIGINT');
       await ended;

@@ -1,0 +1,119 @@
+/**
+ * A process of its own that keeps connections busy: each sends its next request as soon as the last was answered.
+ * Raw sockets and as little as possible beside them, so that the server is what is measured.
+ */
+import type { Socket } from 'bun';
+
+/** What to send, as it goes over the wire. */
+export interface Plan {
+  readonly port: number;
+  readonly connections: number;
+  readonly seconds: number;
+  /** One after the other, and from the front again. */
+  readonly requests: readonly string[];
+  /** What every answer must be. */
+  readonly status: number;
+  /** Sent after each answer, once its nonce was put in place of `NONCE`; then one of the two is one round. */
+  readonly second?: { readonly request: string; readonly status: number };
+}
+
+export interface Report {
+  /** Answers, or rounds of two. */
+  readonly done: number;
+  readonly failed: number;
+  readonly seconds: number;
+  /** Microseconds of processor time that this took here. */
+  readonly processor: number;
+  /** Milliseconds that half of them, and 99 of 100, waited at most. */
+  readonly half: number;
+  readonly most: number;
+}
+
+interface Line {
+  status: string;
+  sentAt: number;
+  /** Bytes of an answer whose rest has not come yet. */
+  rest: Buffer | undefined;
+}
+
+const headEnd = Buffer.from('\r\n\r\n');
+const nonceField = Buffer.from('"nonce":"');
+const nonceLength = 57;
+
+/** How long the whole answer is, or 0 while its head is not all there. */
+function lengthOf(answer: Buffer): number {
+  const end = answer.indexOf(headEnd);
+  if (end < 0) return 0;
+  const head = answer.toString('latin1', 0, end);
+  const length = /content-length: *(\d+)/i.exec(head)?.[1];
+  return end + headEnd.length + Number(length ?? 0);
+}
+
+async function load(plan: Plan): Promise<Report> {
+  const requests = plan.requests.map((text) => Buffer.from(text, 'latin1'));
+  const [first, last] = [String(plan.status), String(plan.second?.status)];
+  const waits: number[] = [];
+  let [next, done, failed, running] = [0, 0, 0, false];
+
+  function send(socket: Socket<Line>, request: Buffer, status: string): void {
+    socket.data.status = status;
+    socket.data.sentAt = performance.now();
+    if (socket.write(request) !== request.length) failed++;
+  }
+
+  function begin(socket: Socket<Line>): void {
+    send(socket, requests[next++ % requests.length] as Buffer, first);
+  }
+
+  function answered(socket: Socket<Line>, answer: Buffer): void {
+    const { status, sentAt } = socket.data;
+    if (answer.toString('latin1', 9, 12) !== status) failed++;
+    else if (running && (!plan.second || status === last)) {
+      done++;
+      waits.push(performance.now() - sentAt);
+    }
+    if (!plan.second || status === last) {
+      begin(socket);
+      return;
+    }
+    const at = answer.indexOf(nonceField) + nonceField.length;
+    const nonce = answer.toString('latin1', at, at + nonceLength);
+    send(socket, Buffer.from(plan.second.request.replace('NONCE', nonce), 'latin1'), last);
+  }
+
+  const sockets: Socket<Line>[] = [];
+  for (let each = 0; each < plan.connections; each++) {
+    const socket = await Bun.connect<Line>({
+      hostname: '127.0.0.1',
+      port: plan.port,
+      data: { status: '', sentAt: 0, rest: undefined },
+      socket: {
+        data: (from, chunk) => {
+          const answer = from.data.rest ? Buffer.concat([from.data.rest, chunk]) : chunk;
+          const length = lengthOf(answer);
+          from.data.rest = length === 0 || answer.length < length ? Buffer.from(answer) : undefined;
+          if (!from.data.rest) answered(from, answer);
+        },
+        close: () => {
+          if (running) failed++;
+        },
+      },
+    });
+    sockets.push(socket);
+  }
+  running = true;
+  const [began, used] = [performance.now(), process.cpuUsage()];
+  for (const socket of sockets) begin(socket);
+  await Bun.sleep(plan.seconds * 1000);
+  running = false;
+  const seconds = (performance.now() - began) / 1000;
+  const { user, system } = process.cpuUsage(used);
+  waits.sort((a, b) => a - b);
+  const share = (part: number) => waits[Math.floor(waits.length * part)] ?? 0;
+  return { done, failed, seconds, processor: user + system, half: share(0.5), most: share(0.99) };
+}
+
+if (import.meta.main) {
+  console.log(JSON.stringify(await load((await Bun.stdin.json()) as Plan)));
+  process.exit(0);
+}

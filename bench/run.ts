@@ -1,0 +1,41 @@
+/**
+ * `npm run bench`: all rows, as tables, bench/results.json and plots. `npm run bench:quick`: the same rows with
+ * less of everything. Names of rows to run may be given. Ends with 1 if a row falls short.
+ */
+import type { Effort } from './contest.ts';
+import { installPeers } from './peers.ts';
+import { machine, printRows, type Results, type Row } from './report.ts';
+import { decisionRows, introspectionRows } from './rows/decisions.ts';
+import { keyRows } from './rows/key.ts';
+import { sessionRows } from './rows/sessions.ts';
+import { tokenRows } from './rows/tokens.ts';
+import { type Stage, setStage } from './stage.ts';
+
+const rows: Record<string, (stage: Stage, effort: Effort) => Promise<Row[]>> = {
+  key: keyRows,
+  decisions: decisionRows,
+  introspection: introspectionRows,
+  sessions: sessionRows,
+  tokens: tokenRows,
+};
+
+const wanted = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
+const quick = process.argv.includes('--quick');
+const effort: Effort = quick ? { quick, rounds: 3, seconds: 1 } : { quick, rounds: 5, seconds: 2 };
+
+installPeers();
+const stage = await setStage();
+const results: Results = { at: new Date().toISOString(), quick, machine: machine(), rows: [] };
+try {
+  for (const [name, measure] of Object.entries(rows)) {
+    if (wanted.length > 0 && !wanted.includes(name)) continue;
+    const measured = await measure(stage, effort);
+    results.rows.push(...measured);
+    printRows(measured);
+  }
+} finally {
+  await stage.close();
+}
+const short = results.rows.filter(({ reached }) => !reached);
+for (const { work } of short) console.log(`falls short: ${work}`);
+process.exitCode = short.length > 0 ? 1 : 0;
