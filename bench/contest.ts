@@ -53,7 +53,8 @@ export function underLoad(
     measure: async (seconds) => {
       const before = [processorTime(pid), database === undefined ? 0 : processorTime(database)] as const;
       const report = await send({ connections, ...plan, seconds });
-      if (report.failed > 0) throw new Error(`${name}: ${report.failed} answers were not as they should be`);
+      if (report.failed > 0)
+        throw new Error(`${name}: ${report.failed} wrong answers: ${JSON.stringify(report.wrong)}`);
       const each = (now: number, then: number) => (now - then) / report.done;
       return {
         rate: report.done / report.seconds,

@@ -21,6 +21,8 @@ export interface Report {
   /** Answers, or rounds of two. */
   readonly done: number;
   readonly failed: number;
+  /** Which answers those were, by status. */
+  readonly wrong: Record<string, number>;
   readonly seconds: number;
   /** Microseconds of processor time that this took here. */
   readonly processor: number;
@@ -53,6 +55,7 @@ async function load(plan: Plan): Promise<Report> {
   const requests = plan.requests.map((text) => Buffer.from(text, 'latin1'));
   const [first, last] = [String(plan.status), String(plan.second?.status)];
   const waits: number[] = [];
+  const wrong: Record<string, number> = {};
   let [next, done, failed, running] = [0, 0, 0, false];
 
   function send(socket: Socket<Line>, request: Buffer, status: string): void {
@@ -67,8 +70,11 @@ async function load(plan: Plan): Promise<Report> {
 
   function answered(socket: Socket<Line>, answer: Buffer): void {
     const { status, sentAt } = socket.data;
-    if (answer.toString('latin1', 9, 12) !== status) failed++;
-    else if (running && (!plan.second || status === last)) {
+    const got = answer.toString('latin1', 9, 12);
+    if (got !== status) {
+      failed++;
+      wrong[got] = (wrong[got] ?? 0) + 1;
+    } else if (running && (!plan.second || status === last)) {
       done++;
       waits.push(performance.now() - sentAt);
     }
@@ -110,7 +116,7 @@ async function load(plan: Plan): Promise<Report> {
   const { user, system } = process.cpuUsage(used);
   waits.sort((a, b) => a - b);
   const share = (part: number) => waits[Math.floor(waits.length * part)] ?? 0;
-  return { done, failed, seconds, processor: user + system, half: share(0.5), most: share(0.99) };
+  return { done, failed, wrong, seconds, processor: user + system, half: share(0.5), most: share(0.99) };
 }
 
 if (import.meta.main) {

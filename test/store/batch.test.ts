@@ -45,6 +45,31 @@ test('each is read after it was asked for, also while an earlier query is under 
   expect(await second).toMatchObject({ value: 'new' });
 });
 
+test('those that come while a query is under way share the next one, sent when it is back', async () => {
+  const asked: string[][] = [];
+  const back: PromiseWithResolvers<void>[] = [];
+  const lookup = batched(async (_, keys) => {
+    asked.push(texts(keys));
+    const coming = Promise.withResolvers<void>();
+    back.push(coming);
+    await coming.promise;
+    return keys.map((key) => ({ key }));
+  });
+  const first = lookup('q', bytes('a'));
+  while (asked.length < 1) await new Promise(setImmediate);
+  const others = ['b', 'c'].map(async (key) => {
+    const found = lookup('q', bytes(key));
+    await new Promise(setImmediate);
+    back[0]?.resolve();
+    return found;
+  });
+  await first;
+  while (asked.length < 2) await new Promise(setImmediate);
+  back[1]?.resolve();
+  expect(await Promise.all(others)).toHaveLength(2);
+  expect(asked).toEqual([['a'], ['b', 'c']]);
+});
+
 test('a query is not sent before the tick is over', async () => {
   const { rows, find } = table({ a: 'old' });
   const found = find('a');
