@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Errors } from './error.ts';
-import { Id, Moment, Name, optional, parseMoment, Timestamp } from './field.ts';
+import { Id, Moment, Name, optional, Timestamp, timestamp } from './field.ts';
 import { grantFields } from './grant.ts';
 import { Origins } from './origin.ts';
 import { Permission } from './permission.ts';
@@ -78,17 +78,13 @@ export const ApplicationCreate = z
 export type ApplicationCreate = z.infer<typeof ApplicationCreate>;
 
 /** Taken whatever it holds, since it is compared with what is stored. */
-function readOnly(
-  shape: { format: string } | { enum: string[] },
-  description = 'Cannot be changed, but may be sent back as it was fetched.',
-) {
-  return z
-    .unknown()
-    .optional()
-    .meta({ type: 'string', ...shape, readOnly: true, description });
-}
-const readOnlyId = readOnly({ format: 'uuid' });
-const readOnlyMoment = readOnly({ format: 'date-time' });
+const ReadOnly = z.unknown().optional().meta({
+  type: 'string',
+  readOnly: true,
+  description: 'Cannot be changed, but may be sent back as it was fetched.',
+});
+const ReadOnlyId = ReadOnly.meta({ format: 'uuid' });
+const ReadOnlyMoment = ReadOnly.meta({ format: 'date-time' });
 
 export const ApplicationUpdate = z
   .strictObject({
@@ -97,15 +93,15 @@ export const ApplicationUpdate = z
     allowed_origins: optional(Origins).describe(
       'For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent, they stay as they are; empty, all may.',
     ),
-    id: readOnlyId,
-    tenant_id: readOnlyId,
-    type: readOnly({ enum: ApplicationType.options }),
-    created_by: readOnlyId,
-    created_at: readOnlyMoment,
-    modified_by: readOnlyId,
-    modified_at: readOnlyMoment,
-    expires_at: readOnlyMoment,
-    last_used_at: readOnly({ format: 'date-time' }, 'Moves by itself, so whatever is sent back is ignored.'),
+    id: ReadOnlyId,
+    tenant_id: ReadOnlyId,
+    type: ReadOnly.meta({ enum: ApplicationType.options }),
+    created_by: ReadOnlyId,
+    created_at: ReadOnlyMoment,
+    modified_by: ReadOnlyId,
+    modified_at: ReadOnlyMoment,
+    expires_at: ReadOnlyMoment,
+    last_used_at: ReadOnlyMoment.describe('Moves by itself, so whatever is sent back is ignored.'),
   })
   .meta({ id: 'ApplicationUpdate' });
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;
@@ -125,15 +121,16 @@ const readOnlyFields = [
 export function readOnlyErrors(current: Application, sent: ApplicationUpdate): Errors {
   const differing = readOnlyFields.filter((field) => {
     const value = sent[field] ?? undefined;
-    return value !== undefined && !same(field, value, current[field]);
+    return value !== undefined && shown(field, value) !== current[field];
   });
   return Object.fromEntries(
     differing.map((field) => [field, ['cannot be changed: leave it out, or send it as it is']]),
   );
 }
 
-function same(field: string, sent: unknown, current: string | undefined): boolean {
-  if (typeof sent !== 'string' || current === undefined) return false;
-  if (field.endsWith('_at')) return parseMoment(sent) === Date.parse(current);
-  return (Id.safeParse(sent).data ?? sent) === current;
+/** As a response would show it, if it is an id or a moment. */
+function shown(field: string, sent: unknown): unknown {
+  if (!field.endsWith('_at')) return Id.safeParse(sent).data ?? sent;
+  const moment = Moment.safeParse(sent).data;
+  return moment === undefined ? sent : timestamp(moment);
 }

@@ -35,7 +35,7 @@ const half = /[^\\](?:\\\\)*\\ud/;
 
 /** Whether every text in it is, names of fields included. */
 export function isWellFormed(value: unknown): boolean {
-  return !half.test(JSON.stringify(value) ?? '');
+  return !half.test(JSON.stringify(value));
 }
 
 function within(value: string, shortest: number, longest: number): boolean {
@@ -95,10 +95,7 @@ export const Moment = z
   .transform((value, context) => {
     const moment = parseMoment(value);
     if (moment !== undefined) return moment;
-    context.addIssue({
-      code: 'custom',
-      message: 'must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z',
-    });
+    context.addIssue('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
     return z.NEVER;
   })
   .meta({ format: 'date-time' });

@@ -27,22 +27,16 @@ export function named(grants: Grants): string[] {
 /** What is wrong with these grants for this kind of owner; empty when nothing is. */
 export function grantErrors(owner: Owner, grants: Grants): Errors {
   const errors: Errors = {};
-  const complain = (path: string, sentence: string) => {
-    errors[path] = [...(errors[path] ?? []), sentence];
-  };
   if (grants.permissions.length + grants.rules.length === 0) {
-    complain('permissions', 'must be non-empty when there are no rules');
+    errors.permissions = ['must be non-empty when there are no rules'];
   }
+  const holder = owner === 'session' ? 'Session' : 'public Application';
   for (const [path, permission] of placed(grants)) {
-    if (!mayHold(owner, permission)) {
-      complain(
-        path,
-        `${permission} may not be held by a ${owner === 'session' ? 'Session' : 'public Application'}`,
-      );
-    }
+    if (!mayHold(owner, permission)) errors[path] = [`${permission} may not be held by a ${holder}`];
   }
   grants.rules.forEach((rule, index) => {
-    for (const [field, sentence] of scopeErrors(owner, rule)) complain(`rules.${index}.${field}`, sentence);
+    const wrong = scopeError(owner, rule);
+    if (wrong) errors[`rules.${index}.${wrong.field}`] = [wrong.sentence];
   });
   return errors;
 }
@@ -52,14 +46,16 @@ function mayHold(owner: Owner, permission: string): boolean {
   return owner === 'private' || owner === 'management' || isA('browser', permission);
 }
 
-function scopeErrors(owner: Owner, rule: Rule): [field: string, sentence: string][] {
+function scopeError(owner: Owner, rule: Rule): { field: string; sentence: string } | undefined {
+  const [container, conditions] = [rule.container !== undefined, rule.conditions !== undefined];
   if (owner === 'session') {
-    if (rule.container !== undefined) return [['container', 'is for Applications: give conditions instead']];
-    return rule.conditions ? [] : [['conditions', 'is required in a rule of a Session']];
+    if (container) return { field: 'container', sentence: 'is for Applications: give conditions instead' };
+    if (!conditions) return { field: 'conditions', sentence: 'is required in a rule of a Session' };
+    return undefined;
   }
-  if (rule.conditions) return [['conditions', 'is for Sessions: give a container instead']];
-  if (owner === 'management' || rule.container !== undefined) return [];
-  return [['container', `is required in a rule of a ${owner} Application`]];
+  if (conditions) return { field: 'conditions', sentence: 'is for Sessions: give a container instead' };
+  if (owner === 'management' || container) return undefined;
+  return { field: 'container', sentence: `is required in a rule of a ${owner} Application` };
 }
 
 function* placed(grants: Grants): Generator<[path: string, permission: string]> {

@@ -9,8 +9,8 @@ const shape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*]+$/i;
 /** As a browser names it in the Origin header; nothing if it is none. */
 export function originOf(text: string): string | undefined {
   if (!shape.test(text) || !URL.canParse(text)) return undefined;
-  const { origin, protocol, host } = new URL(text);
-  return origin === 'null' ? `${protocol}//${host.toLowerCase()}` : origin;
+  const { protocol, host } = new URL(text);
+  return `${protocol}//${host.toLowerCase()}`;
 }
 
 const Origin = z
@@ -19,10 +19,9 @@ const Origin = z
   .transform((text, context) => {
     const origin = originOf(text);
     if (origin !== undefined) return origin;
-    context.addIssue({
-      code: 'custom',
-      message: 'must be an origin such as https://shop.example or http://localhost:3000, without a path',
-    });
+    context.addIssue(
+      'must be an origin such as https://shop.example or http://localhost:3000, without a path',
+    );
     return z.NEVER;
   });
 

@@ -81,8 +81,12 @@ export function revocations(rows: readonly Told[]): Revocations {
 const fields = ['permissions', 'rules', 'allowed_origins'] as const;
 
 function accessIn(difference: Difference): Partial<Access> {
-  const changed = fields.filter((field) => difference[field]);
-  return Object.fromEntries(changed.map((field) => [field, difference[field]?.to]));
+  return Object.fromEntries(
+    fields.flatMap((field) => {
+      const change = difference[field];
+      return change ? [[field, change.to]] : [];
+    }),
+  );
 }
 
 /**

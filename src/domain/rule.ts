@@ -3,14 +3,11 @@ import { Description, optional, text } from './field.ts';
 import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
 
+const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
+const notPath = 'must be a path such as /pci/high/ of letters, digits, - and _';
+
 /** `/a/b/`; a missing leading or trailing slash is understood, `/` alone is the root. Kept as given. */
-export const Container = z
-  .string()
-  .max(500)
-  .regex(
-    /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/,
-    'must be a path such as /pci/high/ of letters, digits, - and _',
-  );
+export const Container = z.string().max(500).regex(path, notPath);
 
 /** The form in which containers are compared: lower case, a slash at each end. */
 export function canonicalContainer(container: string): string {
@@ -29,11 +26,9 @@ export const Condition = z
       .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
       .describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
   })
-  .superRefine(({ attribute, value }, context) => {
-    if (attribute !== 'container') return;
-    for (const issue of Container.safeParse(value).error?.issues ?? []) {
-      context.addIssue({ code: 'custom', path: ['value'], message: issue.message });
-    }
+  .refine(({ attribute, value }) => attribute !== 'container' || path.test(value), {
+    path: ['value'],
+    error: notPath,
   })
   .meta({ id: 'AccessRuleCondition' });
 export type Condition = z.infer<typeof Condition>;

@@ -63,9 +63,7 @@ function covers(wide: Bound | undefined, narrow: Bound | undefined): boolean {
 /** Without those that lie in another; of two alike, the first. */
 function widest(scopes: Scope[]): Scope[] {
   return scopes.filter((scope, index) =>
-    scopes.every(
-      (other, at) => at === index || !contains(other, scope) || (contains(scope, other) && index < at),
-    ),
+    scopes.every((other, at) => !contains(other, scope) || (contains(scope, other) && index <= at)),
   );
 }
 

@@ -8,14 +8,14 @@ export const largestToken = 1_048_576;
 /** Any JSON but null, which means absent. It comes out of a parser, so that it is JSON need not be looked at. */
 export const Data = z
   .unknown()
-  .refine((value) => value !== undefined && value !== null, 'is required')
+  .refine((value) => value !== undefined && value !== null, { error: 'is required', abort: true })
   .refine(isWellFormed, 'must be well-formed Unicode throughout')
   .refine(fits, `must have at most ${largestToken} bytes as JSON`)
   .describe('What is kept secret: any JSON but null.');
 
 /** A body is no larger anyway, but patches could add up to more. */
 function fits(value: unknown): boolean {
-  return Buffer.byteLength(JSON.stringify(value) ?? '') <= largestToken;
+  return Buffer.byteLength(JSON.stringify(value)) <= largestToken;
 }
 
 export const TokenId = z
@@ -83,26 +83,26 @@ export const TokenCreate = TokenContentFields.extend({
 export type TokenCreate = z.infer<typeof TokenCreate>;
 
 /** Any JSON at first: what the patch makes of the Token is checked like a new one. */
-function patch(description: string, shape: { type?: string[]; format?: string } = {}) {
-  return z
-    .unknown()
-    .optional()
-    .meta({ ...shape, description });
-}
+const Patched = z.unknown().optional();
 
 /** A JSON merge patch. */
 export const TokenPatch = z
   .strictObject({
-    type: patch('Another type; `null` for the default.', { type: ['string', 'null'] }),
-    container: patch('Another container; `null` for the default.', { type: ['string', 'null'] }),
-    data: patch('Other data; an object is merged into one that is there.'),
-    mask: patch('Another mask; `null` for none.'),
-    metadata: patch('Entries to set, or with `null` to remove; `null` for none at all.', {
-      type: ['object', 'null'],
+    type: Patched.meta({ type: ['string', 'null'], description: 'Another type; `null` for the default.' }),
+    container: Patched.meta({
+      type: ['string', 'null'],
+      description: 'Another container; `null` for the default.',
     }),
-    expires_at: patch('Another moment, in the future; `null` for never.', {
+    data: Patched.meta({ description: 'Other data; an object is merged into one that is there.' }),
+    mask: Patched.meta({ description: 'Another mask; `null` for none.' }),
+    metadata: Patched.meta({
+      type: ['object', 'null'],
+      description: 'Entries to set, or with `null` to remove; `null` for none at all.',
+    }),
+    expires_at: Patched.meta({
       type: ['string', 'null'],
       format: 'date-time',
+      description: 'Another moment, in the future; `null` for never.',
     }),
   })
   .refine((patch) => Object.keys(patch).length > 0, 'must change something')

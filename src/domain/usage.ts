@@ -93,5 +93,5 @@ export function gathered(moments: Moments, most: number): Moments {
 
 /** The root is its own. */
 function parentOf(container: string): string {
-  return container.slice(0, container.lastIndexOf('/', container.length - 2) + 1) || '/';
+  return container.slice(0, container.lastIndexOf('/', container.length - 2) + 1);
 }

@@ -19,7 +19,7 @@ const Cursor = z
   .transform((text, context) => {
     const bytes = Buffer.from(text, 'base64url');
     if (bytes.length === 16 && bytes.toString('base64url') === text) return toUuid(bytes.toString('hex'));
-    context.addIssue({ code: 'custom', message: 'must be a cursor from `next` of an earlier reply' });
+    context.addIssue('must be a cursor from `next` of an earlier reply');
     return z.NEVER;
   })
   .optional()

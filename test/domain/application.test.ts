@@ -2,6 +2,8 @@ import { describe, expect, test } from 'bun:test';
 import {
   type Application,
   ApplicationCreate,
+  ApplicationKey,
+  ApplicationKeyMade,
   ApplicationUpdate,
   ApplicationWithKey,
   readOnlyErrors,
@@ -62,6 +64,18 @@ describe('a new Application', () => {
 test('a key is shown with the rest of its Application', () => {
   expect(ApplicationWithKey.parse({ ...current, key: 'slp' })).toEqual({ ...current, key: 'slp' });
   expect(ApplicationWithKey.safeParse(current).success).toBe(false);
+});
+
+test('of a key its id, its ending and its moments are shown, and the key itself only when it is made', () => {
+  const least = { id, ending: 'abcd', created_at: '2026-01-01T00:00:00.000Z' };
+  const all = { ...least, created_by: id, last_used_at: '2026-01-02T00:00:00.000Z' };
+  for (const key of [least, all]) {
+    expect(ApplicationKey.parse({ ...key, key: 'slp' })).toEqual(key);
+    expect(ApplicationKeyMade.parse({ ...key, key: 'slp' })).toEqual({ ...key, key: 'slp' });
+  }
+  for (const name of Object.keys(least))
+    expect(ApplicationKey.safeParse({ ...least, [name]: undefined }).success).toBe(false);
+  expect(ApplicationKeyMade.safeParse(least).success).toBe(false);
 });
 
 describe('an update', () => {

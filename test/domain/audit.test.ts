@@ -1,5 +1,6 @@
 import { expect, test } from 'bun:test';
-import { difference, Entry, LogEntry } from '../../src/domain/audit.ts';
+import { z } from 'zod';
+import { difference, Entry, LogEntry, logFilter, restoreOperation } from '../../src/domain/audit.ts';
 
 test('a difference names every field that changed, among those asked for', () => {
   const from = { name: 'a', rules: [{ priority: 1 }], kept: 1, other: 1 };
@@ -55,4 +56,29 @@ test.each(['application', 'session', 'operator', 'anonymous'])('an actor may be:
 
 test.each(['success', 'denied', 'failed'])('a result may be: %s', (result) => {
   expect(Entry.safeParse({ ...least, result }).success).toBe(true);
+});
+
+const Filter = z.strictObject(logFilter);
+
+test('a look at the log may be narrowed to who, what, on what, how it came out, and when', () => {
+  const moments = { from: '2026-01-01T00:00:00Z', to: '2026-01-02T00:00:00Z' };
+  const narrowed = { actor: id, entity: 'card-1', operation: 'token.update', result: 'denied' };
+  expect(Filter.parse({ ...narrowed, ...moments }) as object).toEqual({
+    ...narrowed,
+    from: Date.parse(moments.from),
+    to: Date.parse(moments.to),
+  });
+  expect(Filter.parse({})).toEqual({});
+});
+
+test.each<[string, number]>([
+  ['entity', 200],
+  ['operation', 100],
+])('a look at the log takes an %s of 1 to %i characters', (field, most) => {
+  const accepts = (length: number) => Filter.safeParse({ [field]: 'x'.repeat(length) }).success;
+  expect([0, 1, most, most + 1].map(accepts)).toEqual([false, true, true, false]);
+});
+
+test('a restore keeps the name that logs already know it by', () => {
+  expect(restoreOperation).toBe('database.restore');
 });

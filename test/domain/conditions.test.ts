@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'bun:test';
+import { ready } from '../../src/domain/policy.ts';
 import { Condition } from '../../src/domain/rule.ts';
+import { grants, when } from '../support/grants.ts';
 
 function errors(condition: object): string[] {
   const parsed = Condition.safeParse({ attribute: 'id', operator: 'equals', value: 'card-1', ...condition });
@@ -34,4 +36,13 @@ describe('a condition', () => {
   ])('may not have %s', (_, condition, error) => {
     expect(errors(condition).filter((found) => found.startsWith(error))).toHaveLength(1);
   });
+});
+
+test('the container of a rule is one condition like another', () => {
+  const [byContainer, byCondition] = [
+    grants({ container: '/pci/' }),
+    grants(when(['container', 'starts_with', '/pci/'])),
+  ].map((given) => ready(given).rules[0]);
+  expect(byContainer?.tests).toEqual([{ attribute: 'container', operator: 'starts_with', value: '/pci/' }]);
+  expect(byCondition?.tests).toEqual(byContainer?.tests);
 });

@@ -37,7 +37,9 @@ describe('a failure', () => {
   });
 });
 
-test('what is wrong is refused, and what is not is not', () => {
+test('what is wrong is refused with all that is wrong, and what is not is not', async () => {
   expect(refuse({})).toBeUndefined();
-  expect(() => refuse({ name: ['is required'] })).toThrow('validation_failed');
+  const errors = { name: ['is required'], rules: ['is too long'] };
+  const refused = Promise.try(refuse, errors);
+  await expect(refused).rejects.toMatchObject({ code: 'validation_failed', errors });
 });

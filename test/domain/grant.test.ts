@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { Failure } from '../../src/domain/error.ts';
-import { type Grants, grantErrors, named, type Owner } from '../../src/domain/grant.ts';
+import { type Errors, Failure } from '../../src/domain/error.ts';
+import { type Grants, grantErrors, named, nothing, type Owner } from '../../src/domain/grant.ts';
 import { builtIn } from '../../src/domain/permission.ts';
 import { ready } from '../../src/domain/policy.ts';
 import { holds, type Principal, refuseEscalation, refuseUnheld } from '../../src/domain/principal.ts';
@@ -147,47 +147,73 @@ describe('grants', () => {
     );
   });
 
-  test('name where they are wrong', () => {
+  test('name where they are wrong, and why', () => {
     const given = grants(
       'token:read',
       'session:authorize',
       rule({ container: '/x/', permissions: ['token:read', 'application:update'] }),
     );
-    expect(Object.keys(grantErrors('public', given)).toSorted()).toEqual([
-      'permissions.1',
-      'rules.0.permissions.1',
-    ]);
+    expect(grantErrors('public', given)).toEqual({
+      'permissions.1': ['session:authorize may not be held by a public Application'],
+      'rules.0.permissions.1': ['application:update may not be held by a public Application'],
+    });
+    expect(grantErrors('session', grants('session:authorize'))).toEqual({
+      'permissions.0': ['session:authorize may not be held by a Session'],
+    });
     expect(grantErrors('private', given)).toEqual({});
+    expect(grantErrors('management', given)).toEqual({});
   });
 
   test.each(owners)('of a %s must not be empty', (owner) => {
-    expect(grantErrors(owner, grants())).toHaveProperty('permissions');
+    expect(grantErrors(owner, nothing)).toEqual({
+      permissions: ['must be non-empty when there are no rules'],
+    });
     expect(grantErrors(owner, grants('token:read'))).toEqual({});
+  });
+
+  test('may be a permission and a rule at once', () => {
+    expect(grantErrors('private', grants('token:read', rule({ container: '/pci/' })))).toEqual({});
+  });
+
+  test('of nothing name nothing', () => {
+    expect(named(nothing)).toEqual([]);
   });
 
   const container = rule({ container: '/pci/' });
   const conditions = rule(when(['id', 'equals', 'x']));
   const neither = rule({});
   const both = rule({ container: '/pci/', ...when(['id', 'equals', 'x']) });
+  const noConditions = { 'rules.0.conditions': ['is for Sessions: give a container instead'] };
+  const noContainer = { 'rules.0.container': ['is for Applications: give conditions instead'] };
 
-  test.each<[Owner, string, Rule, string[]]>([
-    ['private', 'a container', container, []],
-    ['private', 'conditions', conditions, ['rules.0.conditions']],
-    ['private', 'neither', neither, ['rules.0.container']],
-    ['private', 'both', both, ['rules.0.conditions']],
-    ['public', 'a container', container, []],
-    ['public', 'conditions', conditions, ['rules.0.conditions']],
-    ['public', 'neither', neither, ['rules.0.container']],
-    ['public', 'both', both, ['rules.0.conditions']],
-    ['management', 'a container', container, []],
-    ['management', 'conditions', conditions, ['rules.0.conditions']],
-    ['management', 'neither', neither, []],
-    ['management', 'both', both, ['rules.0.conditions']],
-    ['session', 'a container', container, ['rules.0.container']],
-    ['session', 'conditions', conditions, []],
-    ['session', 'neither', neither, ['rules.0.conditions']],
-    ['session', 'both', both, ['rules.0.container']],
+  test.each<[Owner, string, Rule, Errors]>([
+    ['private', 'a container', container, {}],
+    ['private', 'conditions', conditions, noConditions],
+    [
+      'private',
+      'neither',
+      neither,
+      { 'rules.0.container': ['is required in a rule of a private Application'] },
+    ],
+    ['private', 'both', both, noConditions],
+    ['public', 'a container', container, {}],
+    ['public', 'conditions', conditions, noConditions],
+    [
+      'public',
+      'neither',
+      neither,
+      { 'rules.0.container': ['is required in a rule of a public Application'] },
+    ],
+    ['public', 'both', both, noConditions],
+    ['management', 'a container', container, {}],
+    ['management', 'conditions', conditions, noConditions],
+    ['management', 'neither', neither, {}],
+    ['management', 'both', both, noConditions],
+    ['session', 'a container', container, noContainer],
+    ['session', 'conditions', conditions, {}],
+    ['session', 'neither', neither, { 'rules.0.conditions': ['is required in a rule of a Session'] }],
+    ['session', 'both', both, noContainer],
   ])('of a %s, in a rule with %s', (owner, _, given, wrong) => {
-    expect(Object.keys(grantErrors(owner, { permissions: [], rules: [given] }))).toEqual(wrong);
+    expect(grantErrors(owner, { permissions: [], rules: [given] })).toEqual(wrong);
   });
 });

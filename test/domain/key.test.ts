@@ -3,7 +3,15 @@ import { createHash } from 'node:crypto';
 import { inspect } from 'node:util';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
-import { applicationKinds, type Kind, mint, newId, recognise, Secret } from '../../src/domain/key.ts';
+import {
+  applicationKinds,
+  type Kind,
+  mint,
+  newId,
+  recognise,
+  Secret,
+  withoutSecrets,
+} from '../../src/domain/key.ts';
 
 const kinds: Kind[] = ['mgt', 'pvt', 'pub', 'ses', 'non'];
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -96,6 +104,18 @@ describe('a key', () => {
     }
   });
 
+  test('is not what only sums up like one', () => {
+    const summed = (body: string) => {
+      let [text, rest] = ['', crc32(body)];
+      for (; text.length < 6; rest = Math.floor(rest / 62)) text = digits[rest % 62] + text;
+      return body + text;
+    };
+    const body = mint('pvt').secret.reveal().slice(0, -6);
+    expect(recognise(summed(body))).toBeDefined();
+    for (const other of ['', 'hello', ` ${body}`, `${body}0`, `${body}000000`, body.replace('pvt', 'xyz')])
+      expect(recognise(summed(other))).toBeUndefined();
+  });
+
   test('is another one each time', () => {
     const keys = Array.from({ length: 1000 }, () => mint('ses').secret.reveal());
     expect(new Set(keys).size).toBe(1000);
@@ -124,6 +144,15 @@ describe('a secret', () => {
     expect(show()).not.toContain('hunter2');
   });
 
+  test('shows that it is one', () => {
+    expect([String(secret), JSON.stringify(secret), inspect(secret), Bun.inspect(secret)]).toEqual([
+      '[secret]',
+      '"[secret]"',
+      '[secret]',
+      '[secret]',
+    ]);
+  });
+
   test('does not show on the console', () => {
     const printed = Bun.spawnSync([
       process.execPath,
@@ -143,6 +172,20 @@ describe('a secret', () => {
 
   test('is given out by reveal', () => {
     expect(secret.reveal()).toBe('hunter2');
+  });
+});
+
+describe('a text that came across keys', () => {
+  test('is left without them, and without what is shaped like one', () => {
+    const [key, nonce] = [mint('pvt').secret.reveal(), mint('non').secret.reveal()];
+    expect(withoutSecrets(`key=${key}, nonce="${nonce}".`)).toBe('key=[secret], nonce="[secret]".');
+    expect(withoutSecrets(`${key.slice(0, 28)} ${key}more`)).toBe('[secret] [secret]');
+    expect(withoutSecrets(`slp_xyz_${'0'.repeat(49)}`)).toBe('[secret]');
+  });
+
+  test('is otherwise left as it is', () => {
+    for (const text of ['', 'slp_pvt_', `slp_pvt_${'0'.repeat(19)}`, `slp_${'0'.repeat(49)}`])
+      expect(withoutSecrets(text)).toBe(text);
   });
 });
 

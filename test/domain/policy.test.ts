@@ -276,7 +276,7 @@ describe('holding a permission at all', () => {
   });
 });
 
-test('the rule that decided is named by its place in the list, and plain permissions by none', () => {
+test('the rule that decided is named by its place in the list, and plain permissions and denials by none', () => {
   const given = ready(grants('token:read', { container: '/other/' }, { ...pci, priority: 3 }, low));
   const decided = decide(given, 'token:read', at('/pci/'));
   expect(decided).toMatchObject({ allowed: true, rule: { index: 2 } });
@@ -285,6 +285,7 @@ test('the rule that decided is named by its place in the list, and plain permiss
     transform: 'mask',
     rule: undefined,
   });
+  expect(decide(given, 'token:create', at('/x/'))).toEqual({ allowed: false });
 });
 
 test('the grants that a policy was made of are left as they were', () => {

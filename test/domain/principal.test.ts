@@ -3,7 +3,15 @@ import { describe, expect, test } from 'bun:test';
 import { Failure } from '../../src/domain/error.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { ready } from '../../src/domain/policy.ts';
-import { explained, holds, mustHold, ownerOf, type Principal, permit } from '../../src/domain/principal.ts';
+import {
+  explained,
+  holds,
+  mustHold,
+  ownerOf,
+  type Principal,
+  permit,
+  refuseUnheld,
+} from '../../src/domain/principal.ts';
 import { at, grants, when } from '../support/grants.ts';
 
 const base = {
@@ -91,5 +99,13 @@ describe('using a permission on something', () => {
       'authorizer',
       'authorizer',
     ]);
+  });
+});
+
+test('whoever hands out what it does not hold hears the first of it', () => {
+  const asked = ['token:read', 'log:read', 'tenant:read'];
+  expect(refusal(() => refuseUnheld(application(grants('token:read')), asked))).toEqual({
+    code: 'grant_not_held',
+    detail: 'This touches log:read, which this key does not hold itself.',
   });
 });

@@ -34,6 +34,11 @@ describe('what the audit log tells of access that was taken away:', () => {
       [{ ...untouched, keys: ['k1', 'k2'] }],
     ],
     [
+      'no key, where an entry does not say which',
+      [row('application.key.delete', 'a'), row('application.key.delete', 'a', { keys: {} })],
+      [untouched],
+    ],
+    [
       'all keys, whatever went before or after',
       [
         row('application.key.delete', 'a', { keys: { from: { id: 'k1' } } }),

@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
+import type { z } from 'zod';
 import { Condition, Container, canonicalContainer, Rule, Rules } from '../../src/domain/rule.ts';
 
-const accepts = (schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) =>
-  schema.safeParse(value).success;
+const accepts = (schema: z.ZodType, value: unknown) => schema.safeParse(value).success;
+const complaints = (schema: z.ZodType, value: unknown) =>
+  schema.safeParse(value).error?.issues.map(({ message }) => message);
 
 describe('a container', () => {
   test.each([
@@ -115,20 +117,32 @@ describe('a rule', () => {
     expect(accepts(Rule, { ...rule, ...fields })).toBe(true);
   });
 
+  test.each([0, -1, 1.5, '1', Number.NaN, undefined])('may not have the priority %p', (priority) => {
+    expect(complaints(Rule, { ...rule, priority })).toEqual(['must be an integer of at least 1']);
+  });
+
+  test('must grant something, and if it has conditions, have some', () => {
+    expect(complaints(Rule, { ...rule, permissions: [] })).toEqual(['must name at least one permission']);
+    expect(complaints(Rule, { ...rule, conditions: [] })).toEqual(['must have at least one condition']);
+  });
+
+  test('has twenty conditions at most', () => {
+    const many = Array.from({ length: 21 }, (_, n) => ({
+      attribute: 'id',
+      operator: 'equals',
+      value: `card-${n}`,
+    }));
+    expect(accepts(Rule, { ...rule, conditions: many.slice(0, 1) })).toBe(true);
+    expect(accepts(Rule, { ...rule, conditions: many.slice(1) })).toBe(true);
+    expect(accepts(Rule, { ...rule, conditions: many })).toBe(false);
+  });
+
   test.each([
-    [{ priority: 0 }],
-    [{ priority: -1 }],
-    [{ priority: 1.5 }],
-    [{ priority: '1' }],
     [{ priority: 2_147_483_648 }],
-    [{ priority: Number.NaN }],
-    [{ priority: undefined }],
     [{ transform: 'hide' }],
     [{ transform: undefined }],
-    [{ permissions: [] }],
     [{ permissions: undefined }],
     [{ permissions: ['token:reed'] }],
-    [{ conditions: [] }],
     [{ effect: 'deny' }],
   ])('may not have %j', (fields) => {
     expect(accepts(Rule, { ...rule, ...fields })).toBe(false);

@@ -25,9 +25,9 @@ describe('what is visible', () => {
     ['is a container and below', grants(pci), [{ container: within('/pci/') }]],
     ['is given by the wider of two rules', grants(high, pci), [{ container: within('/pci/') }]],
     [
-      'is given once by two rules alike',
-      grants(pci, { ...pci, priority: 2 }),
-      [{ container: within('/pci/') }],
+      'is given once by two rules alike, in the place of the first',
+      grants(pci, { container: '/a/', priority: 2 }, { ...pci, priority: 3 }),
+      [{ container: within('/pci/') }, { container: within('/a/') }],
     ],
     [
       'lies in several containers',

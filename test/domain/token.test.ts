@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'bun:test';
 import {
   Data,
+  defaultContainer,
+  defaultType,
   largestToken,
   Metadata,
   Token,
@@ -100,6 +102,10 @@ describe('a new Token', () => {
       metadata: undefined,
       expires_at: undefined,
     });
+  });
+
+  test('that says nothing of it is a token in /general/', () => {
+    expect([defaultType, defaultContainer]).toEqual(['token', '/general/']);
   });
 
   const paths = (body: object) =>

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { ready } from '../../src/domain/policy.ts';
-import { gathered, unusedGrants } from '../../src/domain/usage.ts';
+import { gathered, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
 import { grants } from '../support/grants.ts';
 
 const moments = (...containers: string[]) => new Map(containers.map((container, at) => [container, at + 1]));
@@ -22,6 +22,12 @@ describe('containers that are too many', () => {
         ['/general/', 32],
       ]),
     );
+  });
+
+  test('are put together under the most crowded parent first, and no farther than it takes', () => {
+    const alone = below('/pci/', 3);
+    const many = moments(...below('/customers/', 10), ...alone);
+    expect([...gathered(many, 5).keys()]).toEqual(['/customers/', ...alone]);
   });
 
   test('end in the root when nothing else is left', () => {
@@ -80,6 +86,24 @@ describe('grants of which no use is on record', () => {
       ['permissions token:read /'],
     ],
     [
+      'are those of a rule that another for the same container was quicker than',
+      [{ ...pci, priority: 2 }, pci],
+      [
+        ['token:read', '/pci/'],
+        ['token:delete', '/pci/'],
+      ],
+      ['1 token:read /pci/', '1 token:delete /pci/'],
+    ],
+    [
+      'are listed as the rules are, whichever decides first',
+      [
+        { priority: 2, container: '/a/' },
+        { priority: 1, container: '/b/' },
+      ],
+      [],
+      ['1 token:read /a/', '2 token:read /b/'],
+    ],
+    [
       'are those of a rule elsewhere',
       [pci, everything],
       [
@@ -95,6 +119,12 @@ describe('grants of which no use is on record', () => {
         ['token:read', '/'],
         ['token:delete', '/'],
       ],
+      [],
+    ],
+    [
+      'are not those somewhere below one that stands for more',
+      ['token:read', { container: '/pci/high/' }],
+      [['token:read', '/pci/']],
       [],
     ],
     [
@@ -126,4 +156,16 @@ describe('grants of which no use is on record', () => {
       unused,
     );
   });
+});
+
+test('a use and an unused grant are shown whole', () => {
+  const use = { permission: 'token:read', container: '/', last_used_at: '2026-01-01T00:00:00.000Z' };
+  expect(Use.parse(use)).toEqual(use);
+  for (const rule of [1, 'permissions'] as const) {
+    const grant = { rule, permission: 'token:read', container: '/pci/' };
+    expect(UnusedGrant.parse(grant)).toEqual(grant);
+  }
+  for (const rule of ['', 1.5, undefined])
+    expect(UnusedGrant.safeParse({ rule, permission: 'token:read', container: '/pci/' }).success).toBe(false);
+  for (const schema of [Use, UnusedGrant]) expect(schema.safeParse({}).success).toBe(false);
 });

@@ -1,40 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { originOf } from '../../src/domain/origin.ts';
 import { databases, openWorld, type World } from '../support/world.ts';
-
-describe('an origin', () => {
-  test.each([
-    ['https://shop.example', 'https://shop.example'],
-    ['HTTPS://Shop.Example:443', 'https://shop.example'],
-    ['http://localhost:3000', 'http://localhost:3000'],
-    ['https://bücher.example', 'https://xn--bcher-kva.example'],
-    ['http://[2001:DB8:0::1]:8080', 'http://[2001:db8::1]:8080'],
-    ['capacitor://localhost', 'capacitor://localhost'],
-    ['chrome-extension://ABCdef', 'chrome-extension://abcdef'],
-  ])('%s is compared as %s', (text, origin) => {
-    expect(originOf(text)).toBe(origin);
-  });
-
-  test.each([
-    'https://shop.example/',
-    'https://shop.example/path',
-    'https://shop.example?x',
-    'https://shop.example#x',
-    'https://*.shop.example',
-    'https://me@shop.example',
-    'https://shop.example:99999',
-    'https://shop.example\\x',
-    'https://shop example',
-    'shop.example',
-    'https://',
-    '//shop.example',
-    'null',
-    '*',
-    '',
-  ])('is not %j', (text) => {
-    expect(originOf(text)).toBeUndefined();
-  });
-});
 
 describe.each(databases)('allowed origins on %s', (_, database) => {
   let world: World;

@@ -1,0 +1,81 @@
+import { describe, expect, test } from 'bun:test';
+import { Origins, originErrors, originOf } from '../../src/domain/origin.ts';
+
+describe('an origin', () => {
+  test.each([
+    ['https://shop.example', 'https://shop.example'],
+    ['HTTPS://Shop.Example:443', 'https://shop.example'],
+    ['http://localhost:3000', 'http://localhost:3000'],
+    ['https://bücher.example', 'https://xn--bcher-kva.example'],
+    ['http://[2001:DB8:0::1]:8080', 'http://[2001:db8::1]:8080'],
+    ['capacitor://localhost', 'capacitor://localhost'],
+    ['chrome-extension://ABCdef', 'chrome-extension://abcdef'],
+    ['my.app+x-2://Home:80', 'my.app+x-2://home:80'],
+  ])('%s is compared as %s', (text, origin) => {
+    expect(originOf(text)).toBe(origin);
+  });
+
+  test.each([
+    'https://shop.example/',
+    'https://shop.example/path',
+    'https://shop.example?x',
+    'https://shop.example#x',
+    'https://*.shop.example',
+    'https://me@shop.example',
+    'https://shop.example:99999',
+    'https://shop.example\\x',
+    'https://shop example',
+    ' https://shop.example',
+    'https://shop.example\n',
+    '1https://shop.example',
+    'shop.example',
+    'https://',
+    '//shop.example',
+    'null',
+    '*',
+    '',
+  ])('is not %j', (text) => {
+    expect(originOf(text)).toBeUndefined();
+  });
+});
+
+describe('allowed origins', () => {
+  const complaints = (origins: unknown) =>
+    Origins.safeParse(origins).error?.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
+
+  test('are kept as browsers name them, each once', () => {
+    const given = ['HTTPS://Shop.Example', 'http://localhost:3000', 'https://shop.example:443'];
+    expect(Origins.parse(given)).toEqual(['https://shop.example', 'http://localhost:3000']);
+  });
+
+  test('that are none are refused one by one', () => {
+    expect(complaints(['https://shop.example', 'https://shop.example/path', '*'])).toEqual(
+      [1, 2].map(
+        (at) =>
+          `${at}: must be an origin such as https://shop.example or http://localhost:3000, without a path`,
+      ),
+    );
+  });
+
+  test('have 300 characters at most, and are twenty at most', () => {
+    const long = `https://x:${'0'.repeat(290)}`;
+    const many = Array.from({ length: 21 }, (_, port) => `http://localhost:${4000 + port}`);
+    expect(long).toHaveLength(300);
+    expect(complaints([long])).toBeUndefined();
+    expect(complaints([`${long}0`])).toHaveLength(1);
+    expect(complaints(many.slice(1))).toBeUndefined();
+    expect(complaints(many)).toHaveLength(1);
+  });
+
+  test('are for public Applications alone', () => {
+    const origins = ['https://shop.example'];
+    expect(originErrors('public', origins)).toEqual({});
+    for (const type of ['private', 'management'] as const) {
+      expect(originErrors(type, undefined)).toEqual({});
+      expect(originErrors(type, [])).toEqual({});
+      expect(originErrors(type, origins)).toEqual({
+        allowed_origins: [`is for public Applications: the key of a ${type} one is not for browsers`],
+      });
+    }
+  });
+});

@@ -1,0 +1,21 @@
+import { expect, test } from 'bun:test';
+import { Tenant } from '../../src/domain/tenant.ts';
+
+const tenant = {
+  id: '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d',
+  name: 'one',
+  created_at: '2026-01-01T00:00:00.000Z',
+  applications: 3,
+};
+
+test('a tenant is shown with all that there is to it', () => {
+  expect(Tenant.parse(tenant)).toEqual(tenant);
+  for (const name of Object.keys(tenant))
+    expect(Tenant.safeParse({ ...tenant, [name]: undefined }).success).toBe(false);
+});
+
+test('a tenant has no Applications or more', () => {
+  expect(Tenant.safeParse({ ...tenant, applications: 0 }).success).toBe(true);
+  for (const applications of [-1, 1.5])
+    expect(Tenant.safeParse({ ...tenant, applications }).success).toBe(false);
+});
