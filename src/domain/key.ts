@@ -61,9 +61,26 @@ export function withoutSecrets(text: string): string {
   return text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
 }
 
-/** A UUIDv7: ids made later sort later, also within one millisecond. */
+/** How far the ids of the last few moments have come, the latest used last. */
+const counted = new Map<number, number>();
+const momentsKept = 64;
+
+/**
+ * A UUIDv7: ids made later sort later, also within one millisecond, and whatever other moments come in between.
+ * Behind the moment, 24 bits count up from anywhere in their first sixteenth; the last 48 are random.
+ */
 export function newId(now: number): string {
-  return Bun.randomUUIDv7('hex', now);
+  const random = crypto.randomUUID();
+  const count = (counted.get(now) ?? Number.parseInt(random.slice(0, 5), 16)) + 1;
+  counted.delete(now);
+  counted.set(now, count);
+  if (counted.size > momentsKept) counted.delete(counted.keys().next().value as number);
+  const [time, place] = [hexadecimal(now, 12), hexadecimal(count, 6)];
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${place.slice(0, 3)}-8${place.slice(3)}-${random.slice(24)}`;
+}
+
+function hexadecimal(number: number, length: number): string {
+  return number.toString(16).padStart(length, '0');
 }
 
 function digestOf(text: string): Digest {

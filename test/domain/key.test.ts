@@ -201,8 +201,19 @@ describe('an id', () => {
   });
 
   test('sorts behind those made before it, also within a millisecond', () => {
-    const ids = Array.from({ length: 500 }, (_, index) => newId(1_800_000_000_000 + Math.floor(index / 100)));
-    expect(ids.toSorted()).toEqual(ids);
-    expect(new Set(ids).size).toBe(500);
+    const ids = Array.from({ length: 20_000 }, (_, index) =>
+      newId(1_800_000_000_000 + Math.floor(index / 10_000)),
+    );
+    expect(ids.every((id, index) => index === 0 || id > (ids[index - 1] as string))).toBe(true);
+  });
+
+  test('sorts behind those of its moment, whatever other moments come in between', () => {
+    const moments = Array.from({ length: 60 }, (_, index) => index);
+    const first = moments.map(newId);
+    for (let round = 0; round < 5; round++) {
+      newId(1000 + round);
+      const next = moments.map(newId);
+      expect(next.every((id, moment) => id > (first[moment] as string))).toBe(true);
+    }
   });
 });
