@@ -39,7 +39,7 @@ export function isWellFormed(value: unknown): boolean {
 }
 
 function within(value: string, shortest: number, longest: number): boolean {
-  if (value.length < shortest || value.length > 2 * longest) return false;
+  if (value.length > 2 * longest) return false;
   const length = [...value].length;
   return length >= shortest && length <= longest;
 }
@@ -81,11 +81,11 @@ export function parseMoment(value: string): number | undefined {
   if (hour > 23 || minute > 59 || second > 59 || offsetHour > 23 || offsetMinute > 59) return undefined;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
-  if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day)
-    return undefined;
+  // A day or a month that does not exist ends up in another month.
+  if (date.getUTCMonth() !== month - 1) return undefined;
   date.setUTCHours(hour, minute, second, millisecond);
-  const offset = (offsetHour * 60 + offsetMinute) * 60_000 * (match[8] === '-' ? -1 : 1);
-  const moment = date.getTime() - offset;
+  const offset = (offsetHour * 60 + offsetMinute) * 60_000;
+  const moment = match[8] === '-' ? date.getTime() + offset : date.getTime() - offset;
   return moment >= earliest && moment <= latest ? moment : undefined;
 }
 

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { Description, Id, Name, parseMoment, timestamp } from '../../src/domain/field.ts';
+import type { z } from 'zod';
+import { Description, Id, Moment, Name, parseMoment, Timestamp, timestamp } from '../../src/domain/field.ts';
 
-const sentence = (schema: typeof Name, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
+const sentence = (schema: z.ZodType, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
 
 describe('a date-time', () => {
   test.each([
@@ -21,6 +22,7 @@ describe('a date-time', () => {
     ['2030-01-31T12:00:00.999999999Z', '2030-01-31T12:00:00.999Z'],
     ['2028-02-29T00:00:00Z', '2028-02-29T00:00:00.000Z'],
     ['2000-02-29T00:00:00Z', '2000-02-29T00:00:00.000Z'],
+    ['0000-01-01T00:00:00Z', '0000-01-01T00:00:00.000Z'],
     ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
     ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
   ])('%s is %s', (text, moment) => {
@@ -39,6 +41,9 @@ describe('a date-time', () => {
     ['2030-13-01T00:00:00Z'],
     ['2030-01-00T00:00:00Z'],
     ['2030-01-32T00:00:00Z'],
+    ['2030-01-99T00:00:00Z'],
+    ['2030-99-01T00:00:00Z'],
+    ['2030-99-99T00:00:00Z'],
     ['2030-01-31T24:00:00Z'],
     ['2030-01-31T12:60:00Z'],
     ['2030-01-31T12:00:60Z'],
@@ -58,6 +63,21 @@ describe('a date-time', () => {
     ['1900000000000'],
   ])('%p is none', (text) => {
     expect(parseMoment(text)).toBeUndefined();
+  });
+
+  test('comes in as a moment, or is refused with an example', () => {
+    expect(Moment.parse('2030-01-31T12:00:00Z')).toBe(Date.parse('2030-01-31T12:00:00Z'));
+    expect(sentence(Moment, 'soon')).toBe('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
+  });
+
+  test('goes out with milliseconds, neither more nor less', () => {
+    expect(Timestamp.safeParse(timestamp(0)).success).toBe(true);
+    for (const other of [
+      '1970-01-01T00:00:00Z',
+      '1970-01-01T00:00:00.000000Z',
+      '1970-01-01T00:00:00.000+00:00',
+    ])
+      expect(Timestamp.safeParse(other).success).toBe(false);
   });
 
   const anyMoment = fc
@@ -136,19 +156,24 @@ describe('a name', () => {
 
 test('a description may have several lines and be empty, but holds no other control characters', () => {
   for (const text of ['', 'one\ntwo\tthree', 'x'.repeat(1000)]) expect(Description.parse(text)).toBe(text);
-  for (const text of ['\r', '\0', '\u001b[31m', 'x'.repeat(1001)]) {
-    expect(Description.safeParse(text).success).toBe(false);
-  }
+  for (const text of ['\r', '\0', '\u001b[31m'])
+    expect(sentence(Description, text)).toBe(
+      'must not contain control characters other than line feed and tab',
+    );
+  expect(sentence(Description, 'x'.repeat(1001))).toBe('must have 0 to 1000 characters');
 });
 
 test('an id is a UUID in any case, and kept in lower case', () => {
   expect(Id.parse('0197F3C2-5A1E-7C40-9D2B-3F8E6A1B4C5D')).toBe('0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d');
-  const wrong = ['', 'key', '0197f3c25a1e7c409d2b3f8e6a1b4c5d', '{0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d}'];
-  for (const text of [
-    ...wrong,
-    '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5g',
-    '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d\n',
-  ]) {
-    expect(Id.safeParse(text).success).toBe(false);
-  }
+  const one = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+  const wrong = [
+    '',
+    'key',
+    one.replaceAll('-', ''),
+    `{${one}}`,
+    `x${one}`,
+    `${one}\n`,
+    one.replace('5d', '5g'),
+  ];
+  for (const text of wrong) expect(sentence(Id, text)).toBe('must be a UUID');
 });
