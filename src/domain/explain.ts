@@ -83,8 +83,8 @@ function side(holder: Holder, policy: Policy, permission: string, resource: Reso
     steps,
     rule,
     transform: verdict.allowed ? verdict.transform : undefined,
-    grounds: grounds(holder, rule, permission, steps),
-    denial: verdict.allowed ? undefined : denial(holder, policy, permission, resource, steps),
+    grounds: grounds(holder, rule, permission, resource),
+    denial: verdict.allowed ? undefined : denial(holder, policy, permission, resource),
   };
 }
 
@@ -100,7 +100,7 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       transform: rule.transform,
       grants: ready.permissions.has(permission),
       matches: !scoped || failing(tests, given).length === 0,
-      why: scoped ? account(tests, given) : `${permission} is not about data, so nothing narrows it`,
+      why: why(ready, permission, given),
     };
   });
   return [
@@ -114,6 +114,12 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       why: 'permissions are for everything',
     },
   ];
+}
+
+function why({ tests }: ReadyRule, permission: string, given: Resource): string {
+  return isA('scoped', permission)
+    ? account(tests, given)
+    : `${permission} is not about data, so nothing narrows it`;
 }
 
 function canonical({ id, container }: Resource): Resource {
@@ -131,8 +137,8 @@ function account(tests: readonly Test[], given: Resource): string {
   return tests.map((test) => support(test, given[test.attribute])).join(' and ') || 'it is for everything';
 }
 
-function support({ attribute, operator, value }: Test, given: string | undefined): string {
-  if (operator === 'equals' || given === value) return `${attribute} is ${value}`;
+function support({ attribute, value }: Test, given: string | undefined): string {
+  if (given === value) return `${attribute} is ${value}`;
   return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
 }
 
@@ -142,49 +148,39 @@ function objection({ attribute, operator, value }: Test, given: string | undefin
   return `${attribute} ${given} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
 }
 
-function grounds(
-  of: Holder,
-  rule: ReadyRule | undefined,
-  permission: string,
-  steps: readonly Step[],
-): string {
+function grounds(of: Holder, rule: ReadyRule | undefined, permission: string, resource: Resource): string {
   if (!rule) return `${holderOf(of)} has ${permission} among its permissions, with the transform mask`;
-  const number = rule.index + 1;
-  const why = steps.find((step) => step.rule === number)?.why;
-  return `${ruleOf(of, number)} grants ${permission} with the transform ${rule.rule.transform}: ${why}`;
+  const because = why(rule, permission, canonical(resource));
+  return `${ruleOf(of, rule)} grants ${permission} with the transform ${rule.rule.transform}: ${because}`;
 }
 
 /** The smallest change that would have allowed it: a permission more in a rule that matches, a wider rule, or a new grant. */
-function denial(
-  of: Holder,
-  policy: Policy,
-  permission: string,
-  resource: Resource,
-  steps: readonly Step[],
-): string {
+function denial(of: Holder, policy: Policy, permission: string, resource: Resource): string {
   if (!isA('scoped', permission)) return nowhere(of, policy, permission);
-  const matching = policy.rules.find((_, at) => steps[at]?.matches);
-  if (matching) {
-    const number = matching.index + 1;
-    return `${ruleOf(of, number)} matches but grants ${few(matching.rule.permissions)}, not ${permission}`;
-  }
+  const given = canonical(resource);
+  const matching = policy.rules.find(({ tests }) => failing(tests, given).length === 0);
+  if (matching)
+    return `${ruleOf(of, matching)} matches but grants ${few(matching.rule.permissions)}, not ${permission}`;
   const nearest = policy.rules
     .filter((rule) => rule.permissions.has(permission))
-    .sort((a, b) => distance(a.tests, canonical(resource)) - distance(b.tests, canonical(resource)))[0];
+    .sort((a, b) => distance(a.tests, given) - distance(b.tests, given))[0];
   if (!nearest) return nowhere(of, policy, permission);
-  const why = account(nearest.tests, canonical(resource));
-  return `${ruleOf(of, nearest.index + 1)} grants ${permission} but does not match: ${why}`;
+  return `${ruleOf(of, nearest)} grants ${permission} but does not match: ${account(nearest.tests, given)}`;
 }
 
 /** How far a rule is from matching: the more it objects to, the farther; then the less it has in common. */
 function distance(tests: readonly Test[], given: Resource): number {
-  const objections = failing(tests, given).map(({ attribute, value }) => {
-    const actual = given[attribute] ?? '';
-    let common = 0;
-    while (common < value.length && actual[common] === value[common]) common++;
-    return 2 - common / value.length;
-  });
+  const objections = failing(tests, given).map(
+    ({ attribute, value }) => 2 - likeness(given[attribute], value),
+  );
   return objections.reduce((sum, one) => sum + one, 0);
+}
+
+/** How much of the value the text begins with: from none, which is 0, to all of it, which is 1. */
+function likeness(text: string | undefined, value: string): number {
+  const letters = value.split('');
+  const differing = letters.findIndex((letter, at) => text?.[at] !== letter);
+  return differing < 0 ? 1 : differing / letters.length;
 }
 
 function nowhere(of: Holder, { grants }: Policy, permission: string): string {
@@ -201,7 +197,8 @@ function few(permissions: readonly string[]): string {
 const bound = 'this Session may do no more than its authorizer';
 
 /** How a sentence about a rule begins, and how one about who holds it does. */
-function ruleOf(of: Holder, number: number): string {
+function ruleOf(of: Holder, { index }: ReadyRule): string {
+  const number = index + 1;
   return of === 'authorizer' ? `${bound}, whose rule ${number}` : `rule ${number}`;
 }
 

@@ -47,6 +47,14 @@ const approvals: [
     { of: 'application', rule: 2 },
   ],
   [
+    'a rule behind one that does not match',
+    application(grants([], rule('/pci/', [read]), rule('/customers/', [read], { priority: 2 }))),
+    read,
+    'mask',
+    'rule 2 grants token:read with the transform mask: container /customers/43/ is in /customers/',
+    { of: 'application', rule: 2 },
+  ],
+  [
     'the very container',
     session(grants([], rule([['container', 'starts_with', '/Customers/43']], [read]))),
     read,
@@ -110,7 +118,7 @@ const approvals: [
 describe('an approval names what decided:', () => {
   test.each(approvals)('%s', (_, asked, permission, transform, reason, rule) => {
     const { trace, ...answer } = explain(asked, permission, card);
-    expect(answer).toEqual({ allowed: true, transform, reason, rule } as typeof answer);
+    expect(answer).toStrictEqual({ allowed: true, transform, reason, rule } as typeof answer);
     const decided = trace.find((step) => step.of === answer.rule?.of && step.rule === answer.rule.rule);
     expect(decided).toMatchObject({ grants: true, matches: true, transform });
   });

@@ -36,6 +36,11 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rule 1 matches but grants token:create, token:update, token:delete and 2 more, not token:read',
     ],
     [
+      'a rule that grants three other things, all of which are named',
+      application(grants([], rule('/', ['token:create', 'token:update', 'token:delete']))),
+      'rule 1 matches but grants token:create, token:update, token:delete, not token:read',
+    ],
+    [
       'two rules that match and grant something else, of which the first by priority is named',
       application(
         grants(
@@ -50,6 +55,33 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rules for other containers, of which the nearest is named',
       application(grants([], rule('/pci/', [read]), rule('/customers/42/', [read]))),
       'rule 2 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
+    ],
+    [
+      'rules for other containers, of which a nearer one grants something else',
+      application(grants([], rule('/customers/42/', ['token:create']), rule('/pci/', [read]))),
+      'rule 2 grants token:read but does not match: container /customers/43/ is not in /pci/',
+    ],
+    [
+      'a rule for the container above alone, which is nearer than one for a neighbour',
+      session(
+        grants(
+          [],
+          rule([['container', 'starts_with', '/customers/42/']], [read]),
+          rule([['container', 'equals', '/customers/']], [read]),
+        ),
+      ),
+      'rule 2 grants token:read but does not match: container /customers/43/ is not /customers/',
+    ],
+    [
+      'rules for other ids, of which one has nothing in common',
+      session(
+        grants(
+          [],
+          rule([['id', 'starts_with', 'iban-']], [read]),
+          rule([['id', 'equals', 'card-42']], [read]),
+        ),
+      ),
+      'rule 2 grants token:read but does not match: id card-43 is not card-42',
     ],
     [
       'a container that only begins alike',
@@ -107,6 +139,13 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     [
       'a resource without a container',
       application(grants([], rule('/invoices/', ['invoice:approve']))),
+      'rule 1 grants invoice:approve but does not match: no container was given to compare with /invoices/',
+      'invoice:approve',
+      { id: 'invoice-7' },
+    ],
+    [
+      'a resource without a container, where every rule asks for one',
+      application(grants([], rule('/invoices/', ['invoice:approve']), rule('/a/', ['invoice:approve']))),
       'rule 1 grants invoice:approve but does not match: no container was given to compare with /invoices/',
       'invoice:approve',
       { id: 'invoice-7' },
@@ -170,7 +209,13 @@ describe('whoever does not hold a permission at all hears whose it lacks:', () =
       application(grants([], rule('/', ['token:create']))),
       `this Application ${nowhere}`,
     ],
+    ['an Application with nothing', application(grants([])), `this Application ${nowhere}`],
     ['a Session', session(grants(['token:create'])), `this Session ${nowhere}`],
+    [
+      'a Session with a permission and a rule for other things',
+      session(grants(['token:create'], rule(inCustomers, ['token:create']))),
+      `this Session ${nowhere}`,
+    ],
     [
       'a Session under an authorizer that lacks it too',
       session(grants(['token:create']), grants(['token:create'])),
