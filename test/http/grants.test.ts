@@ -180,7 +180,13 @@ describe('grants', () => {
     });
 
     test('that live in a browser neither change credentials nor hand out access', async () => {
-      const secret = ['application:create', 'application:update', 'application:delete', 'session:authorize'];
+      const secret = [
+        'application:create',
+        'application:update',
+        'application:delete',
+        'session:authorize',
+        'session:delete',
+      ];
       const mayHoldAll = owner === 'private' || owner === 'management';
       for (const permission of builtIn) {
         const byRule = { rules: [ruleOf(owner, { permissions: ['token:read', permission] })] };
