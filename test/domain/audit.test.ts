@@ -1,6 +1,13 @@
 import { expect, test } from 'bun:test';
 import { z } from 'zod';
-import { difference, Entry, LogEntry, logFilter, restoreOperation } from '../../src/domain/audit.ts';
+import {
+  byOperator,
+  difference,
+  Entry,
+  LogEntry,
+  logFilter,
+  restoreOperation,
+} from '../../src/domain/audit.ts';
 
 test('a difference names every field that changed, among those asked for', () => {
   const from = { name: 'a', rules: [{ priority: 1 }], kept: 1, other: 1 };
@@ -81,4 +88,9 @@ test.each<[string, number]>([
 
 test('a restore keeps the name that logs already know it by', () => {
   expect(restoreOperation).toBe('database.restore');
+});
+
+test('what an operator does on the machine is an entry once it says what it was', () => {
+  expect(byOperator).toEqual({ actor: { kind: 'operator' }, result: 'success', from: {} });
+  expect(Entry.safeParse({ ...byOperator, operation: 'tenant.disable' }).success).toBe(true);
 });

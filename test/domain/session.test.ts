@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { SessionAuthorize, SessionCreated, sessionEnd } from '../../src/domain/session.ts';
+import { Session, SessionAuthorize, SessionCreated, sessionEnd } from '../../src/domain/session.ts';
 
 test('a Session ends after its time, or with its Application if that is sooner', () => {
   expect(sessionEnd(1000, 180, undefined)).toBe(1180);
@@ -13,6 +13,30 @@ test('a new Session is shown with its key, its nonce and its end', () => {
   expect(SessionCreated.parse(made)).toEqual(made);
   for (const field of Object.keys(made))
     expect(SessionCreated.safeParse({ ...made, [field]: undefined }).success).toBe(false);
+});
+
+test('a Session is listed with what it may do, and never with its key or its nonce', () => {
+  const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+  const moment = '2030-01-01T00:00:00.000Z';
+  const waiting = {
+    id,
+    tenant_id: id,
+    application_id: id,
+    state: 'waiting',
+    permissions: [],
+    rules: [],
+    created_at: moment,
+    ceiling: false,
+    expires_at: moment,
+  };
+  const authorized = { ...waiting, state: 'authorized', authorized_at: moment, authorized_by: id };
+  for (const session of [waiting, authorized])
+    expect(Session.parse({ ...session, session_key: 'slp_ses', nonce: 'slp_non' }) as object).toEqual(
+      session,
+    );
+  for (const field of Object.keys(waiting))
+    expect(Session.safeParse({ ...waiting, [field]: undefined }).success).toBe(false);
+  for (const state of ['', 'ended']) expect(Session.safeParse({ ...waiting, state }).success).toBe(false);
 });
 
 describe('an authorization', () => {
