@@ -1,7 +1,9 @@
 /** Every row of the torture run, in the order of the table. */
 import type { Row } from './row.ts';
 import { isolation } from './rows/isolation.ts';
+import { keyTiming } from './rows/key-timing.ts';
 import { oneNonce } from './rows/one-nonce.ts';
 import { revocations } from './rows/revocations.ts';
+import { slowSockets } from './rows/slow-sockets.ts';
 
-export const rows: readonly Row[] = [oneNonce, revocations, isolation];
+export const rows: readonly Row[] = [oneNonce, revocations, isolation, slowSockets, keyTiming];

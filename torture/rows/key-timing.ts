@@ -1,0 +1,100 @@
+import { mint } from '../../src/domain/key.ts';
+import { Client, written } from '../client.ts';
+import { clientsOf } from '../clients.ts';
+import type { Random } from '../random.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+/** Above this, two samples are taken to differ. */
+const limit = 4.5;
+
+export const keyTiming: Row = {
+  name: 'key-timing',
+  must: `keys that were known against keys that never were, 2 × 20,000 refusals: Welch’s t under ${limit}`,
+  databases: bothDatabases,
+  alone: true,
+  run,
+};
+
+/** How many different keys each side has, so that no single one decides. */
+const keysOfEach = 200;
+
+/**
+ * A key that is alive gets another answer anyway. What must not show is whether a refused one was ever issued:
+ * the known keys were deleted with their Application or regenerated away.
+ */
+async function run(context: Context): Promise<Outcome> {
+  const samples = context.sized(20_000, 500);
+  const fleet = await context.start({ nodes: 1 });
+  const { must, application } = clientsOf(context, fleet);
+  const { key } = await fleet.tenant();
+  const revoked: string[] = [];
+  for (let index = 0; index < keysOfEach; index++) {
+    const made = await application(key);
+    revoked.push(made.key);
+    if (index % 2 === 0) await must(0, 'DELETE', `/applications/${made.id}`, { key });
+    else await must(0, 'POST', `/applications/${made.id}/regenerate`, { key });
+  }
+  const never = Array.from({ length: keysOfEach }, () => mint('pvt').secret.reveal());
+
+  const client = new Client(fleet.at(0).url);
+  context.defer(() => client.close());
+  const ask = (one: string) => client.send(written('GET', '/applications/key', { key: one }));
+  for (let warm = 0; warm < samples / 10; warm++) await ask(context.random.one(never));
+  const { known, unknown, odd } = await measured(samples, context.random, revoked, never, ask);
+
+  const cut = percentile([...known, ...unknown], 0.95);
+  const t = welch(
+    known.filter((time) => time <= cut),
+    unknown.filter((time) => time <= cut),
+  );
+  const shortfalls = odd > 0 ? [`${odd} answers were not 401`] : [];
+  if (context.size === 'full' && Math.abs(t) >= limit) shortfalls.push(`t is ${t.toFixed(2)}`);
+  return {
+    figures: {
+      samples: 2 * samples,
+      'µs median of known': micros(percentile(known, 0.5)),
+      'µs median of unknown': micros(percentile(unknown, 0.5)),
+      '= t': Math.abs(t).toFixed(2),
+    },
+    shortfalls,
+  };
+}
+
+/** One after the other, in an order that nobody can foresee, so that whatever drifts hits both alike. */
+async function measured(
+  samples: number,
+  random: Random,
+  revoked: readonly string[],
+  never: readonly string[],
+  ask: (key: string) => Promise<{ status: number }>,
+) {
+  const order = random.shuffled([...Array(samples).fill(true), ...Array(samples).fill(false)]) as boolean[];
+  const times = { known: [] as number[], unknown: [] as number[], odd: 0 };
+  for (const isKnown of order) {
+    const key = random.one(isKnown ? revoked : never);
+    const began = Bun.nanoseconds();
+    const { status } = await ask(key);
+    times[isKnown ? 'known' : 'unknown'].push(Bun.nanoseconds() - began);
+    if (status !== 401) times.odd++;
+  }
+  return times;
+}
+
+function welch(a: readonly number[], b: readonly number[]): number {
+  const [ofA, ofB] = [moments(a), moments(b)];
+  return (ofA.mean - ofB.mean) / Math.sqrt(ofA.variance / a.length + ofB.variance / b.length);
+}
+
+function moments(values: readonly number[]): { mean: number; variance: number } {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  return { mean, variance: squares / (values.length - 1) };
+}
+
+function percentile(values: readonly number[], part: number): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length * part)] as number;
+}
+
+function micros(nanoseconds: number): number {
+  return Number((nanoseconds / 1000).toFixed(1));
+}
