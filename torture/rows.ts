@@ -3,7 +3,8 @@ import type { Row } from './row.ts';
 import { isolation } from './rows/isolation.ts';
 import { keyTiming } from './rows/key-timing.ts';
 import { oneNonce } from './rows/one-nonce.ts';
+import { requests } from './rows/requests.ts';
 import { revocations } from './rows/revocations.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
 
-export const rows: readonly Row[] = [oneNonce, revocations, isolation, slowSockets, keyTiming];
+export const rows: readonly Row[] = [oneNonce, revocations, requests, isolation, slowSockets, keyTiming];

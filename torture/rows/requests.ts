@@ -1,0 +1,166 @@
+import { codes } from '../../src/domain/error.ts';
+import type { Document } from '../../src/http/openapi.ts';
+import { leave, raw } from '../../test/support/raw.ts';
+import { type Answer, Client } from '../client.ts';
+import { type Body, clientsOf, each } from '../clients.ts';
+import { rawRequest } from '../framing.ts';
+import { Generator, type Pool } from '../generate.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const requests: Row = {
+  name: 'requests',
+  must: '100,000 requests from the OpenAPI document, half on each database, and 4,000 raw sockets: no 5xx, no crash, every refusal a problem detail but for what is not HTTP',
+  databases: bothDatabases,
+  run,
+};
+
+const everything = { permissions: ['application:read', 'token:read', 'token:create', 'decision:create'] };
+
+async function run(context: Context): Promise<Outcome> {
+  const fleet = await context.start({ nodes: 1 });
+  const { key } = await fleet.tenant();
+  const pool = await poolFor(context, fleet, key);
+  const { url, pid } = fleet.at(0);
+  const document = (await (await fetch(`${url}/openapi.json`)).json()) as Document;
+  const tally = new Tally();
+  await generated(context, new Generator(document, context.random, pool), pool, new Client(url), tally);
+  await sockets(context, url, key, tally);
+
+  const alive = await fetch(`${url}/applications/key`, { headers: { 'SVC-API-KEY': key } });
+  if (alive.status !== 200) tally.complain(`afterwards the service answered with ${alive.status}`);
+  const crashes = /\bpanic|\bcrash|uncaught/i.exec(fleet.at(0).err()) ? 1 : 0;
+  if (crashes > 0) tally.complain(`process ${pid} said: ${fleet.at(0).err().slice(-2000)}`);
+  return {
+    figures: {
+      requests: tally.asked,
+      accepted: tally.accepted,
+      'refused with problem details': tally.problems,
+      'not HTTP, refused by Bun without a body': tally.bare,
+      'not HTTP, closed without an answer': tally.closed,
+      '× 5xx': tally.failures,
+      crashes,
+    },
+    shortfalls: tally.shortfalls,
+  };
+}
+
+async function poolFor(
+  context: Context,
+  fleet: Awaited<ReturnType<Context['start']>>,
+  key: string,
+): Promise<Pool> {
+  const { must, application } = clientsOf(context, fleet);
+  const [backend, web] = [
+    await application(key, everything),
+    await application(key, { type: 'public', ...everything }),
+  ];
+  const session = await must(0, 'POST', '/sessions', { key: web.key });
+  await must(0, 'POST', '/sessions/authorize', { key, body: { nonce: session.nonce, ...everything } });
+  const data = context.secrets.plaintext('requests');
+  const token = await must(0, 'POST', '/tokens', { key, body: { data, mask: 'x' } });
+  return {
+    keys: [key, backend.key, web.key, session.session_key],
+    ids: [backend.id, web.id, token.id],
+    nonces: [session.nonce],
+  };
+}
+
+async function generated(context: Context, generator: Generator, pool: Pool, client: Client, tally: Tally) {
+  context.defer(() => client.close());
+  await each(context.sized(50_000, 400), 24, async () => {
+    const { method, path, bytes } = generator.next();
+    const what = `${method} ${path}`;
+    tally.asked++;
+    try {
+      const answer = await client.send(bytes, method === 'HEAD');
+      tally.judge(answer, what, method === 'HEAD');
+      if (answer.status === 201 || path.endsWith('/regenerate')) learn(context, pool, answer.text);
+    } catch (error) {
+      tally.complain(`${what}: ${(error as Error).message}\n${bytes.toString('latin1').slice(0, 2000)}`);
+    }
+  });
+}
+
+const mostKept = 200;
+
+function learn(context: Context, pool: Pool, text: string): void {
+  context.secrets.addFrom(text);
+  if (!text.startsWith('{')) return;
+  const { id, key, session_key, nonce } = JSON.parse(text) as Body;
+  const keep = (into: string[], value: unknown) => {
+    if (typeof value !== 'string') return;
+    if (into.length < mostKept) into.push(value);
+    else into[1 + context.random.below(mostKept - 1)] = value;
+  };
+  keep(pool.ids, id);
+  keep(pool.keys, key);
+  keep(pool.keys, session_key);
+  keep(pool.nonces, nonce);
+}
+
+async function sockets(context: Context, url: string, key: string, tally: Tally): Promise<void> {
+  await each(context.sized(2000, 60), 24, async () => {
+    const { text, sound, unfinished } = rawRequest(context.random, key);
+    tally.asked++;
+    if (unfinished) {
+      await leave(url, text);
+      tally.closed++;
+      return;
+    }
+    const received = await Promise.race([raw(url, text), late()]);
+    const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(received)?.[1] ?? 0);
+    const end = received.indexOf('\r\n\r\n');
+    const body = received.slice(end + 4);
+    const problem = /content-type: application\/problem\+json/i.test(received);
+    if (received === '' && !sound) tally.closed++;
+    else if (refusalsOfBun.includes(status) && !problem && !sound) tally.bare++;
+    else
+      tally.judge(
+        { status, head: received.slice(0, end), text: body },
+        JSON.stringify(text.slice(0, 300)),
+        false,
+      );
+  });
+}
+
+/** What is not HTTP is answered before the program sees it. */
+const refusalsOfBun = [400, 413, 431, 505];
+
+function late(): Promise<string> {
+  return Bun.sleep(15_000).then(() => 'nothing within 15 s');
+}
+
+class Tally {
+  asked = 0;
+  accepted = 0;
+  problems = 0;
+  bare = 0;
+  closed = 0;
+  failures = 0;
+  readonly shortfalls: string[] = [];
+
+  complain(sentence: string): void {
+    if (this.shortfalls.length < 10) this.shortfalls.push(sentence);
+  }
+
+  judge({ status, head, text }: Answer, what: string, headOnly: boolean): void {
+    if (status >= 500 || status === 0) {
+      this.failures++;
+      this.complain(`${what} was answered with ${status}: ${text}`);
+    } else if (status < 400) {
+      this.accepted++;
+    } else if (headOnly || isProblem(status, head, text)) {
+      this.problems++;
+    } else {
+      this.complain(`${what} was answered with ${status}, and no problem details: ${head} ${text}`);
+    }
+  }
+}
+
+function isProblem(status: number, head: string, text: string): boolean {
+  if (!/\r\ncontent-type: application\/problem\+json/i.test(head) || !/\r\nsvc-request-id: /i.test(head)) {
+    return false;
+  }
+  const problem = JSON.parse(text) as Body;
+  return problem.status === status && codes.includes(problem.code) && typeof problem.detail === 'string';
+}
