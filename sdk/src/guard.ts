@@ -2,9 +2,21 @@
  * Guards routes of your own: asks the service about the key that a request shows, refuses what is not allowed,
  * and leaves of the answer what the decision leaves. For plain `fetch` handlers, Express, Fastify and Hono.
  */
+import {
+  type AnswerOptions,
+  fateOf,
+  leftOf,
+  notInPart,
+  ofTheWhole,
+  type Refusal,
+  refusal,
+} from './answer.ts';
 import type { Decision, Resource } from './api.ts';
 import type { Sallyport } from './client.ts';
 import { ProblemError } from './errors.ts';
+import { type ExpressResponse, holdBack, sendRefusal } from './node-response.ts';
+
+export { type AnswerOptions, applyTransform } from './answer.ts';
 
 /** What every kind of request can say about itself. */
 export interface Shown {
@@ -15,7 +27,7 @@ export interface Shown {
   readonly params: Readonly<Record<string, string | undefined>>;
 }
 
-export interface GuardOptions {
+export interface GuardOptions extends AnswerOptions {
   readonly client: Sallyport;
   /** What a caller must hold, such as `invoice:read`. */
   readonly permission: string;
@@ -23,64 +35,32 @@ export interface GuardOptions {
   readonly resource?: (shown: Shown) => Resource;
   /** The key that the caller shows: SVC-API-KEY unless told otherwise. */
   readonly credential?: (shown: Shown) => string | undefined;
-  /** The fields of your JSON that the transform is about, at any depth: `data` unless told otherwise. */
-  readonly fields?: readonly string[];
-  /** What is shown of a field under `mask`; undefined removes it, as does leaving this out. */
-  readonly mask?: (value: unknown, field: string) => unknown;
 }
 
 export type Verdict =
   | { readonly allowed: true; readonly decision: Decision }
-  | { readonly allowed: false; readonly status: 401 | 403 | 503; readonly problem: object };
+  | ({ readonly allowed: false } & Refusal);
+
+const noKey = 'Send a valid key in the SVC-API-KEY header.';
 
 /** Whether the request may go on. When the service cannot be asked, it may not. */
-export async function check(options: GuardOptions, shown: Shown): Promise<Verdict> {
-  const credential = (options.credential ?? ((request: Shown) => request.header('svc-api-key')))(shown);
-  if (!credential) return refusal(401, 'No valid key', 'Send a valid key in the SVC-API-KEY header.');
+export async function check(options: GuardOptions, shown: Shown, signal?: AbortSignal): Promise<Verdict> {
+  const credential = options.credential ? options.credential(shown) : shown.header('svc-api-key');
+  if (!credential) return { allowed: false, ...refusal(401, noKey) };
   const resource = options.resource?.(shown);
+  const { client, permission } = options;
   try {
-    const ask = { credential, permission: options.permission, ...(resource && { resource }) };
-    const decision = await options.client.decide(ask);
+    const ask = { credential, permission, ...(resource && { resource }) };
+    const decision = await client.decide(ask, signal && { signal });
     if (decision.allowed) return { allowed: true, decision };
-    if (!decision.principal)
-      return refusal(401, 'No valid key', 'Send a valid key in the SVC-API-KEY header.');
-    return refusal(
-      403,
-      'Permission missing',
-      `This needs the permission ${options.permission}: ${decision.reason}.`,
-    );
+    if (!decision.principal) return { allowed: false, ...refusal(401, noKey) };
+    const detail = `This needs the permission ${permission}: ${decision.reason}.`;
+    return { allowed: false, ...refusal(403, detail) };
   } catch (error) {
     const code = error instanceof ProblemError ? error.code : 'unreachable';
-    return refusal(503, 'Temporarily unavailable', `The decision could not be made (${code}).`);
+    return { allowed: false, ...refusal(503, `The decision could not be made (${code}).`) };
   }
 }
-
-function refusal(status: 401 | 403 | 503, title: string, detail: string): Verdict {
-  return { allowed: false, status, problem: { type: 'about:blank', title, status, detail } };
-}
-
-/** What the transform leaves of your JSON. */
-export function applyTransform<T>(
-  json: T,
-  { transform }: Decision,
-  options: Pick<GuardOptions, 'fields' | 'mask'>,
-): T {
-  if (transform === 'reveal') return json;
-  const fields = new Set(options.fields ?? ['data']);
-  const mask = transform === 'mask' ? options.mask : undefined;
-  const walk = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(walk);
-    if (typeof value !== 'object' || value === null) return value;
-    const kept = Object.entries(value).map(([name, part]) => [
-      name,
-      fields.has(name) ? mask?.(part, name) : walk(part),
-    ]);
-    return Object.fromEntries(kept.filter(([, part]) => part !== undefined));
-  };
-  return walk(json) as T;
-}
-
-const problemType = 'application/problem+json';
 
 /** Wraps a `fetch` handler, as Bun, Deno, workers and many frameworks have them. */
 export function guardFetch(
@@ -88,44 +68,49 @@ export function guardFetch(
   handler: (request: Request, decision: Decision) => Response | Promise<Response>,
 ): (request: Request) => Promise<Response> {
   return async (request) => {
-    const { pathname, search } = new URL(request.url);
-    const shown = {
-      method: request.method,
-      path: pathname + search,
-      header: headerOf(request.headers),
-      params: {},
-    };
-    const verdict = await check(options, shown);
+    const verdict = await check(options, shownByFetch(request, {}), request.signal);
     if (!verdict.allowed) return refusalResponse(verdict);
-    return filtered(await handler(request, verdict.decision), verdict.decision, options);
+    return narrowed(await handler(request, verdict.decision), verdict.decision, options);
   };
 }
 
-function headerOf(headers: Headers) {
-  return (name: string) => headers.get(name) ?? undefined;
+function shownByFetch(request: Request, params: Shown['params']): Shown {
+  const { pathname, search } = new URL(request.url);
+  const header = (name: string) => request.headers.get(name) ?? undefined;
+  return { method: request.method, path: pathname + search, header, params };
 }
 
-function refusalResponse({ status, problem }: Extract<Verdict, { allowed: false }>): Response {
-  return new Response(JSON.stringify(problem), { status, headers: { 'Content-Type': problemType } });
+function refusalResponse({ status, problem, headers }: Refusal): Response {
+  return new Response(JSON.stringify(problem), { status, headers });
 }
 
-async function filtered(response: Response, decision: Decision, options: GuardOptions): Promise<Response> {
-  if (!/json/.test(response.headers.get('Content-Type') ?? '')) return response;
+/** Unless the handler says otherwise, nothing is kept by what stands between: it would show it to the next. */
+async function narrowed(response: Response, decision: Decision, options: GuardOptions): Promise<Response> {
+  if (response.status < 200) return response;
+  const { status, statusText } = response;
   const headers = new Headers(response.headers);
-  headers.delete('Content-Length');
-  const json = applyTransform(await response.json(), decision, options);
-  return new Response(JSON.stringify(json), { status: response.status, headers });
+  if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store');
+  const type = headers.get('Content-Type') ?? undefined;
+  const fate = response.body === null ? 'pass' : fateOf({ status, type }, decision, options);
+  if (fate === 'pass') return new Response(response.body, { status, statusText, headers });
+  const left = fate === 'filter' ? leftOf(await response.text(), decision, options) : undefined;
+  if (left === undefined) {
+    await response.body?.cancel().catch(() => {});
+    return refusalResponse(notInPart);
+  }
+  for (const name of ofTheWhole) headers.delete(name);
+  return new Response(left, { status, statusText, headers });
 }
 
+/** It says nothing of `params`, whose type Express and Fastify know from the path. */
 interface NodeRequest {
   readonly method: string;
   readonly url: string;
   readonly originalUrl?: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly params?: unknown;
 }
 
-function shownBy(request: NodeRequest): Shown {
+function shownByNode(request: NodeRequest): Shown {
   return {
     method: request.method,
     path: request.originalUrl ?? request.url,
@@ -133,63 +118,88 @@ function shownBy(request: NodeRequest): Shown {
       const value = request.headers[name.toLowerCase()];
       return Array.isArray(value) ? undefined : value;
     },
-    params: (request.params ?? {}) as Record<string, string | undefined>,
+    params: (request as { params?: Shown['params'] }).params ?? {},
   };
 }
 
-interface ExpressResponse {
-  status(code: number): ExpressResponse;
-  type(type: string): ExpressResponse;
-  json(body: unknown): unknown;
-  locals: Record<string, unknown>;
-}
-
-/** Express middleware; the decision is in `res.locals.decision`, and `res.json` sends what it leaves. */
+/** Express middleware, for a route; the decision is in `res.locals.decision`. */
 export function guardExpress(options: GuardOptions) {
-  return async (
-    request: NodeRequest,
-    response: ExpressResponse,
-    next: (error?: unknown) => void,
-  ): Promise<void> => {
-    const verdict = await check(options, shownBy(request));
-    if (!verdict.allowed) {
-      response.status(verdict.status).type(problemType).json(verdict.problem);
-      return;
-    }
-    const send = response.json.bind(response);
-    response.locals.decision = verdict.decision;
-    response.json = (body) => send(applyTransform(body, verdict.decision, options));
-    next();
+  return (request: NodeRequest, response: ExpressResponse, next: (error?: unknown) => void): void => {
+    const judged = (verdict: Verdict) => {
+      if (!verdict.allowed) return sendRefusal(response, verdict);
+      response.locals.decision = verdict.decision;
+      if (!response.getHeader('Cache-Control')) response.setHeader('Cache-Control', 'no-store');
+      holdBack(response, verdict.decision, options);
+      return next();
+    };
+    check(options, shownByNode(request)).then(judged, next);
   };
 }
 
 interface FastifyReply {
+  readonly statusCode: number;
   code(status: number): FastifyReply;
-  type(type: string): FastifyReply;
+  headers(values: Record<string, string>): FastifyReply;
+  getHeader(name: string): unknown;
+  removeHeader(name: string): FastifyReply;
   send(body: unknown): FastifyReply;
+}
+
+const decisions = new WeakMap<object, Decision>();
+
+/** The decision about a request of Fastify's, once its guard has let it in. */
+export function decisionOf(request: object): Decision | undefined {
+  return decisions.get(request);
 }
 
 /** Hooks for a Fastify route: `app.get('/x', { ...guardFastify(options) }, handler)`. */
 export function guardFastify(options: GuardOptions) {
-  const decisions = new WeakMap<object, Decision>();
   return {
-    preHandler: async (request: NodeRequest, reply: FastifyReply): Promise<unknown> => {
-      const verdict = await check(options, shownBy(request));
-      if (!verdict.allowed)
-        return reply.code(verdict.status).type(problemType).send(JSON.stringify(verdict.problem));
+    onRequest: async (request: NodeRequest, reply: FastifyReply): Promise<unknown> => {
+      const verdict = await check(options, shownByNode(request));
+      if (!verdict.allowed) {
+        const { status, headers, problem } = verdict;
+        return reply.code(status).headers(headers).send(JSON.stringify(problem));
+      }
       decisions.set(request, verdict.decision);
+      if (!reply.getHeader('Cache-Control')) reply.headers({ 'Cache-Control': 'no-store' });
       return undefined;
     },
-    preSerialization: async (request: object, _reply: unknown, payload: unknown): Promise<unknown> => {
+    onSend: async (request: object, reply: FastifyReply, payload: unknown): Promise<unknown> => {
       const decision = decisions.get(request);
-      return decision ? applyTransform(payload, decision, options) : payload;
+      if (!decision) return payload;
+      const type = reply.getHeader('Content-Type') as string | undefined;
+      const fate = fateOf({ status: reply.statusCode, type }, decision, options);
+      if (fate === 'pass') return payload;
+      for (const name of ofTheWhole) reply.removeHeader(name);
+      if (payload === null || payload === undefined || payload === '') return payload;
+      const text = fate === 'filter' ? await textOf(payload) : undefined;
+      const left = text === undefined ? undefined : leftOf(text, decision, options);
+      if (left !== undefined) return left;
+      (payload as { destroy?: () => void }).destroy?.();
+      for (const name of ['Content-Encoding', 'Content-Disposition']) reply.removeHeader(name);
+      reply.code(notInPart.status).headers({ ...notInPart.headers });
+      return JSON.stringify(notInPart.problem);
     },
   };
 }
 
+/** Of a text, bytes, or a stream of either. */
+async function textOf(payload: unknown): Promise<string | undefined> {
+  if (typeof payload === 'string') return payload;
+  if (payload instanceof Uint8Array) return new TextDecoder().decode(payload);
+  if (typeof payload !== 'object' || payload === null || !(Symbol.asyncIterator in payload)) return undefined;
+  const decoder = new TextDecoder();
+  let text = '';
+  for await (const chunk of payload as AsyncIterable<string | Uint8Array>)
+    text += typeof chunk === 'string' ? chunk : decoder.decode(chunk, { stream: true });
+  return text + decoder.decode();
+}
+
 interface HonoContext {
   readonly req: { readonly raw: Request; param(): Record<string, string> };
-  res: Response;
+  get res(): Response;
+  set res(response: Response | undefined);
   set(name: string, value: unknown): void;
 }
 
@@ -197,14 +207,14 @@ interface HonoContext {
 export function guardHono(options: GuardOptions) {
   return async (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { raw } = context.req;
-    const { pathname, search } = new URL(raw.url);
-    const header = headerOf(raw.headers);
-    const shown = { method: raw.method, path: pathname + search, header, params: context.req.param() };
-    const verdict = await check(options, shown);
+    const verdict = await check(options, shownByFetch(raw, context.req.param()), raw.signal);
     if (!verdict.allowed) return refusalResponse(verdict);
     context.set('decision', verdict.decision);
     await next();
-    context.res = await filtered(context.res, verdict.decision, options);
+    const left = await narrowed(context.res, verdict.decision, options);
+    // Otherwise Hono puts the headers of the old answer on the new one.
+    context.res = undefined;
+    context.res = left;
     return undefined;
   };
 }

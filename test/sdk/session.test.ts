@@ -122,7 +122,7 @@ describe('a Session by the SDK', () => {
   test('leaves of JSON what the decision leaves', () => {
     const json = { data: 'secret', list: [{ data: { deep: 1 }, kept: true }] };
     const under = (transform: 'redact' | 'mask' | 'reveal') =>
-      applyTransform<unknown>(json, { allowed: true, transform, reason: '', trace: [] }, { mask: () => 'X' });
+      applyTransform<unknown>(json, { transform }, { fields: ['data'], mask: () => 'X' });
     expect(under('reveal')).toEqual(json);
     expect(under('redact')).toEqual({ list: [{ kept: true }] });
     expect(under('mask')).toEqual({ data: 'X', list: [{ data: 'X', kept: true }] });

@@ -1,0 +1,195 @@
+// The same routes in every framework, each behind the guard made for it. Prints where they are, and serves
+// until its standard input is closed.
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { serve } from '@hono/node-server';
+import express from 'express';
+import express4 from 'express4';
+import fastify from 'fastify';
+import { Hono } from 'hono';
+
+const { SDK, URL: url = '', KEY = '' } = process.env;
+/** @type {typeof import('../src/guard.ts')} */
+const { guardExpress, guardFastify, guardFetch, guardHono } = await import(`${SDK}/guard.js`);
+/** @type {typeof import('../src/sallyport.ts')} */
+const { Sallyport } = await import(`${SDK}/sallyport.js`);
+
+const iban = 'DE02120300000000202051';
+const invoice = { id: 1, iban, issued: new Date('2026-11-15T12:00:00Z'), lines: [{ iban, big: 1e21 }] };
+const text = JSON.stringify(invoice);
+const json = 'application/json; charset=utf-8';
+
+/** @type {import('../src/guard.ts').GuardOptions} */
+const options = {
+  client: new Sallyport({ url, key: KEY }),
+  permission: 'invoice:read',
+  resource: ({ path }) => ({ container: `/customers/${path.split('/')[1]}/` }),
+  fields: ['iban'],
+  mask: (value) => `…${String(value).slice(-4)}`,
+};
+const unreachable = {
+  ...options,
+  client: new Sallyport({ url: 'http://127.0.0.1:9', key: KEY, retries: 0 }),
+};
+/** @type {import('../src/guard.ts').GuardOptions} */
+const withPages = { ...options, notJson: 'pass' };
+const misguided = {
+  ...options,
+  resource: () => {
+    throw new Error('no such resource');
+  },
+};
+
+const bytes = Buffer.from(text);
+const parts = () => Readable.from([bytes.subarray(0, 9), bytes.subarray(9)]);
+const cutOff = () =>
+  Readable.from(
+    (async function* () {
+      yield bytes.subarray(0, -5);
+      throw new Error('the source is gone');
+    })(),
+  );
+
+/**
+ * What each route answers: status, type, and a text or how to stream it.
+ * @type {Record<string, { status?: number, type?: string, headers?: Record<string, string>, body: string | (() => Readable) }>}
+ */
+const answers = {
+  text: { type: json, body: text },
+  stream: { type: json, body: parts },
+  cut: { type: json, body: cutOff },
+  problem: { status: 404, type: 'application/problem+json', body: text },
+  broken: { type: json, body: `{"iban": "${iban}"` },
+  page: { type: 'text/html; charset=utf-8', body: `<p>${iban}</p>` },
+  file: { type: 'application/octet-stream', headers: { 'Content-Disposition': 'attachment' }, body: parts },
+  lines: { type: 'application/x-ndjson', body: `${text}\n${text}\n` },
+  cached: { type: json, headers: { 'Cache-Control': 'private, max-age=5', ETag: '"whole"' }, body: text },
+  error: { status: 500, type: 'text/plain; charset=utf-8', body: 'out of order' },
+};
+
+/** @param {string} name */
+function response(name) {
+  if (name === 'invoice') return Response.json(invoice);
+  if (name === 'empty') return new Response(null, { status: 204 });
+  if (name === 'moved') return new Response(null, { status: 302, headers: { Location: '/elsewhere' } });
+  const { status = 200, type = '', headers = {}, body } = answers[name] ?? fails();
+  const sent = typeof body === 'string' ? body : /** @type {ReadableStream} */ (Readable.toWeb(body()));
+  return new Response(sent, { status, headers: { 'Content-Type': type, ...headers } });
+}
+
+/** @returns {never} */
+function fails() {
+  throw new Error('there is nothing to answer with');
+}
+
+/** @param {(request: Request) => Response | Promise<Response>} fetch */
+function listen(fetch) {
+  return new Promise((resolve) => {
+    serve({ fetch, port: 0, hostname: '127.0.0.1' }, ({ port }) => resolve(port));
+  });
+}
+
+function plainFetch() {
+  /** @param {Request} request */
+  const name = (request) => new URL(request.url).pathname.split('/')[2] ?? '';
+  const routes = {
+    unreachable: guardFetch(unreachable, () => response('invoice')),
+    misguided: guardFetch(misguided, () => response('invoice')),
+    'open-page': guardFetch(withPages, () => response('page')),
+  };
+  const guarded = guardFetch(options, (request) => response(name(request)));
+  return listen((request) =>
+    (routes[/** @type {keyof typeof routes} */ (name(request))] ?? guarded)(request),
+  );
+}
+
+function hono() {
+  const app = new Hono();
+  app.onError((_, context) => context.text('it failed', 500));
+  app.get('/:customer/invoice', guardHono(options), (context) => context.json(invoice));
+  app.get('/:customer/unreachable', guardHono(unreachable), (context) => context.json(invoice));
+  app.get('/:customer/misguided', guardHono(misguided), (context) => context.json(invoice));
+  app.get('/:customer/open-page', guardHono(withPages), () => response('page'));
+  app.get('/:customer/:name', guardHono(options), (context) => response(context.req.param('name')));
+  return listen(app.fetch);
+}
+
+/** @param {typeof express} framework */
+function anyExpress(framework) {
+  const app = framework();
+  app.get('/:customer/invoice', guardExpress(options), (_, response) => {
+    response.json(invoice);
+  });
+  app.get('/:customer/unreachable', guardExpress(unreachable), (_, response) => {
+    response.json(invoice);
+  });
+  app.get('/:customer/misguided', guardExpress(misguided), (_, response) => {
+    response.json(invoice);
+  });
+  app.get('/:customer/open-page', guardExpress(withPages), (_, response) => {
+    response.send(answers.page?.body);
+  });
+  app.get('/:customer/jsonp', guardExpress(options), (_, response) => {
+    response.jsonp(invoice);
+  });
+  app.get('/:customer/raw', guardExpress(options), (_, response) => {
+    response.writeHead(200, 'OK', { 'Content-Type': json, 'Content-Length': text.length });
+    response.flushHeaders();
+    response.write(text.slice(0, 9), () => response.end(text.slice(9)));
+  });
+  app.get('/:customer/bytes', guardExpress(options), (_, response) => {
+    response.type('json').send(bytes);
+  });
+  app.get('/:customer/:name', guardExpress(options), (request, response, next) => {
+    const { name } = request.params;
+    if (name === 'empty') return response.status(204).end();
+    if (name === 'moved') return response.redirect('/elsewhere');
+    const { status = 200, type = '', headers = {}, body } = answers[name] ?? fails();
+    response.status(status).set({ 'Content-Type': type, ...headers });
+    if (typeof body === 'string') return response.send(body);
+    return pipeline(body(), response).catch((error) => response.headersSent || next(error));
+  });
+  /** @type {import('express').ErrorRequestHandler} */
+  const failed = (_error, _request, response, _next) => {
+    response.status(500).send('it failed');
+  };
+  app.use(failed);
+  return new Promise((resolve) => {
+    const server = app.listen(0, '127.0.0.1', () => {
+      resolve(/** @type {import('node:net').AddressInfo} */ (server.address()).port);
+    });
+  });
+}
+
+async function anyFastify() {
+  const app = fastify();
+  app.get('/:customer/invoice', guardFastify(options), async () => invoice);
+  app.get('/:customer/unreachable', guardFastify(unreachable), async () => invoice);
+  app.get('/:customer/misguided', guardFastify(misguided), async () => invoice);
+  app.get('/:customer/open-page', guardFastify(withPages), async (_, reply) =>
+    reply.type('text/html').send(answers.page?.body),
+  );
+  app.get('/:customer/bytes', guardFastify(options), async (_, reply) => reply.type(json).send(bytes));
+  app.get('/:customer/:name', guardFastify(options), async (request, reply) => {
+    const { name } = /** @type {{ name: string }} */ (request.params);
+    if (name === 'empty') return reply.code(204).send();
+    if (name === 'moved') return reply.redirect('/elsewhere');
+    const { status = 200, type = '', headers = {}, body } = answers[name] ?? fails();
+    return reply
+      .code(status)
+      .headers({ 'Content-Type': type, ...headers })
+      .send(typeof body === 'string' ? body : body());
+  });
+  await app.listen({ port: 0, host: '127.0.0.1' });
+  return /** @type {import('node:net').AddressInfo} */ (app.addresses()[0]).port;
+}
+
+const ports = {
+  fetch: await plainFetch(),
+  Hono: await hono(),
+  'Express 5': await anyExpress(express),
+  'Express 4': await anyExpress(express4),
+  Fastify: await anyFastify(),
+};
+console.log(JSON.stringify(ports));
+process.stdin.resume().on('end', () => process.exit());
