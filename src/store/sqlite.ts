@@ -1,17 +1,12 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
+import { GroupCommit, type Waiting } from './group-commit.ts';
 import { shareLock } from './sqlite-lock.ts';
 import { watchCommits } from './wal.ts';
 
 /** How many waiting changes one commit may carry. */
 const batchLimit = 512;
-
-interface Waiting {
-  readonly work: (tx: Queries) => Promise<unknown>;
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: unknown) => void;
-}
 
 /**
  * Two connections: reads see what is committed and nothing else; changes queue for the other one. Changes that
@@ -21,12 +16,13 @@ export function openSqlite(path: string, now: () => number): Db {
   const { writer, reader, letGo } = connectTwice(path);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
+  const group = new GroupCommit(writer, writes, judged);
   let waiting: Waiting[] = [];
   let flushing = false;
 
-  function transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+  function enqueue<T>(work: (tx: Queries) => Promise<T>, uncounted: boolean): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject });
+      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject, uncounted });
       if (flushing) return;
       flushing = true;
       setImmediate(flush);
@@ -36,7 +32,7 @@ export function openSqlite(path: string, now: () => number): Db {
   async function flush(): Promise<void> {
     const batch = waiting.slice(0, batchLimit);
     waiting = waiting.slice(batchLimit);
-    await commit(writer, writes, batch);
+    await group.commit(batch);
     flushing = waiting.length > 0;
     if (flushing) setImmediate(flush);
   }
@@ -46,12 +42,13 @@ export function openSqlite(path: string, now: () => number): Db {
     local: { unchanged: watchCommits(reads), now },
     get: reads.get,
     all: reads.all,
-    run: (sql, params) => transaction(async (tx) => tx.run(sql, params)),
+    run: (sql, params) => enqueue(async (tx) => tx.run(sql, params), false),
     lookup: (sql, key) => reads.get(sql, [key]),
-    transaction,
-    exclusively: transaction,
+    transaction: (work) => enqueue(work, false),
+    exclusively: (work) => enqueue(work, true),
     close: async () => {
       while (flushing) await new Promise(setImmediate);
+      group.close();
       reads.close();
       writes.close();
       letGo();
@@ -68,38 +65,6 @@ function connectTwice(path: string): { writer: Database; reader: Database; letGo
     letGo();
     throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
   }
-}
-
-async function commit(writer: Database, tx: Queries, batch: Waiting[]): Promise<void> {
-  const done: (() => void)[] = [];
-  try {
-    writer.run('begin immediate');
-    for (const { work, resolve, reject } of batch) {
-      writer.run('savepoint one');
-      try {
-        const value = await work(tx);
-        done.push(() => resolve(value));
-      } catch (error) {
-        if (!writer.inTransaction) throw error;
-        writer.run('rollback to one');
-        done.push(() => reject(judged(error)));
-      }
-      writer.run('release one');
-    }
-    writer.run('commit');
-  } catch (error) {
-    rollback(writer);
-    for (const { reject } of batch) reject(judged(error));
-    return;
-  }
-  for (const settle of done) settle();
-}
-
-/** What made the commit fail may fail this too; the next `begin` says so to those who wait then. */
-function rollback(writer: Database): void {
-  try {
-    if (writer.inTransaction) writer.run('rollback');
-  } catch {}
 }
 
 function connect(path: string): Database {

@@ -87,6 +87,33 @@ test('a change that fails takes back its own statements, and does not disturb th
   expect(await names()).toEqual(['after', 'before']);
 });
 
+test('a change that fails before it has changed anything costs the others nothing', async () => {
+  let runs = 0;
+  const outcomes = await Promise.allSettled([
+    db.transaction(async (tx) => {
+      runs++;
+      return tx.run('insert into things values ($1)', ['one']);
+    }),
+    db.transaction(async (tx) => {
+      await tx.run('delete from things where name = $1', ['nobody']);
+      throw new Error('refused');
+    }),
+  ]);
+  expect(outcomes).toMatchObject([{ value: 1 }, { reason: new Error('refused') }]);
+  expect(runs).toBe(1);
+  expect(await names()).toEqual(['one']);
+});
+
+test('a change of the schema that fails leaves nothing of it', async () => {
+  const failing = db.exclusively(async (tx) => {
+    await tx.run('create table more (name text)');
+    throw new Error('refused');
+  });
+  await Promise.allSettled([add('one'), failing]);
+  expect(await db.get("select 1 from sqlite_master where name = 'more'")).toBeUndefined();
+  expect(await names()).toEqual(['one']);
+});
+
 test('more changes at once than one commit carries are all made', async () => {
   await Promise.all(Array.from({ length: 1100 }, (_, index) => add(`n${index}`)));
   expect(await names()).toHaveLength(1100);
