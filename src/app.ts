@@ -7,7 +7,7 @@ import { type Config, ConfigError } from './config.ts';
 import { denials } from './http/denials.ts';
 import { makeLimits, type Rates } from './http/limits.ts';
 import { listenForScrapes } from './http/metrics.ts';
-import { routes } from './http/routes.ts';
+import { served } from './http/routes.ts';
 import { listen } from './http/server.ts';
 import { uses } from './http/uses.ts';
 import { makeWaitingRoom, openRoom, type WaitingRoom } from './http/waiting.ts';
@@ -74,7 +74,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, metricsPort } = config;
   const server = await tryListen('PORT', port, () =>
-    listen(routes, world, {
+    listen(served, world, {
       host,
       port,
       shared: options.shared ?? false,

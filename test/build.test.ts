@@ -39,6 +39,8 @@ describe('the one file', () => {
     const get = (path: string) => fetch(url + path, { headers: { 'SVC-API-KEY': key } });
     expect((await get('/readyz')).status).toBe(200);
     expect(await (await get('/docs')).text()).toContain('<html');
+    const [script] = /\/console\/main-\w+\.js/.exec(await (await get('/console')).text()) ?? [];
+    expect(await (await get(script as string)).text()).toContain('Sign in to Sallyport');
     expect(await (await get('/openapi.json')).json()).toHaveProperty('paths./applications');
 
     const env = { ...bare, SALLYPORT_URL: url, SALLYPORT_KEY: key, PORT: new URL(url).port };

@@ -18,6 +18,8 @@ function filesIn(folder: string, ending: string): string[] {
 
 const sources = filesIn('src', '.ts').filter((path) => !path.endsWith('.d.ts'));
 
+const consoleSources = [...filesIn('console/src', '.ts'), ...filesIn('console/src', '.tsx')];
+
 interface Import {
   readonly from: string;
   /** A path from the root, or the name of a package. */
@@ -69,10 +71,11 @@ describe('imports point one way:', () => {
 
   test('HTTP knows the store by its types alone', () => {
     const types = ['src/store/store.ts', 'src/log.ts', 'src/observe.ts'];
-    const allowed = ({ to, typesOnly }: Import) =>
+    const allowed = ({ from, to, typesOnly }: Import) =>
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
       to === 'src/version.ts' ||
+      (from === 'src/http/console-files.ts' && to === 'console/build.ts') ||
       (typesOnly && types.includes(to));
     expect(outside('src/http/', allowed)).toEqual([]);
   });
@@ -92,6 +95,21 @@ describe('imports point one way:', () => {
       ({ from, to }) => remote.includes(from) && !/^(sdk\/|src\/cli\/|src\/domain\/|node:)/.test(to),
     );
     expect(strange.map(shown)).toEqual([]);
+  });
+
+  test('the console knows the service by the SDK alone, and shares nothing with it but the rules', () => {
+    const library = /^(react|react-dom\/client|@mantine\/(core|hooks))$/;
+    const strange = consoleSources
+      .flatMap(importsOf)
+      .filter(
+        ({ to }) => !/^(console\/src\/|sdk\/src\/sallyport|src\/domain\/)/.test(to) && !library.test(to),
+      );
+    expect(consoleSources.length).toBeGreaterThan(10);
+    expect(strange.map(shown)).toEqual([]);
+    const asking = imports.filter(
+      ({ from, to }) => to.startsWith('console/') && from !== 'src/http/console-files.ts',
+    );
+    expect(asking.map(shown)).toEqual([]);
   });
 
   test('never in a circle, but for types, which are gone when it runs', () => {
@@ -124,7 +142,7 @@ describe('imports point one way:', () => {
 
 describe('things stay small:', () => {
   test('no file of the source has more than 300 lines, but for the list of promises', () => {
-    const long = sources.filter((path) => read(path).split('\n').length > 301);
+    const long = [...sources, ...consoleSources].filter((path) => read(path).split('\n').length > 301);
     expect(long.filter((path) => path !== 'src/store/store.ts')).toEqual([]);
   });
 
@@ -186,6 +204,16 @@ describe('nothing is left over:', () => {
     expect(found(/@ts-(ignore|nocheck|expect-error)/, code)).toEqual([]);
     expect(found(/biome-ignore/, sources)).toEqual([]);
     expect(found(/(:|\bas|<|\|) ?any\s*([,;)>\]=|&[]|$)/, sources)).toEqual([]);
+  });
+
+  test('nothing in the console that turns text into markup or code, or keeps anything', () => {
+    const markup =
+      /dangerouslySetInnerHTML|\binnerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(/;
+    expect(found(markup, consoleSources)).toEqual([]);
+    expect(
+      found(/localStorage|sessionStorage|indexedDB|document\.cookie|\bcaches\b/, consoleSources),
+    ).toEqual([]);
+    expect(found(/@ts-|biome-ignore|(:|\bas|<) ?any\b/, consoleSources)).toEqual([]);
   });
 
   test('no test that does not run, or alone', () => {

@@ -18,6 +18,7 @@ export function banner(config: Config, { url, migrated, bootstrapped }: Opened):
   return [
     `Sallyport ${version} is listening on ${url}`,
     '',
+    `  console         ${url}/console`,
     `  reference       ${url}/docs`,
     `  database        ${databasePlace(config.databaseUrl)} (${state}${upgraded})`,
     `  management key  ${note}`,

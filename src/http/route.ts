@@ -120,7 +120,7 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
 type Any = z.ZodType;
 export type OpenRoute = Described & {
   readonly kind: 'open';
-  readonly handle: (world: World) => Awaitable<Reply>;
+  readonly handle: (world: World, request: Request) => Awaitable<Reply>;
 };
 export type ReadRoute = Reading<Any, Any, Any> & { readonly kind: 'read' };
 export type ChangeRoute = Changing<Any, Any, Any> & { readonly kind: 'change' };

@@ -8,6 +8,7 @@ import {
   regenerateKey,
   updateApplication,
 } from './applications.ts';
+import { consoleRoutes } from './console-files.ts';
 import { decide } from './decisions.ts';
 import { livez, readyz } from './health.ts';
 import { createKey, deleteKey, listKeys } from './keys.ts';
@@ -50,3 +51,6 @@ const api: Route[] = [
 ];
 
 export const routes: readonly Route[] = [...api, ...documentation(api)];
+
+/** With what is only for the eyes. */
+export const served: readonly Route[] = [...routes, ...consoleRoutes];

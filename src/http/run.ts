@@ -44,7 +44,7 @@ export function run(
     return problemResponse(failure, where, world.log, isBadKey(failure) ? {} : quotas.headers());
   };
   const walk = (): Awaitable<Reply> => {
-    if (route.kind === 'open') return route.handle(world);
+    if (route.kind === 'open') return route.handle(world, request);
     world.limits.address(where, quotas);
     const allow = (digest: Digest) => world.limits.key(digest, quotas);
     return then(authenticate(request.headers, world.store.credentials, allow), (caller) => {
@@ -149,7 +149,7 @@ function respond(
   if (world.checkReplies) checkReply(route, reply);
   const { status, body, headers } = reply;
   if (body === undefined || headers?.['Content-Type'] !== undefined) {
-    return new Response((body ?? null) as string | null, {
+    return new Response((body ?? null) as string | Uint8Array<ArrayBuffer> | null, {
       status,
       headers: headersWith(where.requestId, headers, limits),
     });

@@ -1,0 +1,66 @@
+/**
+ * Makes the files of the console, in memory: run when somebody first asks for it, or once and for all when the
+ * one file is made.
+ */
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { brotliCompress, constants, gzip } from 'node:zlib';
+import { page } from './page.ts';
+
+export interface ConsoleFile {
+  /** The page is `console`; what it loads lies below that. */
+  readonly path: string;
+  readonly type: string;
+  /** Whether its name changes with its content, so that it can be kept for ever. */
+  readonly lasting: boolean;
+  readonly plain: Uint8Array<ArrayBuffer>;
+  readonly gzip: Uint8Array<ArrayBuffer>;
+  readonly brotli: Uint8Array<ArrayBuffer>;
+}
+
+export const mount = '/console';
+const types: Record<string, string> = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+};
+
+export interface Effort {
+  /** Of Brotli, up to 11. */
+  readonly quality: number;
+}
+
+export async function buildConsole({ quality }: Effort = { quality: 7 }): Promise<ConsoleFile[]> {
+  const { outputs } = await Bun.build({
+    entrypoints: [join(import.meta.dirname, 'src/main.tsx')],
+    target: 'browser',
+    minify: true,
+    splitting: true,
+    publicPath: `${mount}/`,
+    naming: { entry: '[name]-[hash].[ext]', chunk: '[name]-[hash].[ext]', asset: '[name]-[hash].[ext]' },
+    define: { 'process.env.NODE_ENV': '"production"' },
+  });
+  const files = await Promise.all(
+    outputs.map(async (output) => {
+      const path = `${mount}/${output.path.split('/').at(-1)}`;
+      const type = types[path.slice(path.lastIndexOf('.') + 1)] as string;
+      return pack({ path, type, lasting: true }, new Uint8Array(await output.arrayBuffer()), quality);
+    }),
+  );
+  const entry = outputs.findIndex(({ kind, path }) => kind === 'entry-point' && path.endsWith('.js'));
+  const style = outputs.findIndex(({ path }) => path.endsWith('.css'));
+  const html = page((files[entry] as ConsoleFile).path, (files[style] as ConsoleFile).path);
+  const front = { path: mount, type: 'text/html; charset=utf-8', lasting: false };
+  return [await pack(front, new TextEncoder().encode(html), quality), ...files];
+}
+
+async function pack(
+  file: Pick<ConsoleFile, 'path' | 'type' | 'lasting'>,
+  plain: Uint8Array<ArrayBuffer>,
+  quality: number,
+): Promise<ConsoleFile> {
+  const [zipped, pressed] = await Promise.all([
+    promisify(gzip)(plain, { level: 9 }),
+    promisify(brotliCompress)(plain, { params: { [constants.BROTLI_PARAM_QUALITY]: quality } }),
+  ]);
+  return { ...file, plain, gzip: new Uint8Array(zipped), brotli: new Uint8Array(pressed) };
+}

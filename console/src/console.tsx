@@ -1,0 +1,46 @@
+/** Who is signed in sees the page of the place; everyone else is asked for a key. */
+import { type ReactNode, Suspense, useCallback, useState } from 'react';
+import { Applications } from './applications/list.tsx';
+import { useJourneys } from './frame/keyboard.ts';
+import { parsePlace, useHash } from './frame/place.ts';
+import { sections } from './frame/sections.ts';
+import { Shell } from './frame/shell.tsx';
+import { SignIn } from './frame/sign-in.tsx';
+import { type SignedIn, SignedInProvider } from './frame/signed-in.ts';
+
+function pageOf([at, id, what]: readonly string[]): ReactNode {
+  void id;
+  void what;
+  if (at === 'applications') return <Applications />;
+  return <p className="quiet">Nothing is here.</p>;
+}
+
+export function Console({ given }: { given: Promise<string | undefined> }) {
+  const [signedIn, setSignedIn] = useState<SignedIn>();
+  const [reason, setReason] = useState<string>();
+  const lost = useCallback(() => {
+    setSignedIn(undefined);
+    setReason('This key no longer works: it has expired, or was replaced or deleted. Sign in with another.');
+  }, []);
+  const leave = useCallback(() => {
+    setSignedIn(undefined);
+    setReason(undefined);
+  }, []);
+  if (!signedIn) return <SignIn given={given} reason={reason} enter={setSignedIn} lost={lost} />;
+  return (
+    <SignedInProvider value={signedIn}>
+      <Inside leave={leave} />
+    </SignedInProvider>
+  );
+}
+
+function Inside({ leave }: { leave: () => void }) {
+  const { parts } = parsePlace(useHash());
+  const place = sections.some(({ at }) => at === parts[0]) ? parts : ['applications'];
+  useJourneys();
+  return (
+    <Shell at={place[0] as string} leave={leave}>
+      <Suspense fallback={<div className="page" aria-busy="true" />}>{pageOf(place)}</Suspense>
+    </Shell>
+  );
+}

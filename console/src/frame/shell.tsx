@@ -1,0 +1,148 @@
+/** The frame around every page: where one can go, and as whom. */
+import { ActionIcon, Menu, Tooltip, useComputedColorScheme, useMantineColorScheme } from '@mantine/core';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
+import { onAnnouncement } from './announce.ts';
+import { Help } from './help.tsx';
+import { Icon } from './icons.tsx';
+import { Jump } from './jump.tsx';
+import { useShortcuts } from './keyboard.ts';
+import { href, useHash } from './place.ts';
+import { type Section, sections } from './sections.ts';
+import { holds, useSignedIn } from './signed-in.ts';
+
+function SectionLink({ section, current }: { section: Section; current: boolean }) {
+  const signedIn = useSignedIn();
+  const missing = section.permission !== undefined && holds(signedIn, section.permission) === false;
+  return (
+    <a
+      className="nav-link"
+      href={href(section.at)}
+      aria-current={current ? 'page' : undefined}
+      title={missing ? `This key does not hold ${section.permission}` : undefined}
+    >
+      <Icon name={section.icon} />
+      <span>{section.label}</span>
+      {missing && (
+        <span className="nav-lock">
+          <Icon name="lock" size={12} />
+          <span className="unseen">not with this key</span>
+        </span>
+      )}
+    </a>
+  );
+}
+
+function Scheme() {
+  const { setColorScheme } = useMantineColorScheme();
+  const dark = useComputedColorScheme('light') === 'dark';
+  const label = dark ? 'Use light colours' : 'Use dark colours';
+  return (
+    <Tooltip label={label}>
+      <ActionIcon
+        variant="subtle"
+        color="gray"
+        aria-label={label}
+        onClick={() => setColorScheme(dark ? 'light' : 'dark')}
+      >
+        <Icon name={dark ? 'sun' : 'moon'} />
+      </ActionIcon>
+    </Tooltip>
+  );
+}
+
+function Account({ leave }: { leave: () => void }) {
+  const { own, ending } = useSignedIn();
+  return (
+    <Menu position="top-start" width={240}>
+      <Menu.Target>
+        <button type="button" className="account">
+          <span className="account-mark">
+            <Icon name="key" size={14} />
+          </span>
+          <span className="account-name">
+            <span>{own?.name ?? 'Unnamed key'}</span>
+            <small>…{ending}</small>
+          </span>
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {own && (
+          <Menu.Item component="a" href={href('applications', own.id)} leftSection={<Icon name="key" />}>
+            This key’s Application
+          </Menu.Item>
+        )}
+        <Menu.Item
+          component="a"
+          href="/docs"
+          target="_blank"
+          rel="noreferrer"
+          leftSection={<Icon name="book" />}
+        >
+          API reference
+        </Menu.Item>
+        <Menu.Item leftSection={<Icon name="out" />} onClick={leave}>
+          Sign out
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+function Announcer() {
+  const [text, setText] = useState('');
+  useEffect(() => onAnnouncement(setText), []);
+  return (
+    <div className="unseen" role="status" aria-live="polite">
+      {text}
+    </div>
+  );
+}
+
+export function Shell({ at, leave, children }: { at: string; leave: () => void; children: ReactNode }) {
+  const [open, setOpen] = useState<'help' | 'jump'>();
+  const main = useRef<HTMLElement>(null);
+  const hash = useHash();
+  useShortcuts({ '?': () => setOpen('help'), 'mod+k': () => setOpen('jump') });
+  useEffect(() => {
+    void hash;
+    main.current?.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }, [hash]);
+  return (
+    <div className="frame">
+      <button type="button" className="skip" onClick={() => main.current?.focus()}>
+        Skip to the content
+      </button>
+      <nav className="side" aria-label="Sections">
+        <a className="brand" href={href('applications')}>
+          <Icon name="gate" size={18} /> Sallyport
+        </a>
+        <button type="button" className="jump-button" onClick={() => setOpen('jump')}>
+          <Icon name="search" size={14} />
+          <span>Jump to…</span>
+          <kbd>⌘K</kbd>
+        </button>
+        <div className="nav-links">
+          {sections.map((section) => (
+            <SectionLink key={section.at} section={section} current={section.at === at} />
+          ))}
+        </div>
+        <div className="side-foot">
+          <Account leave={leave} />
+          <Tooltip label="Keyboard (?)">
+            <ActionIcon variant="subtle" color="gray" aria-label="Keyboard" onClick={() => setOpen('help')}>
+              <Icon name="keyboard" />
+            </ActionIcon>
+          </Tooltip>
+          <Scheme />
+        </div>
+      </nav>
+      <main id="content" ref={main} tabIndex={-1}>
+        {children}
+      </main>
+      <Help opened={open === 'help'} close={() => setOpen(undefined)} />
+      <Jump opened={open === 'jump'} close={() => setOpen(undefined)} />
+      <Announcer />
+    </div>
+  );
+}

@@ -1,0 +1,53 @@
+/** Moments and numbers in words. */
+const units: [Intl.RelativeTimeFormatUnit, number][] = [
+  ['year', 31_557_600_000],
+  ['month', 2_629_800_000],
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+];
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const count = new Intl.NumberFormat('en');
+
+export function ago(moment: string, now: number): string {
+  const difference = Date.parse(moment) - now;
+  const unit = units.find(([, size]) => Math.abs(difference) >= size);
+  return unit ? relative.format(Math.round(difference / unit[1]), unit[0]) : 'just now';
+}
+
+export function exactly(moment: string): string {
+  return exact.format(Date.parse(moment));
+}
+
+export function number(value: number): string {
+  return count.format(value);
+}
+
+export function plural(value: number, one: string, many = `${one}s`): string {
+  return `${number(value)} ${value === 1 ? one : many}`;
+}
+
+/** What is left until then, in its two largest units. */
+export function countdown(moment: string, now: number): string {
+  const left = Math.max(0, Date.parse(moment) - now);
+  if (left === 0) return 'expired';
+  const seconds = Math.floor(left / 1000);
+  const parts: [number, string][] = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'm'],
+    [seconds % 60, 's'],
+  ];
+  const first = parts.findIndex(([value]) => value > 0);
+  if (first < 0) return '0s';
+  if ((parts[first] as [number, string])[0] > 60 && first === 0) return `${parts[0]?.[0]}d`;
+  return parts
+    .slice(first, first + 2)
+    .map(([value, unit]) => `${value}${unit}`)
+    .join(' ');
+}
+
+export function shortId(id: string): string {
+  return id.length > 16 ? `…${id.slice(-6)}` : id;
+}
