@@ -49,7 +49,6 @@ const engine = new Liquid({
 Object.assign(engine, { tags: Object.create(null), filters: Object.create(null) });
 
 type FilterThis = { context: { memoryLimit: { use(count: number): void } } };
-type Shown = (index: number, length: number) => boolean;
 
 /** Lists and objects have no characters of their own, and could be long to put into words. */
 function single(value: unknown): string {
@@ -63,12 +62,12 @@ function charactersOf({ context }: FilterThis, value: unknown): string[] {
   return [...text];
 }
 
-/** Replaces every character that is not shown by one other. */
-function hidden(characters: string[], hider: unknown, shown: Shown): string {
+/** Replaces every character but those shown by one other. */
+function hidden(characters: string[], hider: unknown, from: number, to: number): string {
   const [one, ...more] = String(hider);
   if (one === undefined || more.length > 0)
     throw new MaskError('what hides a character must be one character');
-  return characters.map((each, index) => (shown(index, characters.length) ? each : one)).join('');
+  return characters.map((each, index) => (index >= from && index < to ? each : one)).join('');
 }
 
 function whole(count: unknown): number {
@@ -78,15 +77,14 @@ function whole(count: unknown): number {
 
 const filters = {
   reveal_last(this: FilterThis, value: unknown, count: unknown = 0, hider: unknown = 'X') {
-    const shown = whole(count);
-    return hidden(charactersOf(this, value), hider, (index, length) => index >= length - shown);
+    const characters = charactersOf(this, value);
+    return hidden(characters, hider, characters.length - whole(count), characters.length);
   },
   reveal_first(this: FilterThis, value: unknown, count: unknown = 0, hider: unknown = 'X') {
-    const shown = whole(count);
-    return hidden(charactersOf(this, value), hider, (index) => index < shown);
+    return hidden(charactersOf(this, value), hider, 0, whole(count));
   },
   hide(this: FilterThis, value: unknown, hider: unknown = 'X') {
-    return hidden(charactersOf(this, value), hider, () => false);
+    return hidden(charactersOf(this, value), hider, 0, 0);
   },
   last(this: FilterThis, value: unknown, count: unknown = 1) {
     const characters = charactersOf(this, value);
@@ -122,25 +120,21 @@ const mostParsed = 1000;
 function parse(template: string): Template[] {
   const known = parsed.get(template);
   if (known) return known;
-  if (parsed.size >= mostParsed) parsed.clear();
+  if (parsed.size === mostParsed) parsed.clear();
   const made = engine.parse(template);
-  const malformed = made.some(({ token }) => /^\{\{/.test(token.getText()) && !form.test(token.getText()));
-  if (malformed) throw new MaskError(malformedOutput);
+  const texts = made.map(({ token }) => token.getText());
+  if (texts.some((text) => text.startsWith('{{') && !form.test(text))) throw new MaskError(malformedOutput);
   parsed.set(template, made);
   return made;
 }
 
 /** The masked value of the data. Refuses what does not render, takes too much, or would show all of the data. */
-export function renderMask(
-  mask: Mask,
-  data: unknown,
-  clock: () => number = () => performance.now(),
-): unknown {
+export function renderMask(mask: Mask, data: unknown, clock: () => number): unknown {
   const deadline = clock() + longestRender;
   const checkTime = () => {
     if (clock() > deadline) throw new MaskError('takes too long to render');
   };
-  const context = new Context({ data }, engine.options, { sync: true, memoryLimit: mostMemory });
+  const context = new Context({ data }, engine.options, { memoryLimit: mostMemory });
   let length = 0;
 
   function render(part: unknown): unknown {
@@ -152,7 +146,7 @@ export function renderMask(
 
   function renderText(template: string): string {
     let text = '';
-    for (const piece of pieces(template)) {
+    for (const piece of outcome(() => parse(template))) {
       checkTime();
       const made = outcome(() => engine.renderSync([piece], context) as string);
       length += made.length;
@@ -165,10 +159,6 @@ export function renderMask(
   const masked = render(mask);
   if (showsAll(masked, data, checkTime)) throw new MaskError('would show all of the data');
   return masked;
-}
-
-function pieces(template: string): Template[] {
-  return outcome(() => parse(template));
 }
 
 function outcome<T>(work: () => T): T {
@@ -184,10 +174,10 @@ function cause(error: Error & { originalError?: Error }): string {
   const original = error.originalError ?? error;
   if (original instanceof MaskError) return original.message;
   if (error.name === 'UndefinedVariableError') return 'it names something that the data does not have';
-  if (/^memory alloc limit exceeded$/.test(original.message)) return 'it takes too much memory';
-  if (/^tag "/.test(original.message))
+  if (original.message === 'memory alloc limit exceeded') return 'it takes too much memory';
+  if (original.message.startsWith('tag "'))
     return 'only outputs are taken, such as {{ data | hide }}, and no tags';
-  if (/^undefined filter: /.test(original.message))
+  if (original.message.startsWith('undefined filter: '))
     return `the filters are ${Object.keys(filters).join(', ')}`;
   return malformedOutput;
 }

@@ -34,7 +34,7 @@ function filled({ type, container, data, mask, metadata, expires_at }: Fields): 
 
 function rendered(mask: Mask, data: unknown): unknown {
   try {
-    return renderMask(mask, data);
+    return renderMask(mask, data, () => performance.now());
   } catch (error) {
     if (!(error instanceof MaskError)) throw error;
     throw fail('validation_failed', { errors: { mask: [error.message] } });
