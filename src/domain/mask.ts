@@ -185,9 +185,9 @@ function cause(error: Error & { originalError?: Error }): string {
 /** No text has half a character in it, so none goes across this. */
 const border = '\ud800';
 
-/** Every piece of the data stands whole somewhere in the masked value. */
+/** Every piece of the data stands whole somewhere in the masked value, be it in a name. */
 function showsAll(masked: unknown, data: unknown, checkTime: () => void): boolean {
-  const shown = [...leaves(masked)].join(border);
+  const shown = [...leaves(masked), ...names(masked)].join(border);
   const secret = leaves(data);
   if (secret.size === 0) return JSON.stringify(masked) === JSON.stringify(data);
   for (const leaf of secret) {
@@ -205,4 +205,11 @@ function leaves(value: unknown, found: Set<string> = new Set()): Set<string> {
     for (const part of Array.isArray(value) ? value : Object.values(value)) leaves(part, found);
   }
   return found;
+}
+
+/** The names of all fields, however deep. */
+function names(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const own = Array.isArray(value) ? [] : Object.keys(value);
+  return [...own, ...Object.values(value).flatMap(names)];
 }
