@@ -51,7 +51,7 @@ const table = {
   idempotency_mismatch: [
     422,
     'Idempotency key used for another request',
-    'This Idempotency-Key came with another request before: use a new one for a new request.',
+    'This Idempotency-Key came with another request, or when this key had other rights: use a new one.',
   ],
   too_many_requests: [429, 'Too many requests', 'Slow down, and try again after the time in Retry-After.'],
   internal: [500, 'Internal error', 'The service failed: quote the request id to its operator.'],

@@ -67,5 +67,13 @@ export function repeatable(
     refuse({ [header]: ['must have 1 to 255 visible ASCII characters'] });
   }
   const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
-  return { caller, key, request: `${where.method} ${where.path}\n${text}` };
+  return { caller, key, request: `${where.method} ${where.path}\n${rights(route, principal)}\n${text}` };
+}
+
+/**
+ * What an answer may show hangs on what its caller may do, so it is remembered for the same rights alone. Not so
+ * for a PUT: it shows no secret, and may well have changed the rights of its caller.
+ */
+function rights({ method }: Route, { policy, ceiling }: Principal): string {
+  return method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants]);
 }
