@@ -35,20 +35,22 @@ export class Buckets {
   take(name: string, at: number): Taken {
     const { rate, per, burst } = this.#rate;
     const now = (at - this.#start) * rate;
-    const fullAt = Math.max(this.#recent.get(name) ?? this.#older.get(name) ?? 0, now);
+    const fullAt = Math.max(this.#recent.get(name) ?? this.#recalled(name), now);
     const room = burst * per - (fullAt - now);
     const granted = room >= per;
-    this.#keep(name, granted ? fullAt + per : fullAt);
+    this.#recent.set(name, granted ? fullAt + per : fullAt);
     if (!granted) return { granted, left: 0, wait: (per - room) / rate };
     const rest = room - per;
     return { granted, left: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
   }
 
-  #keep(name: string, fullAt: number): void {
-    if (this.#recent.size >= mostNames / 2 && !this.#recent.has(name)) {
+  /** One that is to be kept with the recent ones, for which there is room then. */
+  #recalled(name: string): number {
+    const fullAt = this.#older.get(name) ?? 0;
+    if (this.#recent.size >= mostNames / 2) {
       this.#older = this.#recent;
       this.#recent = new Map();
     }
-    this.#recent.set(name, fullAt);
+    return fullAt;
   }
 }

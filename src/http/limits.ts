@@ -25,20 +25,38 @@ export interface Limits {
   sessions(digest: Digest, where: Where, quotas: Quotas): void;
 }
 
-/** What the answer tells of the limits that its request came under, in the words of the IETF's RateLimit draft. */
-export class Quotas {
-  #policies = '';
-  #left = '';
+/** The limits that a request came under: one object for all requests that came under the same ones. */
+export class Policies {
+  readonly text: string;
+  readonly #more = new Map<string, Policies>();
 
-  note(policy: string, left: string): void {
-    this.#policies = this.#policies === '' ? policy : `${this.#policies}, ${policy}`;
-    this.#left = this.#left === '' ? left : `${this.#left}, ${left}`;
+  constructor(text: string) {
+    this.text = text;
   }
 
-  headers(): Record<string, string> {
-    return this.#policies === '' ? {} : { 'RateLimit-Policy': this.#policies, RateLimit: this.#left };
+  and(policy: string): Policies {
+    const known = this.#more.get(policy);
+    if (known) return known;
+    const more = new Policies(this.text === '' ? policy : `${this.text}, ${policy}`);
+    this.#more.set(policy, more);
+    return more;
   }
 }
+
+const noPolicies = new Policies('');
+
+/** What the answer tells of the limits that its request came under, in the words of the IETF's RateLimit draft. */
+export class Quotas {
+  policies = noPolicies;
+  left = '';
+
+  note(policy: string, left: string): void {
+    this.policies = this.policies.and(policy);
+    this.left = this.left === '' ? left : `${this.left}, ${left}`;
+  }
+}
+
+export const noQuotas: Readonly<Pick<Quotas, 'policies' | 'left'>> = new Quotas();
 
 export function makeLimits(
   rates: Rates,

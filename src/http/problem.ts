@@ -3,7 +3,8 @@ import { z } from 'zod';
 import { type Code, codes, Failure, fail, problem } from '../domain/error.ts';
 import { withoutSecrets } from '../domain/key.ts';
 import type { Log } from '../log.ts';
-import { headersWith } from './headers.ts';
+import { respondWith } from './headers.ts';
+import { noQuotas } from './limits.ts';
 import { placeOf, type Where } from './where.ts';
 
 export const Problem = z
@@ -33,20 +34,20 @@ export function problemResponse(
   where: Where,
   log: Log,
   extra: Record<string, string> = {},
+  quotas = noQuotas,
 ): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
   const { status } = problem(failure.code);
   if (status >= 500)
     log.error('request failed', { ...placeOf(where), code: failure.code, error: failure.cause ?? failure });
-  return new Response(withoutSecrets(JSON.stringify(problemBody(failure, where))), {
-    status,
-    headers: headersWith(where.requestId, {
-      'Content-Type': 'application/problem+json',
-      ...extraHeaders[failure.code],
-      ...(failure.retryAfter !== undefined && { 'Retry-After': String(failure.retryAfter) }),
-      ...extra,
-    }),
-  });
+  const text = withoutSecrets(JSON.stringify(problemBody(failure, where)));
+  const more = {
+    'Content-Type': 'application/problem+json',
+    ...extraHeaders[failure.code],
+    ...(failure.retryAfter !== undefined && { 'Retry-After': String(failure.retryAfter) }),
+    ...extra,
+  };
+  return respondWith(text, status, where.requestId, more, quotas);
 }
 
 export function problemBody(

@@ -9,8 +9,8 @@ import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
 import { authenticate } from './authenticate.ts';
 import { type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
 import { change, repeatable } from './change.ts';
-import { headersWith } from './headers.ts';
-import { Quotas } from './limits.ts';
+import { type Content, respondWith } from './headers.ts';
+import { noQuotas, Quotas } from './limits.ts';
 import { problemResponse } from './problem.ts';
 import { readQuery } from './query.ts';
 import {
@@ -41,7 +41,7 @@ export function run(
   const refuse = (error: unknown) => {
     if (route.kind !== 'open') world.denials.note(operationOf(route), principal, error, where);
     const failure = world.checkReplies ? declaredFailure(route, error) : error;
-    return problemResponse(failure, where, world.log, isBadKey(failure) ? {} : quotas.headers());
+    return problemResponse(failure, where, world.log, {}, isBadKey(failure) ? noQuotas : quotas);
   };
   const walk = (): Awaitable<Reply> => {
     if (route.kind === 'open') return route.handle(world, request);
@@ -57,8 +57,8 @@ export function run(
   };
   try {
     const reply = walk();
-    if (!(reply instanceof Promise)) return respond(route, reply, where, world, quotas.headers());
-    return reply.then((late) => respond(route, late, where, world, quotas.headers())).catch(refuse);
+    if (!(reply instanceof Promise)) return respond(route, reply, where, world, quotas);
+    return reply.then((late) => respond(route, late, where, world, quotas)).catch(refuse);
   } catch (error) {
     return refuse(error);
   }
@@ -139,26 +139,17 @@ async function receiveBody(route: GuardedRoute, request: Request): Promise<Json>
   return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
 }
 
-function respond(
-  route: Route,
-  reply: Reply,
-  where: Where,
-  world: World,
-  limits?: Record<string, string>,
-): Response {
+function respond(route: Route, reply: Reply, where: Where, world: World, quotas: Quotas): Response {
   if (world.checkReplies) checkReply(route, reply);
-  const { status, body, headers } = reply;
-  if (body === undefined || headers?.['Content-Type'] !== undefined) {
-    return new Response((body ?? null) as string | Uint8Array<ArrayBuffer> | null, {
-      status,
-      headers: headersWith(where.requestId, headers, limits),
-    });
-  }
-  const text = reply.lasting ? lastingText(body as object) : JSON.stringify(body);
-  return new Response(text, { status, headers: headersWith(where.requestId, json, headers, limits) });
+  return respondWith(contentOf(reply), reply.status, where.requestId, reply.headers, quotas);
 }
 
-const json = { 'Content-Type': 'application/json' };
+function contentOf({ body, headers, lasting }: Reply): Content {
+  if (body === undefined) return null;
+  if (headers?.['Content-Type'] !== undefined) return body as Content;
+  return lasting ? lastingText(body as object) : JSON.stringify(body);
+}
+
 const texts = new WeakMap<object, string>();
 
 /** The same object is the same text. */

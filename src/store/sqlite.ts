@@ -17,6 +17,7 @@ export function openSqlite(path: string, now: () => number): Db {
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
   const group = new GroupCommit(writer, writes, judged);
+  const commits = watchCommits(path, reads);
   let waiting: Waiting[] = [];
   let flushing = false;
 
@@ -39,7 +40,7 @@ export function openSqlite(path: string, now: () => number): Db {
 
   return {
     dialect: 'sqlite',
-    local: { unchanged: watchCommits(reads), now },
+    local: { unchanged: commits.unchanged, now },
     get: reads.get,
     all: reads.all,
     run: (sql, params) => enqueue(async (tx) => tx.run(sql, params), false),
@@ -49,6 +50,7 @@ export function openSqlite(path: string, now: () => number): Db {
     close: async () => {
       while (flushing) await new Promise(setImmediate);
       group.close();
+      commits.stop();
       reads.close();
       writes.close();
       letGo();
