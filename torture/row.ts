@@ -40,6 +40,8 @@ export interface Context {
   readonly secrets: Secrets;
   /** The address of a new and empty database, which stays until the run is over. */
   freshDatabase(): Promise<string>;
+  /** The program as one file that starts at once, for rows that start it often. */
+  executable(): Promise<string>;
   /** Three nodes on one database, shared by all rows of this database: a row keeps to tenants of its own. */
   fleet(): Promise<Fleet>;
   /** Nodes for this row alone. They are stopped when the row ends. */

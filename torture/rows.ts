@@ -1,4 +1,5 @@
 /** Every row of the torture run, in the order of the table. */
+import { crashes } from './crash/rows.ts';
 import type { Row } from './row.ts';
 import { isolation } from './rows/isolation.ts';
 import { keyTiming } from './rows/key-timing.ts';
@@ -7,4 +8,12 @@ import { requests } from './rows/requests.ts';
 import { revocations } from './rows/revocations.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
 
-export const rows: readonly Row[] = [oneNonce, revocations, requests, isolation, slowSockets, keyTiming];
+export const rows: readonly Row[] = [
+  oneNonce,
+  revocations,
+  requests,
+  isolation,
+  slowSockets,
+  keyTiming,
+  ...crashes,
+];

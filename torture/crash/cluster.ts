@@ -1,0 +1,164 @@
+/** A PostgreSQL that is killed, started again, copied to a standby and promoted. */
+import { spawn, spawnSync } from 'node:child_process';
+import { chownSync, cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { SQL } from 'bun';
+import { binaries, freePort, identity } from '../../test/support/postgres.ts';
+
+/** As an operator would have it, but for little files and quick restarts. */
+const settings: Readonly<Record<string, string>> = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  max_connections: '100',
+  shared_buffers: '16MB',
+  fsync: 'on',
+  wal_level: 'replica',
+  wal_sender_timeout: '2s',
+  hot_standby: 'on',
+};
+
+export class Cluster {
+  readonly port: number;
+  readonly #folder: string;
+  readonly #bin: string;
+  #server: ReturnType<typeof spawn> | undefined;
+  #ended: Promise<unknown> = Promise.resolve();
+  #said = '';
+
+  private constructor(folder: string, bin: string, port: number) {
+    this.#folder = folder;
+    this.#bin = bin;
+    this.port = port;
+  }
+
+  /** A new one, not started yet. `folder` must not exist. */
+  static async make(folder: string): Promise<Cluster> {
+    ownFolder(folder);
+    const cluster = new Cluster(folder, await binaries(folder), await freePort());
+    const flags = [
+      '-U',
+      'postgres',
+      '--auth=trust',
+      '--no-sync',
+      '--encoding=UTF8',
+      '--locale=C',
+      '--wal-segsize=1',
+    ];
+    const made = spawnSync(join(cluster.#bin, 'initdb'), ['-D', cluster.data, ...flags], {
+      ...identity,
+      cwd: folder,
+      encoding: 'utf8',
+    });
+    if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr ?? made.error}`);
+    return cluster;
+  }
+
+  get data(): string {
+    return join(this.#folder, 'data');
+  }
+
+  url(name = 'postgres'): string {
+    return `postgres://postgres@127.0.0.1:${this.port}/${name}`;
+  }
+
+  /** Resolves when it takes connections. */
+  async start(more: Readonly<Record<string, string>> = {}): Promise<void> {
+    const all = { ...settings, port: String(this.port), ...more };
+    const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+    const server = spawn(join(this.#bin, 'postgres'), ['-D', this.data, ...flags], {
+      ...identity,
+      cwd: this.#folder,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    this.#server = server;
+    this.#said = '';
+    const ended = Promise.withResolvers<void>();
+    this.#ended = ended.promise;
+    const ready = Promise.withResolvers<void>();
+    server.stderr?.on('data', (chunk) => {
+      this.#said += chunk;
+      if (/ready to accept (read-only )?connections/.test(this.#said)) ready.resolve();
+    });
+    server.once('exit', () => {
+      ended.resolve();
+      ready.reject(new Error(`PostgreSQL did not start: ${this.#said}`));
+    });
+    await ready.promise;
+  }
+
+  /** What it has said since it was started. */
+  get said(): string {
+    return this.#said;
+  }
+
+  /** All of its processes at once, as if the power had gone. */
+  async kill(): Promise<void> {
+    const pid = this.#server?.pid;
+    if (pid === undefined || this.#server?.exitCode !== null) return;
+    const children = childrenOf(pid);
+    for (const each of [pid, ...children]) end(each);
+    await this.#ended;
+    while (children.some(isAlive)) await Bun.sleep(1);
+  }
+
+  async sql<R>(text: string, name?: string): Promise<R[]> {
+    const sql = new SQL(this.url(name), { max: 1, connectionTimeout: 2 });
+    try {
+      return (await sql.unsafe(text)) as R[];
+    } finally {
+      await sql.close();
+    }
+  }
+
+  /** A standby of this one, made while it runs, not started yet. `folder` must not exist. */
+  async copy(folder: string): Promise<Cluster> {
+    ownFolder(folder);
+    const copy = new Cluster(folder, this.#bin, await freePort());
+    const session = new SQL(this.url(), { max: 1 });
+    try {
+      await session.unsafe("select pg_backup_start('standby', true)");
+      const inMemory = (path: string) =>
+        !/\/(postmaster\.(pid|opts)|pg_stat_tmp\/.+|pg_replslot\/.+)$/.test(path);
+      cpSync(this.data, copy.data, { recursive: true, filter: inMemory });
+      const [row] = await session.unsafe('select labelfile from pg_backup_stop(false)');
+      writeFileSync(join(copy.data, 'backup_label'), row.labelfile);
+    } finally {
+      await session.close();
+    }
+    writeFileSync(join(copy.data, 'standby.signal'), '');
+    handOver(copy.data);
+    return copy;
+  }
+
+  remove(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
+
+function ownFolder(folder: string): void {
+  mkdirSync(folder);
+  if (identity.uid !== undefined) chownSync(folder, identity.uid, identity.gid);
+}
+
+function handOver(folder: string): void {
+  spawnSync('chmod', ['0700', folder]);
+  if (identity.uid !== undefined) spawnSync('chown', ['-R', `${identity.uid}:${identity.gid}`, folder]);
+}
+
+function childrenOf(pid: number): number[] {
+  const { stdout } = spawnSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' });
+  const lines = stdout.split('\n').map((line) => line.trim().split(/\s+/).map(Number));
+  return lines.filter(([, parent]) => parent === pid).map(([child]) => child as number);
+}
+
+function end(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {}
+}
+
+/** One that has ended and waits for somebody to take notice is not. */
+function isAlive(pid: number): boolean {
+  const { stdout } = spawnSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' });
+  return /^[^Z]/.test(stdout.trim());
+}

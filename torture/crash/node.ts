@@ -1,0 +1,81 @@
+/** One node as a process that may be killed at any moment. */
+import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { environment } from '../../test/support/service.ts';
+import { testMasterKey } from '../../test/support/world.ts';
+import type { Context } from '../row.ts';
+
+export interface MortalNode {
+  readonly url: string;
+  readonly pid: number;
+  /** Kills it with no chance to do anything. */
+  kill(): Promise<void>;
+  /** Tells it to stop, and answers with its exit code. */
+  stop(): Promise<number>;
+}
+
+export interface NodeOptions {
+  readonly databaseUrl: string;
+  /** What runs `serve`. */
+  readonly command: readonly string[];
+  readonly env?: Record<string, string>;
+}
+
+/** As little as possible stands in the way, and nothing is gone by the time it is looked for. */
+const settings = {
+  SALLYPORT_SESSION_TTL: '36000',
+  SALLYPORT_SESSIONS_PER_MINUTE: '0',
+  SALLYPORT_SESSIONS_WAITING: '0',
+  SALLYPORT_RATE_PER_KEY: '0',
+  SALLYPORT_RATE_PER_ADDRESS: '0',
+};
+
+/** The environment of a node, or of a command beside it, with none of the settings of whoever runs this. */
+export function environmentOf(
+  folder: string,
+  databaseUrl: string,
+  env: Record<string, string> = {},
+): Record<string, string | undefined> {
+  const own = { ...settings, DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey, ...env };
+  return environment(folder, own);
+}
+
+/** Resolves when it listens. What it says is added to a file in the row's folder. It ends with the row. */
+export async function startNode(
+  context: Context,
+  { databaseUrl, command, env }: NodeOptions,
+): Promise<MortalNode> {
+  mkdirSync(context.folder, { recursive: true });
+  const said = join(context.folder, 'said.log');
+  const log = openSync(said, 'a', 0o600);
+  const child = Bun.spawn([...command, 'serve'], {
+    cwd: context.folder,
+    env: environmentOf(context.folder, databaseUrl, env),
+    stdio: ['ignore', 'pipe', log],
+  });
+  closeSync(log);
+  const kill = async () => {
+    child.kill('SIGKILL');
+    await child.exited;
+  };
+  context.defer(kill);
+  const stop = () => {
+    child.kill('SIGTERM');
+    return child.exited;
+  };
+  const decoder = new TextDecoder();
+  let printed = '';
+  for await (const chunk of child.stdout) {
+    printed += decoder.decode(chunk, { stream: true });
+    const url = /listening on (http:\S+)\n/.exec(printed)?.[1];
+    if (url) return { url, pid: child.pid, kill, stop };
+  }
+  const complaint = readFileSync(said, 'utf8').split('\n').slice(-5).join('\n');
+  throw new Error(`it ended with ${await child.exited}, without listening: ${printed}${complaint}`);
+}
+
+/** The key of the first tenant, which the first node has made. */
+export function firstKey(context: Context): string {
+  const file = join(context.folder, 'data', 'management.key');
+  return context.secrets.add(readFileSync(file, 'utf8').trim());
+}

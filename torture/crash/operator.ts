@@ -1,0 +1,59 @@
+/** The operator's own checks, run as commands beside the service or after it. */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Context } from '../row.ts';
+import { environmentOf } from './node.ts';
+
+interface Said {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+export async function runCommand(
+  context: Context,
+  databaseUrl: string,
+  command: readonly string[],
+  env: Record<string, string> = {},
+): Promise<Said> {
+  const child = Bun.spawn([...command], {
+    cwd: context.folder,
+    env: environmentOf(context.folder, databaseUrl, env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const [out, err] = await Promise.all([child.stdout, child.stderr].map((each) => new Response(each).text()));
+  return { code: await child.exited, out: out as string, err: err as string };
+}
+
+/** What `doctor` fails, and what `audit verify` finds in an export; nothing if all is well. */
+export async function complaints(
+  context: Context,
+  databaseUrl: string,
+  program: readonly string[],
+): Promise<string[]> {
+  const file = join(context.folder, `audit-${crypto.randomUUID()}.jsonl`);
+  const run = (...args: string[]) => runCommand(context, databaseUrl, [...program, ...args]);
+  const doctor = await run('doctor', '--json');
+  const exported = await run('audit', 'export', file);
+  const verified = await run('audit', 'verify', file);
+  rmSync(file, { force: true });
+  return [
+    ...failuresIn(doctor),
+    ...[exported, verified].flatMap(({ code, out, err }) => (code === 0 ? [] : [out + err])),
+  ];
+}
+
+interface Check {
+  readonly name: string;
+  readonly state: 'ok' | 'warn' | 'fail';
+  readonly says: string;
+}
+
+function failuresIn({ out, err }: Said): string[] {
+  try {
+    const { checks } = JSON.parse(out) as { checks: Check[] };
+    return checks.filter(({ state }) => state === 'fail').map(({ name, says }) => `doctor: ${name}: ${says}`);
+  } catch {
+    return [`doctor: ${out}${err}`];
+  }
+}
