@@ -14,27 +14,30 @@ import { validate } from './validate.ts';
 
 type Fields = z.output<typeof TokenContentFields>;
 
-export function contentOf(fields: Fields, now: number): TokenContent {
+export function contentOf(fields: Fields, now: number, unseen = false): TokenContent {
   if (fields.expires_at !== undefined && fields.expires_at <= now)
     refuse({ expires_at: ['must be in the future'] });
-  return filled(fields);
+  return filled(fields, unseen);
 }
 
-function filled({ type, container, data, mask, metadata, expires_at }: Fields): TokenContent {
+function filled(
+  { type, container, data, mask, metadata, expires_at }: Fields,
+  unseen: boolean,
+): TokenContent {
   return {
     type: type ?? defaultType,
     container: container ?? defaultContainer,
     data,
     mask,
-    masked: mask === undefined ? undefined : rendered(mask, data),
+    masked: mask === undefined ? undefined : rendered(mask, data, unseen),
     metadata,
     expiresAt: expires_at,
   };
 }
 
-function rendered(mask: Mask, data: unknown): unknown {
+function rendered(mask: Mask, data: unknown, unseen: boolean): unknown {
   try {
-    return renderMask(mask, data, () => performance.now());
+    return renderMask(mask, data, () => performance.now(), unseen);
   } catch (error) {
     if (!(error instanceof MaskError)) throw error;
     throw fail('validation_failed', { errors: { mask: [error.message] } });
@@ -54,9 +57,13 @@ export function revised(
   const fields = validate(TokenContentFields, merged, 'body');
   const next = { id: current.id, container: fields.container ?? defaultContainer };
   const transform = stricter(here, permit(principal, 'token:update', next));
-  if (transform !== 'reveal' && showsMore(patch, data))
-    throw maskNotAllowed(principal, transform === here ? current : next);
-  const content = patch.expires_at === undefined ? filled(fields) : contentOf(fields, principal.now);
+  const unseen = transform !== 'reveal' && stays(patch, data);
+  if (unseen && isNew(patch.mask)) throw maskNotAllowed(principal, transform === here ? current : next);
+  const untouched = patch.data === undefined && !isNew(patch.mask);
+  const content =
+    patch.expires_at === undefined
+      ? filled(fields, unseen || untouched)
+      : contentOf(fields, principal.now, unseen || untouched);
   return { content, transform, difference: changed(current.token, content, patch) };
 }
 
@@ -85,11 +92,13 @@ function maskNotAllowed(principal: Principal, resource: Resource) {
   });
 }
 
-/** A new mask over data of which anything stays could show what the caller itself may not see. */
-function showsMore(patch: TokenPatch, data: unknown): boolean {
-  if (patch.mask === undefined || patch.mask === null) return false;
-  const merges = isObject(patch.data) && isObject(data);
-  return patch.data === undefined || merges;
+/** Whether anything of the data stays: a new mask over it could show what the caller itself may not see. */
+function stays(patch: TokenPatch, data: unknown): boolean {
+  return patch.data === undefined || (isObject(patch.data) && isObject(data));
+}
+
+function isNew(mask: unknown): boolean {
+  return mask !== undefined && mask !== null;
 }
 
 function isObject(value: unknown): boolean {
