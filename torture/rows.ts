@@ -1,6 +1,8 @@
 /** Every row of the torture run, in the order of the table. */
 import { crashes } from './crash/rows.ts';
 import type { Row } from './row.ts';
+import { escalation } from './rows/escalation.ts';
+import { histories } from './rows/histories.ts';
 import { isolation } from './rows/isolation.ts';
 import { keyTiming } from './rows/key-timing.ts';
 import { oneNonce } from './rows/one-nonce.ts';
@@ -13,6 +15,8 @@ export const rows: readonly Row[] = [
   revocations,
   requests,
   isolation,
+  escalation,
+  histories,
   slowSockets,
   keyTiming,
   ...crashes,

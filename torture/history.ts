@@ -1,0 +1,294 @@
+/** A history of commands: each is done by the service and by the model, and both must say the same. */
+import type { NaiveGrants } from '../test/support/naive-policy.ts';
+import type { Client } from './client.ts';
+import type { Body } from './clients.ts';
+import { Model, type ModelApplication } from './model.ts';
+import type { Random } from './random.ts';
+import type { Secrets } from './secrets.ts';
+
+const containers = ['/pci/', '/pci/high/', '/pci-other/', '/PCI/low/', '/general/'];
+const transforms = ['redact', 'mask', 'reveal'] as const;
+const mostKeys = 3;
+
+export interface Place {
+  readonly client: Client;
+  readonly tenantId: string;
+  /** The key of somebody who may do everything. */
+  readonly owner: string;
+  readonly now: () => number;
+  readonly sessionTtl: number;
+  readonly random: Random;
+  readonly secrets: Secrets;
+  switchTenant(on: boolean): Promise<unknown>;
+}
+
+export class History {
+  readonly #place: Place;
+  readonly #model: Model;
+  readonly #random: Random;
+  /** What was done, and where service and model differed. */
+  readonly done: string[] = [];
+  difference: string | undefined;
+
+  constructor(place: Place) {
+    this.#place = place;
+    this.#random = place.random;
+    this.#model = new Model(place.now);
+  }
+
+  async step(): Promise<void> {
+    if (!this.#model.enabled && this.#random.chance(0.6)) return this.#switch(true);
+    const { applications, sessions, tokens } = this.#model;
+    const able = this.#commands.filter(
+      ([, needs]) =>
+        needs === 'nothing' ||
+        { application: applications, session: sessions, token: tokens }[needs].length > 0,
+    );
+    const [weights] = [able.flatMap(([weight, , command]) => Array<Command>(weight).fill(command))];
+    await this.#random.one(weights as Command[]).call(this);
+  }
+
+  readonly #commands: readonly [weight: number, needs: Needs, command: Command][] = [
+    [4, 'nothing', this.#create],
+    [3, 'nothing', this.#createToken],
+    [2, 'application', this.#update],
+    [1, 'application', this.#regenerate],
+    [1, 'application', this.#addKey],
+    [1, 'application', this.#deleteKey],
+    [1, 'application', this.#delete],
+    [3, 'application', this.#createSession],
+    [4, 'session', this.#authorize],
+    [1, 'token', this.#deleteToken],
+    [8, 'token', this.#read],
+    [3, 'application', this.#whoami],
+    [2, 'token', this.#listTokens],
+    [1, 'application', this.#listApplications],
+    [1, 'application', this.#switchOff],
+  ];
+
+  /** Asks, and compares the status; answers with what came, if it was the success that was expected. */
+  async #ask(expected: number, method: string, path: string, key: string, body?: unknown): Promise<Body> {
+    const right = this.#model.enabled ? expected : 401;
+    const { status, text } = await this.#place.client.call(method, path, { key, body });
+    if (status === 201 || path.endsWith('/regenerate')) this.#place.secrets.addFrom(text);
+    const sent = `${method} ${path} ${body === undefined ? '' : JSON.stringify(body)}`;
+    this.done.push(`${this.#place.now()} ${sent} → ${status}`);
+    if (status !== right) this.#differ(`${status}, not ${right}: ${text}`);
+    return status < 300 && status === right ? (text === '' ? {} : JSON.parse(text)) : undefined;
+  }
+
+  #differ(sentence: string): void {
+    this.difference ??= `${sentence}\n  ${this.done.join('\n  ')}`;
+  }
+
+  #owned(expected: number, method: string, path: string, body?: unknown): Promise<Body> {
+    return this.#ask(expected, method, path, this.#place.owner, body);
+  }
+
+  /** Often at the very moment at which something else happens, too. */
+  #ending(): number | undefined {
+    return this.#random.chance(0.4) ? this.#place.now() + 1000 * (1 + this.#random.below(5)) : undefined;
+  }
+
+  #grants(isSession: boolean, more: readonly string[] = []): NaiveGrants {
+    const random = this.#random;
+    const permissions = random.some(['token:read', 'application:read', 'mine:x', ...more]);
+    const rules = Array.from({ length: random.below(3) }, () => {
+      const container = random.one(containers);
+      const starts = random.chance(0.7);
+      const condition = {
+        attribute: 'container' as const,
+        operator: starts ? ('starts_with' as const) : ('equals' as const),
+        value: container,
+      };
+      return {
+        priority: 1 + random.below(3),
+        transform: random.one(transforms),
+        permissions: ['token:read'],
+        ...(isSession ? { conditions: [condition] } : { container }),
+      };
+    });
+    return permissions.length + rules.length > 0
+      ? { permissions, rules }
+      : { permissions: ['mine:x'], rules };
+  }
+
+  #application(): ModelApplication {
+    return this.#random.one(this.#model.applications);
+  }
+
+  async #create(): Promise<void> {
+    const type = this.#random.one(['private', 'public'] as const);
+    const grants = this.#grants(false, type === 'private' ? ['session:authorize'] : []);
+    const endsAt = this.#ending();
+    const body = {
+      name: 'x',
+      type,
+      ...grants,
+      ...(endsAt && { expires_at: new Date(endsAt).toISOString() }),
+    };
+    const made = await this.#owned(201, 'POST', '/applications', body);
+    if (!made) return;
+    const ends = endsAt ?? Number.POSITIVE_INFINITY;
+    const first = { id: 'first', secret: made.key };
+    this.#model.applications.push({ id: made.id, type, grants, keys: [first], endsAt: ends, gone: false });
+  }
+
+  async #update(): Promise<void> {
+    const application = this.#application();
+    const grants = this.#grants(false, application.type === 'private' ? ['session:authorize'] : []);
+    const expected = this.#model.isAlive(application) ? 200 : 404;
+    if (await this.#owned(expected, 'PUT', `/applications/${application.id}`, { name: 'y', ...grants })) {
+      application.grants = grants;
+    }
+  }
+
+  async #regenerate(): Promise<void> {
+    const application = this.#application();
+    const expected = this.#model.isAlive(application) ? 200 : 404;
+    const made = await this.#owned(expected, 'POST', `/applications/${application.id}/regenerate`);
+    if (!made) return;
+    this.#model.retire(application);
+    application.keys = [{ id: 'first', secret: made.key }];
+  }
+
+  async #addKey(): Promise<void> {
+    const application = this.#application();
+    const free = application.keys.length < mostKeys ? 201 : 409;
+    const expected = this.#model.isAlive(application) ? free : 404;
+    const made = await this.#owned(expected, 'POST', `/applications/${application.id}/keys`);
+    if (made) application.keys.push({ id: made.id, secret: made.key });
+  }
+
+  async #deleteKey(): Promise<void> {
+    const application = this.#application();
+    const key = application.keys.find(({ id }) => id !== 'first');
+    const expected = key && this.#model.isAlive(application) ? 204 : 404;
+    const id = key?.id ?? crypto.randomUUID();
+    if (!(await this.#owned(expected, 'DELETE', `/applications/${application.id}/keys/${id}`))) return;
+    if (key) this.#model.retire(application, [key]);
+  }
+
+  async #delete(): Promise<void> {
+    const application = this.#application();
+    const expected = this.#model.isAlive(application) ? 204 : 404;
+    if (await this.#owned(expected, 'DELETE', `/applications/${application.id}`)) application.gone = true;
+  }
+
+  async #createSession(): Promise<void> {
+    const webs = this.#model.applications.filter(({ type }) => type === 'public');
+    const { keys } = this.#random.one(webs.length > 0 ? webs : this.#model.applications);
+    const secret = this.#random.one([...keys.map((key) => key.secret), ...this.#model.retired, 'none']);
+    const principal = this.#model.principalOf(secret);
+    const expected = !principal
+      ? 401
+      : principal.isSession || principal.application.type !== 'public'
+        ? 403
+        : 201;
+    const made = await this.#ask(expected, 'POST', '/sessions', secret);
+    if (!made || !principal) return;
+    const { application } = principal;
+    const createdAt = this.#place.now();
+    const endsAt = Math.min(createdAt + this.#place.sessionTtl, application.endsAt);
+    const { session_key, nonce } = made;
+    const session = { secret: session_key, nonce, application, createdAt, endsAt };
+    this.#model.sessions.push({ ...session, grants: undefined, ceiling: undefined });
+  }
+
+  async #authorize(): Promise<void> {
+    const { nonce } = this.#random.one(this.#model.sessions);
+    const secret = this.#anySecret();
+    const grants = this.#grants(true);
+    const endsAt = this.#ending();
+    const expected = this.#model.authorize(secret, nonce, grants, endsAt);
+    const body = { nonce, ...grants, ...(endsAt && { expires_at: new Date(endsAt).toISOString() }) };
+    await this.#ask(expected, 'POST', '/sessions/authorize', secret, body);
+  }
+
+  async #createToken(): Promise<void> {
+    const data = this.#place.secrets.plaintext('history');
+    const [container, masked, endsAt] = [
+      this.#random.one(containers),
+      `m${this.#random.below(1e6)}`,
+      this.#ending(),
+    ];
+    const body = {
+      container,
+      data,
+      mask: masked,
+      ...(endsAt && { expires_at: new Date(endsAt).toISOString() }),
+    };
+    const made = await this.#owned(201, 'POST', '/tokens', body);
+    if (!made) return;
+    const ends = endsAt ?? Number.POSITIVE_INFINITY;
+    this.#model.tokens.push({ id: made.id, container, data, masked, endsAt: ends, gone: false });
+  }
+
+  async #deleteToken(): Promise<void> {
+    const token = this.#random.one(this.#model.tokens);
+    const expected = this.#model.isAlive(token) ? 204 : 404;
+    if (await this.#owned(expected, 'DELETE', `/tokens/${token.id}`)) token.gone = true;
+  }
+
+  /** Mostly one that lets in. */
+  #anySecret(): string {
+    const all = [...this.#model.secrets, 'none'];
+    const living = all.filter((secret) => this.#model.principalOf(secret));
+    return this.#random.one(living.length > 0 && this.#random.chance(0.7) ? living : all);
+  }
+
+  async #read(): Promise<void> {
+    const [secret, token] = [this.#anySecret(), this.#random.one(this.#model.tokens)];
+    const expected = this.#model.read(secret, token);
+    const seen = await this.#ask(expected.status, 'GET', `/tokens/${token.id}`, secret);
+    if (seen && expected.status === 200 && seen.data !== expected.data) {
+      this.#differ(`it showed ${seen.data}, not ${expected.data}`);
+    }
+  }
+
+  async #whoami(): Promise<void> {
+    const secret = this.#anySecret();
+    const expected = this.#model.whoami(secret);
+    const seen = await this.#ask(expected.status, 'GET', '/applications/key', secret);
+    if (seen && expected.status === 200 && seen.id !== expected.id) this.#differ(`it was ${seen.id}`);
+  }
+
+  async #listTokens(): Promise<void> {
+    const secret = this.#anySecret();
+    const principal = this.#model.principalOf(secret);
+    const expected = !principal ? 401 : this.#model.holds(principal, 'token:read') ? 200 : 403;
+    const seen = await this.#ask(expected, 'GET', '/tokens?size=100', secret);
+    if (!seen) return;
+    const visible = this.#model.tokens.filter((token) => this.#model.read(secret, token).status === 200);
+    this.#compare(seen.data, visible);
+  }
+
+  async #listApplications(): Promise<void> {
+    const seen = await this.#owned(200, 'GET', '/applications?size=100');
+    if (!seen) return;
+    const others = seen.data.filter(({ created_by }: Body) => created_by !== undefined);
+    this.#compare(
+      others,
+      this.#model.applications.filter((application) => this.#model.isAlive(application)),
+    );
+  }
+
+  /** Newest first. */
+  #compare(seen: readonly { id: string }[], expected: readonly { id: string }[]): void {
+    const [left, right] = [seen.map(({ id }) => id), expected.map(({ id }) => id).toReversed()];
+    if (!Bun.deepEquals(left, right)) this.#differ(`it listed ${left}, not ${right}`);
+  }
+
+  async #switchOff(): Promise<void> {
+    if (this.#random.chance(0.3)) await this.#switch(false);
+  }
+
+  async #switch(on: boolean): Promise<void> {
+    await this.#place.switchTenant(on);
+    this.done.push(on ? 'the tenant is enabled' : 'the tenant is disabled');
+    this.#model.enabled = on;
+  }
+}
+
+type Needs = 'nothing' | 'application' | 'session' | 'token';
+type Command = (this: History) => Promise<void>;

@@ -1,0 +1,95 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type App, openApp } from '../../src/app.ts';
+import { newTenant } from '../../src/bootstrap.ts';
+import { readConfig } from '../../src/config.ts';
+import { makeLog } from '../../src/log.ts';
+import { Clock, testMasterKey } from '../../test/support/world.ts';
+import { Client } from '../client.ts';
+import { History } from '../history.ts';
+import { Random } from '../random.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const histories: Row = {
+  name: 'histories',
+  must: '5,000 random histories of 30 commands, with the clock moved in between: every answer as a small model has it',
+  databases: bothDatabases,
+  run,
+};
+
+const steps = 30;
+const atOnce = 50;
+const sessionTtl = 3000;
+/** Milliseconds between two steps: mostly such that what ends does so at the very moment of a step. */
+const moves = [0, 0, 1000, 1000, 1000, 2000, 1, 999];
+
+async function run(context: Context): Promise<Outcome> {
+  const count = context.sized(5000, 50);
+  const clock = new Clock();
+  const app = await open(context, clock);
+  const client = new Client(app.url);
+  context.defer(() => client.close());
+  const differences: string[] = [];
+
+  for (let first = 0; first < count; first += atOnce) {
+    const batch = await Promise.all(
+      Array.from({ length: atOnce }, (_, index) => begin(context, app, client, clock, first + index)),
+    );
+    for (let step = 0; step < steps; step++) {
+      await Promise.all(batch.map((history) => history.step()));
+      clock.advance(context.random.one(moves));
+      if (context.random.chance(0.1)) await app.store.sweep(1000);
+    }
+    for (const { difference } of batch) if (difference !== undefined) differences.push(difference);
+  }
+  return {
+    figures: { histories: count, commands: count * steps, 'that differ from the model': differences.length },
+    shortfalls: differences.slice(0, 3),
+  };
+}
+
+async function open(context: Context, clock: Clock): Promise<App> {
+  const logged: string[] = [];
+  const config = readConfig({
+    env: {
+      PORT: '0',
+      DATABASE_URL: await context.freshDatabase(),
+      SALLYPORT_DATA_DIR: join(context.folder, 'data'),
+      SALLYPORT_MASTER_KEY: testMasterKey,
+      SALLYPORT_SESSION_TTL: String(sessionTtl / 1000),
+      SALLYPORT_SESSIONS_PER_MINUTE: '0',
+      SALLYPORT_SESSIONS_WAITING: '0',
+      SALLYPORT_RATE_PER_ADDRESS: '0',
+      SALLYPORT_RATE_PER_KEY: '0',
+      SALLYPORT_DRAIN: '0',
+    },
+  });
+  const log = makeLog({
+    level: 'info',
+    forPeople: false,
+    now: clock.now,
+    write: (line) => logged.push(line),
+  });
+  const app = await openApp(config, { now: clock.now, log });
+  context.defer(async () => {
+    await app.close();
+    writeFileSync(join(context.folder, 'said.log'), logged.join('\n'));
+  });
+  return app;
+}
+
+/** A tenant of its own, and chance of its own: the same on both databases. */
+async function begin(context: Context, { store }: App, client: Client, clock: Clock, index: number) {
+  const tenant = newTenant('history', clock.now());
+  await store.tenants.create(tenant);
+  return new History({
+    client,
+    tenantId: tenant.id,
+    owner: context.secrets.add(tenant.secret.reveal()),
+    now: clock.now,
+    sessionTtl,
+    random: new Random(context.seed, `history ${index}`),
+    secrets: context.secrets,
+    switchTenant: (on) => (on ? store.tenants.enable(tenant.id) : store.tenants.disable(tenant.id)),
+  });
+}
