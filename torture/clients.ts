@@ -26,7 +26,7 @@ export function clientsOf(context: Context, fleet: Fleet): Clients {
   }
 
   async function must(node: number, method: string, path: string, asked?: Asked): Promise<Body> {
-    const { status, text } = await call(node, method, path, asked);
+    const { status, text } = await patient(() => call(node, method, path, asked));
     if (status >= 300) throw new Error(`${method} ${path} was answered with ${status}: ${text}`);
     return text === '' ? undefined : JSON.parse(text);
   }
@@ -42,7 +42,17 @@ export function clientsOf(context: Context, fleet: Fleet): Clients {
   };
 }
 
-/** Does `work` for every number below `count`, at most `at` of them at once. */
+/** A database that does not answer in time is asked again, as every client is told to. */
+async function patient(ask: () => Promise<Answer>): Promise<Answer> {
+  for (let tries = 0; tries < 20; tries++) {
+    const answer = await ask();
+    if (answer.status !== 503) return answer;
+    await Bun.sleep(100);
+  }
+  return ask();
+}
+
+/** Does `work` for every number below `count`, at most `atOnce` of them at once. */
 export async function each(
   count: number,
   atOnce: number,

@@ -29,6 +29,8 @@ export class History {
   /** What was done, and where service and model differed. */
   readonly done: string[] = [];
   difference: string | undefined;
+  /** Whether the database did not answer in time, so that nobody knows whether the last command was done. */
+  brokenOff = false;
 
   constructor(place: Place) {
     this.#place = place;
@@ -37,6 +39,7 @@ export class History {
   }
 
   async step(): Promise<void> {
+    if (this.brokenOff || this.difference !== undefined) return;
     if (!this.#model.enabled && this.#random.chance(0.6)) return this.#switch(true);
     const { applications, sessions, tokens } = this.#model;
     const able = this.#commands.filter(
@@ -73,7 +76,8 @@ export class History {
     if (status === 201 || path.endsWith('/regenerate')) this.#place.secrets.addFrom(text);
     const sent = `${method} ${path} ${body === undefined ? '' : JSON.stringify(body)}`;
     this.done.push(`${this.#place.now()} ${sent} → ${status}`);
-    if (status !== right) this.#differ(`${status}, not ${right}: ${text}`);
+    if (status === 503) this.brokenOff = true;
+    else if (status !== right) this.#differ(`${status}, not ${right}: ${text}`);
     return status < 300 && status === right ? (text === '' ? {} : JSON.parse(text)) : undefined;
   }
 

@@ -8,7 +8,9 @@ import { keyTiming } from './rows/key-timing.ts';
 import { oneNonce } from './rows/one-nonce.ts';
 import { requests } from './rows/requests.ts';
 import { revocations } from './rows/revocations.ts';
+import { secrets } from './rows/secrets.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
+import { soak } from './rows/soak.ts';
 
 export const rows: readonly Row[] = [
   oneNonce,
@@ -17,7 +19,9 @@ export const rows: readonly Row[] = [
   isolation,
   escalation,
   histories,
+  soak,
   slowSockets,
   keyTiming,
+  secrets,
   ...crashes,
 ];

@@ -59,6 +59,7 @@ process.exitCode = short.length > 0 ? 1 : 0;
 function report({ row, database, shortfalls, seconds }: Result): void {
   const word = shortfalls.length === 0 ? 'holds' : 'FALLS SHORT';
   console.error(`${row.name} on ${database}: ${word}, ${seconds.toFixed(1)} s`);
+  for (const shortfall of shortfalls) console.error(`  ${shortfall}`);
 }
 
 function commit(): string {

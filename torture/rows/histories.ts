@@ -18,7 +18,7 @@ export const histories: Row = {
 };
 
 const steps = 30;
-const atOnce = 50;
+const atOnce = 25;
 const sessionTtl = 3000;
 /** Milliseconds between two steps: mostly such that what ends does so at the very moment of a step. */
 const moves = [0, 0, 1000, 1000, 1000, 2000, 1, 999];
@@ -30,6 +30,7 @@ async function run(context: Context): Promise<Outcome> {
   const client = new Client(app.url);
   context.defer(() => client.close());
   const differences: string[] = [];
+  let brokenOff = 0;
 
   for (let first = 0; first < count; first += atOnce) {
     const batch = await Promise.all(
@@ -40,10 +41,18 @@ async function run(context: Context): Promise<Outcome> {
       clock.advance(context.random.one(moves));
       if (context.random.chance(0.1)) await app.store.sweep(1000);
     }
-    for (const { difference } of batch) if (difference !== undefined) differences.push(difference);
+    for (const history of batch) {
+      if (history.brokenOff) brokenOff++;
+      else if (history.difference !== undefined) differences.push(history.difference);
+    }
   }
   return {
-    figures: { histories: count, commands: count * steps, 'that differ from the model': differences.length },
+    figures: {
+      histories: count,
+      commands: count * steps,
+      'broken off by a 503': brokenOff,
+      'that differ from the model': differences.length,
+    },
     shortfalls: differences.slice(0, 3),
   };
 }

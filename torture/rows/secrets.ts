@@ -1,0 +1,127 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { everythingIn } from '../../test/support/database.ts';
+import { Place } from '../../test/support/program.ts';
+import { raw } from '../../test/support/stores.ts';
+import { testMasterKey } from '../../test/support/world.ts';
+import type { Asked } from '../client.ts';
+import { type Body, clientsOf } from '../clients.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { everyForm, type Found, searchBytes, searchFolder } from '../search.ts';
+
+export const secrets: Row = {
+  name: 'secrets',
+  must: 'every secret of the run, searched in logs, audit, database, WAL, metrics, dumps and errors: no hits',
+  databases: bothDatabases,
+  last: true,
+  run,
+};
+
+async function run(context: Context): Promise<Outcome> {
+  const { folder, databaseUrls, fleets } = await context.remains();
+  const shared = await context.fleet();
+  await misplaced(context, shared.databaseUrl);
+  await exported(context, shared.databaseUrl);
+  for (const fleet of new Set([...fleets, shared])) {
+    for (const [at, { metricsUrl, out, err }] of fleet.nodes.entries()) {
+      writeFileSync(join(context.folder, `metrics-${at}.txt`), await (await fetch(metricsUrl)).text());
+      writeFileSync(join(context.folder, `said-${at}.log`), out() + err());
+    }
+  }
+
+  const shortfalls: string[] = [];
+  const { name } = context.database;
+  const other = name === 'SQLite' ? '-PostgreSQL/' : '-SQLite/';
+  const files = searchFolder(folder, context.secrets, (path) => !path.includes(other));
+  const found: Found[] = [...files.found];
+  let { bytes } = files;
+  if (name === 'PostgreSQL') {
+    const server = await searchServer(
+      context,
+      databaseUrls.filter((url) => url.startsWith('postgres:')),
+    );
+    bytes += server.bytes;
+    found.push(...server.found);
+  }
+  for (const missed of blindSpots(context)) shortfalls.push(missed);
+  for (const { secret, where, form } of found) {
+    shortfalls.push(`${secret.slice(0, 12)}… stands in ${where} (${form})`);
+  }
+  return {
+    figures: {
+      secrets: context.secrets.all.size,
+      'MB searched': Math.round(bytes / 1e6),
+      hits: found.length,
+    },
+    shortfalls: shortfalls.slice(0, 10),
+  };
+}
+
+/** A node that logs all it can, asked with secrets wherever somebody may put them by mistake. */
+async function misplaced(context: Context, databaseUrl: string): Promise<void> {
+  const fleet = await context.start({ nodes: 1, databaseUrl, env: { SALLYPORT_LOG_LEVEL: 'debug' } });
+  const { must, application, call } = clientsOf(context, fleet);
+  const { key } = await fleet.tenant();
+  const [backend, web] = [await application(key), await application(key, { type: 'public' })];
+  const session: Body = await must(0, 'POST', '/sessions', { key: web.key });
+  const data = context.secrets.plaintext('misplaced');
+  const token = await must(0, 'POST', '/tokens', { key, body: { data, mask: 'x' } });
+  const answers: string[] = [];
+  const ask = async (method: string, path: string, asked: Asked) => {
+    const { head, text } = await call(0, method, path, asked);
+    answers.push(head, text);
+  };
+  for (const secret of [key, backend.key, session.session_key, session.nonce]) {
+    const headers = [`SVC-REQUEST-ID: ${secret}`, `User-Agent: ${secret}`, `Idempotency-Key: ${secret}`];
+    await ask('GET', `/applications/${secret}`, { key, headers });
+    await ask('GET', `/tokens?${secret}=${secret}`, { key, headers });
+    await ask('GET', `/${secret}`, { key: secret });
+    await ask('POST', '/applications', { key, headers, body: { [secret]: secret, type: secret } });
+    await ask('POST', '/applications', { key, body: `{"${secret}"` });
+    await ask('POST', '/sessions/authorize', { key, body: { nonce: secret, permissions: [secret] } });
+    await ask('POST', '/decisions', { key, body: { credential: secret, permission: 'mine:x' } });
+    await ask('PATCH', `/tokens/${token.id}`, { key, body: { data: secret, mask: `{{ ${secret}` } });
+  }
+  writeFileSync(join(context.folder, 'answers.txt'), answers.join('\n'));
+}
+
+/** The audit log as it is handed out, and a backup where the program makes one. */
+async function exported(context: Context, databaseUrl: string): Promise<void> {
+  const place = new Place();
+  const env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey };
+  try {
+    const audit = await place.run(['audit', 'export', join(context.folder, 'audit.jsonl')], env);
+    if (audit.code !== 0) throw new Error(`the audit log was not exported: ${audit.err}`);
+    if (context.database.name === 'PostgreSQL') return;
+    const backup = await place.run(['backup', join(context.folder, 'backup.db')], env);
+    if (backup.code !== 0) throw new Error(`there was no backup: ${backup.err}`);
+  } finally {
+    await place.close();
+  }
+}
+
+/** Every row of every database as text, and every byte that the server keeps, its WAL included. */
+async function searchServer(context: Context, databaseUrls: readonly string[]) {
+  const found: Found[] = [];
+  let bytes = 0;
+  for (const url of databaseUrls) {
+    const rows = Buffer.from(await everythingIn(url));
+    bytes += rows.length;
+    found.push(...searchBytes(rows, url, context.secrets));
+  }
+  const [server] = await raw<{ data_directory: string }>(databaseUrls[0] as string, 'show data_directory');
+  const files = searchFolder(server?.data_directory as string, context.secrets, () => true);
+  return { bytes: bytes + files.bytes, found: [...found, ...files.found] };
+}
+
+/** Forms in which the search would not see a secret. */
+function blindSpots(context: Context): string[] {
+  const examples = [...context.secrets.all].slice(0, 20);
+  return examples.flatMap((secret) =>
+    everyForm(secret).flatMap((bytes, form) =>
+      searchBytes(bytes, 'a test', context.secrets).some((hit) => hit.secret === secret)
+        ? []
+        : [`the search does not see form ${form} of a secret`],
+    ),
+  );
+}

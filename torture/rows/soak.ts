@@ -1,0 +1,176 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { mint } from '../../src/domain/key.ts';
+import { raw } from '../../test/support/stores.ts';
+import { type Body, type Clients, clientsOf, each } from '../clients.ts';
+import type { Tenant } from '../fleet.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const soak: Row = {
+  name: 'soak',
+  must: '1,000,000 mixed requests, 700,000 on SQLite and 300,000 on PostgreSQL: memory and handles flat after warm-up, expired rows back to none',
+  databases: bothDatabases,
+  run,
+};
+
+const atOnce = 32;
+const samples = 50;
+/** The parts of the run between which memory is compared, after a warm-up. */
+const [early, late] = [
+  [0.4, 0.6],
+  [0.8, 1],
+] as const;
+/** Megabytes by which the later part may lie above the earlier one. */
+const allowance = 12;
+/** Milliseconds within which the sweep must be through; it starts every 30 s. */
+const sweepWithin = 40_000;
+
+async function run(context: Context): Promise<Outcome> {
+  const count = context.sized(context.database.name === 'SQLite' ? 700_000 : 300_000, 1500);
+  const fleet = await context.start({ nodes: 1, env: { SALLYPORT_SESSION_TTL: '2' } });
+  const clients = clientsOf(context, fleet);
+  const traffic = await trafficOn(context, clients, await fleet.tenant());
+  const { pid } = fleet.at(0);
+  const [memory, handles]: [number[], number[]] = [[], []];
+  const statuses = new Map<number, number>();
+  const began = performance.now();
+
+  await each(count, atOnce, async (index) => {
+    if (index % Math.floor(count / samples) === 0) {
+      memory.push(residentMegabytes(pid));
+      handles.push(openHandles(pid));
+    }
+    const status = await traffic();
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  });
+  const rate = Math.round(count / ((performance.now() - began) / 1000));
+
+  const growth = median(part(memory, late)) - median(part(memory, early));
+  const moreHandles = median(part(handles, late)) - median(part(handles, early));
+  const left = context.size === 'full' ? await expiredLeft(fleet.databaseUrl) : 0;
+  const shortfalls: string[] = [];
+  if (context.size === 'full' && growth > allowance)
+    shortfalls.push(`memory grew by ${growth.toFixed(1)} MB`);
+  if (moreHandles > 2) shortfalls.push(`${moreHandles} more handles were open`);
+  if (left > 0)
+    shortfalls.push(`${left} expired rows were left ${sweepWithin / 1000} s after the last request`);
+  for (const [status, times] of statuses) {
+    if (status >= 500) shortfalls.push(`${times} requests were answered with ${status}`);
+  }
+  return {
+    figures: {
+      requests: count,
+      'a second': rate,
+      'MB in the middle': Math.round(median(part(memory, early))),
+      'MB more at the end': Number(growth.toFixed(1)),
+      'more handles': moreHandles,
+      'expired rows left': left,
+    },
+    shortfalls,
+  };
+}
+
+/** What one request after the other does: mostly reads, some writes, all of which expire or are deleted. */
+async function trafficOn({ random, secrets }: Context, clients: Clients, { key }: Tenant) {
+  const { call, must, application } = clients;
+  const backend = await application(key, {
+    permissions: ['application:read', 'token:read', 'session:authorize'],
+  });
+  const web = await application(key, { type: 'public' });
+  const data = secrets.plaintext('soak');
+  const token = await must(0, 'POST', '/tokens', { key, body: { data, mask: 'masked' } });
+  const unknown = Array.from({ length: 100 }, () => mint('pvt').secret.reveal());
+  const nonces: string[] = [];
+  let fresh: Body[] = [];
+  const status = async (...asked: Parameters<Clients['call']>) => (await call(...asked)).status;
+  const soon = () => new Date(Date.now() + 2000).toISOString();
+
+  const kinds: [weight: number, work: () => Promise<number>][] = [
+    [50, () => status(0, 'GET', '/applications/key', { key: backend.key })],
+    [15, () => status(0, 'GET', `/tokens/${token.id}`, { key: backend.key })],
+    [10, () => status(0, 'GET', '/applications/key', { key: random.one(unknown) })],
+    [
+      6,
+      () =>
+        status(0, 'POST', '/decisions', { key, body: { credential: backend.key, permission: 'token:read' } }),
+    ],
+    [4, () => status(0, 'GET', '/applications?size=5', { key })],
+    [4, () => status(0, 'POST', '/applications', { key, body: { name: '', type: 'x' } })],
+    [3, createSession],
+    [3, authorize],
+    [2, () => status(0, 'POST', '/tokens', { key, body: { data: 'x', mask: 'm', expires_at: soon() } })],
+    [1, create],
+    [1, remove],
+  ];
+  const all = kinds.flatMap(([weight, work]) => Array<() => Promise<number>>(weight).fill(work));
+
+  async function createSession(): Promise<number> {
+    const made = await call(0, 'POST', '/sessions', { key: web.key });
+    if (made.status === 201 && nonces.length < 1000) nonces.push((JSON.parse(made.text) as Body).nonce);
+    return made.status;
+  }
+
+  async function authorize(): Promise<number> {
+    const nonce = nonces.shift() ?? mint('non').secret.reveal();
+    return status(0, 'POST', '/sessions/authorize', {
+      key: backend.key,
+      body: { nonce, permissions: ['mine:x'] },
+    });
+  }
+
+  async function create(): Promise<number> {
+    const body = { name: 'x', type: 'private', permissions: ['mine:x'], expires_at: soon() };
+    const made = await call(0, 'POST', '/applications', { key, body });
+    if (made.status === 201) fresh = [...fresh.slice(-50), JSON.parse(made.text)];
+    return made.status;
+  }
+
+  async function remove(): Promise<number> {
+    return status(0, 'DELETE', `/applications/${fresh.shift()?.id ?? crypto.randomUUID()}`, { key });
+  }
+
+  return () => random.one(all)();
+}
+
+const expiring = ['applications', 'sessions', 'tokens', 'idempotency'];
+
+/** How many expired rows there are still when the sweep has had its time. */
+async function expiredLeft(databaseUrl: string): Promise<number> {
+  const counts = expiring
+    .map((table) => `(select count(*) from ${table} where expires_at <= MOMENT)`)
+    .join(' + ');
+  const until = performance.now() + sweepWithin;
+  for (;;) {
+    const [row] = await raw<{ left: unknown }>(
+      databaseUrl,
+      `select ${counts.replaceAll('MOMENT', String(Date.now() - 100))} as "left"`,
+    );
+    const left = Number(row?.left);
+    if (left === 0 || performance.now() > until) return left;
+    await Bun.sleep(500);
+  }
+}
+
+/** NaN where there is no /proc to look at. */
+function residentMegabytes(pid: number): number {
+  try {
+    return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+  } catch {
+    return Number.NaN;
+  }
+}
+
+function openHandles(pid: number): number {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).length;
+  } catch {
+    return Number.NaN;
+  }
+}
+
+function part(values: readonly number[], [from, to]: readonly [number, number]): number[] {
+  return values.slice(Math.floor(values.length * from), Math.ceil(values.length * to));
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+}

@@ -1,0 +1,127 @@
+/** Looks for secrets in bytes: as they are, in hexadecimal, in base64 however it falls, and in UTF-16. */
+import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { plaintextMark, type Secrets } from './secrets.ts';
+
+export interface Found {
+  readonly secret: string;
+  readonly where: string;
+  readonly form: string;
+}
+
+interface Needle {
+  readonly form: string;
+  readonly bytes: Buffer;
+  /** What a window that starts with the needle says. */
+  read(window: Buffer): string;
+}
+
+/** Longer than any secret in any form. */
+const longest = 1024;
+const piece = 32 * 1024 * 1024;
+
+/** Every secret starts with one of these. */
+const marks = ['slp_', plaintextMark];
+const needles = marks.flatMap(needlesOf);
+
+function needlesOf(mark: string): Needle[] {
+  const ascii = (window: Buffer) => window.toString('latin1');
+  const hex = (window: Buffer) =>
+    Buffer.from(ascii(window).replace(/[^0-9a-fA-F].*$/s, ''), 'hex').toString('latin1');
+  const hexMark = Buffer.from(mark).toString('hex');
+  return [
+    { form: 'plain', bytes: Buffer.from(mark), read: ascii },
+    { form: 'hexadecimal', bytes: Buffer.from(hexMark), read: hex },
+    { form: 'HEXADECIMAL', bytes: Buffer.from(hexMark.toUpperCase()), read: hex },
+    {
+      form: 'UTF-16',
+      bytes: Buffer.from(mark, 'utf16le'),
+      read: (window: Buffer) => window.toString('utf16le'),
+    },
+    ...[0, 1, 2].map((shift) => base64Needle(mark, shift)),
+  ].filter(({ bytes }, at, all) => all.findIndex((other) => other.bytes.equals(bytes)) === at);
+}
+
+/** In base64, three bytes are four characters: what the mark looks like depends on where it falls. */
+function base64Needle(mark: string, shift: number): Needle {
+  const lead = [0, 2, 3][shift] as number;
+  const text = Buffer.from('\0'.repeat(shift) + mark)
+    .toString('base64')
+    .replaceAll('=', '');
+  const whole = Math.floor(((shift + mark.length) * 8) / 6);
+  return {
+    form: `base64, ${shift} bytes in`,
+    bytes: Buffer.from(text.slice(lead, whole)),
+    read: (window) => {
+      const known = text.slice(0, lead) + window.toString('latin1').replace(/[^A-Za-z0-9+/_-].*$/s, '');
+      return Buffer.from(known, 'base64').toString('latin1').slice(shift);
+    },
+  };
+}
+
+const shape = new RegExp(`^(slp_[a-z]{3}_[0-9A-Za-z]{49}|${plaintextMark}[^~]*~[0-9a-f-]{36})`);
+
+/** Everything in the bytes that is a secret of the run. */
+export function searchBytes(bytes: Buffer, where: string, { all }: Secrets): Found[] {
+  const found: Found[] = [];
+  for (const { form, bytes: needle, read } of needles) {
+    for (let at = bytes.indexOf(needle); at >= 0; at = bytes.indexOf(needle, at + 1)) {
+      const secret = shape.exec(read(bytes.subarray(at, at + longest)))?.[0];
+      if (secret !== undefined && all.has(secret)) found.push({ secret, where, form });
+    }
+  }
+  return found;
+}
+
+export interface Searched {
+  readonly bytes: number;
+  readonly files: number;
+  readonly found: readonly Found[];
+}
+
+/** Every file below the folder, but for those that are there to hold a key. */
+export function searchFolder(folder: string, secrets: Secrets, pick: (path: string) => boolean): Searched {
+  const all = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .map((name) => join(folder, name))
+    .filter((path) => !path.endsWith('.key') && pick(path) && isFile(path));
+  const parts = all.map((path) => searchFile(path, secrets));
+  return {
+    files: all.length,
+    bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
+    found: parts.flatMap(({ found }) => found),
+  };
+}
+
+/** A database that runs may take a file away meanwhile. */
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+}
+
+function searchFile(path: string, secrets: Secrets): { bytes: number; found: Found[] } {
+  const file = openSync(path, 'r');
+  try {
+    const buffer = Buffer.allocUnsafe(Math.min(piece, statSync(path).size) + longest);
+    const found: Found[] = [];
+    let bytes = 0;
+    let kept = 0;
+    for (;;) {
+      const read = readSync(file, buffer, kept, buffer.length - kept, null);
+      if (read === 0) return { bytes, found };
+      bytes += read;
+      const there = kept + read;
+      found.push(...searchBytes(buffer.subarray(0, there), path, secrets));
+      kept = Math.min(longest, there);
+      buffer.copyWithin(0, there - kept, there);
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** A secret in every form that must be found, each of them somewhere in the middle. */
+export function everyForm(secret: string): Buffer[] {
+  const base64 = [0, 1, 2].map((shift) => Buffer.from(`${'\0'.repeat(shift)}${secret}`).toString('base64'));
+  const hex = Buffer.from(secret).toString('hex');
+  const texts = [secret, hex, hex.toUpperCase(), ...base64].map((text) => Buffer.from(`\0 ${text}" `));
+  return [...texts, Buffer.from(secret, 'utf16le')];
+}
