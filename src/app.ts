@@ -38,6 +38,8 @@ export interface AppOptions {
   readonly checkReplies?: boolean;
   /** Whether other processes listen on the same port. */
   readonly shared?: boolean;
+  /** See `openStore`. */
+  readonly through?: OpenOptions['through'];
 }
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
@@ -50,8 +52,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
           () => store.inFlight(),
         );
   const observer = observed ?? unobserved;
-  const timing = observed?.database;
-  const { store, migrated, bootstrapped } = await openData(config, { clock: options.now, timing });
+  const opening = { clock: options.now, timing: observed?.database, through: options.through };
+  const { store, migrated, bootstrapped } = await openData(config, opening);
   const opened: { close(): Promise<void> }[] = [store];
   const refused = denials(store, log, options.now ?? Date.now);
   const clock = options.now ?? steady;

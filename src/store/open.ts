@@ -27,12 +27,14 @@ export interface OpenOptions {
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
   /** Without them there are no Tokens, and nothing that the audit log tells of can be changed. */
   readonly masters?: MasterKeys | undefined;
+  /** Puts something between the store and its database, which is opened and up to date by then. */
+  readonly through?: ((db: Db) => Db) | undefined;
 }
 
 /** `sqlite:PATH` or `postgres://…`, with its schema brought up to date and its master key checked. */
 export async function openStore(
   url: string,
-  { clock, masters, timing }: OpenOptions = {},
+  { clock, masters, timing, through = (db) => db }: OpenOptions = {},
 ): Promise<{ store: Store; migrated: Migrated }> {
   const db = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now)
@@ -40,7 +42,8 @@ export async function openStore(
   try {
     const migrated = await migrate(db);
     if (masters) await bindMasterKey(db, masters);
-    const watched = timing ? timed(db, timing) : { db, inFlight: () => 0 };
+    const between = through(db);
+    const watched = timing ? timed(between, timing) : { db: between, inFlight: () => 0 };
     const keys = keyring(watched.db, masters ?? noMasters);
     if (masters) await keys.ofChain();
     return { migrated, store: storeOn(watched, masters ?? noMasters, keys) };

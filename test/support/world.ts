@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
-import { type App, openApp } from '../../src/app.ts';
+import { type App, type AppOptions, openApp } from '../../src/app.ts';
 import { newTenant } from '../../src/bootstrap.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
@@ -88,6 +88,7 @@ export interface World {
 export async function openWorld(
   database: Database | string,
   env: Record<string, string> = {},
+  through?: AppOptions['through'],
 ): Promise<World> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
   const clock = new Clock();
@@ -108,7 +109,7 @@ export async function openWorld(
     now: clock.now,
     write: (line) => logged.push(line),
   });
-  const app = await openApp(config, { now: clock.now, log, checkReplies: true });
+  const app = await openApp(config, { now: clock.now, log, checkReplies: true, through });
 
   async function call(
     method: string,

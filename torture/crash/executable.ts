@@ -1,14 +1,28 @@
-/** The program as it is shipped, in one file that starts at once. */
+/** The program in one file that starts at once, for rows that start it often. The console is left out. */
 import { join } from 'node:path';
+import type { BunPlugin } from 'bun';
+
+const withoutConsole: BunPlugin = {
+  name: 'without console',
+  setup: (build) => {
+    const contents = 'export const buildConsole = async () => [];';
+    build.onLoad({ filter: /console[\\/]build\.ts$/ }, () => ({ contents, loader: 'js' }));
+  },
+};
 
 /** Builds the program that lies in `root`, and answers with the file. */
 export async function buildProgram(root: string, folder: string): Promise<string> {
-  const file = join(folder, 'sallyport');
-  const build = Bun.spawn([process.execPath, '--no-env-file', join(root, 'deploy', 'build.ts'), file], {
-    cwd: root,
-    stdio: ['ignore', 'ignore', 'pipe'],
+  const outfile = join(folder, 'sallyport');
+  const autoload = { autoloadDotenv: false, autoloadBunfig: false };
+  const { success, logs } = await Bun.build({
+    entrypoints: [join(root, 'src', 'main.ts')],
+    compile: { outfile, ...autoload },
+    plugins: [withoutConsole],
+    minify: true,
+    bytecode: true,
+    format: 'esm',
+    throw: false,
   });
-  const complaint = await new Response(build.stderr).text();
-  if ((await build.exited) !== 0) throw new Error(`the program cannot be built: ${complaint}`);
-  return file;
+  if (!success) throw new Error(`the program cannot be built: ${logs.join('\n')}`);
+  return outfile;
 }

@@ -1,6 +1,7 @@
 /** The rows about what goes down: processes, disks, wires and databases. */
 import type { Row } from '../row.ts';
 import { kill } from '../rows/kill.ts';
+import { storage } from '../rows/storage.ts';
 import { synced } from '../rows/synced.ts';
 
-export const crashes: readonly Row[] = [kill, synced];
+export const crashes: readonly Row[] = [kill, synced, storage];

@@ -23,7 +23,7 @@ const mostAnswers = 40;
 const between = 10;
 
 async function run(context: Context): Promise<Outcome> {
-  const kills = context.sized(200, 6);
+  const kills = context.sized(200, 4);
   const program = [await context.executable()];
   const { url: databaseUrl, crash } = await mortalDatabase(context);
   const start = () => startNode(context, { databaseUrl, command: program });

@@ -1,0 +1,53 @@
+/** All rows of a database as one text, to see whether anything has changed. */
+import { Database as Sqlite } from 'bun:sqlite';
+import { SQL } from 'bun';
+
+export interface Snapshots {
+  take(): Promise<string>;
+  /** How many audit entries tell of this request. */
+  entriesOf(requestId: string): Promise<number>;
+  close(): Promise<void>;
+}
+
+export function openSnapshots(databaseUrl: string): Snapshots {
+  return databaseUrl.startsWith('sqlite:')
+    ? onSqlite(databaseUrl.slice('sqlite:'.length))
+    : onPostgres(databaseUrl);
+}
+
+function onSqlite(path: string): Snapshots {
+  const db = new Sqlite(path, { readonly: true });
+  const names =
+    "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name";
+  const rowsOf = (name: string) => db.query(`select * from "${name}"`).values();
+  return {
+    take: async () => {
+      const tables = db.query(names).values() as [string][];
+      return String(Bun.hash(tables.map(([name]) => Bun.inspect(rowsOf(name))).join('\n')));
+    },
+    entriesOf: async (id) =>
+      db.query("select 1 from audit where result = 'success' and instr(entry, ?) > 0").all(id).length,
+    close: async () => db.close(),
+  };
+}
+
+function onPostgres(databaseUrl: string): Snapshots {
+  const sql = new SQL(databaseUrl, { max: 1 });
+  const names =
+    "select table_name as name from information_schema.tables where table_schema = 'public' order by 1";
+  return {
+    take: async () => {
+      const tables = (await sql.unsafe(names)) as { name: string }[];
+      const digests = tables.map(
+        ({ name }) =>
+          `(select md5(coalesce(string_agg(md5(t::text), '' order by t::text), '')) from "${name}" t)`,
+      );
+      const [row] = await sql.unsafe(`select concat_ws(' ', ${digests.join()}) as digest`);
+      return row.digest;
+    },
+    entriesOf: async (id) =>
+      (await sql.unsafe("select 1 from audit where result = 'success' and strpos(entry, $1) > 0", [id]))
+        .length,
+    close: () => sql.close(),
+  };
+}
