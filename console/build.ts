@@ -36,7 +36,7 @@ export async function buildConsole({ quality }: Effort = { quality: 7 }): Promis
     minify: true,
     splitting: true,
     publicPath: `${mount}/`,
-    naming: { entry: '[name]-[hash].[ext]', chunk: '[name]-[hash].[ext]', asset: '[name]-[hash].[ext]' },
+    naming: { entry: '[name]-[hash].[ext]', chunk: 'part-[hash].[ext]', asset: '[name]-[hash].[ext]' },
     define: { 'process.env.NODE_ENV': '"production"' },
   });
   const files = await Promise.all(

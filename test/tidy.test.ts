@@ -98,7 +98,7 @@ describe('imports point one way:', () => {
   });
 
   test('the console knows the service by the SDK alone, and shares nothing with it but the rules', () => {
-    const library = /^(react|react-dom\/client|@mantine\/(core|hooks))$/;
+    const library = /^(react|react-dom\/client|@mantine\/(core|hooks)|zod)$/;
     const strange = consoleSources
       .flatMap(importsOf)
       .filter(

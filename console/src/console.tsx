@@ -1,5 +1,5 @@
 /** Who is signed in sees the page of the place; everyone else is asked for a key. */
-import { type ReactNode, Suspense, useCallback, useState } from 'react';
+import { lazy, type ReactNode, Suspense, useCallback, useState } from 'react';
 import { Applications } from './applications/list.tsx';
 import { useJourneys } from './frame/keyboard.ts';
 import { parsePlace, useHash } from './frame/place.ts';
@@ -8,11 +8,25 @@ import { Shell } from './frame/shell.tsx';
 import { SignIn } from './frame/sign-in.tsx';
 import { type SignedIn, SignedInProvider } from './frame/signed-in.ts';
 
+const OneApplication = lazy(async () => ({
+  default: (await import('./applications/one.tsx')).OneApplication,
+}));
+const NewApplication = lazy(async () => ({
+  default: (await import('./applications/edit.tsx')).EditApplication,
+}));
+const PreviewPage = lazy(async () => ({ default: (await import('./access/page.tsx')).PreviewPage }));
+const Sessions = lazy(async () => ({ default: (await import('./sessions/page.tsx')).Sessions }));
+const Tokens = lazy(async () => ({ default: (await import('./tokens/page.tsx')).Tokens }));
+const Activity = lazy(async () => ({ default: (await import('./activity/page.tsx')).Activity }));
+
 function pageOf([at, id, what]: readonly string[]): ReactNode {
-  void id;
-  void what;
-  if (at === 'applications') return <Applications />;
-  return <p className="quiet">Nothing is here.</p>;
+  if (at === 'preview') return <PreviewPage />;
+  if (at === 'sessions') return <Sessions />;
+  if (at === 'tokens') return <Tokens />;
+  if (at === 'activity') return <Activity />;
+  if (id === 'new') return <NewApplication />;
+  if (id !== undefined) return <OneApplication key={id} id={id} editing={what === 'edit'} />;
+  return <Applications />;
 }
 
 export function Console({ given }: { given: Promise<string | undefined> }) {

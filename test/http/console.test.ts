@@ -74,7 +74,7 @@ describe('the console', () => {
   });
 
   test('loads at most 200 kB of compressed script at first', () => {
-    const first = new Set(files.filter(({ path }) => path.includes('/main-') && path.endsWith('.js')));
+    const first = new Set(files.filter(({ path }) => html.includes(`src="${path}"`)));
     for (const file of first) {
       for (const [, path] of textOf(file).matchAll(/(?:from|import)\s*"(\/console\/[^"]+\.js)"/g)) {
         first.add(files.find((other) => other.path === path) as ConsoleFile);

@@ -1,0 +1,84 @@
+/** The permissions to choose from, by family, each with its sentence. */
+import { Button, Checkbox, TextInput } from '@mantine/core';
+import { useState } from 'react';
+import { Icon } from '../frame/icons.tsx';
+import { holds, useSignedIn } from '../frame/signed-in.ts';
+import { type Owner, obstacle } from './grants.ts';
+
+interface Props {
+  readonly owner: Owner;
+  readonly chosen: readonly string[];
+  readonly choose: (permissions: string[]) => void;
+}
+
+const words = /^[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+$/;
+const familyOf = (name: string) => name.slice(0, name.indexOf(':'));
+
+export function PermissionPicker({ owner, chosen, choose }: Props) {
+  const signedIn = useSignedIn();
+  const [text, setText] = useState('');
+  const wanted = text.trim().toLowerCase();
+  const known = signedIn.permissions.map(({ name }) => name);
+  const foreign = chosen.filter((name) => !known.includes(name));
+  const found = signedIn.permissions.filter(
+    ({ name, description }) => name.includes(wanted) || description.toLowerCase().includes(wanted),
+  );
+  const families = Map.groupBy(found, ({ name }) => familyOf(name));
+  const own =
+    words.test(wanted) &&
+    !known.some((name) => familyOf(name) === familyOf(wanted)) &&
+    !chosen.includes(wanted);
+  const toggle = (name: string) =>
+    choose(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]);
+  return (
+    <div className="picker">
+      <TextInput
+        aria-label="Search permissions"
+        placeholder="Search, or type one of your own such as invoice:read"
+        leftSection={<Icon name="search" size={14} />}
+        value={text}
+        onChange={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== 'Enter') return;
+          event.preventDefault();
+          if (own) toggle(wanted);
+        }}
+      />
+      {own && (
+        <Button variant="light" onClick={() => toggle(wanted)} leftSection={<Icon name="plus" size={14} />}>
+          Add {wanted}
+        </Button>
+      )}
+      <div className="families">
+        {foreign.length > 0 && (
+          <fieldset>
+            <legend>Your own</legend>
+            {foreign.map((name) => (
+              <Checkbox key={name} checked label={<code>{name}</code>} onChange={() => toggle(name)} />
+            ))}
+          </fieldset>
+        )}
+        {[...families].map(([family, members]) => (
+          <fieldset key={family}>
+            <legend>{family}</legend>
+            {members.map((permission) => {
+              const why = obstacle(permission, owner, (name) => holds(signedIn, name));
+              const checked = chosen.includes(permission.name);
+              return (
+                <Checkbox
+                  key={permission.name}
+                  checked={checked}
+                  disabled={why !== undefined && !checked}
+                  onChange={() => toggle(permission.name)}
+                  label={<code>{permission.name}</code>}
+                  description={why ? `${permission.description} (${why})` : permission.description}
+                />
+              );
+            })}
+          </fieldset>
+        ))}
+        {found.length === 0 && !own && <p className="fine">No permission is called that.</p>}
+      </div>
+    </div>
+  );
+}

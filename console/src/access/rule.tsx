@@ -1,0 +1,172 @@
+/** One rule, being written. */
+import { ActionIcon, Button, SegmentedControl, Select, TextInput, Tooltip } from '@mantine/core';
+import type { AccessRule, AccessRuleCondition } from '../../../sdk/src/sallyport.ts';
+import { Icon } from '../frame/icons.tsx';
+import { newCondition, type Owner } from './grants.ts';
+
+interface Props {
+  readonly owner: Owner;
+  readonly rule: AccessRule;
+  readonly number: number;
+  readonly errors: (field: string) => string | undefined;
+  readonly change: (rule: AccessRule) => void;
+  readonly remove: () => void;
+}
+
+const common = ['token:read', 'token:create', 'token:update', 'token:delete'];
+const transforms = [
+  { value: 'redact', label: 'Redact' },
+  { value: 'mask', label: 'Mask' },
+  { value: 'reveal', label: 'Reveal' },
+];
+const meaning = {
+  redact: 'shows that it is there, and nothing of the data',
+  mask: 'shows the mask, or nothing where there is none',
+  reveal: 'shows all of the data',
+} as const;
+
+export function RuleEditor({ owner, rule, number, errors, change, remove }: Props) {
+  const choices = [...new Set([...common, ...rule.permissions])];
+  const toggle = (name: string) =>
+    change({
+      ...rule,
+      permissions: rule.permissions.includes(name)
+        ? rule.permissions.filter((each) => each !== name)
+        : [...rule.permissions, name],
+    });
+  return (
+    <fieldset className="rule">
+      <legend>Rule {number}</legend>
+      <Tooltip label="Remove this rule">
+        <ActionIcon
+          className="rule-remove"
+          variant="subtle"
+          color="gray"
+          aria-label={`Remove rule ${number}`}
+          onClick={remove}
+        >
+          <Icon name="trash" size={14} />
+        </ActionIcon>
+      </Tooltip>
+      <div className="rule-line">
+        {owner === 'session' ? null : (
+          <TextInput
+            className="grow"
+            label="Container"
+            placeholder={owner === 'management' ? 'everywhere' : '/customers/'}
+            value={rule.container ?? ''}
+            error={errors('container')}
+            onChange={({ currentTarget: { value } }) => {
+              const { container: _, ...rest } = rule;
+              change(value === '' && owner === 'management' ? rest : { ...rest, container: value });
+            }}
+          />
+        )}
+        <TextInput
+          className="narrow"
+          label="Priority"
+          type="number"
+          min={1}
+          value={String(rule.priority)}
+          error={errors('priority')}
+          onChange={(event) => change({ ...rule, priority: Number(event.currentTarget.value) })}
+        />
+        <div>
+          <span className="field-label">Shows</span>
+          <SegmentedControl
+            aria-label={`What rule ${number} shows`}
+            data={transforms}
+            value={rule.transform}
+            onChange={(transform) => change({ ...rule, transform: transform as AccessRule['transform'] })}
+          />
+        </div>
+      </div>
+      {owner === 'session' && <Conditions rule={rule} change={change} errors={errors} />}
+      <div>
+        <span className="field-label">Grants</span>
+        <div className="chips">
+          {choices.map((name) => (
+            <button
+              key={name}
+              type="button"
+              className="chip"
+              aria-pressed={rule.permissions.includes(name)}
+              onClick={() => toggle(name)}
+            >
+              {name}
+            </button>
+          ))}
+        </div>
+        {errors('permissions') && <p className="complaint">{errors('permissions')}</p>}
+      </div>
+      <p className="fine">
+        Priority {rule.priority || '…'}: {rule.transform} {meaning[rule.transform]}. Of the rules that match,
+        the lowest priority decides.
+      </p>
+    </fieldset>
+  );
+}
+
+function Conditions({ rule, change, errors }: Pick<Props, 'rule' | 'change' | 'errors'>) {
+  const conditions = rule.conditions ?? [];
+  const replace = (at: number, condition: AccessRuleCondition | undefined) =>
+    change({
+      ...rule,
+      conditions: conditions.flatMap((each, index) => (index === at ? (condition ?? []) : each)),
+    });
+  return (
+    <div className="stack-tight">
+      <span className="field-label">When all of this holds</span>
+      {conditions.map((condition, index) => (
+        <div className="rule-line" key={index}>
+          <Select
+            aria-label="Attribute"
+            className="narrow"
+            data={['container', 'id']}
+            value={condition.attribute}
+            allowDeselect={false}
+            onChange={(value) => replace(index, { ...condition, attribute: value as 'id' | 'container' })}
+          />
+          <Select
+            aria-label="Comparison"
+            className="middling"
+            data={[
+              { value: 'starts_with', label: condition.attribute === 'id' ? 'begins with' : 'is in' },
+              { value: 'equals', label: 'is exactly' },
+            ]}
+            value={condition.operator}
+            allowDeselect={false}
+            onChange={(value) =>
+              replace(index, { ...condition, operator: value as 'equals' | 'starts_with' })
+            }
+          />
+          <TextInput
+            className="grow"
+            aria-label="Value"
+            value={condition.value}
+            error={errors(`conditions.${index}.value`)}
+            onChange={(event) => replace(index, { ...condition, value: event.currentTarget.value })}
+          />
+          <ActionIcon
+            variant="subtle"
+            color="gray"
+            aria-label={`Remove condition ${index + 1}`}
+            disabled={conditions.length === 1}
+            onClick={() => replace(index, undefined)}
+          >
+            <Icon name="cross" size={14} />
+          </ActionIcon>
+        </div>
+      ))}
+      <div>
+        <Button
+          variant="subtle"
+          size="compact-xs"
+          onClick={() => change({ ...rule, conditions: [...conditions, newCondition()] })}
+        >
+          And…
+        </Button>
+      </div>
+    </div>
+  );
+}

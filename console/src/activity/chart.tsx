@@ -1,0 +1,83 @@
+/** Successes, denials and failures over time, as bars that share one axis. */
+import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import { exactly, number } from '../frame/words.ts';
+
+export interface Bar {
+  readonly from: number;
+  readonly success: number;
+  readonly denied: number;
+  readonly failed: number;
+}
+
+const steps = [60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000];
+const mostBars = 48;
+
+/** As many bars as are easily told apart, each as long as a round time. */
+export function barsOf(entries: readonly LogEntry[], now: number): Bar[] {
+  const moments = entries.map(({ at }) => Date.parse(at));
+  const first = moments.reduce((least, at) => Math.min(least, at), now);
+  const step = steps.find((size) => (now - first) / size < mostBars) ?? (steps.at(-1) as number);
+  const start = Math.floor(Math.min(first, now - 11 * step) / step) * step;
+  const bars = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => ({
+    from: start + index * step,
+    success: 0,
+    denied: 0,
+    failed: 0,
+  }));
+  for (const [index, { result, count = 1 }] of entries.entries()) {
+    const bar = bars[Math.floor(((moments[index] as number) - start) / step)];
+    if (bar) bar[result] += count;
+  }
+  return bars.slice(-mostBars);
+}
+
+const height = 64;
+const width = 10;
+const gap = 3;
+
+export function Chart({ bars }: { bars: readonly Bar[] }) {
+  const highest = Math.max(1, ...bars.map((bar) => bar.success + bar.denied + bar.failed));
+  const sum = (result: 'success' | 'denied' | 'failed') =>
+    bars.reduce((total, bar) => total + bar[result], 0);
+  const title = `${number(sum('success'))} succeeded, ${number(sum('denied'))} denied, ${number(sum('failed'))} without a valid key`;
+  return (
+    <figure className="chart">
+      <svg
+        role="img"
+        aria-label={title}
+        viewBox={`0 0 ${bars.length * (width + gap) - gap} ${height}`}
+        preserveAspectRatio="none"
+      >
+        {bars.map((bar, index) => (
+          <Stack key={bar.from} bar={bar} x={index * (width + gap)} highest={highest} />
+        ))}
+      </svg>
+      <figcaption>
+        <span>{exactly(new Date(bars[0]?.from ?? 0).toISOString())}</span>
+        <span className="legend">
+          <i className="dot dot-success" /> {number(sum('success'))} succeeded{' '}
+          <i className="dot dot-denied" /> {number(sum('denied'))} denied <i className="dot dot-failed" />{' '}
+          {number(sum('failed'))} without a valid key
+        </span>
+        <span>now</span>
+      </figcaption>
+    </figure>
+  );
+}
+
+function Stack({ bar, x, highest }: { bar: Bar; x: number; highest: number }) {
+  let top = height;
+  return (
+    <g>
+      <title>{`${exactly(new Date(bar.from).toISOString())}: ${bar.success} succeeded, ${bar.denied} denied, ${bar.failed} failed`}</title>
+      <rect x={x} y={height - 1} width={width} height={1} className="bar-empty" />
+      {(['success', 'denied', 'failed'] as const).map((result) => {
+        const size = bar[result] === 0 ? 0 : Math.max(2, (bar[result] / highest) * (height - 2));
+        top -= size;
+        return size > 0 ? (
+          <rect key={result} x={x} y={top} width={width} height={size} className={`bar-${result}`} />
+        ) : null;
+      })}
+    </g>
+  );
+}

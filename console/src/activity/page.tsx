@@ -1,0 +1,149 @@
+/** The audit log as a timeline. */
+import { Button, Select, TextInput } from '@mantine/core';
+import { useDeferredValue, useMemo, useState } from 'react';
+import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import { Icon } from '../frame/icons.tsx';
+import { useLoad, useNow } from '../frame/load.ts';
+import { Problem } from '../frame/problem.tsx';
+import { useSignedIn } from '../frame/signed-in.ts';
+import { barsOf, Chart } from './chart.tsx';
+import { Entry } from './entry.tsx';
+
+const portion = 200;
+type Result = 'all' | LogEntry['result'];
+const results: readonly [Result, string][] = [
+  ['all', 'Everything'],
+  ['success', 'Succeeded'],
+  ['denied', 'Denied'],
+  ['failed', 'No valid key'],
+];
+const periods: readonly [label: string, hours: number][] = [
+  ['1 hour', 1],
+  ['1 day', 24],
+  ['7 days', 168],
+  ['Always', 0],
+];
+const operations = [
+  'application.create',
+  'application.read',
+  'application.update',
+  'application.delete',
+  'session.create',
+  'session.authorize',
+  'session.delete',
+  'token.create',
+  'token.read',
+  'token.update',
+  'token.delete',
+];
+
+function useEntries(query: object, most: number, turn: number) {
+  const { api } = useSignedIn();
+  return useLoad(`logs ${JSON.stringify(query)} ${most} ${turn}`, async (signal) => {
+    const entries: LogEntry[] = [];
+    for await (const entry of api.logs.all(query, { signal })) {
+      if (entries.length === most) return { entries, more: true };
+      entries.push(entry);
+    }
+    return { entries, more: false };
+  });
+}
+
+export function Activity() {
+  const now = useNow(30_000);
+  const [result, setResult] = useState<Result>('all');
+  const [hours, setHours] = useState(168);
+  const [operation, setOperation] = useState<string | null>(null);
+  const [about, setAbout] = useState('');
+  const [most, setMost] = useState(portion);
+  const [turn, setTurn] = useState(0);
+  const id = useDeferredValue(/^[0-9a-f-]{36}$/i.test(about.trim()) ? about.trim() : '');
+  const [opened] = useState(() => Date.now());
+  const query = useMemo(
+    () => ({
+      ...(result !== 'all' && { result }),
+      ...(hours > 0 && { from: new Date(opened - hours * 3_600_000).toISOString() }),
+      ...(operation && { operation }),
+      ...(id && { actor: id }),
+    }),
+    [result, hours, operation, id, opened],
+  );
+  const { data, error, reload } = useEntries(query, most, turn);
+  return (
+    <div className="page">
+      <header className="page-head">
+        <div>
+          <h1>Activity</h1>
+          <p className="quiet">Every change, and every call that was refused</p>
+        </div>
+        <Button
+          variant="default"
+          leftSection={<Icon name="rotate" size={14} />}
+          onClick={() => setTurn(turn + 1)}
+        >
+          Look again
+        </Button>
+      </header>
+      <div className="tools">
+        <fieldset className="filters">
+          <legend className="unseen">Outcome</legend>
+          {results.map(([value, label]) => (
+            <button
+              key={value}
+              type="button"
+              aria-pressed={result === value}
+              onClick={() => setResult(value)}
+            >
+              {label}
+            </button>
+          ))}
+        </fieldset>
+        <fieldset className="filters">
+          <legend className="unseen">Since</legend>
+          {periods.map(([label, value]) => (
+            <button key={label} type="button" aria-pressed={hours === value} onClick={() => setHours(value)}>
+              {label}
+            </button>
+          ))}
+        </fieldset>
+        <Select
+          aria-label="Operation"
+          placeholder="Any operation"
+          data={operations}
+          value={operation}
+          onChange={setOperation}
+          clearable
+          searchable
+        />
+        <TextInput
+          className="grow"
+          aria-label="Id of who did it"
+          placeholder="Id of an Application or a Session"
+          value={about}
+          onChange={(event) => setAbout(event.currentTarget.value)}
+        />
+      </div>
+      {error !== undefined && <Problem error={error} retry={reload} />}
+      {data && data.entries.length > 0 && <Chart bars={barsOf(data.entries, now)} />}
+      {data?.entries.length === 0 && (
+        <div className="empty">
+          <Icon name="activity" size={28} />
+          <h2>Nothing happened</h2>
+          <p>Nothing that these filters let through. Choose a longer time, or fewer filters.</p>
+        </div>
+      )}
+      <ol className="timeline">
+        {data?.entries.map((entry) => (
+          <Entry key={entry.id} entry={entry} now={now} />
+        ))}
+      </ol>
+      {data?.more && (
+        <div className="foot">
+          <Button variant="default" onClick={() => setMost(most + portion)}>
+            Show older ones
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,88 @@
+/** A new key, shown this once: it closes only when its reader says that it is stored. */
+import { Button, Checkbox, Modal, Tabs } from '@mantine/core';
+import { useRef, useState } from 'react';
+import { type Copied, copiedWords } from '../frame/copy.ts';
+import { CopyButton } from '../frame/copy-button.tsx';
+import { Icon } from '../frame/icons.tsx';
+
+interface Props {
+  readonly secret: string;
+  readonly name: string;
+  readonly note: string;
+  readonly close: () => void;
+}
+
+function snippets(secret: string): [name: string, text: string][] {
+  const url = location.origin;
+  return [
+    ['.env', `SALLYPORT_URL=${url}\nSALLYPORT_KEY=${secret}`],
+    ['curl', `curl -H "SVC-API-KEY: ${secret}" ${url}/applications/key`],
+    [
+      'SDK',
+      `import { Sallyport } from '@sallyport/sdk';\n\nconst sallyport = new Sallyport({\n  url: '${url}',\n  key: process.env.SALLYPORT_KEY,\n});`,
+    ],
+  ];
+}
+
+export function KeyOnce({ secret, name, note, close }: Props) {
+  const [stored, setStored] = useState(false);
+  const [copied, setCopied] = useState<Copied>();
+  const field = useRef<HTMLInputElement>(null);
+  return (
+    <Modal
+      opened
+      onClose={close}
+      withCloseButton={false}
+      closeOnClickOutside={false}
+      closeOnEscape={false}
+      size={560}
+      title={`The key of ${name}`}
+    >
+      <div className="stack">
+        <p className="quiet">{note} It is shown this once: only a digest of it is kept.</p>
+        <div className="secret">
+          <input
+            ref={field}
+            readOnly
+            aria-label="The new key"
+            value={secret}
+            onFocus={(event) => event.currentTarget.select()}
+          />
+          <CopyButton text={secret} field={field} label="Copy key" done={setCopied} />
+        </div>
+        {copied && (
+          <p className={copied === 'failed' ? 'complaint' : 'fine'} role="status">
+            {copiedWords[copied]}
+          </p>
+        )}
+        <Tabs defaultValue=".env" variant="default">
+          <Tabs.List>
+            {snippets(secret).map(([label]) => (
+              <Tabs.Tab key={label} value={label}>
+                {label}
+              </Tabs.Tab>
+            ))}
+          </Tabs.List>
+          {snippets(secret).map(([label, text]) => (
+            <Tabs.Panel key={label} value={label}>
+              <div className="snippet">
+                <pre>{text}</pre>
+                <CopyButton text={text} field={field} />
+              </div>
+            </Tabs.Panel>
+          ))}
+        </Tabs>
+        <div className="foot">
+          <Checkbox
+            label="I have stored it"
+            checked={stored}
+            onChange={(event) => setStored(event.currentTarget.checked)}
+          />
+          <Button disabled={!stored} onClick={close} rightSection={<Icon name="check" size={14} />}>
+            Done
+          </Button>
+        </div>
+      </div>
+    </Modal>
+  );
+}

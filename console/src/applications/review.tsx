@@ -1,0 +1,105 @@
+/** What is about to happen, before it does. */
+import { Button, Modal } from '@mantine/core';
+import { useState } from 'react';
+import type { Application } from '../../../sdk/src/sallyport.ts';
+import { type Difference, describeRule, differences } from '../access/grants.ts';
+import { exactly } from '../frame/words.ts';
+import { type Draft, endOf, originsOf, places } from './draft.ts';
+
+interface Props {
+  readonly draft: Draft;
+  readonly application: Application | undefined;
+  readonly save: () => Promise<void>;
+  readonly close: () => void;
+}
+
+export function Review({ draft, application, save, close }: Props) {
+  const [busy, setBusy] = useState(false);
+  const changes = application && differences(application, { ...draft, allowed_origins: originsOf(draft) });
+  const go = async () => {
+    setBusy(true);
+    await save();
+  };
+  return (
+    <Modal
+      opened
+      onClose={close}
+      size={560}
+      title={application ? 'What changes' : 'Create this Application?'}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <div className="stack">
+        {changes ? <Changes changes={changes} /> : <Summary draft={draft} />}
+        <div className="foot">
+          <Button variant="default" onClick={close}>
+            Go on editing
+          </Button>
+          <Button onClick={go} loading={busy} disabled={changes?.length === 0} data-autofocus>
+            {application ? 'Save' : 'Create'}
+          </Button>
+        </div>
+      </div>
+    </Modal>
+  );
+}
+
+const signs = { added: '+', removed: '−', changed: '~' } as const;
+
+export function Changes({ changes }: { changes: readonly Difference[] }) {
+  if (changes.length === 0) return <p className="quiet">Nothing has changed yet.</p>;
+  return (
+    <>
+      <ul className="changes">
+        {changes.map(({ kind, text }) => (
+          <li key={kind + text} className={`change-${kind}`}>
+            <span aria-hidden="true">{signs[kind]}</span>
+            <span className="unseen">{kind}: </span>
+            {text}
+          </li>
+        ))}
+      </ul>
+      <p className="fine">
+        It holds for every request that is sent after it is saved, with the keys that are there.
+      </p>
+    </>
+  );
+}
+
+function Summary({ draft }: { draft: Draft }) {
+  const end = endOf(draft, Date.now());
+  const origins = originsOf(draft);
+  return (
+    <dl className="facts">
+      <dt>Name</dt>
+      <dd>
+        <bdi>{draft.name}</bdi>
+      </dd>
+      <dt>Runs</dt>
+      <dd>{places.find(({ type }) => type === draft.type)?.title.toLowerCase()}</dd>
+      {draft.rules.length > 0 && (
+        <>
+          <dt>Rules</dt>
+          <dd>
+            {draft.rules.map((rule) => (
+              <div key={describeRule(rule)}>{describeRule(rule)}</div>
+            ))}
+          </dd>
+        </>
+      )}
+      {draft.permissions.length > 0 && (
+        <>
+          <dt>Everywhere</dt>
+          <dd>{draft.permissions.join(', ')}</dd>
+        </>
+      )}
+      {origins && (
+        <>
+          <dt>Pages</dt>
+          <dd>{origins.length > 0 ? origins.join(', ') : 'all may use its key'}</dd>
+        </>
+      )}
+      <dt>Expires</dt>
+      <dd>{end ? exactly(end) : 'never'}</dd>
+    </dl>
+  );
+}

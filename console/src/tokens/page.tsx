@@ -1,0 +1,180 @@
+/** Tokens by where they lie: what this key may see, as it may see it. */
+import { Button, Modal } from '@mantine/core';
+import { useState } from 'react';
+import type { Token } from '../../../sdk/src/sallyport.ts';
+import { CopyButton } from '../frame/copy-button.tsx';
+import { Icon } from '../frame/icons.tsx';
+import { useLoad, useNow } from '../frame/load.ts';
+import { Problem } from '../frame/problem.tsx';
+import { useSignedIn } from '../frame/signed-in.ts';
+import { ago, exactly, number } from '../frame/words.ts';
+import { type Branch, canonical, treeOf } from './tree.ts';
+
+/** Enough for a tree to be read by a person; more are narrowed by choosing a container. */
+const most = 1000;
+const shownAtOnce = 100;
+
+function useTokens(container: string) {
+  const { api } = useSignedIn();
+  return useLoad(`tokens ${container}`, async (signal) => {
+    const found: Token[] = [];
+    const query = container === '/' ? {} : { container };
+    for await (const token of api.tokens.all(query, { signal })) {
+      found.push(token);
+      if (found.length >= most) break;
+    }
+    return found;
+  });
+}
+
+export function Tokens() {
+  const all = useTokens('/');
+  const [path, setPath] = useState('/');
+  const [open, setOpen] = useState<Token>();
+  const full = (all.data?.length ?? 0) >= most;
+  const narrowed = useTokens(full ? path : '/');
+  const here = (full ? narrowed.data : all.data)?.filter((token) =>
+    canonical(token.container).startsWith(path),
+  );
+  return (
+    <div className="page">
+      <header className="page-head">
+        <div>
+          <h1>Tokens</h1>
+          <p className="quiet">
+            {all.data
+              ? `${full ? 'The newest ' : ''}${number(all.data.length)} that this key may see, as it may see them`
+              : 'What this key may see, as it may see it'}
+          </p>
+        </div>
+      </header>
+      {all.error !== undefined && <Problem error={all.error} retry={all.reload} />}
+      {all.data?.length === 0 && (
+        <div className="empty">
+          <Icon name="tokens" size={28} />
+          <h2>No Token to be seen</h2>
+          <p>
+            A Token keeps data sealed in a container. Create one with the API, the command line or the SDK.
+          </p>
+        </div>
+      )}
+      {all.data !== undefined && all.data.length > 0 && (
+        <div className="columns columns-tree">
+          <nav className="card tree" aria-label="Containers">
+            <TreeNode branch={treeOf(all.data)} chosen={path} choose={setPath} />
+          </nav>
+          <TokenList tokens={here ?? []} open={setOpen} />
+        </div>
+      )}
+      {open && <OneToken token={open} close={() => setOpen(undefined)} />}
+    </div>
+  );
+}
+
+interface TreeProps {
+  readonly branch: Branch;
+  readonly chosen: string;
+  readonly choose: (path: string) => void;
+}
+
+function TreeNode({ branch, chosen, choose }: TreeProps) {
+  return (
+    <>
+      <button
+        type="button"
+        className="tree-node"
+        aria-current={chosen === branch.path ? 'true' : undefined}
+        onClick={() => choose(branch.path)}
+      >
+        <Icon name="folder" size={14} />
+        <span>{branch.name}</span>
+        <small>{number(branch.count)}</small>
+      </button>
+      {branch.branches.length > 0 && (
+        <ul>
+          {branch.branches.map((each) => (
+            <li key={each.path}>
+              <TreeNode branch={each} chosen={chosen} choose={choose} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
+
+function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: Token) => void }) {
+  const now = useNow(60_000);
+  const [count, setCount] = useState(shownAtOnce);
+  return (
+    <section className="card list-card" aria-label="Tokens here">
+      <ul className="token-list">
+        {tokens.slice(0, count).map((token) => (
+          <li key={token.id}>
+            <button type="button" onClick={() => open(token)}>
+              <span className="token-id">
+                <code>{token.id}</code>
+                <small>{token.container}</small>
+              </span>
+              <span className="tag">{token.type}</span>
+              <span className="token-data">
+                {token.data === undefined ? (
+                  <span className="faint">nothing to be seen</span>
+                ) : (
+                  <code>{JSON.stringify(token.data)}</code>
+                )}
+              </span>
+              <small className="faint" title={exactly(token.created_at)}>
+                {ago(token.created_at, now)}
+              </small>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {tokens.length > count && (
+        <div className="foot">
+          <Button variant="default" onClick={() => setCount(count + shownAtOnce)}>
+            Show more
+          </Button>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function OneToken({ token, close }: { token: Token; close: () => void }) {
+  const { data, mask, metadata, ...rest } = token;
+  return (
+    <Modal
+      opened
+      onClose={close}
+      size={600}
+      title={`Token ${token.id}`}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <div className="stack">
+        <dl className="facts">
+          {Object.entries({ ...rest, ...metadata }).map(([name, value]) => (
+            <div key={name} className="fact">
+              <dt>{name}</dt>
+              <dd>
+                <bdi>{String(value)}</bdi>
+              </dd>
+            </div>
+          ))}
+        </dl>
+        <div className="snippet">
+          <pre>
+            {data === undefined ? 'The data is not shown to this key.' : JSON.stringify(data, null, 2)}
+          </pre>
+          {data !== undefined && <CopyButton text={JSON.stringify(data, null, 2)} />}
+        </div>
+        {mask !== undefined && (
+          <p className="fine">
+            Mask: <code>{JSON.stringify(mask)}</code>
+          </p>
+        )}
+      </div>
+    </Modal>
+  );
+}

@@ -1,0 +1,39 @@
+/** Containers as the tree that they are. */
+import type { Token } from '../../../sdk/src/sallyport.ts';
+
+export interface Branch {
+  /** With a slash at each end, in lower case, as containers are compared. */
+  readonly path: string;
+  readonly name: string;
+  readonly branches: Branch[];
+  /** How many lie here and below. */
+  count: number;
+}
+
+export function canonical(container: string): string {
+  return `/${container.toLowerCase().replace(/^\/|\/$/g, '')}/`.replace('//', '/');
+}
+
+export function treeOf(tokens: readonly Token[]): Branch {
+  const root: Branch = { path: '/', name: '/', branches: [], count: 0 };
+  for (const { container } of tokens) {
+    let at = root;
+    root.count += 1;
+    for (const name of canonical(container).split('/').filter(Boolean)) {
+      let next = at.branches.find((branch) => branch.name === name);
+      if (!next) {
+        next = { path: `${at.path}${name}/`, name, branches: [], count: 0 };
+        at.branches.push(next);
+      }
+      next.count += 1;
+      at = next;
+    }
+  }
+  sort(root);
+  return root;
+}
+
+function sort(branch: Branch): void {
+  branch.branches.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
+  for (const each of branch.branches) sort(each);
+}
