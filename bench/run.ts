@@ -5,10 +5,14 @@
 import type { Effort } from './contest.ts';
 import { installPeers } from './peers.ts';
 import { machine, printRows, type Results, type Row } from './report.ts';
+import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
 import { keyRows } from './rows/key.ts';
 import { sessionRows } from './rows/sessions.ts';
+import { startRows } from './rows/start.ts';
+import { strictRows } from './rows/strict.ts';
 import { tokenRows } from './rows/tokens.ts';
+import { workerRows } from './rows/workers.ts';
 import { type Stage, setStage } from './stage.ts';
 
 const rows: Record<string, (stage: Stage, effort: Effort) => Promise<Row[]>> = {
@@ -17,6 +21,10 @@ const rows: Record<string, (stage: Stage, effort: Effort) => Promise<Row[]>> = {
   introspection: introspectionRows,
   sessions: sessionRows,
   tokens: tokenRows,
+  decide: decideRows,
+  workers: workerRows,
+  strict: strictRows,
+  start: startRows,
 };
 
 const wanted = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));

@@ -25,6 +25,21 @@ const unlimited = {
   SALLYPORT_SESSIONS_WAITING: '0',
 };
 
+const running = new Map<number, NodeJS.Signals>();
+
+/** Whatever still runs when this process ends, for whatever reason, ends with it. */
+export function endWithUs(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
+  running.set(pid, signal);
+}
+
+process.on('exit', () => {
+  for (const [pid, signal] of running) {
+    try {
+      process.kill(pid, signal);
+    } catch {}
+  }
+});
+
 /** Ready when it has printed where it listens. */
 export async function start(
   command: string[],
@@ -36,6 +51,7 @@ export async function start(
     env: { ...process.env, ...env },
     stdio: [Buffer.from(input), 'pipe', 'pipe'],
   });
+  endWithUs(child.pid);
   const complaints = new Response(child.stderr).text();
   let printed = '';
   for await (const chunk of child.stdout) {
@@ -47,6 +63,7 @@ export async function start(
       const late = setTimeout(() => child.kill('SIGKILL'), 5000);
       await child.exited;
       clearTimeout(late);
+      running.delete(child.pid);
     };
     return { url, port: Number(new URL(url).port), pid: child.pid, printed, stop };
   }
@@ -56,6 +73,7 @@ export async function start(
 export interface Service extends Server {
   readonly key: string;
   readonly databaseUrl: string;
+  readonly keyFile: string;
   call<T = unknown>(method: string, path: string, body?: unknown, key?: string): Promise<T>;
   /** The answer as a bare server can send it. */
   answer(method: string, path: string, body?: unknown, key?: string): Promise<Answers[string]>;
@@ -70,6 +88,7 @@ export async function startService(
 ): Promise<Service> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-'));
   const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, '']));
+  const keyFile = env.SALLYPORT_MANAGEMENT_KEY_FILE ?? join(folder, 'management.key');
   const databaseUrl = env.DATABASE_URL ?? `sqlite:${join(folder, 'sallyport.db')}`;
   const server = await start(command, {
     ...unset,
@@ -78,15 +97,12 @@ export async function startService(
     SALLYPORT_DRAIN: '0',
     SALLYPORT_DATA_DIR: folder,
     SALLYPORT_MASTER_KEY: masterKey,
-    SALLYPORT_MANAGEMENT_KEY_FILE: join(folder, 'management.key'),
+    SALLYPORT_MANAGEMENT_KEY_FILE: keyFile,
     DATABASE_URL: databaseUrl,
     ...env,
   });
-  const key = readFileSync(
-    env.SALLYPORT_MANAGEMENT_KEY_FILE ?? join(folder, 'management.key'),
-    'utf8',
-  ).trim();
 
+  const key = readFileSync(keyFile, 'utf8').trim();
   const send = (method: string, path: string, body: unknown, as: string) =>
     fetch(`${server.url}${path}`, {
       method,
@@ -97,6 +113,7 @@ export async function startService(
     ...server,
     key,
     databaseUrl,
+    keyFile,
     call: async <T>(method: string, path: string, body?: unknown, as = key) => {
       const response = await send(method, path, body, as);
       if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);

@@ -1,7 +1,7 @@
 /** What the rows share: the service on both databases, with a credential of every kind, and a way to clean up. */
 import { SQL } from 'bun';
 import { type Postgres, startPostgres } from '../test/support/postgres.ts';
-import { type Service, startService } from './servers.ts';
+import { endWithUs, type Service, startService } from './servers.ts';
 
 export interface Created {
   readonly id: string;
@@ -56,6 +56,7 @@ const durable = { fsync: 'on', synchronous_commit: 'on', shared_buffers: '512MB'
 
 export async function setStage(): Promise<Stage> {
   const postgres = await startPostgres(durable);
+  endWithUs(postgres.pid, 'SIGINT');
   const maintenance = new SQL(postgres.url, { max: 1 });
   let made = 0;
   const database = async () => {

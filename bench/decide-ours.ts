@@ -1,0 +1,31 @@
+/** The same rules for ours: `decide-ours.ts MILLISECONDS` prints how many decisions a second, by number of rules. */
+import { decide, ready } from '../src/domain/policy.ts';
+import type { Rule } from '../src/domain/rule.ts';
+
+const resource = { id: 'card-1', container: '/customers/42/cards/' };
+const milliseconds = Number(process.argv[2]);
+
+function rules(count: number): Rule[] {
+  return Array.from({ length: count }, (_, at) => ({
+    description: undefined,
+    priority: at + 1,
+    container: at === count >> 1 ? '/customers/42/' : `/customers/${1000 + at}/`,
+    conditions: undefined,
+    transform: 'mask',
+    permissions: ['token:read'],
+  }));
+}
+
+const rates: Record<number, number> = {};
+for (const count of [1, 10, 50]) {
+  const policy = ready({ permissions: [], rules: rules(count) });
+  const ask = () => decide(policy, 'token:read', resource).allowed;
+  if (!ask()) throw new Error('it is not allowed');
+  for (let call = 0; call < 200_000; call++) ask();
+  const began = performance.now();
+  let done = 0;
+  for (; performance.now() - began < milliseconds; done += 1000)
+    for (let call = 0; call < 1000; call++) ask();
+  rates[count] = done / ((performance.now() - began) / 1000);
+}
+console.log(JSON.stringify(rates));

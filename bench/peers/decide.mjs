@@ -1,0 +1,79 @@
+/**
+ * The same rules for others: `decide.mjs PEER MILLISECONDS` prints how many decisions a second it makes with 1, 10
+ * and 50 rules, of which the one in the middle matches. Each is set up once, and asked as its manual says.
+ */
+import { createMongoAbility, subject } from '@casl/ability';
+import { preparsePolicySet, statefulIsAuthorized } from '@cedar-policy/cedar-wasm/nodejs';
+import { newEnforcer, newModelFromString } from 'casbin';
+
+const container = '/customers/42/cards/';
+const containers = (count) =>
+  Array.from({ length: count }, (_, at) =>
+    at === count >> 1 ? '/customers/42/' : `/customers/${1000 + at}/`,
+  );
+
+const model = `
+[request_definition]
+r = sub, obj, act
+[policy_definition]
+p = sub, obj, act
+[policy_effect]
+e = some(where (p.eft == allow))
+[matchers]
+m = r.sub == p.sub && r.act == p.act && keyMatch(r.obj, p.obj)`;
+
+const peers = {
+  casbin: async (count) => {
+    const enforcer = await newEnforcer(newModelFromString(model));
+    for (const each of containers(count)) await enforcer.addPolicy('app', `${each}*`, 'token:read');
+    return () => enforcer.enforceSync('app', container, 'token:read');
+  },
+
+  casl: async (count) => {
+    const ability = createMongoAbility(
+      containers(count).map((each) => ({
+        action: 'token:read',
+        subject: 'Token',
+        conditions: { container: { $regex: new RegExp(`^${each}`) } },
+      })),
+    );
+    const token = subject('Token', { id: 'card-1', container });
+    return () => ability.can('token:read', token);
+  },
+
+  cedar: async (count) => {
+    const policies = containers(count).map(
+      (each) =>
+        `permit (principal, action == Action::"token:read", resource) when { resource.container like "${each}*" };`,
+    );
+    const name = `rules-${count}`;
+    const parsed = preparsePolicySet(name, { staticPolicies: policies.join('\n') });
+    if (parsed.type !== 'success') throw new Error(JSON.stringify(parsed));
+    const call = {
+      principal: { type: 'App', id: 'app' },
+      action: { type: 'Action', id: 'token:read' },
+      resource: { type: 'Token', id: 'card-1' },
+      context: {},
+      preparsedPolicySetId: name,
+      entities: [{ uid: { type: 'Token', id: 'card-1' }, attrs: { container }, parents: [] }],
+    };
+    return () => {
+      const { type, response } = statefulIsAuthorized(call);
+      return type === 'success' && response.decision === 'allow';
+    };
+  },
+};
+
+const [name, milliseconds] = process.argv.slice(2);
+const rates = {};
+for (const count of [1, 10, 50]) {
+  const ask = await peers[name](count);
+  if (ask() !== true) throw new Error(`${name} does not allow it`);
+  for (let call = 0; call < 2000; call++) ask();
+  const began = performance.now();
+  let done = 0;
+  for (; performance.now() - began < Number(milliseconds); done += 100)
+    for (let call = 0; call < 100; call++) ask();
+  rates[count] = done / ((performance.now() - began) / 1000);
+}
+console.log(JSON.stringify(rates));

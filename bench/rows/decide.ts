@@ -1,0 +1,46 @@
+/** One decision in memory, beside the libraries that are made for it, with the same rules. */
+import { join } from 'node:path';
+import { type Effort, figure, type Series } from '../contest.ts';
+import { node, peer } from '../peers.ts';
+import { type Row, rowOf } from '../report.ts';
+
+const counts = [1, 10, 50];
+const names = ['casbin', 'casl', 'cedar'];
+
+type Rates = Record<number, number>;
+
+function rates(command: string[]): Rates {
+  const child = Bun.spawnSync(command, { stdio: ['ignore', 'pipe', 'inherit'] });
+  return JSON.parse(child.stdout.toString()) as Rates;
+}
+
+/** Each library on Node and on Bun, whichever suits it. */
+export async function decideRows(_: unknown, effort: Effort): Promise<Row[]> {
+  const milliseconds = String(effort.quick ? 100 : 300);
+  const own = [
+    process.execPath,
+    '--no-env-file',
+    join(import.meta.dirname, '../decide-ours.ts'),
+    milliseconds,
+  ];
+  const commands = new Map([['ours', own]]);
+  for (const name of names) {
+    commands.set(`${name} on Node`, [node(), peer('decide'), name, milliseconds]);
+    commands.set(`${name} on Bun`, [process.execPath, '--no-env-file', peer('decide'), name, milliseconds]);
+  }
+  const found = new Map<string, Rates[]>(Array.from(commands.keys(), (name) => [name, []]));
+  for (let round = 0; round < effort.rounds; round++)
+    for (const [name, command] of commands) found.get(name)?.push(rates(command));
+
+  return counts.map((count) => {
+    const series = Array.from(found, ([name, runs]): Series => {
+      return { name, samples: runs.map((run) => ({ rate: run[count] as number })) };
+    });
+    const middle = ({ samples }: Series) => figure(samples.map(({ rate }) => rate)).median;
+    const [ours, ...theirs] = series as [Series, ...Series[]];
+    const fastest = theirs.toSorted((a, b) => middle(b) - middle(a))[0] as Series;
+    const work = `decide() with ${count} rule${count === 1 ? '' : 's'}`;
+    const beside = `${fastest.name}, the fastest of ${names.join(', ')}`;
+    return rowOf({ group: 'decide', work, beside, unit: '/s', least: 10 }, ours, fastest);
+  });
+}

@@ -1,0 +1,73 @@
+/** From nothing to answering, and what it keeps in memory while nothing happens. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Effort, type Figure, figure } from '../contest.ts';
+import { node, peer } from '../peers.ts';
+import { boundRow, type Row } from '../report.ts';
+import { masterKey, resident, start } from '../servers.ts';
+
+const root = join(import.meta.dirname, '../..');
+
+interface Started {
+  readonly milliseconds: number;
+  readonly mebibytes: number;
+}
+
+async function once(command: string[], env: Record<string, string>): Promise<Started> {
+  const began = performance.now();
+  const server = await start(command, env);
+  const milliseconds = performance.now() - began;
+  await Bun.sleep(500);
+  const mebibytes = resident(server.pid);
+  await server.stop();
+  return { milliseconds, mebibytes };
+}
+
+export async function startRows(_: unknown, effort: Effort): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-start-'));
+  const file = join(folder, 'sallyport');
+  const build = [process.execPath, '--no-env-file', join(root, 'deploy/build.ts'), file];
+  Bun.spawnSync(build, { cwd: root, stdio: ['ignore', 'ignore', 'inherit'] });
+  const env = {
+    PORT: '0',
+    SALLYPORT_DATA_DIR: folder,
+    SALLYPORT_DRAIN: '0',
+    SALLYPORT_MASTER_KEY: masterKey,
+    DATABASE_URL: '',
+  };
+  const contestants: [string, string[]][] = [
+    ['from source', [process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve']],
+    ['one file', [file, 'serve']],
+    ['hello', [node(), peer('hello')]],
+  ];
+  const found = new Map<string, Started[]>(contestants.map(([name]) => [name, []]));
+  for (let round = 0; round < effort.rounds + 1; round++)
+    for (const [name, command] of contestants) {
+      const started = await once(command, env);
+      if (round > 0) found.get(name)?.push(started);
+    }
+  rmSync(folder, { recursive: true });
+
+  const of = (name: string, what: keyof Started): Figure =>
+    figure((found.get(name) ?? []).map((each) => each[what]));
+  const beside = "Node 24 with Fastify's hello world";
+  return ['from source', 'one file'].flatMap((name) => {
+    const [time, memory] = [of(name, 'milliseconds'), of(name, 'mebibytes')];
+    const group = 'start';
+    return [
+      boundRow(
+        { group, work: `cold start to ready, ${name}`, beside, unit: 'ms', most: 300 },
+        time,
+        of('hello', 'milliseconds'),
+        time.median,
+      ),
+      boundRow(
+        { group, work: `memory when idle, ${name}`, beside, unit: 'MiB', most: 100 },
+        memory,
+        of('hello', 'mebibytes'),
+        memory.median,
+      ),
+    ];
+  });
+}
