@@ -1,6 +1,6 @@
 /**
- * What grants allow. A policy is grants made ready to decide with; deciding is pure, and costs no allocation
- * for the rules that do not match.
+ * What grants allow. A policy is grants made ready to decide with. The same question about the same policy
+ * always has the same answer, so it may remember some.
  */
 import type { Grants } from './grant.ts';
 import { isA } from './permission.ts';
@@ -29,11 +29,27 @@ export interface ReadyRule {
   readonly tests: readonly Test[];
 }
 
+/** A rule that grants a permission, with what it decides if it matches. */
+interface Step {
+  readonly tests: readonly Test[];
+  readonly verdict: Verdict;
+}
+
+/** All that has to do with one permission. */
+interface Lane {
+  /** In the order in which they decide. */
+  readonly steps: readonly Step[];
+  readonly otherwise: Verdict;
+  /** Where nothing but the container matters: what was decided of which, as it was asked. */
+  readonly known: Map<string, Verdict> | undefined;
+}
+
 export interface Policy {
   readonly grants: Grants;
   readonly plain: ReadonlySet<string>;
   /** In the order in which they decide: the first that grants and matches wins. */
   readonly rules: readonly ReadyRule[];
+  readonly lanes: ReadonlyMap<string, Lane>;
 }
 
 export function ready(grants: Grants): Policy {
@@ -46,7 +62,22 @@ export function ready(grants: Grants): Policy {
   rules.sort(
     (a, b) => a.rule.priority - b.rule.priority || compareTransforms(a.rule.transform, b.rule.transform),
   );
-  return { grants, plain: new Set(grants.permissions), rules };
+  const plain = new Set(grants.permissions);
+  const named = [...plain, ...grants.rules.flatMap(({ permissions }) => permissions)];
+  return { grants, plain, rules, lanes: new Map(named.map((each) => [each, laneOf(each, plain, rules)])) };
+}
+
+function laneOf(permission: string, plain: ReadonlySet<string>, rules: readonly ReadyRule[]): Lane {
+  const scoped = isA('scoped', permission);
+  const steps = rules
+    .filter(({ permissions }) => permissions.has(permission))
+    .map((rule) => ({
+      tests: scoped ? rule.tests : [],
+      verdict: { allowed: true as const, transform: rule.rule.transform, rule },
+    }));
+  const byContainer = steps.every(({ tests }) => tests.every(({ attribute }) => attribute === 'container'));
+  const otherwise = plain.has(permission) ? plainly : denied;
+  return { steps, otherwise, known: byContainer ? new Map() : undefined };
 }
 
 function testsOf(rule: Rule): Test[] {
@@ -78,15 +109,26 @@ export type Verdict =
 const denied: Verdict = { allowed: false };
 const plainly: Verdict = { allowed: true, transform: 'mask', rule: undefined };
 
+/** Of one policy and permission, so many containers are remembered; then it starts afresh. */
+const mostKnown = 16;
+
 export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
-  const scoped = isA('scoped', permission);
-  const container = resource.container === undefined ? undefined : canonicalContainer(resource.container);
-  for (const rule of policy.rules) {
-    if (!rule.permissions.has(permission)) continue;
-    if (scoped && !matches(rule.tests, resource.id, container)) continue;
-    return { allowed: true, transform: rule.rule.transform, rule };
-  }
-  return policy.plain.has(permission) ? plainly : denied;
+  const lane = policy.lanes.get(permission);
+  if (!lane) return denied;
+  const { container } = resource;
+  if (!lane.known || container === undefined) return first(lane, resource);
+  const known = lane.known.get(container);
+  if (known) return known;
+  const verdict = first(lane, resource);
+  if (lane.known.size >= mostKnown) lane.known.clear();
+  lane.known.set(container, verdict);
+  return verdict;
+}
+
+function first({ steps, otherwise }: Lane, { id, container }: Resource): Verdict {
+  const folded = container === undefined ? undefined : canonicalContainer(container);
+  for (const { tests, verdict } of steps) if (matches(tests, id, folded)) return verdict;
+  return otherwise;
 }
 
 /** With a ceiling, both must allow, and the stricter transform counts. */
@@ -105,7 +147,7 @@ export function decideUnder(
 
 /** Whether the policy grants the permission at all, on whatever. */
 export function names(policy: Policy, permission: string): boolean {
-  return policy.plain.has(permission) || policy.rules.some((rule) => rule.permissions.has(permission));
+  return policy.lanes.has(permission);
 }
 
 /** `container` is in its canonical form, in which a prefix always ends with a whole segment. */
