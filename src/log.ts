@@ -30,11 +30,10 @@ export function makeLog(options: LogOptions): Log {
     return (message: string, fields: Fields = {}) => {
       const time = new Date(now()).toISOString();
       const plain = Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, printable(value)]));
-      write(
-        forPeople
-          ? forEyes(time, name, message, plain)
-          : JSON.stringify({ time, level: name, message, ...plain }),
-      );
+      const line = forPeople
+        ? forEyes(time, name, message, plain)
+        : JSON.stringify({ time, level: name, message, ...plain });
+      write(withoutSecrets(line));
     };
   };
   return {
@@ -54,9 +53,7 @@ function forEyes(time: string, level: string, message: string, fields: Fields): 
 }
 
 function printable(value: unknown): unknown {
-  if (value instanceof Error) {
-    const cause = value.cause === undefined ? '' : ` ← ${printable(value.cause)}`;
-    return withoutSecrets(`${value.stack ?? value.message}${cause}`);
-  }
-  return typeof value === 'string' ? withoutSecrets(value) : value;
+  if (!(value instanceof Error)) return value;
+  const cause = value.cause === undefined ? '' : ` ← ${printable(value.cause)}`;
+  return `${value.stack ?? value.message}${cause}`;
 }
