@@ -39,7 +39,7 @@ export interface Fleet {
   /** One node after the other, for any whole number. */
   at(index: number): Node;
   tenant(): Promise<Tenant>;
-  /** Ends the nodes and keeps what they said. */
+  /** Ends the nodes and keeps what they said; once is enough. */
   close(): Promise<void>;
 }
 
@@ -98,6 +98,7 @@ export async function startFleet(
   };
   process.on('exit', endAll);
   const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
+  let closed: Promise<void> | undefined;
   return {
     databaseUrl,
     nodes,
@@ -109,15 +110,20 @@ export async function startFleet(
       await store.tenants.create(tenant);
       return { id: tenant.id, key: secrets.add(tenant.secret.reveal()) };
     },
-    close: async () => {
-      await store.close();
-      for (const node of nodes) node.kill('SIGTERM');
-      await Promise.all(nodes.map((node) => node.ended));
-      process.off('exit', endAll);
-      for (const { number, out, err } of nodes) {
-        writeFileSync(join(folder, `said-${number}.log`), `${out()}\n${err()}`);
-      }
-      await place.close();
+    close: () => {
+      closed ??= close();
+      return closed;
     },
   };
+
+  async function close(): Promise<void> {
+    await store.close();
+    for (const node of nodes) node.kill('SIGTERM');
+    await Promise.all(nodes.map((node) => node.ended));
+    process.off('exit', endAll);
+    for (const { number, out, err } of nodes) {
+      writeFileSync(join(folder, `said-${number}.log`), `${out()}\n${err()}`);
+    }
+    await place.close();
+  }
 }

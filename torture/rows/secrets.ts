@@ -82,7 +82,9 @@ async function misplaced(context: Context, databaseUrl: string): Promise<void> {
     await ask('POST', '/decisions', { key, body: { credential: secret, permission: 'mine:x' } });
     await ask('PATCH', `/tokens/${token.id}`, { key, body: { data: secret, mask: `{{ ${secret}` } });
   }
+  answers.push(await (await fetch(fleet.at(0).metricsUrl)).text());
   writeFileSync(join(context.folder, 'answers.txt'), answers.join('\n'));
+  await fleet.close();
 }
 
 /** The audit log as it is handed out, and a backup where the program makes one. */

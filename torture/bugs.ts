@@ -1,0 +1,151 @@
+/** Ten known bugs, each with the row that must notice it. */
+import type { DatabaseName } from './row.ts';
+
+export interface Bug {
+  readonly name: string;
+  /** The row that must fall short, and where it is run. */
+  readonly row: string;
+  readonly database: DatabaseName;
+  /** Exact replacements; each text must be there once. */
+  readonly changes: readonly { readonly file: string; readonly from: string; readonly to: string }[];
+}
+
+export const bugs: readonly Bug[] = [
+  {
+    name: 'tenant filter dropped',
+    row: 'isolation',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/store/applications.ts',
+        from: '\n  where a.tenant_id = $1 and a.id = $2 and',
+        to: "\n  where $1 <> '' and a.id = $2 and",
+      },
+    ],
+  },
+  {
+    name: 'nonce looked at, then spent',
+    row: 'one-nonce',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/sessions.ts',
+        from: 's.tenant_id = $2 and s.authorized_at is null and s.expires_at > :now\n           and (cast($7',
+        to: 's.tenant_id = $2 and s.expires_at > :now\n           and (cast($7',
+      },
+      {
+        file: 'src/store/sessions.ts',
+        from: '      const spent = await db.transaction(',
+        to: "      const before = await refusal(tenant, nonce, longest);\n      if (before.outcome === 'used') return before;\n      const spent = await db.transaction(",
+      },
+    ],
+  },
+  {
+    name: 'keys cached for 5 seconds',
+    row: 'revocations',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/credentials.ts',
+        from: '      if (!memory) return then(lookUp(kind, digest), (found) => found?.principal);',
+        to: `      const cacheName = digest.toString('latin1');
+      const cached = cache.get(cacheName);
+      if (cached && performance.now() - cached.at < 5000) return cached.principal;
+      if (!memory)
+        return then(lookUp(kind, digest), (found) => {
+          cache.set(cacheName, { at: performance.now(), principal: found?.principal });
+          return found?.principal;
+        });`,
+      },
+      {
+        file: 'src/store/credentials.ts',
+        from: 'export function credentials(',
+        to: 'const cache = new Map<string, { at: number; principal: Principal | undefined }>();\n\nexport function credentials(',
+      },
+    ],
+  },
+  {
+    name: 'synchronous = normal',
+    row: 'synced',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/store/sqlite.ts',
+        from: "db.run('pragma synchronous = full')",
+        to: "db.run('pragma synchronous = normal')",
+      },
+    ],
+  },
+  {
+    name: 'containers compared without their last slash',
+    row: 'histories',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/domain/rule.ts',
+        from: "return opened.endsWith('/') ? opened :",
+        to: "return opened.length > 1 ? opened.replace(/[/]$/, '') : opened.endsWith('/') ? opened :",
+      },
+    ],
+  },
+  {
+    name: 'key logged',
+    row: 'secrets',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/authenticate.ts',
+        from: '  allow(key.digest);\n',
+        to: "  allow(key.digest);\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
+      },
+    ],
+  },
+  {
+    name: 'ceiling ignored',
+    row: 'revocations',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/store/credentials.ts',
+        from: 'ceiling: permissions === null || rules === null ? undefined : policyOf(permissions, rules),',
+        to: 'ceiling: undefined,',
+      },
+    ],
+  },
+  {
+    name: 'still valid at the moment of expiry',
+    row: 'histories',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/applications.ts',
+        from: '.expires_at > :now)`',
+        to: '.expires_at >= :now)`',
+      },
+    ],
+  },
+  {
+    name: 'audit entry outside the transaction',
+    row: 'storage',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/change.ts',
+        from: "await unit.record({ ...witness(principal, where), ...what, result: 'success' });",
+        to: "setTimeout(() => world.store.audit.write([{ ...witness(principal, where), ...what, result: 'success' }]).catch(() => {}));",
+      },
+    ],
+  },
+  {
+    name: 'no look at escalation in an update',
+    row: 'escalation',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/applications.ts',
+        from: '        refuseEscalation(principal, current, body);\n',
+        to: '',
+      },
+    ],
+  },
+];
