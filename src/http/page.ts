@@ -97,8 +97,8 @@ export async function paginate<T>(
   const { page = 1, size = defaultSize, start } = query;
   const offset = start === undefined ? (page - 1) * size : 0;
   const [rows, total] = await Promise.all([
-    fetch({ limit: size + 1, offset, before: start }),
-    start === undefined ? count() : undefined,
+    Promise.try(fetch, { limit: size + 1, offset, before: start }),
+    start === undefined ? Promise.try(count) : undefined,
   ]);
   const totals =
     total === undefined

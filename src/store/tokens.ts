@@ -61,7 +61,8 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
     list: async (tenant, scopes, filter, window) => {
       const params = new Params();
       const sql = pageOfTokens(params, columns, tenant, scopes, filter, window);
-      const [key, rows] = await Promise.all([keyring.of(tenant), db.all<TokenRow>(sql, params.values)]);
+      const asked = Promise.try(() => db.all<TokenRow>(sql, params.values));
+      const [key, rows] = await Promise.all([keyring.of(tenant), asked]);
       return rows.map((row) => toToken(row, key));
     },
 
