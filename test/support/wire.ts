@@ -1,12 +1,19 @@
-/** A wire to a TCP server that a test can cut, close or let fall silent. */
+/** A wire to a TCP server that a test can cut, close, slow down, lead elsewhere or let fall silent. */
 import { connect, createServer, type Socket } from 'node:net';
 
-type Mode = 'pass' | 'refuse' | 'swallow';
+/**
+ * Passes everything on; turns new connections away; takes everything but passes nothing on; passes on what is
+ * sent to the server, but nothing that it says.
+ */
+type Mode = 'pass' | 'refuse' | 'swallow' | 'mute';
 
 export interface Wire {
   readonly port: number;
-  /** Passes everything on, takes but never passes on, or turns new connections away. */
   set(mode: Mode): void;
+  /** Milliseconds that everything takes in either direction. */
+  delay(milliseconds: number): void;
+  /** Where new connections lead from now on. */
+  lead(target: number): void;
   /** Ends every connection at once. */
   cut(): void;
   close(): Promise<void>;
@@ -15,6 +22,8 @@ export interface Wire {
 export async function openWire(target: number): Promise<Wire> {
   const sockets = new Set<Socket>();
   let mode: Mode = 'pass';
+  let pause = 0;
+  let goal = target;
 
   function keep(socket: Socket): Socket {
     sockets.add(socket);
@@ -23,9 +32,13 @@ export async function openWire(target: number): Promise<Wire> {
     return socket;
   }
 
-  function pass(from: Socket, to: Socket): void {
-    from.on('data', (chunk) => {
-      if (mode !== 'swallow') to.write(chunk);
+  function pass(from: Socket, to: Socket, silent: readonly Mode[]): void {
+    const write = (chunk: Buffer) => {
+      if (!silent.includes(mode) && to.writable) to.write(chunk);
+    };
+    from.on('data', (chunk: Buffer) => {
+      if (pause === 0) write(chunk);
+      else setTimeout(write, pause, chunk);
     });
     from.on('close', () => to.destroy());
   }
@@ -36,9 +49,9 @@ export async function openWire(target: number): Promise<Wire> {
       client.destroy();
       return;
     }
-    const upstream = keep(connect(target, '127.0.0.1'));
-    pass(client, upstream);
-    pass(upstream, client);
+    const upstream = keep(connect(goal, '127.0.0.1'));
+    pass(client, upstream, ['swallow']);
+    pass(upstream, client, ['swallow', 'mute']);
   });
   const cut = () => {
     for (const socket of sockets) socket.destroy();
@@ -48,6 +61,12 @@ export async function openWire(target: number): Promise<Wire> {
     port: (server.address() as { port: number }).port,
     set: (next) => {
       mode = next;
+    },
+    delay: (milliseconds) => {
+      pause = milliseconds;
+    },
+    lead: (next) => {
+      goal = next;
     },
     cut,
     close: async () => {

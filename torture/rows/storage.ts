@@ -36,14 +36,13 @@ interface Tried {
 async function run(context: Context): Promise<Outcome> {
   const bench = await openBench(context);
   const tried: Tried = { failed: 0, broken: [], secrets: [] };
-  const kinds = context.sized<readonly FaultKind[]>(faultKinds, ['lost']);
+  const kinds = context.sized<readonly FaultKind[]>(faultKinds, ['down']);
   const guarded = routes.filter(
     ({ kind, name }) => kind !== 'open' && (context.size === 'full' || few.includes(name)),
   );
   for (const route of guarded) {
-    const names = isRepeatable(route) && context.size === 'full' ? [undefined, 'named'] : [undefined];
-    for (const kind of kinds)
-      for (const name of names) await failEach(bench, route, kind, name !== undefined, tried);
+    for (const kind of kinds) await failEach(bench, route, kind, false, tried);
+    if (isRepeatable(route)) await failEach(bench, route, 'lost', true, tried);
   }
   return {
     figures: {

@@ -1,0 +1,134 @@
+/** A node whose wire to the database is cut, closed, delayed or mute, while others take away what it may accept. */
+
+import { openWire, type Wire } from '../../test/support/wire.ts';
+import { Client } from '../client.ts';
+import { each } from '../clients.ts';
+import { firstKey, startNode } from '../crash/node.ts';
+import type { Context, Outcome, Row } from '../row.ts';
+
+export const cutOff: Row = {
+  name: 'cut-off',
+  must: 'a node cut off from its database: 0 accepted while cut, 503 within a second, recovers by itself',
+  databases: ['PostgreSQL'],
+  run,
+};
+
+/** Each leaves the node without its database until the wire is mended. */
+const faults: readonly ((wire: Wire) => void)[] = [
+  (wire) => wire.set('swallow'),
+  (wire) => {
+    wire.set('refuse');
+    wire.cut();
+  },
+  (wire) => wire.set('mute'),
+  (wire) => wire.delay(2000),
+  (wire) => {
+    wire.set('swallow');
+    wire.cut();
+  },
+];
+
+const probes = 40;
+/** Milliseconds within which it has to say that it cannot, and to serve again once the wire is mended. */
+const longestRefusal = 1000;
+const longestRecovery = 2000;
+
+interface Seen {
+  accepted: number;
+  refused: number;
+  slowest: number;
+  slowestRecovery: number;
+  readonly wrong: string[];
+}
+
+async function run(context: Context): Promise<Outcome> {
+  const rounds = context.sized(15, 2);
+  const url = new URL(await context.freshDatabase());
+  const wire = await openWire(Number(url.port));
+  context.defer(() => wire.close());
+  const program = [await context.executable()];
+  const near = await startNode(context, { databaseUrl: url.href, command: program });
+  url.port = String(wire.port);
+  const far = await startNode(context, { databaseUrl: url.href, command: program });
+  const seen: Seen = { accepted: 0, refused: 0, slowest: 0, slowestRecovery: 0, wrong: [] };
+  const clients = { near: new Client(near.url), far: new Client(far.url) };
+  const key = firstKey(context);
+  for (let round = 0; round < rounds; round++) {
+    await oneRound(context, clients, key, wire, faults[round % faults.length] as (wire: Wire) => void, seen);
+  }
+  clients.near.close();
+  clients.far.close();
+  return {
+    figures: {
+      rounds,
+      'accepted while cut': seen.accepted,
+      'refused with 503': seen.refused,
+      'ms to the slowest refusal': Math.round(seen.slowest),
+      'ms to the slowest recovery': Math.round(seen.slowestRecovery),
+    },
+    shortfalls: [...seen.wrong.slice(0, 8), ...late(seen)],
+  };
+}
+
+function late({ accepted, slowest, slowestRecovery }: Seen): string[] {
+  return [
+    ...(accepted > 0 ? [`${accepted} requests were accepted while it was cut off`] : []),
+    ...(slowest > longestRefusal ? [`a refusal took ${Math.round(slowest)} ms`] : []),
+    ...(slowestRecovery > longestRecovery ? [`it took ${Math.round(slowestRecovery)} ms to recover`] : []),
+  ];
+}
+
+/** A key that lives, one that another node deletes meanwhile, one that nobody knows. */
+async function oneRound(
+  context: Context,
+  { near, far }: { near: Client; far: Client },
+  management: string,
+  wire: Wire,
+  breakIt: (wire: Wire) => void,
+  seen: Seen,
+): Promise<void> {
+  const made = await application(context, near, management);
+  const whoami = (client: Client, key: string) => client.call('GET', '/applications/key', { key });
+  if ((await whoami(far, made.key)).status !== 200) seen.wrong.push('a key is not accepted before the cut');
+  breakIt(wire);
+  const broken = performance.now();
+  const deleted = await near.call('DELETE', `/applications/${made.id}`, { key: management });
+  if (deleted.status !== 204) seen.wrong.push(`another node cannot delete: ${deleted.status}`);
+  await each(probes, probes, async (index) => {
+    const began = performance.now();
+    const key = index % 3 === 0 ? made.key : index % 3 === 1 ? management : `${made.key.slice(0, -1)}_`;
+    const { status } = index % 6 === 1 ? await write(far, management) : await whoami(far, key);
+    seen.slowest = Math.max(seen.slowest, performance.now() - began);
+    if (status === 503) seen.refused++;
+    else if (status < 300) seen.accepted++;
+    else if (status !== 401) seen.wrong.push(`while cut, a request was answered with ${status}`);
+  });
+  if (performance.now() - broken < 500) await Bun.sleep(500);
+  wire.delay(0);
+  wire.set('pass');
+  const mended = performance.now();
+  while ((await write(far, management)).status !== 201 && performance.now() - mended < 10_000)
+    await Bun.sleep(5);
+  seen.slowestRecovery = Math.max(seen.slowestRecovery, performance.now() - mended);
+  const { status } = await whoami(far, made.key);
+  if (status !== 401) seen.wrong.push(`a key that was deleted meanwhile got ${status}`);
+}
+
+function write(client: Client, key: string) {
+  return client.call('POST', '/applications', {
+    key,
+    body: { name: 'x', type: 'private', permissions: ['mine:x'] },
+  });
+}
+
+async function application(
+  context: Context,
+  client: Client,
+  key: string,
+): Promise<{ id: string; key: string }> {
+  const body = { name: 'x', type: 'private', permissions: ['application:read'] };
+  const { status, text } = await client.call('POST', '/applications', { key, body });
+  if (status !== 201) throw new Error(`no Application can be made: ${status} ${text}`);
+  context.secrets.addFrom(text);
+  return JSON.parse(text);
+}
