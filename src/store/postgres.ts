@@ -3,11 +3,13 @@ import { batched } from './batch.ts';
 import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
 
 /** Milliseconds after which a caller is told that the database is out of reach. */
-const patience = 900;
+const patience = 800;
 const connections = 10;
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
 /** The advisory lock of what must happen once: migrations and the first tenant. */
 const onceLock = 7_255_901_877;
+
+const givenUp = 'given up: nobody waits for this change any more';
 
 type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
@@ -65,22 +67,26 @@ export function openPostgres(url: string, clock?: () => number): Db {
   const transaction = <T>(pool: SQL, work: (tx: Queries) => Promise<T>) =>
     pool.begin((tx) => work(queries(tx, clock))) as Promise<T>;
 
+  /** Even one statement needs the way back: it may wait for a connection for longer than anybody waits for it. */
+  const change = <T>(work: (tx: Queries) => Promise<T>) =>
+    bounded((pool, late) =>
+      transaction(pool, async (tx) => {
+        if (late()) throw new DbUnavailable(givenUp);
+        const value = await work(tx);
+        if (late()) throw new DbUnavailable(givenUp);
+        return value;
+      }),
+    );
+
   return {
     dialect: 'postgres',
     get: (sql, params) => read(async (pool) => queries(pool, clock).get(sql, params)),
     all: (sql, params) => read(async (pool) => queries(pool, clock).all(sql, params)),
-    run: (sql, params) => bounded(async (pool) => queries(pool, clock).run(sql, params)),
+    run: (sql, params) => change(async (tx) => tx.run(sql, params)),
     lookup: batched((sql, keys) =>
       read((pool) => execute(pool, sql, [pool.array(keys, 'BYTEA') as unknown as Value], clock)),
     ),
-    transaction: (work) =>
-      bounded((pool, late) =>
-        transaction(pool, async (tx) => {
-          const value = await work(tx);
-          if (late()) throw new DbUnavailable('given up: nobody waits for this change any more');
-          return value;
-        }),
-      ),
+    transaction: change,
     exclusively: async (work) => {
       try {
         return await transaction(pool, async (tx) => {

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { SQL } from 'bun';
+import { newTenant } from '../../src/bootstrap.ts';
 import { mint } from '../../src/domain/key.ts';
 import { DbUnavailable } from '../../src/store/db.ts';
 import { openStore } from '../../src/store/open.ts';
@@ -95,11 +96,11 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     })) as T;
   }
 
-  const waiting = async () => {
+  const waiting = async (sessions = 1) => {
     const monitor = new SQL(on.url, { max: 1 });
     const sql =
       "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    while ((await monitor.unsafe(sql)).length === 0);
+    while ((await monitor.unsafe(sql)).length < sessions);
     await monitor.close();
   };
 
@@ -126,6 +127,22 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     expect(await on.raw(sessions)).toEqual(before);
     expect(await on.store.applications.get(tenant, id)).toMatchObject({ name: 'an application' });
     expect(await update()).toMatchObject({ name: 'new' });
+  });
+
+  test('a change of one statement that waits for a connection until it is given up does not happen later', async () => {
+    const tenant = await on.tenant();
+    const once = 'select pg_advisory_xact_lock(7255901877)';
+    const busy = await holding(once, async () => {
+      const first = Array.from({ length: 10 }, () =>
+        on.store.tenants.createFirst(newTenant('test', 1)).catch((error: unknown) => error),
+      );
+      await waiting(10);
+      await expect(on.store.tenants.rename(tenant, 'late')).rejects.toThrow(DbUnavailable);
+      return { first };
+    });
+    await Promise.all(busy.first);
+    await on.store.tenants.disable(tenant);
+    expect(await on.store.tenants.get(tenant)).toMatchObject({ name: 'test' });
   });
 
   test('a Session is not created for an Application that is deleted meanwhile', async () => {
