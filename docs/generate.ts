@@ -14,6 +14,7 @@ import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, isA, sentenceOf } from '../src/domain/permission.ts';
 import { failuresOf } from '../src/http/route.ts';
 import { routes } from '../src/http/routes.ts';
+import type { Kept } from '../torture/table.ts';
 
 const here = import.meta.dirname;
 
@@ -23,6 +24,7 @@ const pages: Record<string, () => string> = {
   'errors.md': errorsPage,
   'permissions.md': permissionsPage,
   'cli.md': cliPage,
+  'torture.md': torturePage,
   'decisions/README.md': decisionsPage,
 };
 
@@ -144,6 +146,31 @@ function optionTable(options: readonly Option[]): string {
     sentence,
   ]);
   return table(['option', 'meaning'], rows);
+}
+
+function torturePage(): string {
+  const text = read('../torture/results.json');
+  const kept = text === undefined ? undefined : (JSON.parse(text) as Kept);
+  const rows = (kept?.rows ?? []).map(({ name, database, must, measured, shortfalls, seconds }) => [
+    `\`${name}\``,
+    database,
+    must,
+    measured,
+    shortfalls.length === 0 ? 'holds' : 'falls short',
+    `${seconds} s`,
+  ]);
+  return lines(
+    '# The torture run',
+    '`npm run torture` tries to break what the [threat model](threat-model.md) promises: with real processes, on SQLite and on PostgreSQL, in under ten minutes on two cores. It prints this table, keeps it in `torture/results.json`, and exits with 1 if anything falls short. `--seed N` repeats a run, `--only NAME,NAME` picks rows, `--on SQLite` or `--on PostgreSQL` one database, `--short` small sizes. The short form is part of `npm test`.',
+    '`npm run torture:planted` keeps it honest: ten known bugs are planted one after the other into a copy of the project, and for each of them its own row must fall short.',
+    '## The last run',
+    ...(kept
+      ? [
+          `Seed ${kept.seed}, commit ${kept.commit}.`,
+          table(['test', 'database', 'must show', 'measured', 'outcome', 'time'], rows),
+        ]
+      : ['No full run has been kept yet.']),
+  );
 }
 
 function decisionsPage(): string {
