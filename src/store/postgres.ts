@@ -9,8 +9,7 @@ const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::big
 /** The advisory lock of what must happen once: migrations and the first tenant. */
 const onceLock = 7_255_901_877;
 
-const givenUp = 'given up: nobody waits for this change any more';
-
+type Work<T> = (tx: Queries) => Promise<T>;
 type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
 
@@ -64,19 +63,10 @@ export function openPostgres(url: string, clock?: () => number): Db {
     return bounded(work);
   }
 
-  const transaction = <T>(pool: SQL, work: (tx: Queries) => Promise<T>) =>
+  const transaction = <T>(pool: SQL, work: Work<T>) =>
     pool.begin((tx) => work(queries(tx, clock))) as Promise<T>;
 
-  /** Even one statement needs the way back: it may wait for a connection for longer than anybody waits for it. */
-  const change = <T>(work: (tx: Queries) => Promise<T>) =>
-    bounded((pool, late) =>
-      transaction(pool, async (tx) => {
-        if (late()) throw new DbUnavailable(givenUp);
-        const value = await work(tx);
-        if (late()) throw new DbUnavailable(givenUp);
-        return value;
-      }),
-    );
+  const change = <T>(work: Work<T>) => bounded((pool, late) => transaction(pool, unlessLate(work, late)));
 
   return {
     dialect: 'postgres',
@@ -99,6 +89,19 @@ export function openPostgres(url: string, clock?: () => number): Db {
       }
     },
     close: () => pool.close({ timeout: 5 }),
+  };
+}
+
+/** Looks at the clock once more: even one statement may wait for a connection longer than anybody waits for it. */
+function unlessLate<T>(work: Work<T>, late: () => boolean): Work<T> {
+  const check = () => {
+    if (late()) throw new DbUnavailable('given up: nobody waits for this change any more');
+  };
+  return async (tx) => {
+    check();
+    const value = await work(tx);
+    check();
+    return value;
   };
 }
 
