@@ -98,16 +98,17 @@ for (const [name, filter] of Object.entries(filters)) engine.registerFilter(name
 
 /**
  * `value | filter: argument, argument`, and nothing that Liquid would overlook: a comma in the wrong place or a
- * filter without a name would show the value as it is.
+ * filter without a name would show the value as it is. Arguments and places in a list are written out: if they
+ * came from the data, whoever may change a part of it could make the mask show another.
  */
 const form = (() => {
   const name = String.raw`[\p{L}_][\p{L}\p{N}_-]*`;
   const below = String.raw`\.[\p{L}\p{N}_-]+`;
   const literal = String.raw`(?:"[^"\\]*"|'[^'\\]*'|-?\d+(?:\.\d+)?)`;
-  const index = String.raw`\[\s*(?:${literal}|${name}(?:${below})*)\s*\]`;
+  const index = String.raw`\[\s*${literal}\s*\]`;
   const path = `${name}(?:${below}|${index})*`;
   const value = `(?:${literal}|${path})`;
-  const filter = String.raw`\|\s*\w+\s*(?::\s*${value}\s*(?:,\s*${value}\s*)*)?`;
+  const filter = String.raw`\|\s*\w+\s*(?::\s*${literal}\s*(?:,\s*${literal}\s*)*)?`;
   return new RegExp(String.raw`^\{\{-?\s*${value}\s*(?:${filter})*-?\}\}$`, 'u');
 })();
 

@@ -29,11 +29,15 @@ export async function change(
   return alone(world, repeat && `${tenant} ${repeat.caller} ${repeat.key}`, () =>
     world.store.change(async (unit) => {
       const earlier = repeat && (await unit.idempotency.recall(tenant, repeat));
-      if (earlier) return { ...(earlier as Reply), headers: replayed };
-      const { entity, difference, ...reply } = await route.handle(call, { ...world, store: unit });
+      const inside = { ...world, store: unit };
+      if (earlier) {
+        const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
+        return { ...reply, headers: replayed };
+      }
+      const { entity, difference, kept, ...reply } = await route.handle(call, inside);
       const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
       await unit.record({ ...witness(principal, where), ...what, result: 'success' });
-      if (repeat) await unit.idempotency.remember(tenant, repeat, reply, principal.now);
+      if (repeat) await unit.idempotency.remember(tenant, repeat, kept ?? reply, principal.now);
       return reply;
     }),
   );

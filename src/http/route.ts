@@ -64,6 +64,8 @@ export interface Reply {
 export interface Changed extends Reply {
   readonly entity: NonNullable<Entry['entity']>;
   readonly difference?: Difference;
+  /** What is remembered for a repeated request, if not the reply as it is; the route's `replay` makes a reply of it. */
+  readonly kept?: unknown;
 }
 
 interface Described {
@@ -113,6 +115,7 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
   readonly repeatable?: false;
   /** Whether it seals data, and so needs the tenant's data key at hand. */
   readonly seals?: boolean;
+  readonly replay?: (kept: unknown, call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Reply>;
   /** Runs within one transaction: it awaits nothing but the store. */
   readonly handle: (call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Changed>;
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
@@ -16,10 +17,10 @@ import {
   Token as TokenView,
 } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
-import type { StoredToken } from '../store/store.ts';
+import type { StoredToken, Unit } from '../store/store.ts';
 import { example } from './examples.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
-import { changeRoute, readRoute } from './route.ts';
+import { changeRoute, type Reply, readRoute } from './route.ts';
 import { contentOf, revised } from './token-content.ts';
 
 const tag = 'Tokens';
@@ -47,6 +48,7 @@ export const createToken = changeRoute({
   bodyExample: example.tokenCreate,
   replies: { 201: reply },
   failures: ['token_exists'],
+  replay,
   handle: async ({ principal, body }, { store, uses }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
@@ -54,7 +56,7 @@ export const createToken = changeRoute({
     uses.note(principal, 'token:create', content.container);
     const made = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!made) throw fail('token_exists');
-    return { status: 201, body: view(made, transform), entity: { kind: 'token', id } };
+    return { ...shown(201, made, transform), entity: { kind: 'token', id } };
   },
 });
 
@@ -132,6 +134,7 @@ export const updateToken = changeRoute({
   bodyExample: example.tokenPatch,
   replies: { 200: reply },
   failures: ['not_found', 'mask_not_allowed'],
+  replay,
   handle: async ({ principal, params, body }, { store, uses }) => {
     let next: ReturnType<typeof revised> | undefined;
     const token = await store.tokens.update(principal.tenantId, params.id, changeBy(principal), (current) => {
@@ -141,12 +144,7 @@ export const updateToken = changeRoute({
     });
     if (!token || !next) throw fail('not_found');
     const { transform, difference } = next;
-    return {
-      status: 200,
-      body: view(token, transform),
-      entity: { kind: 'token', id: params.id },
-      difference,
-    };
+    return { ...shown(200, token, transform), entity: { kind: 'token', id: params.id }, difference };
   },
 });
 
@@ -182,6 +180,30 @@ function view(stored: StoredToken, transform: Transform): Token {
   const data =
     transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
   return { ...stored.token, ...(data !== undefined && { data }) };
+}
+
+/** A reply that shows data, and what of it is remembered: everything but the data. */
+interface Kept {
+  readonly status: number;
+  readonly token: StoredToken['token'];
+  readonly transform: Transform;
+}
+
+function shown(status: number, stored: StoredToken, transform: Transform) {
+  const kept: Kept = { status, token: stored.token, transform };
+  return { status, body: view(stored, transform), kept };
+}
+
+/** With its data only while the Token is as it was: what has been deleted, moved or changed since is not shown. */
+async function replay(
+  remembered: unknown,
+  { principal }: { principal: Principal },
+  { store }: { store: Pick<Unit, 'tokens'> },
+): Promise<Reply> {
+  const { status, token, transform } = remembered as Kept;
+  const stored = await store.tokens.get(principal.tenantId, token.id);
+  const same = stored && isDeepStrictEqual(stored.token, token);
+  return { status, body: same ? view(stored, transform) : token };
 }
 
 function changeBy(principal: Principal) {

@@ -72,6 +72,46 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     expect(JSON.stringify(again.body)).not.toContain(data.number);
   });
 
+  const create = (key: string, more = {}) =>
+    world.call('POST', '/tokens', {
+      key,
+      body: { id: 'card-2', container: '/pci/', data, ...more },
+      headers: { 'Idempotency-Key': 'create' },
+    });
+
+  test.each<[string, (key: string) => Promise<unknown>]>([
+    ['deleted', (key) => world.call('DELETE', '/tokens/card-2', { key })],
+    ['moved', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { container: '/x/' } })],
+    ['changed', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { data: { name: 'Eve' } } })],
+    [
+      'deleted and made anew',
+      async (key) => {
+        await world.call('DELETE', '/tokens/card-2', { key });
+        world.clock.advance(1);
+        await world.call('POST', '/tokens', { key, body: { id: 'card-2', container: '/pci/', data: 'new' } });
+      },
+    ],
+  ])('gets its answer without the data of a Token that was %s since', async (_, change) => {
+    const { key, management } = await backend('reveal');
+    const first = await create(key);
+    expect((await create(key)).body).toEqual(first.body);
+    world.clock.advance(1);
+    await change(management);
+    const { data: _data, ...rest } = first.body;
+    expect(await create(key)).toMatchObject({ status: 201, body: rest });
+    expect((await create(key)).body.data).toBeUndefined();
+  });
+
+  test('gets its answer without the data of a Token that has expired', async () => {
+    const { key } = await backend('reveal');
+    const first = await create(key, { expires_at: new Date(world.clock.now() + 1000).toISOString() });
+    const again = () => create(key, { expires_at: first.body.expires_at });
+    expect((await again()).body).toEqual(first.body);
+    world.clock.advance(1000);
+    expect(await again()).toMatchObject({ status: 201, body: { id: 'card-2' } });
+    expect((await again()).body.data).toBeUndefined();
+  });
+
   test('gets no key that it could no longer make', async () => {
     const { key: management } = await world.tenant();
     const maker = await world.application(management, {
