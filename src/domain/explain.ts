@@ -158,7 +158,9 @@ function grounds(of: Holder, rule: ReadyRule | undefined, permission: string, re
 function denial(of: Holder, policy: Policy, permission: string, resource: Resource): string {
   if (!isA('scoped', permission)) return nowhere(of, policy, permission);
   const given = canonical(resource);
-  const matching = policy.rules.find(({ tests }) => failing(tests, given).length === 0);
+  const [matching] = policy.rules
+    .filter(({ tests }) => failing(tests, given).length === 0)
+    .sort((a, b) => narrowness(b.tests) - narrowness(a.tests));
   if (matching)
     return `${ruleOf(of, matching)} matches but grants ${few(matching.rule.permissions)}, not ${permission}`;
   const nearest = policy.rules
@@ -166,6 +168,11 @@ function denial(of: Holder, policy: Policy, permission: string, resource: Resour
     .sort((a, b) => distance(a.tests, given) - distance(b.tests, given))[0];
   if (!nearest) return nowhere(of, policy, permission);
   return `${ruleOf(of, nearest)} grants ${permission} but does not match: ${account(nearest.tests, given)}`;
+}
+
+/** One permission more costs least where it reaches least: the longer what is compared with, the less that is. */
+function narrowness(tests: readonly Test[]): number {
+  return tests.reduce((sum, { value }) => sum + value.length, 0);
 }
 
 /** How far a rule is from matching: the more it objects to, the farther; then the less it has in common. */

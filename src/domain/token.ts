@@ -24,7 +24,10 @@ export const TokenId = z
 
 export const TokenType = z
   .string()
-  .regex(/^[a-z][a-z0-9_-]{0,99}$/, 'must be a word of lower-case letters, digits, - and _');
+  .regex(
+    /^[a-z][a-z0-9_-]{0,99}$/,
+    'must be a word of at most 100 lower-case letters, digits, - and _, and begin with a letter',
+  );
 
 const MetadataName = text(1, 100).regex(/^[^\p{Cc}]*$/u, 'must not contain control characters');
 const MetadataValue = text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL');

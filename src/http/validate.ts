@@ -44,6 +44,7 @@ const nouns: Record<string, string> = {
   int: 'an integer',
   array: 'a list',
   object: 'an object',
+  record: 'an object',
   boolean: 'true or false',
 };
 
@@ -64,6 +65,8 @@ function sentence(issue: Issue): string {
       return issue.origin === 'number' || issue.origin === 'int'
         ? `must be at least ${issue.minimum}`
         : `must have at least ${issue.minimum} ${issue.origin === 'array' ? 'entries' : 'characters'}`;
+    case 'invalid_key':
+      return `has a name that ${issue.issues[0]?.message ?? 'is not valid'}`;
     default:
       return 'is not valid';
   }

@@ -21,6 +21,11 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rule 2 matches but grants token:create, not token:read',
     ],
     [
+      'a wide and a narrow rule that match and grant something else: the narrow one is the smaller grant',
+      application(grants([], rule('/', ['token:create']), rule('/customers/43/', ['token:update']))),
+      'rule 2 matches but grants token:update, not token:read',
+    ],
+    [
       'a rule for everything that grants something else',
       application(grants([], rule(undefined, ['token:create', 'token:delete']))),
       'rule 1 matches but grants token:create, token:delete, not token:read',

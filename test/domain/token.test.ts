@@ -36,7 +36,7 @@ describe('a type', () => {
   });
   test.each(['', 'Card', '1x', '-x', 'a b', 'x'.repeat(101), 'x\n', '\nx'])('may not be %j', (type) => {
     expect(messages(TokenType.safeParse(type))).toEqual([
-      'must be a word of lower-case letters, digits, - and _',
+      'must be a word of at most 100 lower-case letters, digits, - and _, and begin with a letter',
     ]);
   });
 });

@@ -185,6 +185,17 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     await expectRefused({ data: 1, metadata }, part);
   });
 
+  test('what is wrong with metadata is said in words', async () => {
+    const said = async (metadata: unknown, part: string) =>
+      (await create({ data: 1, metadata })).body.errors[part];
+    expect(await said([], 'metadata')).toEqual(['must be an object']);
+    expect(await said({ '': 'v' }, 'metadata.')).toEqual(['has a name that must have 1 to 100 characters']);
+    const long = 'a'.repeat(101);
+    expect(await said({ [long]: 'v' }, `metadata.${long}`)).toEqual([
+      'has a name that must have 1 to 100 characters',
+    ]);
+  });
+
   test.each([['Card'], ['a b'], [''], ['1st'], ['a'.repeat(101)], [7]])(
     'the type %p is refused',
     async (type) => {
