@@ -36,8 +36,8 @@ export interface Local {
 export interface Db extends Room {
   readonly local?: Local;
   /**
-   * One row by a unique binary key. The SQL compares with `= :key` and selects that column as `key`; look-ups
-   * of one tick may share a query, but each is read after it was asked for.
+   * One row by a unique binary key. The SQL compares with `= :key`, selects that column as `key` and ends with its
+   * conditions; look-ups of one tick may share a query, but each is read after it was asked for, from a primary.
    */
   lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
   /** Holds off every other process that calls this on the same database. */

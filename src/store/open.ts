@@ -86,7 +86,7 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
     figures: () => figures(db),
     inFlight,
     ping: async () => {
-      await db.get('select 1 as one');
+      await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
     },
     close: () => db.close(),
   };

@@ -6,6 +6,9 @@ import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './d
 const patience = 800;
 const connections = 10;
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
+/** Fails on a standby, which may not know yet what was taken away; asked once a query, whether it finds any row or not. */
+const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
+const divisionByZero = '22012';
 /** The advisory lock of what must happen once: migrations and the first tenant. */
 const onceLock = 7_255_901_877;
 
@@ -74,7 +77,9 @@ export function openPostgres(url: string, clock?: () => number): Db {
     all: (sql, params) => read(async (pool) => queries(pool, clock).all(sql, params)),
     run: (sql, params) => change(async (tx) => tx.run(sql, params)),
     lookup: batched((sql, keys) =>
-      read((pool) => execute(pool, sql, [pool.array(keys, 'BYTEA') as unknown as Value], clock)),
+      read((pool) =>
+        execute(pool, `${sql} and ${onPrimary}`, [pool.array(keys, 'BYTEA') as unknown as Value], clock),
+      ),
     ),
     transaction: change,
     exclusively: async (work) => {
@@ -146,6 +151,7 @@ const foreignKeyViolation = '23503';
 function judged(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) return error;
   if (error.errno === foreignKeyViolation) return ownerGone(error);
+  if (error.errno === divisionByZero) return new DbUnavailable('it is a standby, not the primary');
   const speaksOfStatement =
     error.code === 'ERR_POSTGRES_SERVER_ERROR' && !serverState.test(String(error.errno));
   return speaksOfStatement ? error : new DbUnavailable(error.message, { cause: error });

@@ -126,8 +126,23 @@ export class Cluster {
       await session.close();
     }
     writeFileSync(join(copy.data, 'standby.signal'), '');
+    const source = `host=127.0.0.1 port=${this.port} user=postgres`;
+    writeFileSync(join(copy.data, 'postgresql.auto.conf'), `primary_conninfo = '${source}'\n`);
     handOver(copy.data);
     return copy;
+  }
+
+  /** From now on nothing is committed that a standby does not have. Resolves when there is one that follows. */
+  async waitForStandby(): Promise<void> {
+    const following = "select 1 from pg_stat_replication where sync_state = 'sync' and state = 'streaming'";
+    await this.sql("alter system set synchronous_standby_names = '*'");
+    await this.sql('select pg_reload_conf()');
+    while ((await this.sql(following)).length === 0) await Bun.sleep(5);
+  }
+
+  /** A standby takes over. */
+  async promote(): Promise<void> {
+    await this.sql('select pg_promote(true, 10)');
   }
 
   remove(): void {

@@ -1,0 +1,118 @@
+/** The primary is killed under load, and its synchronous standby takes over behind the same address. */
+import { join } from 'node:path';
+import { openWire } from '../../test/support/wire.ts';
+import { Cluster } from '../crash/cluster.ts';
+import { Ledger } from '../crash/ledger.ts';
+import { firstKey, startNode } from '../crash/node.ts';
+import { complaints } from '../crash/operator.ts';
+import { halfDone } from '../crash/soundness.ts';
+import type { Context, Outcome, Row } from '../row.ts';
+
+export const failover: Row = {
+  name: 'failover',
+  must: 'PostgreSQL primary killed and standby promoted under load: 0 acknowledged changes lost, serving again in 5 s',
+  databases: ['PostgreSQL'],
+  run,
+};
+
+const lanes = 4;
+const longestAway = 5000;
+
+async function run(context: Context): Promise<Outcome> {
+  const rounds = context.sized(10, 1);
+  const pair = await openPair(context);
+  const wire = await openWire(pair.primary.port);
+  context.defer(() => wire.close());
+  const databaseUrl = `postgres://postgres@127.0.0.1:${wire.port}/postgres`;
+  const program = [await context.executable()];
+  const urls: string[] = [];
+  for (let node = 0; node < context.sized(3, 1); node++) {
+    urls.push((await startNode(context, { databaseUrl, command: program })).url);
+  }
+  const key = firstKey(context);
+  const ledger = new Ledger(key, context.secrets, context.random);
+  let stopped = false;
+  const load = urls.map((url) => ledger.write(url, lanes, () => stopped));
+  const away: number[] = [];
+  const asked: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    await ledger.more(20 + context.random.below(80));
+    const began = performance.now();
+    await pair.primary.kill();
+    wire.lead(pair.standby.port);
+    asked.push(...(await ask(urls, key)));
+    await pair.standby.promote();
+    await ledger.more(1);
+    away.push(performance.now() - began);
+    await pair.renew();
+  }
+  await ledger.more(20);
+  stopped = true;
+  await Promise.all(load);
+  await ledger.settle(urls[0] as string);
+  const lost = await ledger.broken(urls[0] as string, 'all');
+  const halves = await halfDone(pair.primary.url());
+  const unsound = await complaints(context, databaseUrl, program);
+  const accepted = asked.filter((status) => status !== 503).length;
+  const slowest = Math.round(Math.max(...away));
+  return {
+    figures: {
+      failovers: rounds,
+      'changes acknowledged': ledger.answered,
+      'cut off or refused': ledger.unanswered,
+      'acknowledged changes lost': lost.length,
+      'half-applied': halves.length,
+      'accepted by the word of a standby': accepted,
+      'ms until served again, at most': slowest,
+    },
+    shortfalls: [
+      ...[...lost, ...halves, ...unsound, ...ledger.wrong].slice(0, 10),
+      ...(accepted > 0 ? [`a standby was asked who calls: ${asked.join()}`] : []),
+      ...(slowest > longestAway ? [`it took ${slowest} ms until a change was answered again`] : []),
+    ],
+  };
+}
+
+/** Keys, and whether to send requests: to nodes that find a standby at the address of their database. */
+async function ask(urls: readonly string[], key: string): Promise<number[]> {
+  const headers = { 'SVC-API-KEY': key };
+  const paths = ['/applications/key', '/readyz'].flatMap((path) => urls.map((url) => url + path));
+  const answers = await Promise.all(paths.map((path) => fetch(path, { headers })));
+  return answers.map(({ status }) => status);
+}
+
+interface Pair {
+  readonly primary: Cluster;
+  readonly standby: Cluster;
+  /** The standby is the primary now, and gets a standby of its own. */
+  renew(): Promise<void>;
+}
+
+async function openPair(context: Context): Promise<Pair> {
+  let made = 0;
+  const next = () => join(context.folder, `cluster-${made++}`);
+  let primary = await Cluster.make(next());
+  context.defer(() => primary.kill());
+  await primary.start();
+  const follow = async () => {
+    const standby = await primary.copy(next());
+    await standby.start();
+    await primary.waitForStandby();
+    return standby;
+  };
+  let standby = await follow();
+  context.defer(() => standby.kill());
+  return {
+    get primary() {
+      return primary;
+    },
+    get standby() {
+      return standby;
+    },
+    renew: async () => {
+      primary.remove();
+      primary = standby;
+      standby = await follow();
+    },
+  };
+}
