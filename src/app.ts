@@ -4,6 +4,8 @@ import { dirname } from 'node:path';
 import { type Bootstrapped, bootstrap } from './bootstrap.ts';
 import { startChores } from './chores.ts';
 import { type Config, ConfigError } from './config.ts';
+import type { Secret } from './domain/key.ts';
+import { oneUseLink } from './http/console-link.ts';
 import { denials } from './http/denials.ts';
 import { makeLimits, type Rates } from './http/limits.ts';
 import { listenForScrapes } from './http/metrics.ts';
@@ -25,6 +27,8 @@ export interface App {
   readonly store: Store;
   readonly migrated: Migrated;
   readonly bootstrapped: Bootstrapped;
+  /** Opens the console with the first key, if this start has made it. */
+  readonly link?: Secret | undefined;
   /** Does at once what is done now and then. */
   flush(): Promise<void>;
   /** Says that it is not ready, serves on for a while, answers what was accepted, and closes. */
@@ -58,6 +62,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const refused = denials(store, log, options.now ?? Date.now);
   const clock = options.now ?? steady;
   const used = uses(store);
+  const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const world = {
     store,
@@ -69,6 +74,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     waitingRoom: waitingRoomOf(config, store, clock, observer),
     uses: used,
     underWay: new Set<string>(),
+    link,
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
     ready: () => ready,
@@ -76,12 +82,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, metricsPort } = config;
   const server = await tryListen('PORT', port, () =>
-    listen(served, world, {
-      host,
-      port,
-      shared: options.shared ?? false,
-      trusts: config.trustedProxies,
-    }),
+    listen(served, world, { host, port, shared: options.shared ?? false, trusts: config.trustedProxies }),
   );
   const metrics =
     observed &&
@@ -94,6 +95,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     store,
     migrated,
     bootstrapped,
+    link: link?.code,
     metricsPort: metrics?.port,
     flush: () => chores.flush(),
     close: async () => {

@@ -25,7 +25,7 @@ function pageOf([at, id, what]: readonly string[]): ReactNode {
   if (at === 'tokens') return <Tokens />;
   if (at === 'activity') return <Activity />;
   if (id === 'new') return <NewApplication />;
-  if (id !== undefined) return <OneApplication key={id} id={id} editing={what === 'edit'} />;
+  if (id !== undefined) return <OneApplication key={`${id}/${what}`} id={id} editing={what === 'edit'} />;
   return <Applications />;
 }
 

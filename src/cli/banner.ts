@@ -6,10 +6,10 @@ import { newestSchema } from '../store/migrate.ts';
 import { version } from '../version.ts';
 import { databasePlace, shortPath } from './place.ts';
 
-type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped'>;
+type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped' | 'link'>;
 
 /** What to do next. */
-export function banner(config: Config, { url, migrated, bootstrapped }: Opened): string {
+export function banner(config: Config, { url, migrated, bootstrapped, link }: Opened): string {
   const made = bootstrapped.secret;
   const state = migrated.from === 0 ? 'new' : made ? 'was empty' : 'kept as it was';
   const upgraded =
@@ -18,7 +18,7 @@ export function banner(config: Config, { url, migrated, bootstrapped }: Opened):
   return [
     `Sallyport ${version} is listening on ${url}`,
     '',
-    `  console         ${url}/console`,
+    `  console         ${url}/console${door(link)}`,
     `  reference       ${url}/docs`,
     `  database        ${databasePlace(config.databaseUrl)} (${state}${upgraded})`,
     `  management key  ${note}`,
@@ -27,6 +27,11 @@ export function banner(config: Config, { url, migrated, bootstrapped }: Opened):
     `    curl -H "SVC-API-KEY: ${show}" ${url}/applications/key`,
     '',
   ].join('\n');
+}
+
+/** Good for one visit, and for a person only. */
+function door(link: Secret | undefined): string {
+  return link && process.stdout.isTTY ? `#${link.reveal()} (opens once, within ten minutes)` : '';
 }
 
 /** Where the key is, and how a shell gets it. The key itself is shown to a person only, never to a pipe or a log. */

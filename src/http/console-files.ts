@@ -1,6 +1,7 @@
 /** The console: a page and what it loads, made when they are first asked for, and kept. */
 import type { ConsoleFile } from '../../console/build.ts';
 import { fail } from '../domain/error.ts';
+import { openLink } from './console-link.ts';
 import { openRoute, type Reply, type Route } from './route.ts';
 
 /** Nothing from elsewhere, nothing inline, no text that becomes markup or code. */
@@ -78,4 +79,5 @@ export const consoleRoutes: readonly Route[] = [
     failures: ['path_unknown'],
     handle: (_, request) => send(request),
   }),
+  openLink,
 ];

@@ -9,6 +9,7 @@ import type { Principal } from '../domain/principal.ts';
 import type { Log } from '../log.ts';
 import type { Observer } from '../observe.ts';
 import type { Store, Unit } from '../store/store.ts';
+import type { OneUseLink } from './console-link.ts';
 import type { Denials } from './denials.ts';
 import type { Limits, Quotas } from './limits.ts';
 import type { Tag } from './tags.ts';
@@ -29,6 +30,8 @@ export interface World<S = Store> {
   readonly watched: boolean;
   /** The repeatable requests that this process is answering. */
   readonly underWay: Set<string>;
+  /** To the console, after a first start. */
+  readonly link: OneUseLink | undefined;
   readonly sessionTtl: number;
   readonly sessionTtlMax: number;
   /** False from the moment the program was told to stop. */

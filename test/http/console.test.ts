@@ -1,5 +1,6 @@
 /** The files of the console, as the service gives them out. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { dirname, join } from 'node:path';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { buildConsole, type ConsoleFile } from '../../console/build.ts';
 import { openWorld, sqlite, type World } from '../support/world.ts';
@@ -88,5 +89,37 @@ describe('the console', () => {
   test('is the same, name by name, whoever makes it', async () => {
     const again = await buildConsole();
     expect(again.map(({ path }) => path)).toEqual(files.map(({ path }) => path));
+  });
+});
+
+describe('the link of a first start', () => {
+  const take = (code: unknown) => world.call('POST', '/console/link', { body: { code } });
+
+  test('gives the first key to the first who shows its code, and to nobody after', async () => {
+    const code = world.app.link?.reveal();
+    expect((await take(`slp_non_${'x'.repeat(49)}`)).status).toBe(404);
+    const { status, body } = await take(code);
+    expect(status).toBe(200);
+    expect((await world.call('GET', '/applications/key', { key: body.key })).status).toBe(200);
+    expect((await take(code)).status).toBe(404);
+    expect(world.logged.join()).not.toContain(code as string);
+  });
+
+  test('is over after ten minutes', async () => {
+    const other = await openWorld(sqlite);
+    const open = () => other.call('POST', '/console/link', { body: { code: other.app.link?.reveal() } });
+    other.clock.advance(600_000);
+    expect((await open()).status).toBe(404);
+    await other.close();
+  });
+
+  test('is not there when nothing was made', async () => {
+    const again = await openWorld(world.config.databaseUrl, {
+      SALLYPORT_MANAGEMENT_KEY_FILE: world.config.managementKeyFile,
+      SALLYPORT_MASTER_KEY_FILE: join(dirname(world.config.managementKeyFile), 'master.key'),
+      SALLYPORT_MASTER_KEY: '',
+    });
+    expect(again.app.link).toBeUndefined();
+    await again.close();
   });
 });

@@ -50,7 +50,7 @@ function OfApplication() {
   const { byId, list } = useRoll(signedIn.roll);
   const choices = useChoices();
   const [id, setId] = useState<string | null>(null);
-  const application = byId.get(id ?? '') ?? list[0];
+  const application = byId.get(id ?? '') ?? list.find(({ rules }) => rules.length > 0) ?? list[0];
   const [draft, setDraft] = useState<{ id: string; grants: Grants }>();
   if (!application) return <p className="quiet">There is no Application that this key may see.</p>;
   const grants = draft?.id === application.id ? draft.grants : application;

@@ -121,7 +121,7 @@ function Conditions({ rule, change, errors }: Pick<Props, 'rule' | 'change' | 'e
         <div className="rule-line" key={index}>
           <Select
             aria-label="Attribute"
-            className="narrow"
+            className="middling"
             data={['container', 'id']}
             value={condition.attribute}
             allowDeselect={false}

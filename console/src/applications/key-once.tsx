@@ -1,6 +1,6 @@
 /** A new key, shown this once: it closes only when its reader says that it is stored. */
 import { Button, Checkbox, Modal, Tabs } from '@mantine/core';
-import { useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { type Copied, copiedWords } from '../frame/copy.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { Icon } from '../frame/icons.tsx';
@@ -28,6 +28,12 @@ export function KeyOnce({ secret, name, note, close }: Props) {
   const [stored, setStored] = useState(false);
   const [copied, setCopied] = useState<Copied>();
   const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (stored) return;
+    const ask = (event: BeforeUnloadEvent) => event.preventDefault();
+    addEventListener('beforeunload', ask);
+    return () => removeEventListener('beforeunload', ask);
+  }, [stored]);
   return (
     <Modal
       opened

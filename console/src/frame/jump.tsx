@@ -101,7 +101,8 @@ export function Jump({ opened, close }: { opened: boolean; close: () => void }) 
       size={520}
       yOffset="12vh"
       centered={false}
-      aria-label="Jump to"
+      title="Jump to"
+      className="jump-dialog"
     >
       <Targets close={close} />
     </Modal>

@@ -1,7 +1,13 @@
-/** The link that a first start prints in a terminal. What it carries leaves the address bar at once. */
+/** The link that a first start prints in a terminal. Its code leaves the address bar at once, and works once. */
 export async function keyOfLink(): Promise<string | undefined> {
-  const text = location.hash.slice(1);
-  if (!/^slp_mgt_[0-9A-Za-z]{49}$/.test(text)) return undefined;
+  const code = location.hash.slice(1);
+  if (!/^slp_non_[0-9A-Za-z]{49}$/.test(code)) return undefined;
   history.replaceState(null, '', location.pathname);
-  return text;
+  const response = await fetch('/console/link', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ code }),
+  });
+  if (response.ok) return ((await response.json()) as { key: string }).key;
+  throw new Error('This link is over: it opens once, within ten minutes. Sign in with the key itself.');
 }

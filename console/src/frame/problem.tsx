@@ -18,7 +18,7 @@ interface Advice {
 
 export function advice(error: unknown): Advice {
   if (error instanceof ProblemError && error.code === 'permission_missing') {
-    const permission = /permission ([\w:-]+)/.exec(error.problem.detail)?.[1];
+    const permission = /permission ([\w-]+(?::[\w-]+)+)/.exec(error.problem.detail)?.[1];
     return {
       title: permission ? `This key does not hold ${permission}` : 'This key may not do that',
       text: 'Sign in with a key that does, or have it granted to this one. Nothing else here is affected.',

@@ -21,7 +21,10 @@ function SectionLink({ section, current }: { section: Section; current: boolean 
       title={missing ? `This key does not hold ${section.permission}` : undefined}
     >
       <Icon name={section.icon} />
-      <span>{section.label}</span>
+      <span className="nav-long">{section.label}</span>
+      <span className="nav-short" aria-hidden="true">
+        {section.short}
+      </span>
       {missing && (
         <span className="nav-lock">
           <Icon name="lock" size={12} />
@@ -130,7 +133,13 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
         <div className="side-foot">
           <Account leave={leave} />
           <Tooltip label="Keyboard (?)">
-            <ActionIcon variant="subtle" color="gray" aria-label="Keyboard" onClick={() => setOpen('help')}>
+            <ActionIcon
+              className="only-wide"
+              variant="subtle"
+              color="gray"
+              aria-label="Keyboard"
+              onClick={() => setOpen('help')}
+            >
               <Icon name="keyboard" />
             </ActionIcon>
           </Tooltip>

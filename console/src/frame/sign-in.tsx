@@ -46,7 +46,7 @@ export function SignIn({ given, reason, enter, lost }: Props) {
   useEffect(() => {
     given.then(
       (link) => link !== undefined && void first.current(link),
-      (error: unknown) => setComplaint(advice(error).text),
+      (error: unknown) => setComplaint(error instanceof Error ? error.message : String(error)),
     );
   }, [given]);
   const submit = (event: FormEvent) => {

@@ -1,0 +1,88 @@
+/** Makes the pictures of the console in docs/images: `npm run screenshots`, from the demo's own data. */
+import { mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Page } from 'playwright-core';
+import { seed } from '../demo/seed.ts';
+import { openApp } from '../src/app.ts';
+import { readConfig } from '../src/config.ts';
+import { makeLog } from '../src/log.ts';
+import { openBrowser } from '../test/support/browser.ts';
+
+interface Picture {
+  readonly name: string;
+  readonly dark?: boolean;
+  readonly width?: number;
+  readonly height: number;
+  readonly pose: (page: Page) => Promise<void>;
+}
+
+const go = (page: Page, place: string) =>
+  page.evaluate((hash) => {
+    location.hash = hash;
+  }, place);
+
+const pictures: readonly Picture[] = [
+  {
+    name: 'console-applications',
+    height: 720,
+    pose: (page) => page.locator('.cell-keys code').first().waitFor(),
+  },
+  {
+    name: 'console-edit',
+    height: 820,
+    pose: async (page) => {
+      await page.getByRole('link', { name: 'help desk' }).click();
+      await page.getByRole('link', { name: 'Edit' }).click();
+      await page.getByText('Reveal', { exact: true }).first().click();
+      await page.locator('.place-changed > button').first().click();
+    },
+  },
+  {
+    name: 'console-activity',
+    dark: true,
+    height: 720,
+    pose: async (page) => {
+      await go(page, '#/activity');
+      await page.getByRole('button', { name: '1 hour' }).click();
+      await page.locator('.entry').first().waitFor();
+    },
+  },
+  {
+    name: 'console-phone',
+    width: 390,
+    height: 720,
+    pose: async (page) => {
+      await go(page, '#/sessions');
+      await page.locator('.session').first().waitFor();
+    },
+  },
+];
+
+const folder = mkdtempSync(join(tmpdir(), 'sallyport-pictures-'));
+const images = join(import.meta.dirname, 'images');
+mkdirSync(images, { recursive: true });
+const config = readConfig({ env: { PORT: '0', SALLYPORT_DATA_DIR: folder, SALLYPORT_DRAIN: '0' } });
+const app = await openApp(config, { log: makeLog({ level: 'error' }) });
+const key = (await Bun.file(config.managementKeyFile).text()).trim();
+await seed({ url: app.url, key });
+await app.flush();
+
+const browser = await openBrowser();
+for (const { name, dark = false, width = 1240, height, pose } of pictures) {
+  const colorScheme = dark ? 'dark' : 'light';
+  const page = await browser.newPage({ viewport: { width, height }, colorScheme, reducedMotion: 'reduce' });
+  await page.goto(`${app.url}/console`);
+  await page.getByLabel('Key', { exact: true }).fill(key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('navigation', { name: 'Sections' }).waitFor();
+  await pose(page);
+  await page.waitForLoadState('networkidle');
+  const path = join(images, `${name}.png`);
+  await page.screenshot({ path });
+  await page.close();
+  console.log(`${path} (${Math.round(statSync(path).size / 1024)} kB)`);
+}
+await browser.close();
+await app.close();
+rmSync(folder, { recursive: true });

@@ -1,0 +1,197 @@
+/** The console in a real browser: what people do with it. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import type { Browser } from 'playwright-core';
+import { noBrowser, openBrowser } from '../support/browser.ts';
+import { openTab, type Tab } from '../support/console-tab.ts';
+import { openWorld, sqlite, start, type World } from '../support/world.ts';
+
+describe.skipIf(noBrowser)('in the console', () => {
+  let world: World;
+  let browser: Browser;
+  let tab: Tab;
+  beforeAll(async () => {
+    [world, browser] = await Promise.all([openWorld(sqlite), openBrowser()]);
+  });
+  afterAll(async () => {
+    await browser.close();
+    await world.close();
+  });
+  afterEach(async () => {
+    const { offences } = tab;
+    await tab.close();
+    expect(offences).toEqual([]);
+  });
+
+  const statusOf = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
+
+  test('an Application is created, edited, rotated and deleted', async () => {
+    const { key } = await world.tenant();
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(key);
+    await page.keyboard.press('c');
+    await page.getByRole('button', { name: /^Backend reader/ }).click();
+    await page.getByLabel('Name').fill('card reader');
+    await page
+      .getByRole('button', { name: 'application:read' })
+      .or(page.getByLabel('application:read'))
+      .check();
+    await page.getByRole('button', { name: '7 days' }).click();
+    await page.getByRole('button', { name: 'Review and create' }).click();
+    const summary = page.getByRole('dialog');
+    expect(await summary.innerText()).toContain('reveal in /customers/: token:read');
+    await summary.getByRole('button', { name: 'Create' }).click();
+
+    const made = page.getByRole('dialog', { name: 'The key of card reader' });
+    const first = await made.getByLabel('The new key').inputValue();
+    expect(await statusOf(first)).toBe(200);
+    await page.keyboard.press('Escape');
+    expect(await made.getByRole('button', { name: 'Done' }).isDisabled()).toBe(true);
+    await made.getByRole('button', { name: 'Copy key' }).click();
+    await made.getByText('Copied, and checked').waitFor();
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(first);
+    await made.getByLabel('I have stored it').check();
+    await made.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('heading', { name: 'card reader' }).waitFor();
+    expect(await page.content()).not.toContain(first);
+
+    await page.keyboard.press('e');
+    await page.getByLabel('Name').fill('card viewer');
+    await page.getByText('Mask', { exact: true }).click();
+    await page.getByRole('button', { name: 'Review the changes' }).click();
+    const changes = await page.getByRole('dialog').innerText();
+    expect(changes).toContain('“card reader” → “card viewer”');
+    expect(changes).toContain('rule 1. mask in /customers/: token:read');
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('heading', { name: 'card viewer' }).waitFor();
+    const { body } = await world.call('GET', '/applications?name=card', { key });
+    expect(body.data[0]).toMatchObject({
+      name: 'card viewer',
+      rules: [{ transform: 'mask' }],
+      expires_at: new Date(start + 7 * 86_400_000).toISOString(),
+    });
+
+    await page.getByRole('button', { name: 'Rotate' }).click();
+    await page.getByRole('button', { name: 'Make a new key' }).click();
+    const second = await page.getByLabel('The new key').inputValue();
+    expect([await statusOf(first), await statusOf(second)]).toEqual([200, 200]);
+    await page.getByLabel('I have stored it').check();
+    await page.getByRole('button', { name: 'Done' }).click();
+
+    await page.getByRole('button', { name: 'Rotate' }).click();
+    await page.getByText('At once').click();
+    await page.getByRole('button', { name: 'Replace every key' }).click();
+    const third = await page.getByLabel('The new key').inputValue();
+    expect([await statusOf(first), await statusOf(second), await statusOf(third)]).toEqual([401, 401, 200]);
+    await page.getByLabel('I have stored it').check();
+    await page.getByRole('button', { name: 'Done' }).click();
+
+    await page.getByRole('button', { name: 'More' }).click();
+    await page.getByRole('menuitem', { name: 'Delete…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Delete card viewer' });
+    expect(await dialog.innerText()).toMatch(/last used|never used/);
+    const remove = dialog.getByRole('button', { name: 'Delete' });
+    await dialog.getByLabel('Type its name to go on').fill('card view');
+    expect(await remove.isDisabled()).toBe(true);
+    await dialog.getByLabel('Type its name to go on').fill('card viewer');
+    await remove.click();
+    await page.getByRole('heading', { name: 'Applications' }).waitFor();
+    expect(await statusOf(third)).toBe(401);
+    expect(await page.getByText('card viewer', { exact: true }).count()).toBe(0);
+  }, 60_000);
+
+  test('a changed rule shows before and after at once, and the service agrees', async () => {
+    const { key } = await world.tenant();
+    const rules = [{ priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] }];
+    const { id, key: reader } = await world.application(key, { permissions: [], rules });
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(key);
+    await tab.go(`#/applications/${id}/edit`);
+    const preview = page.getByRole('region', { name: 'What would this key see?' });
+    const place = preview.getByRole('button', { name: /^\/pci\/ / });
+    expect(await place.innerText()).toContain('mask');
+    await page.getByText('Reveal', { exact: true }).click();
+    expect((await place.innerText()).replace(/\s+/g, ' ')).toMatch(/mask.* becomes .*reveal/);
+    await place.click();
+    const drawn = await preview.getByRole('list').last().or(preview.locator('.ladder')).first().innerText();
+    expect(drawn).toContain('/pci/');
+    const reason = await preview.locator('.ladder-end').innerText();
+    await page.getByRole('button', { name: 'Review the changes' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('heading', { name: 'an application' }).waitFor();
+    const { body } = await world.call('POST', '/decisions', {
+      key,
+      body: { credential: reader, permission: 'token:read', resource: { container: '/pci/' } },
+    });
+    expect(body.transform).toBe('reveal');
+    expect(reason).toContain(body.reason);
+  });
+
+  test('a key that expires signs its holder out with a reason', async () => {
+    const { key } = await world.tenant();
+    const expires_at = new Date(world.clock.now() + 60_000).toISOString();
+    const { key: short } = await world.application(key, { permissions: ['application:read'], expires_at });
+    tab = await openTab(browser, world.url);
+    await tab.signIn(short);
+    world.clock.advance(60_000);
+    await tab.page.keyboard.press('g');
+    await tab.page.keyboard.press('l');
+    await tab.page.getByRole('heading', { name: 'Sign in to Sallyport' }).waitFor();
+    expect(await tab.page.getByRole('alert').innerText()).toContain('no longer works');
+  });
+
+  test('a bad key is refused in words, and nothing is kept of a good one', async () => {
+    const { key } = await world.tenant();
+    tab = await openTab(browser, world.url);
+    const { page, context } = tab;
+    await page.getByLabel('Key', { exact: true }).fill(`slp_mgt_${'x'.repeat(49)}`);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    expect(await page.getByRole('alert').innerText()).toContain('not known here');
+    await tab.signIn(key);
+    const { cookies, origins } = await context.storageState({ indexedDB: true });
+    expect({ cookies, origins }).toEqual({ cookies: [], origins: [] });
+    await page.reload();
+    await page.getByRole('heading', { name: 'Sign in to Sallyport' }).waitFor();
+  });
+
+  test('a key with few rights sees what it may, and is told what is missing', async () => {
+    const { key } = await world.tenant();
+    await world.call('POST', '/tokens', {
+      key,
+      body: { container: '/pci/', data: 'secret', mask: 'masked' },
+    });
+    const { key: few } = await world.application(key, { permissions: ['token:read'] });
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(few);
+    await page.getByText('This key does not hold application:read', { exact: true }).waitFor();
+    await tab.go('#/tokens');
+    await page.getByText('"masked"').waitFor();
+    await tab.go('#/activity');
+    await page.getByText('This key does not hold log:read', { exact: true }).waitFor();
+  });
+
+  test('a Session is seen, with who let it in, and ended', async () => {
+    const { key } = await world.tenant();
+    const page_ = await world.application(key, {
+      name: 'shop page',
+      type: 'public',
+      permissions: ['token:create'],
+    });
+    const session = (await world.call('POST', '/sessions', { key: page_.key })).body;
+    const grant = { nonce: session.nonce, permissions: ['token:read'] };
+    await world.call('POST', '/sessions/authorize', { key, body: grant });
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(key);
+    await tab.go('#/sessions');
+    const row = page.getByRole('listitem').filter({ hasText: 'shop page' });
+    expect(await row.innerText()).toContain('authorized');
+    await row.getByRole('button', { name: 'End' }).click();
+    await page.getByRole('button', { name: 'End it' }).click();
+    await page.getByText('No Session is alive').waitFor();
+    const { status } = await world.call('GET', '/tokens', { key: session.session_key });
+    expect(status).toBe(401);
+  });
+});

@@ -1,0 +1,153 @@
+/** The console in a real browser: what it looks like, for everyone, with anything in it. */
+import { Database } from 'bun:sqlite';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import type { Browser } from 'playwright-core';
+import { seed } from '../../demo/seed.ts';
+import { noBrowser, openBrowser } from '../support/browser.ts';
+import { barriers, openTab, type Tab } from '../support/console-tab.ts';
+import { openWorld, sqlite, type World } from '../support/world.ts';
+
+describe.skipIf(noBrowser)('the console', () => {
+  let world: World;
+  let browser: Browser;
+  let tab: Tab;
+  let key: string;
+  beforeAll(async () => {
+    [world, browser] = await Promise.all([openWorld(sqlite), openBrowser()]);
+    ({ key } = await world.tenant());
+    await seed({ url: world.url, key, now: world.clock.now });
+    await world.flush();
+  });
+  afterAll(async () => {
+    await browser.close();
+    await world.close();
+  });
+  afterEach(async () => {
+    const { offences } = tab;
+    await tab.close();
+    expect(offences).toEqual([]);
+  });
+
+  const pages: [name: string, place: string, shows: string][] = [
+    ['applications', '#/applications', 'help desk'],
+    ['new', '#/applications/new', 'Where does this code run?'],
+    ['preview', '#/preview', 'Its key would see'],
+    ['sessions', '#/sessions', 'Look again'],
+    ['tokens', '#/tokens', 'customers'],
+    ['activity', '#/activity', 'token.create'],
+  ];
+
+  test.each([
+    ['light', {}, ['wcag2a', 'wcag2aa', 'wcag21aa']],
+    ['dark', { dark: true }, ['color-contrast']],
+    ['phone', { width: 390, height: 844 }, []],
+  ])(
+    'has nothing on any page that keeps somebody out: %s',
+    async (look, options, rules) => {
+      tab = await openTab(browser, world.url, options);
+      const { page } = tab;
+      const found: Record<string, string[]> = { 'sign-in': await barriers(page, rules) };
+      await tab.signIn(key);
+      const { body } = await world.call('GET', '/applications?name=help', { key });
+      const one: (typeof pages)[number] = ['one', `#/applications/${body.data[0].id}`, 'Keys'];
+      for (const [name, place, shows] of [...pages, one]) {
+        await tab.go(place);
+        await page.getByText(shows).first().waitFor();
+        found[name] = await barriers(page, rules);
+        await tab.picture(`${name}-${look}`);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        if (wide > 0) found[name].push(`is ${wide} pixels wider than the screen`);
+      }
+      expect(Object.entries(found).filter(([, barriers]) => barriers.length > 0)).toEqual([]);
+    },
+    60_000,
+  );
+
+  test('shows names and descriptions as text, whatever they hold', async () => {
+    const { key } = await world.tenant();
+    const name = `<img src=x onerror="alert(1)"><script>alert(2)</script>"'\${7*7}`;
+    const rule = { priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] };
+    const { id } = await world.application(key, { name, rules: [{ ...rule, description: name }] });
+    await world.call('POST', '/tokens', {
+      key,
+      body: { data: name, mask: '<b>{{ data | last: 3 }}</b>', metadata: { [name.slice(0, 90)]: name } },
+    });
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(key);
+    await page.getByRole('link', { name }).waitFor();
+    await tab.go(`#/applications/${id}`);
+    await page.getByRole('heading', { name }).waitFor();
+    await tab.go(`#/applications/${id}/edit`);
+    await page.getByRole('heading', { name: `Edit ${name}` }).waitFor();
+    await tab.go('#/tokens');
+    await page
+      .getByRole('button', { name: /general/ })
+      .last()
+      .click();
+    await page.getByRole('dialog').waitFor();
+    expect(await page.locator('img, b, script:not([src])').count()).toBe(0);
+  });
+
+  test('keeps the focus in a dialog, and gives it back', async () => {
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(key);
+    await page.getByRole('button', { name: 'Keyboard' }).focus();
+    await page.keyboard.press('Enter');
+    const dialog = page.getByRole('dialog', { name: 'Keyboard' });
+    await dialog.waitFor();
+    for (let presses = 0; presses < 4; presses++) {
+      await page.keyboard.press('Tab');
+      expect(await dialog.evaluate((node) => node.contains(document.activeElement))).toBe(true);
+    }
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'hidden' });
+    expect(await page.evaluate(() => document.activeElement?.getAttribute('aria-label'))).toBe('Keyboard');
+  });
+
+  test('lists, searches and scrolls ten thousand Applications without a stall', async () => {
+    const { key } = await world.tenant();
+    const { id } = await world.application(key, { name: 'needle' });
+    multiply(world.config.databaseUrl.slice('sqlite:'.length), id, 10_000);
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(key);
+    await page.getByText('10,002 Applications').waitFor();
+    await page.evaluate(() => {
+      const state = globalThis as unknown as { longest: number };
+      state.longest = 0;
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) state.longest = Math.max(state.longest, entry.duration);
+      }).observe({ type: 'longtask', buffered: false });
+    });
+    for (let turn = 0; turn < 10; turn++) await page.mouse.wheel(0, 20_000);
+    await page.keyboard.press('/');
+    await page.keyboard.type('needle 77', { delay: 10 });
+    await page.getByText(/10,002 Applications, \d+ shown/).waitFor();
+    await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
+    const drawn = await page.locator('.table-row').count();
+    expect(drawn).toBeGreaterThan(5);
+    expect(drawn).toBeLessThan(80);
+    const longest = await page.evaluate(() => (globalThis as unknown as { longest: number }).longest);
+    expect(longest).toBeLessThan(500);
+  });
+});
+
+/** The same row again and again, under other names: what the API would take long for. */
+function multiply(file: string, id: string, times: number): void {
+  const database = new Database(file);
+  const row = database.query('select * from applications where id = ?').get(id) as Record<string, string>;
+  const columns = Object.keys(row);
+  const insert = database.query(
+    `insert into applications (${columns.join()}) values (${columns.map(() => '?').join()})`,
+  );
+  database.transaction(() => {
+    for (let index = 0; index < times; index++) {
+      const name = `needle ${index}`;
+      const own = { ...row, id: Bun.randomUUIDv7(), name, name_folded: name };
+      insert.run(...columns.map((column) => own[column as keyof typeof own] as string));
+    }
+  })();
+  database.close();
+}

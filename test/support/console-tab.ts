@@ -1,0 +1,93 @@
+/** A tab of a real browser on the console. */
+import { join } from 'node:path';
+import axe from 'axe-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { start } from './world.ts';
+
+/** Git does not look into it. */
+const pictures = join(import.meta.dirname, '../../dist/screenshots');
+
+export interface Tab {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  /** What the page should never have done: broken its policy, thrown, logged an error, asked elsewhere. */
+  readonly offences: string[];
+  signIn(key: string): Promise<void>;
+  go(place: string): Promise<void>;
+  /** Leaves a picture for people to look at. */
+  picture(name: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface TabOptions {
+  readonly dark?: boolean;
+  readonly width?: number;
+  readonly height?: number;
+}
+
+/** A tab on the console of the service, with the clock of the tests. */
+export async function openTab(browser: Browser, url: string, options: TabOptions = {}): Promise<Tab> {
+  const { dark = false, width = 1280, height = 840 } = options;
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: dark ? 'dark' : 'light',
+    reducedMotion: 'reduce',
+    permissions: ['clipboard-read', 'clipboard-write'],
+  });
+  await context.clock.setFixedTime(start);
+  await context.addInitScript(() => {
+    document.addEventListener('securitypolicyviolation', (event) => {
+      console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+    });
+  });
+  const offences: string[] = [];
+  context.on('request', (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith('data:'))
+      offences.push(`asked ${request.url()}`);
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  page.on('pageerror', (error) => offences.push(`threw ${error.message}`));
+  page.on('dialog', (dialog) => {
+    offences.push(`opened a dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on('console', (message) => {
+    // Chromium logs every answer above 399, which is what some tests are about.
+    if (message.type() !== 'error' || message.text().startsWith('Failed to load resource')) return;
+    offences.push(message.text());
+  });
+  await page.goto(`${url}/console`);
+  return {
+    page,
+    context,
+    offences,
+    signIn: async (key) => {
+      await page.getByLabel('Key', { exact: true }).fill(key);
+      await page.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByRole('navigation', { name: 'Sections' }).waitFor();
+    },
+    go: async (place) => {
+      await page.evaluate((hash) => {
+        location.hash = hash;
+      }, place);
+    },
+    picture: async (name) => {
+      await page.screenshot({ path: join(pictures, `${name}.png`) });
+    },
+    close: () => context.close(),
+  };
+}
+
+/** What a person who cannot see the page, or not well, would stumble over badly. */
+export async function barriers(page: Page, only: string[]): Promise<string[]> {
+  if (only.length === 0) return [];
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source);
+  const { violations } = await page.evaluate((rules) => {
+    const { axe } = globalThis as unknown as { axe: typeof import('axe-core') };
+    return axe.run({ resultTypes: ['violations'], runOnly: rules });
+  }, only);
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+}
