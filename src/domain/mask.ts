@@ -214,6 +214,6 @@ function leaves(value: unknown, found: Set<string> = new Set()): Set<string> {
 /** The names of all fields, however deep. */
 function names(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return [];
-  const own = Array.isArray(value) ? [] : Object.keys(value);
-  return [...own, ...Object.values(value).flatMap(names)];
+  if (Array.isArray(value)) return value.flatMap(names);
+  return Object.entries(value).flatMap(([name, part]) => [name, ...names(part)]);
 }

@@ -39,7 +39,7 @@ export const Rule = z
     description: optional(Description).describe('What the rule is for.'),
     priority: z
       .int('must be an integer of at least 1')
-      .min(1, 'must be an integer of at least 1')
+      .min(1)
       .max(2_147_483_647)
       .describe('Of the rules that match, the one with the lowest decides.'),
     container: optional(Container).describe(

@@ -80,7 +80,7 @@ describe('what the audit log tells of access that was taken away:', () => {
     ],
   ];
   test.each(cases)('%s', (_, rows, expected) => {
-    expect(revocations(rows).applications).toEqual(expected as never);
+    expect(revocations(rows).applications).toStrictEqual(expected as never);
   });
 
   test('tenants, as they were in the end', () => {
