@@ -1,6 +1,6 @@
 /** Clients for all nodes of a fleet, for rows that speak to them in turn. */
 import { type Answer, type Asked, Client } from './client.ts';
-import type { Fleet } from './fleet.ts';
+import type { Fleet, FleetOptions } from './fleet.ts';
 import type { Context } from './row.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: a row looks into whatever came back
@@ -40,6 +40,11 @@ export function clientsOf(context: Context, fleet: Fleet): Clients {
       return must(0, 'POST', '/applications', { key, body });
     },
   };
+}
+
+/** A node for the row alone in the full run; in the short one, where starting takes longest, the shared ones. */
+export function oneNode(context: Context, options: FleetOptions = {}): Promise<Fleet> {
+  return context.size === 'full' ? context.start({ ...options, nodes: 1 }) : context.fleet();
 }
 
 /** A database that does not answer in time is asked again, as every client is told to. */

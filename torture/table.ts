@@ -35,8 +35,18 @@ function measured(figures: Result['figures']): string {
     .join(', ');
 }
 
-const head = ['', 'test', 'database', 'must show', 'measured', 'time', 'seed', 'commit'];
+const columns: readonly (readonly [title: string, widest: number])[] = [
+  ['', 4],
+  ['test', 14],
+  ['database', 10],
+  ['must show', 46],
+  ['measured', 46],
+  ['time', 8],
+  ['seed', 10],
+  ['commit', 10],
+];
 
+/** Long cells go on in the next line. */
 export function table({ seed, commit, rows }: Kept): string {
   const cells = rows.map((row) => [
     row.shortfalls.length === 0 ? 'ok' : 'FAIL',
@@ -48,15 +58,26 @@ export function table({ seed, commit, rows }: Kept): string {
     String(seed),
     commit,
   ]);
-  const widths = head.map((_, column) =>
-    Math.max(...[head, ...cells].map((each) => each[column]?.length ?? 0)),
-  );
-  return [head, ...cells]
-    .map((each) =>
-      each
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
+  const titles = columns.map(([title]) => title);
+  const lines = [titles, ...cells].flatMap((row) => {
+    const wrapped = row.map((cell, column) => wrap(cell, columns[column]?.[1] ?? 0));
+    const height = Math.max(...wrapped.map(({ length }) => length));
+    return Array.from({ length: height }, (_, line) => wrapped.map((parts) => parts[line] ?? ''));
+  });
+  const widths = columns.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  return lines
+    .map((line) => line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
+    .map((line) => line.trimEnd())
     .join('\n');
+}
+
+function wrap(text: string, widest: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= widest)
+      lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
 }

@@ -1,5 +1,5 @@
 import { builtIn, isA } from '../../src/domain/permission.ts';
-import { type Body, type Clients, clientsOf, each } from '../clients.ts';
+import { type Body, type Clients, clientsOf, each, oneNode } from '../clients.ts';
 import type { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -27,7 +27,7 @@ const views = ['redact', 'mask', 'reveal'] as const;
 
 async function run(context: Context): Promise<Outcome> {
   const sequences = context.sized(1000, 12);
-  const clients = clientsOf(context, await context.start({ nodes: 1 }));
+  const clients = clientsOf(context, await oneNode(context));
   const shortfalls: string[] = [];
   const tally = { tried: 0, succeeded: 0, sessions: 0, unavailable: 0 };
   await each(sequences, 20, async (index) => {

@@ -24,7 +24,7 @@ const sessionTtl = 3000;
 const moves = [0, 0, 1000, 1000, 1000, 2000, 1, 999];
 
 async function run(context: Context): Promise<Outcome> {
-  const count = context.sized(5000, 50);
+  const count = context.sized(5000, 25);
   const clock = new Clock();
   const app = await open(context, clock);
   const client = new Client(app.url);

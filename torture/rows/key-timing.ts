@@ -1,6 +1,6 @@
 import { mint } from '../../src/domain/key.ts';
 import { Client, written } from '../client.ts';
-import { clientsOf } from '../clients.ts';
+import { clientsOf, oneNode } from '../clients.ts';
 import type { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -15,16 +15,15 @@ export const keyTiming: Row = {
   run,
 };
 
-/** How many different keys each side has, so that no single one decides. */
-const keysOfEach = 200;
-
 /**
  * A key that is alive gets another answer anyway. What must not show is whether a refused one was ever issued:
  * the known keys were deleted with their Application or regenerated away, or are one bit off a living one.
  */
 async function run(context: Context): Promise<Outcome> {
-  const samples = context.sized(20_000, 500);
-  const fleet = await context.start({ nodes: 1 });
+  const samples = context.sized(20_000, 200);
+  /** Of each side, so that no single one decides. */
+  const keysOfEach = context.sized(200, 9);
+  const fleet = await oneNode(context);
   const { must, application } = clientsOf(context, fleet);
   const { key } = await fleet.tenant();
   const known: string[] = [];

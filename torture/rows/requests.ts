@@ -2,7 +2,7 @@ import { codes } from '../../src/domain/error.ts';
 import type { Document } from '../../src/http/openapi.ts';
 import { leave, raw } from '../../test/support/raw.ts';
 import { type Answer, Client } from '../client.ts';
-import { type Body, clientsOf, each } from '../clients.ts';
+import { type Body, clientsOf, each, oneNode } from '../clients.ts';
 import { rawRequest } from '../framing.ts';
 import { Generator, type Pool } from '../generate.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
@@ -17,7 +17,7 @@ export const requests: Row = {
 const everything = { permissions: ['application:read', 'token:read', 'token:create', 'decision:create'] };
 
 async function run(context: Context): Promise<Outcome> {
-  const fleet = await context.start({ nodes: 1 });
+  const fleet = await oneNode(context);
   const { key } = await fleet.tenant();
   const pool = await poolFor(context, fleet, key);
   const { url, pid } = fleet.at(0);
@@ -67,7 +67,7 @@ async function poolFor(
 
 async function generated(context: Context, generator: Generator, pool: Pool, client: Client, tally: Tally) {
   context.defer(() => client.close());
-  await each(context.sized(50_000, 400), 24, async () => {
+  await each(context.sized(50_000, 300), 24, async () => {
     const { method, path, bytes } = generator.next();
     const what = `${method} ${path}`;
     tally.asked++;
@@ -99,7 +99,7 @@ function learn(context: Context, pool: Pool, text: string): void {
 }
 
 async function sockets(context: Context, url: string, key: string, tally: Tally): Promise<void> {
-  await each(context.sized(2000, 60), 24, async () => {
+  await each(context.sized(2000, 40), 24, async () => {
     const { text, sound, unfinished } = rawRequest(context.random, key);
     tally.asked++;
     if (unfinished) {

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { mint } from '../../src/domain/key.ts';
 import { raw } from '../../test/support/stores.ts';
-import { type Body, type Clients, clientsOf, each } from '../clients.ts';
+import { type Body, type Clients, clientsOf, each, oneNode } from '../clients.ts';
 import type { Tenant } from '../fleet.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -25,8 +25,8 @@ const allowance = 12;
 const sweepWithin = 40_000;
 
 async function run(context: Context): Promise<Outcome> {
-  const count = context.sized(context.database.name === 'SQLite' ? 700_000 : 300_000, 1500);
-  const fleet = await context.start({ nodes: 1, env: { SALLYPORT_SESSION_TTL: '2' } });
+  const count = context.sized(context.database.name === 'SQLite' ? 700_000 : 300_000, 500);
+  const fleet = await oneNode(context, { env: { SALLYPORT_SESSION_TTL: '2' } });
   const clients = clientsOf(context, fleet);
   const traffic = await trafficOn(context, clients, await fleet.tenant());
   const { pid } = fleet.at(0);
