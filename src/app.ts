@@ -150,6 +150,7 @@ function steady(): number {
 export function cannotListen(variable: string, host: string, port: number, error: unknown): ConfigError {
   return new ConfigError(
     `HOST and ${variable}: cannot listen on ${host}:${port}: ${(error as Error).message}`,
+    `where another program has that port, name another, or ${variable}=0 for a free one`,
   );
 }
 

@@ -7,7 +7,13 @@ import { parseTrust, type Trust } from './http/address.ts';
 import { parseMasterKeys } from './store/cipher.ts';
 
 /** A wrong value; its message is the one line that the operator sees. */
-export class ConfigError extends Error {}
+export class ConfigError extends Error {
+  readonly hint: string | undefined;
+  constructor(message: string, hint?: string) {
+    super(message);
+    this.hint = hint;
+  }
+}
 
 interface Setting<T> {
   readonly variable: string;

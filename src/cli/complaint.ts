@@ -51,7 +51,8 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
   }
   if (error instanceof Refused) return { errors: [error.message], hint: error.hint, code: 1 };
   if (error instanceof ConfigError) {
-    return { errors: [error.message], hint: 'sallyport serve --help lists the settings', code: 2 };
+    const hint = error.hint ?? 'sallyport serve --help lists the settings';
+    return { errors: [error.message], hint, code: 2 };
   }
   if (error instanceof SchemaTooNew) return { errors: [error.message], code: 1 };
   if (error instanceof WrongMasterKey) {

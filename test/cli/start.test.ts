@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from '../support/postgres.ts';
 import { environment, program, type Service, startService } from '../support/service.ts';
+import { shell } from '../support/shell.ts';
 import { postgres, testMasterKey } from '../support/world.ts';
 
 describe('the first start', () => {
@@ -110,5 +111,12 @@ describe('a start that cannot be says why in one line, without the password, and
     expect(complained).not.toContain('password');
     expect(said).toBe('');
     expect(await start.exited).toBe(code);
+  });
+
+  test('with a way out for whoever has another program on that port', async () => {
+    const { err } = await shell(['serve'], { env: environment(folder, { PORT: String(taken.port) }) });
+    expect(err).toEndWith(
+      'sallyport: hint: where another program has that port, name another, or PORT=0 for a free one\n',
+    );
   });
 });
