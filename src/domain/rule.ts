@@ -40,7 +40,7 @@ export const Rule = z
     priority: z
       .int('must be an integer of at least 1')
       .min(1)
-      .max(2_147_483_647)
+      .max(2_147_483_647, 'must be at most 2147483647')
       .describe('Of the rules that match, the one with the lowest decides.'),
     container: optional(Container).describe(
       'Applications only: the rule is about the Tokens in this container and below. Management Applications may leave it out, which means all of them.',
