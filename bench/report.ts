@@ -98,7 +98,7 @@ export function spread({ median, low, high }: Figure): string {
 
 /** What it must reach, in words. */
 export function bound({ least, most, aim, unit }: Row): string {
-  if (most !== undefined) return unit === '×' ? `at most ${most} ×` : `at most ${most} ${unit}`;
+  if (most !== undefined) return unit === 'µs' ? `at most ${most} ×` : `at most ${most} ${unit}`;
   return aim === undefined ? `${least} ×` : `${least} × (aim ${aim})`;
 }
 

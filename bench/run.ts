@@ -7,6 +7,7 @@ import { installPeers } from './peers.ts';
 import { machine, printRows, type Results, type Row } from './report.ts';
 import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
+import { growthRows } from './rows/growth.ts';
 import { keyRows } from './rows/key.ts';
 import { sessionRows } from './rows/sessions.ts';
 import { startRows } from './rows/start.ts';
@@ -23,6 +24,7 @@ const rows: Record<string, (stage: Stage, effort: Effort) => Promise<Row[]>> = {
   tokens: tokenRows,
   decide: decideRows,
   workers: workerRows,
+  growth: growthRows,
   strict: strictRows,
   start: startRows,
 };

@@ -17,10 +17,16 @@ export interface Furnished extends Service {
   readonly database: number | undefined;
 }
 
-const rules = [{ priority: 1, container: '/customers/', transform: 'mask', permissions: ['invoice:read'] }];
 const grants = {
-  permissions: ['application:read', 'session:authorize', 'token:create', 'token:read', 'decision:create'],
-  rules,
+  permissions: ['application:read', 'session:authorize', 'decision:create'],
+  rules: [
+    {
+      priority: 1,
+      container: '/customers/',
+      transform: 'reveal',
+      permissions: ['invoice:read', 'token:create', 'token:read'],
+    },
+  ],
 };
 
 export const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }];

@@ -5,13 +5,13 @@ import { startBare, wire } from '../servers.ts';
 import type { Stage } from '../stage.ts';
 
 export async function tokenRows({ onSqlite }: Stage, effort: Effort): Promise<Row[]> {
-  const { key } = onSqlite;
+  const { key } = onSqlite.backend;
   const token = { container: '/customers/42/', data: { note: 'x'.repeat(1000) } };
-  const { id } = await onSqlite.call<{ id: string }>('POST', '/tokens', token);
+  const { id } = await onSqlite.call<{ id: string }>('POST', '/tokens', token, key);
   const path = `/tokens/${id}`;
   const bare = await startBare({
-    'POST /tokens': await onSqlite.answer('POST', '/tokens', token),
-    [`GET ${path}`]: await onSqlite.answer('GET', path),
+    'POST /tokens': await onSqlite.answer('POST', '/tokens', token, key),
+    [`GET ${path}`]: await onSqlite.answer('GET', path, undefined, key),
   });
   const creates = { requests: [wire('POST', '/tokens', key, token)], status: 201 };
   const reads = { requests: [wire('GET', path, key)], status: 200 };

@@ -1,0 +1,121 @@
+/**
+ * A database with so many Applications, Sessions and Tokens. Most rows are written by SQL, with random digests and
+ * data of the right length; every so-many-th one by the service's own store, so that its key works and its data
+ * opens. Both are spread over the last month, so what is asked about lies all over the tables.
+ */
+import { Database } from 'bun:sqlite';
+import { mint, newId } from '../src/domain/key.ts';
+import { parseMasterKeys } from '../src/store/cipher.ts';
+import { openStore } from '../src/store/open.ts';
+import type { Store } from '../src/store/store.ts';
+import { masterKey } from './servers.ts';
+
+export interface Sampled {
+  readonly applications: { readonly id: string; readonly key: string }[];
+  readonly sessions: string[];
+  readonly tokens: string[];
+}
+
+const samples = 500;
+const month = 30 * 86_400_000;
+const day = 86_400_000;
+
+export async function openFilled(databaseUrl: string): Promise<Store> {
+  const [key] = parseMasterKeys(masterKey);
+  if (!key) throw new Error('no master key');
+  return (await openStore(databaseUrl, { masters: { current: () => key, find: () => key } })).store;
+}
+
+interface Owner {
+  readonly tenant: string;
+  readonly page: string;
+}
+
+export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Sampled> {
+  const store = await openFilled(databaseUrl);
+  await store.warm(owner.tenant);
+  const sampled = await sample(store, owner);
+  await store.close();
+  bulk(databaseUrl.slice('sqlite:'.length), owner, count - samples);
+  return sampled;
+}
+
+async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
+  const start = Date.now() - month;
+  const moments = Array.from({ length: samples }, (_, at) => start + Math.floor((at * month) / samples));
+  const grants = { permissions: ['application:read', 'token:read'], rules: [] };
+  const applications = moments.map(async (createdAt, at) => {
+    const [id, key] = [newId(createdAt), mint('pvt')];
+    const created = { id, name: `sample ${at}`, type: 'private' as const, ...grants, createdAt };
+    const open = { allowedOrigins: undefined, createdBy: undefined, expiresAt: undefined };
+    await store.applications.create(tenant, { ...created, ...open }, key);
+    return { id, key: key.secret.reveal() };
+  });
+  const sessions = moments.map(async (createdAt) => {
+    const [key, nonce] = [mint('ses'), mint('non')];
+    const digests = { key: key.digest, nonce: nonce.digest };
+    const lives = { createdAt, expiresAt: Date.now() + day };
+    await store.sessions.create(tenant, { id: newId(createdAt), applicationId: page, ...digests, ...lives });
+    await store.sessions.authorize(tenant, nonce.digest, {
+      ...grants,
+      by: page,
+      ceiling: undefined,
+      expiresAt: undefined,
+      longest: month * 2,
+    });
+    return key.secret.reveal();
+  });
+  const tokens = moments.map(async (at) => {
+    const id = newId(at);
+    const content = { type: 'token', container: '/customers/42/', data: { note: 'x'.repeat(100) } };
+    const none = { mask: undefined, masked: undefined, metadata: undefined, expiresAt: undefined };
+    await store.tokens.create(tenant, id, { ...content, ...none }, { by: page, at });
+    return id;
+  });
+  return {
+    applications: await Promise.all(applications),
+    sessions: await Promise.all(sessions),
+    tokens: await Promise.all(tokens),
+  };
+}
+
+function bulk(path: string, { tenant, page }: Owner, count: number): void {
+  const db = new Database(path, { strict: true });
+  for (const pragma of ['synchronous = off', 'cache_size = -400000', 'busy_timeout = 5000'])
+    db.run(`pragma ${pragma}`);
+  const application = db.prepare(
+    `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules, created_at)
+     values (?1, ?2, ?3, ?3, 'private', '["application:read"]', '[]', ?4)`,
+  );
+  const key = db.prepare(
+    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at)
+     values (?1, ?2, ?3, randomblob(32), 'abcd', ?4)`,
+  );
+  const session = db.prepare(
+    `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at,
+       expires_at, authorized_at) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', ?4, ?5, ?4)`,
+  );
+  const token = db.prepare(
+    `insert into tokens (tenant_id, seq, id, type, container, container_folded, version, data, created_by, created_at)
+     values (?1, ?2, ?2, 'token', ?3, ?3, 1, randomblob(140), ?4, ?5)`,
+  );
+  const container = db.prepare(
+    'insert into token_containers (tenant_id, container, own, seq, id) values (?1, ?2, ?3, ?4, ?4)',
+  );
+  const start = Date.now() - month;
+  db.transaction(() => {
+    for (let at = 0; at < count; at++) {
+      const moment = start + Math.floor((at * month) / count);
+      const id = newId(moment);
+      application.run(tenant, id, `filled ${at}`, moment);
+      key.run(tenant, id, newId(moment), moment);
+      session.run(tenant, page, newId(moment), moment, Date.now() + day + at);
+      const own = `/customers/${at % 1000}/`;
+      token.run(tenant, id, own, page, moment);
+      container.run(tenant, '/customers/', 0, id);
+      container.run(tenant, own, 1, id);
+    }
+  })();
+  db.run('pragma wal_checkpoint(truncate)');
+  db.close();
+}
