@@ -49,7 +49,7 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
     seal: async (limit) => {
       if (!(await db.get('select 1 as one from audit where seq is null limit 1'))) return 0;
       const keys = await chainKeys();
-      return db.exclusively((tx) => sealNext(tx, keys, limit));
+      return db.exclusively((tx) => sealNext(tx, db.dialect, keys, limit));
     },
 
     head: () => headOf(db),
@@ -101,7 +101,34 @@ async function insertEntry(tx: Queries, keys: ChainKeys, { tenantId, at, ...entr
   ]);
 }
 
-async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
+interface Link {
+  readonly id: string;
+  readonly seq: number;
+  readonly hash: Uint8Array;
+}
+
+/** In one statement where each takes a round trip. */
+async function writeLinks(tx: Queries, dialect: Db['dialect'], links: readonly Link[]): Promise<void> {
+  if (dialect === 'sqlite') {
+    for (const { id, seq, hash } of links)
+      await tx.run('update audit set seq = $2, hash = $3 where id = $1', [id, seq, hash]);
+    return;
+  }
+  const list = links.map(({ id, seq, hash }) => ({ id, seq, hash: Buffer.from(hash).toString('hex') }));
+  await tx.run(
+    `update audit as a set seq = l.seq, hash = decode(l.hash, 'hex')
+     from json_to_recordset(cast(cast($1 as text) as json)) as l (id uuid, seq bigint, hash text)
+     where a.id = l.id`,
+    [JSON.stringify(list)],
+  );
+}
+
+async function sealNext(
+  tx: Queries,
+  dialect: Db['dialect'],
+  keys: ChainKeys,
+  limit: number,
+): Promise<number> {
   const last = await tx.get<{ seq: Moment; hash: Uint8Array }>(
     'select seq, hash from audit where seq is not null order by seq desc limit 1',
   );
@@ -111,12 +138,13 @@ async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<nu
   );
   let seq = Number(last?.seq ?? 0);
   let hash = last?.hash ?? genesis;
-  for (const row of rows) {
+  const links = rows.map((row) => {
     seq += 1;
     hash = link(keys, hash, seq, row);
-    await tx.run('update audit set seq = $2, hash = $3 where id = $1', [row.id, seq, hash]);
-  }
+    return { id: row.id, seq, hash };
+  });
   if (rows.length > 0) {
+    await writeLinks(tx, dialect, links);
     const at = Number(rows.at(-1)?.at);
     const signature = signText(keys, checkpointText({ seq, at, hash }));
     await tx.run('insert into audit_checkpoints (seq, at, hash, signature) values ($1, $2, $3, $4)', [

@@ -6,7 +6,7 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
-import type { Moment, Queries, Room } from './db.ts';
+import type { Moment, Queries, Room, Value } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
 import { pageOfTokens, selectTokens } from './token-scan.ts';
@@ -41,13 +41,9 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
     create: async (tenant, id, content, change) => {
       const key = await keyring.of(tenant);
       return db.transaction(async (tx) => {
-        await tx.run('delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now', [
-          tenant,
-          id,
-        ]);
         const row = newRow(key, tenant, id, content, change);
-        const made = await insert(tx, row);
-        if (made === 0) return undefined;
+        const made = (await insert(tx, row)) > 0 || (await insteadOfExpired(tx, row));
+        if (!made) return undefined;
         await index(tx, row, content);
         return toToken(row, key);
       });
@@ -169,6 +165,12 @@ function insert(tx: Queries, row: TokenRow) {
   );
 }
 
+/** Whether the id was only taken by a Token that is over. */
+async function insteadOfExpired(tx: Queries, row: TokenRow): Promise<boolean> {
+  const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
+  return (await tx.run(expired, [row.tenant_id, row.id])) > 0 && (await insert(tx, row)) > 0;
+}
+
 function update(tx: Queries, row: TokenRow) {
   return tx.run(
     `update tokens set type = $3, container = $4, container_folded = $5, version = $6, data = $7, masked = $8,
@@ -203,19 +205,21 @@ async function index(
   { container, metadata }: TokenContent,
 ): Promise<void> {
   const own = canonicalContainer(container);
-  for (const at of [...containersAbove(own), own]) {
-    await tx.run(
-      'insert into token_containers (tenant_id, container, own, seq, id) values ($1, $2, $3, $4, $5)',
-      [tenant_id, at, at === own ? 1 : 0, seq, id],
-    );
-  }
-  for (const [name, value] of Object.entries(metadata ?? {})) {
-    await tx.run('insert into token_metadata (tenant_id, name, value, seq) values ($1, $2, $3, $4)', [
-      tenant_id,
-      name,
-      value,
-      seq,
-    ]);
+  const containers = [...containersAbove(own), own].map((at) => [tenant_id, at, at === own ? 1 : 0, seq, id]);
+  await insertAll(tx, 'token_containers (tenant_id, container, own, seq, id)', containers);
+  const fields = Object.entries(metadata ?? {}).map(([name, value]) => [tenant_id, name, value, seq]);
+  await insertAll(tx, 'token_metadata (tenant_id, name, value, seq)', fields);
+}
+
+/** 8, 4, 2 or 1 at a time, so that there are few statements to keep prepared. */
+async function insertAll(tx: Queries, into: string, rows: readonly Value[][]): Promise<void> {
+  for (let at = 0, some = 8; at < rows.length; at += some) {
+    while (some > rows.length - at) some /= 2;
+    const params = new Params();
+    const values = rows
+      .slice(at, at + some)
+      .map((row) => `(${row.map((value) => params.add(value)).join(', ')})`);
+    await tx.run(`insert into ${into} values ${values.join(', ')}`, params.values);
   }
 }
 
