@@ -4,13 +4,15 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { stalePages } from '../docs/generate.ts';
 import manifest from '../package.json' with { type: 'json' };
-import { callVariables } from '../src/cli/call.ts';
+import { callOptions, callVariables } from '../src/cli/call.ts';
+import { commands } from '../src/cli/commands.ts';
 import { projectVariables } from '../src/cli/init.ts';
-import { settings } from '../src/config.ts';
+import { flagOf, settingList, settings } from '../src/config.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
 
 const root = join(import.meta.dirname, '..');
+const settingFlags = settingList.map(({ variable }) => flagOf(variable));
 const paths = [...markdownIn('.', false), ...markdownIn('docs', true)];
 
 function markdownIn(folder: string, recursive: boolean): string[] {
@@ -87,4 +89,38 @@ describe('what the pages point at is there:', () => {
     expect(named.length).toBeGreaterThan(0);
     expect(named.filter(({ name }) => !Object.hasOwn(manifest.scripts, name))).toEqual([]);
   });
+
+  test('commands, with their options', () => {
+    const called = paths.flatMap((path) => commandsOn(path).map((words) => ({ path, words })));
+    expect(called.length).toBeGreaterThan(60);
+    const wrong = called.filter(({ words }) => !isCommand(words));
+    expect(wrong).toEqual([]);
+  });
+
+  test('JSON', () => {
+    const blocks = mentions(/^```json\n(.*?)^```$/gms);
+    expect(blocks.length).toBeGreaterThan(5);
+    for (const { name } of blocks) expect(() => JSON.parse(name)).not.toThrow();
+  });
 });
+
+/** Where a shell would look for a command: in blocks of shell, and in code that begins with it. */
+function commandsOn(path: string): string[][] {
+  const text = read(path);
+  const blocks = Array.from(text.matchAll(/^```sh\n(.*?)^```$/gms), ([, block]) => block as string);
+  const scripts = blocks.map((block) => block.replaceAll('\\\n', ' ')).join('\n');
+  const inShell = scripts.matchAll(/(?:^|npx |[|&;(] ?|[A-Z]=\S+ )sallyport ([a-z][^|&;>)\n]*)/gm);
+  const inProse = text.matchAll(/`(?:npx )?sallyport ([a-z][^`\n]*)`/g);
+  return [...inShell, ...inProse].map(([, words]) => (words as string).trim().split(/\s+/));
+}
+
+const general = ['json', 'help', 'version'];
+
+function isCommand(words: readonly string[]): boolean {
+  const given = Array.from(words.join(' ').matchAll(/--([a-z-]+)/g), ([, name]) => name as string);
+  const command = commands.find((one) => one.words.every((word, at) => words[at] === word));
+  if (!command) return given.includes('help');
+  const usual = 'call' in command ? callOptions.map(({ name }) => name) : settingFlags;
+  const known = [...general, ...usual, ...(command.options ?? []).map(({ name }) => name)];
+  return given.every((name) => known.includes(name));
+}

@@ -58,6 +58,7 @@ describe.skipIf(!Bun.which('curl'))('a reader who follows', () => {
   test.each([
     'quick-start.md',
     'sdk.md',
+    'apply.md',
     'guides/show-a-customer-only-theirs.md',
     'guides/rotate-a-key.md',
     'guides/migrate-from-a-hosted-vault.md',
