@@ -30,12 +30,12 @@ export function text(shortest: number, longest: number) {
     .meta({ minLength: shortest, maxLength: longest });
 }
 
-/** Half a surrogate pair, which is all that JSON.stringify writes as an escape that begins like this. */
-const half = /[^\\](?:\\\\)*\\ud/;
-
 /** Whether every text in it is, names of fields included. */
 export function isWellFormed(value: unknown): boolean {
-  return !half.test(JSON.stringify(value));
+  if (typeof value === 'string') return value.isWellFormed();
+  if (typeof value !== 'object' || value === null) return true;
+  if (Array.isArray(value)) return value.every(isWellFormed);
+  return Object.entries(value).every(([name, part]) => name.isWellFormed() && isWellFormed(part));
 }
 
 function within(value: string, shortest: number, longest: number): boolean {

@@ -89,13 +89,24 @@ function digestOf(text: string): Digest {
   return digest;
 }
 
-/** 32 bytes as 43 digits: 62^43 is just above 2^256. */
+const keyLength = 43;
+
+/** 32 bytes as 43 digits: 62^43 is just above 2^256. Divided word by word, which no number here is too large for. */
 function base62(bytes: Uint8Array): string {
-  let rest = 0n;
-  for (const byte of bytes) rest = (rest << 8n) | BigInt(byte);
-  let text = '';
-  for (; text.length < 43; rest /= 62n) text = digits[Number(rest % 62n)] + text;
-  return text;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const words = Array.from({ length: 8 }, (_, at) => view.getUint32(4 * at));
+  const text = Buffer.allocUnsafe(keyLength);
+  for (let place = keyLength - 1; place >= 0; place--) {
+    let rest = 0;
+    for (let at = 0; at < words.length; at++) {
+      const part = rest * 2 ** 32 + (words[at] as number);
+      const quotient = Math.floor(part / 62);
+      words[at] = quotient;
+      rest = part - quotient * 62;
+    }
+    text[place] = digits.charCodeAt(rest);
+  }
+  return text.toString('latin1');
 }
 
 const values = new Uint8Array(128);
