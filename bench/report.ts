@@ -2,6 +2,7 @@
 import { arch, cpus, platform, totalmem } from 'node:os';
 import type { Figure, Sample, Series } from './contest.ts';
 import { figure, ratio } from './contest.ts';
+import type { Point } from './plot.ts';
 
 export interface Row {
   readonly group: string;
@@ -77,6 +78,7 @@ export interface Results {
   readonly quick: boolean;
   readonly machine: Record<string, string>;
   readonly rows: Row[];
+  readonly nodes: Point[];
 }
 
 export function machine(): Record<string, string> {

@@ -35,7 +35,11 @@ async function lateAnswers(
 async function underReads(loaded: Furnished, nodes: readonly Service[], effort: Effort) {
   const plan = { port: loaded.port, requests: [wire('GET', path, loaded.backend.key)], status: 200 };
   let done = false;
-  const busy = contest([underLoad('load', loaded.pid, plan)], { ...effort, rounds: 1, seconds: 4 });
+  const busy = contest([underLoad('load', loaded.pid, plan)], {
+    ...effort,
+    rounds: 1,
+    seconds: effort.quick ? 2 : 4,
+  });
   const found = lateAnswers(nodes, () => done);
   await busy;
   done = true;

@@ -31,9 +31,9 @@ export async function workerRows({ onSqlite }: Stage, effort: Effort): Promise<R
   const [one, both] = [named(series, 'one'), named(series, 'two')];
   const shared = { group: 'processes', beside: 'one process', unit: '/s' };
   if (cpus().length >= 4)
-    return [rowOf({ ...shared, work: 'GET /applications/key, two workers', least: 1.5 }, both, one)];
+    return [rowOf({ ...shared, work: 'two workers on reads', least: 1.5 }, both, one)];
   const measured = figure(both.samples.map(({ rate }, at) => rate / (one.samples[at]?.rate as number)));
   console.log(`two workers, with the load on the same two processors: ${measured.median.toFixed(2)} × one`);
-  const work = 'GET /applications/key, two workers with a processor each, by processor time';
+  const work = 'two workers on reads, by processor time';
   return [rowOf({ ...shared, work, least: 1.5 }, onTwoProcessors(both, 2), onTwoProcessors(one, 1))];
 }

@@ -1,0 +1,42 @@
+/** The curve for docs/scaling.md: one, two and three nodes on one PostgreSQL, all on this machine. */
+import { contest, type Effort, figure, type Sample, send } from '../contest.ts';
+import type { Point } from '../plot.ts';
+import { processorTime, type Service, startService, wire } from '../servers.ts';
+import type { Stage } from '../stage.ts';
+
+const path = '/applications/key';
+
+export async function nodeCurve({ onPostgres, postgres }: Stage, effort: Effort): Promise<Point[]> {
+  const own = { DATABASE_URL: onPostgres.databaseUrl, SALLYPORT_MANAGEMENT_KEY_FILE: onPostgres.keyFile };
+  const nodes: Service[] = [onPostgres, await startService(own), await startService(own)];
+  const requests = [wire('GET', path, onPostgres.backend.key)];
+
+  const counts = [1, 2, 3];
+  const series = await contest(
+    counts.map((count) => ({
+      name: String(count),
+      measure: async (seconds: number): Promise<Sample> => {
+        const used = nodes.slice(0, count);
+        const spent = () => used.reduce((sum, { pid }) => sum + processorTime(pid), 0);
+        const before = [spent(), processorTime(postgres.pid)] as const;
+        const plans = used.map(({ port }) => ({ port, requests, status: 200, connections: 32, seconds }));
+        const reports = await Promise.all(plans.map(send));
+        const done = reports.reduce((sum, report) => sum + report.done, 0);
+        return {
+          rate: reports.reduce((sum, report) => sum + report.done / report.seconds, 0),
+          processor: (spent() - before[0]) / done,
+          database: (processorTime(postgres.pid) - before[1]) / done,
+        };
+      },
+    })),
+    { ...effort, rounds: Math.min(3, effort.rounds) },
+  );
+  for (const node of nodes.slice(1)) await node.stop();
+  const middle = (values: number[]) => figure(values).median;
+  return series.map(({ samples }, at) => ({
+    nodes: counts[at] as number,
+    rate: middle(samples.map(({ rate }) => rate)),
+    processor: middle(samples.map(({ processor = 0 }) => processor)),
+    database: middle(samples.map(({ database = 0 }) => database)),
+  }));
+}
