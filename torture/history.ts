@@ -29,6 +29,8 @@ export class History {
   /** What was done, and where service and model differed. */
   readonly done: string[] = [];
   difference: string | undefined;
+  /** What was asked and answered, without ids and keys: the same on every database. */
+  trace = '';
   /** Whether the database did not answer in time, so that nobody knows whether the last command was done. */
   brokenOff = false;
 
@@ -76,6 +78,7 @@ export class History {
     if (status === 201 || path.endsWith('/regenerate')) this.#place.secrets.addFrom(text);
     const sent = `${method} ${path} ${body === undefined ? '' : JSON.stringify(body)}`;
     this.done.push(`${this.#place.now()} ${sent} → ${status}`);
+    this.trace += `${method} ${path.split('/')[1]} ${status}\n`;
     if (status === 503) this.brokenOff = true;
     else if (status !== right) this.#differ(`${status}, not ${right}: ${text}`);
     return status < 300 && status === right ? (text === '' ? {} : JSON.parse(text)) : undefined;

@@ -12,7 +12,7 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const histories: Row = {
   name: 'histories',
-  must: '5,000 random histories of 30 commands, with the clock moved in between: every answer as a small model has it',
+  must: '5,000 random histories of 30 commands, with the clock moved in between: every answer as a small model has it, the same on both databases',
   databases: bothDatabases,
   run,
 };
@@ -30,6 +30,8 @@ async function run(context: Context): Promise<Outcome> {
   const client = new Client(app.url);
   context.defer(() => client.close());
   const differences: string[] = [];
+  const chance = new Random(context.seed, 'clock');
+  const fingerprint = new Bun.CryptoHasher('sha256');
   let brokenOff = 0;
 
   for (let first = 0; first < count; first += atOnce) {
@@ -38,10 +40,11 @@ async function run(context: Context): Promise<Outcome> {
     );
     for (let step = 0; step < steps; step++) {
       await Promise.all(batch.map((history) => history.step()));
-      clock.advance(context.random.one(moves));
-      if (context.random.chance(0.1)) await app.store.sweep(1000);
+      clock.advance(chance.one(moves));
+      if (chance.chance(0.1)) await app.store.sweep(1000);
     }
     for (const history of batch) {
+      fingerprint.update(history.trace);
       if (history.brokenOff) brokenOff++;
       else if (history.difference !== undefined) differences.push(history.difference);
     }
@@ -52,6 +55,7 @@ async function run(context: Context): Promise<Outcome> {
       commands: count * steps,
       'broken off by a 503': brokenOff,
       'that differ from the model': differences.length,
+      'is the fingerprint of all answers': fingerprint.digest('hex').slice(0, 12),
     },
     shortfalls: differences.slice(0, 3),
   };
