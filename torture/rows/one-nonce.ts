@@ -5,13 +5,13 @@ const racers = 50;
 
 export const oneNonce: Row = {
   name: 'one-nonce',
-  must: '50 concurrent authorizes of one nonce over 3 nodes: exactly one success each',
+  must: '50 concurrent authorizes of one nonce over 3 nodes, 2,000 rounds, half on each database: exactly one success each',
   databases: bothDatabases,
   run,
 };
 
 async function run(context: Context): Promise<Outcome> {
-  const rounds = context.sized(2000, 10);
+  const rounds = context.sized(1000, 6);
   const { fleet, call, must, application } = clientsOf(context, await context.fleet());
   const { key } = await fleet.tenant();
   const web = await application(key, { type: 'public' });
