@@ -53,6 +53,7 @@ const seconds = Math.round((performance.now() - began) / 1000);
 console.log(`\n${results.length - short.length} hold, ${short.length} fall short, in ${seconds} s`);
 if (!values.only && !values.on && !values.short) {
   writeFileSync(join(import.meta.dirname, 'results.json'), `${JSON.stringify(outcome, null, 2)}\n`);
+  console.log('kept in torture/results.json; npm run docs puts it on its page');
 }
 process.exitCode = short.length > 0 ? 1 : 0;
 

@@ -61,7 +61,7 @@ async function run(context: Context): Promise<Outcome> {
       requests: count,
       'a second': rate,
       'MB in the middle': Math.round(median(part(memory, early))),
-      'MB more at the end': Number(growth.toFixed(1)),
+      'MB more at the end': Number(growth.toFixed(1)) + 0,
       'more handles': moreHandles,
       'expired rows left': left,
     },
