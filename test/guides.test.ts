@@ -1,12 +1,13 @@
 /** Does what the guides tell their readers to do, and expects what they show. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test';
-import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { noBrowser, openBrowser } from './support/browser.ts';
 import { exampleOn, type Surroundings, take } from './support/pages.ts';
 import { installSdk } from './support/sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
+import { shell } from './support/shell.ts';
 import { postgres } from './support/world.ts';
 
 const frameworks = join(root, 'sdk/frameworks/node_modules');
@@ -31,7 +32,15 @@ describe.skipIf(!Bun.which('curl'))('a reader who follows', () => {
     readonly port?: number;
   }
 
-  /** In a new folder, where the SDK is installed already. */
+  /** The key of a new tenant, in a file. */
+  async function newTenant(folder: string): Promise<string> {
+    const { out } = await shell(['tenants', 'create', 'default', '--json'], { env: service.env });
+    const file = join(folder, 'management.key');
+    writeFileSync(file, JSON.parse(out).key);
+    return file;
+  }
+
+  /** In a new folder, where the SDK is installed already, and as a tenant that has nothing yet. */
   async function follow(
     path: string,
     { instead, port = freePort(), ...rest }: Different = {},
@@ -45,6 +54,7 @@ describe.skipIf(!Bun.which('curl'))('a reader who follows', () => {
         'http://127.0.0.1:8080': service.url,
         ':3000': `:${port}`,
         '(3000': `(${port}`,
+        '../sallyport/data/management.key': await newTenant(folder),
         '../sallyport/data': join(service.folder, 'data'),
         'mkdir shop && cd shop\n': '',
         'npm --prefix ../sallyport run --silent build:sdk\n': '',
