@@ -30,8 +30,7 @@ export async function workerRows({ onSqlite }: Stage, effort: Effort): Promise<R
   await two.stop();
   const [one, both] = [named(series, 'one'), named(series, 'two')];
   const shared = { group: 'processes', beside: 'one process', unit: '/s' };
-  if (cpus().length >= 4)
-    return [rowOf({ ...shared, work: 'two workers on reads', least: 1.5 }, both, one)];
+  if (cpus().length >= 4) return [rowOf({ ...shared, work: 'two workers on reads', least: 1.5 }, both, one)];
   const measured = figure(both.samples.map(({ rate }, at) => rate / (one.samples[at]?.rate as number)));
   console.log(`two workers, with the load on the same two processors: ${measured.median.toFixed(2)} × one`);
   const work = 'two workers on reads, by processor time';

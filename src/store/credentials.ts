@@ -55,24 +55,59 @@ const bySessionKey = `
 export function credentials(db: Db): Credentials {
   const memory = db.local && new Recollection(db.local);
 
-  const lookUp = (kind: Kind, digest: Digest): Awaitable<Found | undefined> =>
+  const [byKey, bySession] = [new Made(fromKey), new Made(fromSession)];
+
+  const lookUp = (kind: Kind, digest: Digest, name: string): Awaitable<Found | undefined> =>
     kind === 'ses'
-      ? then(db.lookup<SessionRow>(bySessionKey, digest), (row) => row && fromSession(row, digest))
-      : then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => row && fromKey(row, digest));
+      ? then(db.lookup<SessionRow>(bySessionKey, digest), (row) => row && bySession.of(name, row, digest))
+      : then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => row && byKey.of(name, row, digest));
 
   return {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
-      if (!memory) return then(lookUp(kind, digest), (found) => found?.principal);
       const name = digest.toString('latin1');
+      if (!memory) return then(lookUp(kind, digest, name), (found) => found?.principal);
       const remembered = memory.recall(name);
       if (remembered !== undefined) return remembered ?? undefined;
-      return then(lookUp(kind, digest), (found) => {
+      return then(lookUp(kind, digest, name), (found) => {
         if (found) memory.keep(name, found);
         return found?.principal;
       });
     },
   };
+}
+
+/**
+ * What a row was made into, kept for as long as the database answers with the very same row: only the work of
+ * making it again is saved, never the question.
+ */
+class Made<R extends { now: Moment }> {
+  readonly #known = new Map<string, { row: R; found: Found }>();
+  readonly #make: (row: R, digest: Digest) => Found;
+
+  constructor(make: (row: R, digest: Digest) => Found) {
+    this.#make = make;
+  }
+
+  of(name: string, row: R, digest: Digest): Found {
+    const known = this.#known.get(name);
+    if (known && isSame(known.row, row)) {
+      const { principal, until } = known.found;
+      return { principal: { ...principal, now: Number(row.now) }, until };
+    }
+    if (this.#known.size >= mostKnown) this.#known.clear();
+    const found = this.#make(row, digest);
+    this.#known.set(name, { row, found });
+    return found;
+  }
+}
+
+/** But for the moment at which they were read, and the key by which both were found. */
+function isSame<R extends object>(one: R, other: R): boolean {
+  if (one === other) return true;
+  for (const field in one)
+    if (field !== 'now' && field !== 'key' && one[field] !== other[field]) return false;
+  return true;
 }
 
 function fromKey(row: KeyRow, digest: Digest): Found {
