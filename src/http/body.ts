@@ -85,6 +85,7 @@ function invalid(sentence: string, path?: string) {
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   if (levels === 0) return true;
-  const parts: unknown[] = Array.isArray(value) ? value : Object.values(value);
-  return parts.some((part) => isDeeper(part, levels - 1));
+  if (Array.isArray(value)) return value.some((part) => isDeeper(part, levels - 1));
+  for (const name in value) if (isDeeper((value as Record<string, unknown>)[name], levels - 1)) return true;
+  return false;
 }
