@@ -34,7 +34,7 @@ ready.resolve({
 
 console.log(`The demo is on ${backend.url.origin}
 
-  service         ${app.url}, with its reference under /docs
+  service         ${app.url}, with its console under /console and its reference under /docs
   management key  ${join(folder, 'management.key')}
 
 Ctrl-C ends it, and removes all that it has kept.`);

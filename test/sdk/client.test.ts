@@ -5,6 +5,7 @@ import {
   ConnectionError,
   NotFoundError,
   PermissionError,
+  RateLimitError,
   Sallyport,
   TimeoutError,
   ValidationError,
@@ -163,6 +164,38 @@ describe('the SDK', () => {
       },
     });
   }
+
+  /** Stands before the service, and turns the first request away until so many seconds later. */
+  function busy(seconds: number) {
+    const asked: number[] = [];
+    const door = Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      fetch: (request) => {
+        asked.push(performance.now());
+        if (asked.length > 1)
+          return fetch(world.url + new URL(request.url).pathname, { headers: request.headers });
+        const problem = { code: 'too_many_requests', status: 429, detail: 'later', request_id: 'x' };
+        return Response.json(problem, { status: 429, headers: { 'Retry-After': String(seconds) } });
+      },
+    });
+    return { door, asked, client: new Sallyport({ url: `http://127.0.0.1:${door.port}` }) };
+  }
+
+  test('waits as long as the service asks it to', async () => {
+    const { door, asked, client: patient } = busy(1);
+    expect((await patient.permissions()).length).toBeGreaterThan(5);
+    await door.stop(true);
+    expect((asked[1] as number) - (asked[0] as number)).toBeGreaterThanOrEqual(990);
+  });
+
+  test('does not wait longer than half a minute, and says how long it would have been', async () => {
+    const { door, asked, client: hasty } = busy(31);
+    const error = await thrown(hasty.permissions());
+    await door.stop(true);
+    expect(error).toBeInstanceOf(RateLimitError);
+    expect([error.retryAfter, asked.length]).toEqual([31_000, 1]);
+  });
 
   test('sends a change again when its answer was lost, and it happens once', async () => {
     const { key } = await world.tenant();
