@@ -1,5 +1,5 @@
 /** Who is signed in sees the page of the place; everyone else is asked for a key. */
-import { lazy, type ReactNode, Suspense, useCallback, useState } from 'react';
+import { lazy, type ReactNode, Suspense, useCallback, useEffect, useState } from 'react';
 import { Applications } from './applications/list.tsx';
 import { useJourneys } from './frame/keyboard.ts';
 import { parsePlace, useHash } from './frame/place.ts';
@@ -51,6 +51,13 @@ export function Console({ given }: { given: Promise<string | undefined> }) {
 function Inside({ leave }: { leave: () => void }) {
   const { parts } = parsePlace(useHash());
   const place = sections.some(({ at }) => at === parts[0]) ? parts : ['applications'];
+  const label = sections.find(({ at }) => at === place[0])?.label;
+  useEffect(() => {
+    document.title = `${label} · Sallyport`;
+    return () => {
+      document.title = 'Sallyport';
+    };
+  }, [label]);
   useJourneys();
   return (
     <Shell at={place[0] as string} leave={leave}>

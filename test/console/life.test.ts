@@ -82,6 +82,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     await page.getByText('At once').click();
     await page.getByRole('button', { name: 'Replace every key' }).click();
     const third = await page.getByLabel('The new key').inputValue();
+    expect(new Set([first, second, third]).size).toBe(3);
     expect([await statusOf(first), await statusOf(second), await statusOf(third)]).toEqual([401, 401, 200]);
     await page.getByLabel('I have stored it').check();
     await page.getByRole('button', { name: 'Done' }).click();
@@ -139,6 +140,42 @@ describe.skipIf(noBrowser)('in the console', () => {
     await tab.page.keyboard.press('l');
     await tab.page.getByRole('heading', { name: 'Sign in to Sallyport' }).waitFor();
     expect(await tab.page.getByRole('alert').innerText()).toContain('no longer works');
+  });
+
+  test('the link of a first start opens it, leaves the address bar, and opens nothing more', async () => {
+    const link = `${world.url}/console#${world.app.link?.reveal()}`;
+    tab = await openTab(browser, world.url, { at: link });
+    await tab.page.getByRole('heading', { name: 'Applications' }).waitFor();
+    expect(tab.page.url()).not.toContain('slp_');
+    const again = await tab.context.newPage();
+    await again.goto(link);
+    expect(await again.getByRole('alert').innerText()).toContain('This link is over');
+    expect(again.url()).not.toContain('slp_');
+  });
+
+  test('a key is copied where the page has no clipboard, and what is wrong with a rule is said beside it', async () => {
+    const { key } = await world.tenant();
+    tab = await openTab(browser, world.url);
+    const { page, context } = tab;
+    await page.evaluate(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
+    await tab.signIn(key);
+    await tab.go('#/applications/new');
+    await page.getByRole('button', { name: /^Browser collector/ }).click();
+    await page.getByLabel('Name').fill('collector');
+    await page.getByLabel('Container', { exact: true }).fill('no//path');
+    await page.getByRole('button', { name: 'Review and create' }).click();
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByText('must be a path such as').waitFor();
+    expect(await page.getByLabel('Container', { exact: true }).getAttribute('aria-invalid')).toBe('true');
+    await page.getByLabel('Container', { exact: true }).fill('/incoming/');
+    await page.getByRole('button', { name: 'Review and create' }).click();
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByRole('button', { name: 'Copy key' }).click();
+    await page.getByRole('dialog').getByText('does not let the page check').waitFor();
+    const made = await page.getByLabel('The new key').inputValue();
+    const other = await context.newPage();
+    await other.goto(`${world.url}/console`);
+    expect(await other.evaluate(() => navigator.clipboard.readText())).toBe(made);
   });
 
   test('a bad key is refused in words, and nothing is kept of a good one', async () => {

@@ -39,6 +39,7 @@ describe.skipIf(noBrowser)('the console', () => {
 
   test.each([
     ['light', {}, ['wcag2a', 'wcag2aa', 'wcag21aa']],
+    // The elements are the same, so only what is different is looked at.
     ['dark', { dark: true }, ['color-contrast']],
     ['phone', { width: 390, height: 844 }, []],
   ])(

@@ -21,13 +21,15 @@ export interface Tab {
 
 export interface TabOptions {
   readonly dark?: boolean;
+  /** Another address than the console's own. */
+  readonly at?: string;
   readonly width?: number;
   readonly height?: number;
 }
 
 /** A tab on the console of the service, with the clock of the tests. */
 export async function openTab(browser: Browser, url: string, options: TabOptions = {}): Promise<Tab> {
-  const { dark = false, width = 1280, height = 840 } = options;
+  const { dark = false, width = 1280, height = 840, at = `${url}/console` } = options;
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme: dark ? 'dark' : 'light',
@@ -57,7 +59,7 @@ export async function openTab(browser: Browser, url: string, options: TabOptions
     if (message.type() !== 'error' || message.text().startsWith('Failed to load resource')) return;
     offences.push(message.text());
   });
-  await page.goto(`${url}/console`);
+  await page.goto(at);
   return {
     page,
     context,

@@ -89,6 +89,7 @@ function OfSession() {
   const choices = useChoices();
   const [authorizer, setAuthorizer] = useState<string | null>(null);
   const [grants, setGrants] = useState<Grants>(() => ({ ...nothing, rules: [newRule('session', [])] }));
+  const [before, setBefore] = useState(grants);
   const body = JSON.stringify({ nonce: '…', permissions: grants.permissions, rules: grants.rules }, null, 2);
   return (
     <div className="columns">
@@ -118,7 +119,12 @@ function OfSession() {
       </div>
       <aside className="card sticky">
         <h2>The Session would see</h2>
-        <Preview holder="session" after={grants} ceiling={byId.get(authorizer ?? '')} />
+        <Preview holder="session" before={before} after={grants} ceiling={byId.get(authorizer ?? '')} />
+        {before !== grants && (
+          <Button variant="subtle" size="compact-xs" mt={8} onClick={() => setBefore(grants)}>
+            Compare with this from here on
+          </Button>
+        )}
       </aside>
     </div>
   );

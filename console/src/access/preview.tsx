@@ -20,12 +20,12 @@ interface Props {
 const usual = ['token:read', 'token:create', 'token:update', 'token:delete'];
 const mostTokens = 100;
 
-function permissionsOf(...grants: (Grants | undefined)[]): string[] {
-  const named = grants.flatMap((each) => [
-    ...(each?.permissions ?? []),
-    ...(each?.rules ?? []).flatMap((rule) => rule.permissions),
-  ]);
-  return [...new Set([...usual, ...named])];
+function namedIn({ permissions, rules }: Grants): string[] {
+  return [...permissions, ...rules.flatMap((rule) => rule.permissions)];
+}
+
+function permissionsOf(before: Grants | undefined, after: Grants): string[] {
+  return [...new Set([...usual, ...(before ? namedIn(before) : []), ...namedIn(after)])];
 }
 
 function useTokens(wanted: boolean) {
@@ -36,7 +36,9 @@ function useTokens(wanted: boolean) {
 }
 
 export function Preview({ holder, before, after, ceiling }: Props) {
-  const [permission, setPermission] = useState('token:read');
+  const [picked, setPicked] = useState<string>();
+  const offered = permissionsOf(before, after);
+  const permission = picked ?? usual.find((name) => namedIn(after).includes(name)) ?? 'token:read';
   const [source, setSource] = useState<'samples' | 'real'>('samples');
   const [own, setOwn] = useState<readonly Resource[]>([]);
   const tokens = useTokens(source === 'real');
@@ -54,9 +56,9 @@ export function Preview({ holder, before, after, ceiling }: Props) {
       <div className="preview-tools">
         <Select
           aria-label="Permission"
-          data={permissionsOf(before, after)}
+          data={offered}
           value={permission}
-          onChange={(value) => value && setPermission(value)}
+          onChange={(value) => value && setPicked(value)}
           allowDeselect={false}
         />
         <SegmentedControl

@@ -12,12 +12,12 @@ export interface Bar {
 const steps = [60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000];
 const mostBars = 48;
 
-/** As many bars as are easily told apart, each as long as a round time. */
-export function barsOf(entries: readonly LogEntry[], now: number): Bar[] {
+/** As many bars as are easily told apart, each as long as a round time. What is not known is not drawn as nothing. */
+export function barsOf(entries: readonly LogEntry[], now: number, whole: boolean): Bar[] {
   const moments = entries.map(({ at }) => Date.parse(at));
   const first = moments.reduce((least, at) => Math.min(least, at), now);
   const step = steps.find((size) => (now - first) / size < mostBars) ?? (steps.at(-1) as number);
-  const start = Math.floor(Math.min(first, now - 11 * step) / step) * step;
+  const start = Math.floor((whole ? Math.min(first, now - 11 * step) : first) / step) * step;
   const bars = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => ({
     from: start + index * step,
     success: 0,

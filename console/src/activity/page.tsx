@@ -124,7 +124,7 @@ export function Activity() {
         />
       </div>
       {error !== undefined && <Problem error={error} retry={reload} />}
-      {data && data.entries.length > 0 && <Chart bars={barsOf(data.entries, now)} />}
+      {data && data.entries.length > 0 && <Chart bars={barsOf(data.entries, now, !data.more)} />}
       {data?.entries.length === 0 && (
         <div className="empty">
           <Icon name="activity" size={28} />

@@ -14,11 +14,11 @@ export function byFamily(permissions: readonly string[]): string[] {
   );
 }
 
+export function plainInShort(permissions: readonly string[], all: number): string {
+  return permissions.length >= all ? 'everything built in' : byFamily(permissions).join(' · ');
+}
+
 export function grantsInShort({ permissions, rules }: Grants, all: number): string {
-  const plain = permissions.length >= all ? 'everything built in' : byFamily(permissions).join(' · ');
-  const first = rules[0];
-  if (!first) return plain;
-  const place = `${first.transform} ${first.container ?? 'everywhere'}`;
-  const more = rules.length > 1 ? ` +${rules.length - 1}` : '';
-  return [place + more, plain].filter(Boolean).join(' · ');
+  const places = rules.map(({ transform, container = 'everywhere' }) => `${transform} ${container}`);
+  return [...places, plainInShort(permissions, all)].filter(Boolean).join(' · ');
 }

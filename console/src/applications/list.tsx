@@ -1,5 +1,5 @@
 import { Button, TextInput } from '@mantine/core';
-import { useDeferredValue, useMemo, useRef, useState } from 'react';
+import { useDeferredValue, useEffect, useMemo, useRef, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
@@ -71,6 +71,7 @@ export function Applications() {
   const [order, setOrder] = useState<Order>({ column: 'created', falling: true });
   const shown = useShown(list, useDeferredValue(text), filter, order);
   const search = useRef<HTMLInputElement>(null);
+  useEffect(() => signedIn.roll.refresh(), [signedIn]);
   const mayCreate = holds(signedIn, 'application:create') !== false;
   useShortcuts({ '/': () => search.current?.focus(), c: () => mayCreate && go('applications', 'new') });
   if (error !== undefined && list.length === 0) {

@@ -12,12 +12,15 @@ export interface Snapshot {
 const nothing: Snapshot = { list: [], byId: new Map(), complete: false, error: undefined };
 /** How many are waited for before they are shown. */
 const portion = 500;
+/** Milliseconds after which somebody who comes back to the list wants to see it anew. */
+const lasting = 10_000;
 
 export class Roll {
   readonly #api: Sallyport;
   readonly #listeners = new Set<() => void>();
   #snapshot = nothing;
   #run: AbortController | undefined;
+  #loadedAt = Number.POSITIVE_INFINITY;
 
   constructor(api: Sallyport) {
     this.#api = api;
@@ -31,24 +34,32 @@ export class Roll {
 
   readonly snapshot = (): Snapshot => this.#snapshot;
 
-  /** What is shown stays until the first of the new ones are there. */
+  /** What is shown stays until all of the new ones are there. */
   async load(): Promise<void> {
     this.#run?.abort();
     const run = new AbortController();
     this.#run = run;
     const list: Application[] = [];
+    const first = this.#snapshot.list.length === 0;
     let shown = 0;
     try {
       for await (const application of this.#api.applications.all({}, { signal: run.signal })) {
         list.push(application);
-        if (list.length - shown < (shown === 0 ? 100 : portion)) continue;
+        if (!first || list.length - shown < (shown === 0 ? 100 : portion)) continue;
         shown = list.length;
         this.#show({ list: [...list], complete: false });
       }
       this.#show({ list, complete: true });
+      this.#loadedAt = Date.now();
     } catch (error) {
-      if (!run.signal.aborted) this.#show({ list, complete: true, error });
+      if (!run.signal.aborted)
+        this.#show({ list: first ? list : this.#snapshot.list, complete: true, error });
     }
+  }
+
+  /** Loads them again if they were loaded a while ago. */
+  refresh(): void {
+    if (Date.now() - this.#loadedAt > lasting) void this.load();
   }
 
   put(application: Application): void {

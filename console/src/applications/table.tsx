@@ -1,6 +1,7 @@
 /** The rows of the list: only those in sight are drawn, and only of those are the keys asked for. */
 import { memo, useRef, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
+import { Outcome } from '../access/outcome.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
 import { useNow } from '../frame/load.ts';
@@ -8,7 +9,7 @@ import { href } from '../frame/place.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { useSight } from '../frame/virtual.ts';
 import { ago, countdown, exactly } from '../frame/words.ts';
-import { grantsInShort } from './brief.ts';
+import { grantsInShort, plainInShort } from './brief.ts';
 import { useEndings } from './endings.ts';
 import { useRoll } from './roll.ts';
 import { TypeBadge } from './type.tsx';
@@ -127,7 +128,7 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
         </span>
       </span>
       <span role="cell" className="cell-access" title={grantsInShort(row, permissions.length)}>
-        {grantsInShort(row, permissions.length)}
+        <Access row={row} all={permissions.length} />
       </span>
       <span role="cell" className="cell-keys">
         {endings?.map((ending) => (
@@ -147,6 +148,21 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
     </div>
   );
 });
+
+function Access({ row: { rules, permissions }, all }: { row: Application; all: number }) {
+  const [first, ...others] = rules;
+  return (
+    <>
+      {first && (
+        <span className="cell-rule">
+          <Outcome answer={first.transform} /> <code>{first.container ?? 'everywhere'}</code>
+          {others.length > 0 && <span className="faint"> +{others.length}</span>}
+        </span>
+      )}
+      {plainInShort(permissions, all)}
+    </>
+  );
+}
 
 export function LastUsed({ at, now }: { at: string | undefined; now: number }) {
   if (at === undefined) return <span className="tag tag-warn">never used</span>;

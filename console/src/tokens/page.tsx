@@ -14,10 +14,12 @@ import { type Branch, canonical, treeOf } from './tree.ts';
 const most = 1000;
 const shownAtOnce = 100;
 
-function useTokens(container: string) {
+/** Those in a container and below; of none, none. */
+function useTokens(container: string | undefined) {
   const { api } = useSignedIn();
   return useLoad(`tokens ${container}`, async (signal) => {
     const found: Token[] = [];
+    if (container === undefined) return found;
     const query = container === '/' ? {} : { container };
     for await (const token of api.tokens.all(query, { signal })) {
       found.push(token);
@@ -32,7 +34,7 @@ export function Tokens() {
   const [path, setPath] = useState('/');
   const [open, setOpen] = useState<Token>();
   const full = (all.data?.length ?? 0) >= most;
-  const narrowed = useTokens(full ? path : '/');
+  const narrowed = useTokens(full ? path : undefined);
   const here = (full ? narrowed.data : all.data)?.filter((token) =>
     canonical(token.container).startsWith(path),
   );
