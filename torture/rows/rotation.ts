@@ -1,0 +1,120 @@
+/** The master key is rotated while every node reads and writes Tokens of many tenants. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { newTenant } from '../../src/bootstrap.ts';
+import { parseMasterKeys } from '../../src/store/cipher.ts';
+import { openStore } from '../../src/store/open.ts';
+import { holding, raw } from '../../test/support/stores.ts';
+import { testMasterKey } from '../../test/support/world.ts';
+import { Client } from '../client.ts';
+import { each } from '../clients.ts';
+import { startNode } from '../crash/node.ts';
+import { runCommand } from '../crash/operator.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const rotation: Row = {
+  name: 'rotation',
+  must: 'the master key rotated under reads of 10,000 Tokens: 0 failures, 0 rows left on the old key',
+  databases: bothDatabases,
+  run,
+};
+
+interface Made {
+  readonly key: string;
+  readonly path: string;
+  readonly shown: string;
+}
+
+const inUse =
+  'select id from master_key union select master_id from data_keys union select master_id from audit_key';
+
+async function run(context: Context): Promise<Outcome> {
+  const count = context.sized(10_000, 200);
+  const databaseUrl = await context.freshDatabase();
+  const file = join(context.folder, 'master.key');
+  writeFileSync(file, `${testMasterKey}\n`, { mode: 0o600 });
+  const env = { SALLYPORT_MASTER_KEY_FILE: file, SALLYPORT_MASTER_KEY: '' };
+  const program = [await context.executable()];
+  const start = () => startNode(context, { databaseUrl, command: program, env });
+  const nodes = [await start()];
+  while (nodes.length < context.sized(3, 2)) nodes.push(await start());
+  const clients = nodes.map(({ url }) => new Client(url));
+  context.defer(() => clients.forEach((client) => void client.close()));
+  const keys = await tenantKeys(context, databaseUrl, context.sized(500, 20));
+  const made: Made[] = [];
+  const failures: string[] = [];
+  const client = (index: number) => clients[index % clients.length] as Client;
+
+  const write = async (index: number) => {
+    const token = await store(context, client(index), keys[index % keys.length] as string, index);
+    if (typeof token === 'string') failures.push(token);
+    else made.push(token);
+  };
+  const read = async (index: number) => {
+    const complaint = await look(client(index), made[index % made.length] as Made);
+    if (complaint) failures.push(complaint);
+  };
+
+  await each(count * 0.9, 32, write);
+  let [rotating, reads] = [true, 0];
+  const lanes = Array.from({ length: 6 }, async (_, lane) => {
+    while (rotating) {
+      await read(context.random.below(made.length));
+      if (reads++ % 10 === lane) await write(made.length);
+    }
+  });
+  const rotate = () => runCommand(context, databaseUrl, [...program, 'master-key', 'rotate'], env);
+  const rotations = [await rotate(), await rotate()];
+  rotating = false;
+  await Promise.all(lanes);
+  if (made.length < count) await each(count - made.length, 32, (index) => write(made.length + index));
+  await each(made.length, 32, read);
+  const left = await leftBehind(databaseUrl, file);
+  const old = await runCommand(context, databaseUrl, [...program, 'serve'], {
+    SALLYPORT_MASTER_KEY: testMasterKey,
+  });
+  for (const { code, err } of rotations) if (code !== 0) failures.push(`rotate ended with ${code}: ${err}`);
+  if (old.code !== 1) failures.push(`with the old key alone, it ended with ${old.code}`);
+  return {
+    figures: {
+      Tokens: made.length,
+      tenants: keys.length,
+      'reads meanwhile': reads,
+      failures: failures.length,
+      'keys left on an old master key': left,
+    },
+    shortfalls: [
+      ...failures.slice(0, 8),
+      ...(left > 0 ? [`${left} keys are still sealed with an old master key`] : []),
+    ],
+  };
+}
+
+async function leftBehind(databaseUrl: string, file: string): Promise<number> {
+  const [current] = parseMasterKeys(readFileSync(file, 'utf8').trim().split('\n').join());
+  const rows = await raw<{ id: string }>(databaseUrl, inUse);
+  return rows.filter(({ id }) => id !== current?.id).length;
+}
+
+/** The management keys of new tenants, made past the nodes. */
+async function tenantKeys(context: Context, databaseUrl: string, count: number): Promise<string[]> {
+  const { store: direct } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
+  const tenants = Array.from({ length: count }, () => newTenant('torture', Date.now()));
+  await Promise.all(tenants.map((tenant) => direct.tenants.create(tenant)));
+  await direct.close();
+  return tenants.map(({ secret }) => context.secrets.add(secret.reveal()));
+}
+
+async function store(context: Context, client: Client, key: string, index: number): Promise<Made | string> {
+  const shown = String(index).padStart(6, '0');
+  const body = { data: `${context.secrets.plaintext(index)}${shown}`, mask: '{{ data | last: 6 }}' };
+  const { status, text } = await client.call('POST', '/tokens', { key, body });
+  if (status !== 201) return `a Token was answered with ${status}: ${text}`;
+  return { key, path: `/tokens/${JSON.parse(text).id}`, shown };
+}
+
+async function look(client: Client, { key, path, shown }: Made): Promise<string | undefined> {
+  const { status, text } = await client.call('GET', path, { key });
+  if (status === 200 && JSON.parse(text).data === shown) return undefined;
+  return `a Token that shows ${shown} was answered with ${status}: ${text}`;
+}
