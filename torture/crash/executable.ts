@@ -2,22 +2,41 @@
 import { join } from 'node:path';
 import type { BunPlugin } from 'bun';
 
-const withoutConsole: BunPlugin = {
-  name: 'without console',
-  setup: (build) => {
-    const contents = 'export const buildConsole = async () => [];';
-    build.onLoad({ filter: /console[\\/]build\.ts$/ }, () => ({ contents, loader: 'js' }));
-  },
+/** What is to be changed in the source of a file, which is named by the end of its path. */
+export interface Revision {
+  readonly file: RegExp;
+  revise(source: string): string;
+}
+
+const withoutConsole: Revision = {
+  file: /console[\\/]build\.ts$/,
+  revise: () => 'export const buildConsole = async () => [];',
 };
 
+function revising({ file, revise }: Revision): BunPlugin {
+  return {
+    name: String(file),
+    setup: (build) => {
+      build.onLoad({ filter: file }, async ({ path }) => ({
+        contents: revise(await Bun.file(path).text()),
+        loader: 'ts',
+      }));
+    },
+  };
+}
+
 /** Builds the program that lies in `root`, and answers with the file. */
-export async function buildProgram(root: string, folder: string): Promise<string> {
+export async function buildProgram(
+  root: string,
+  folder: string,
+  revisions: readonly Revision[] = [],
+): Promise<string> {
   const outfile = join(folder, 'sallyport');
   const autoload = { autoloadDotenv: false, autoloadBunfig: false };
   const { success, logs } = await Bun.build({
     entrypoints: [join(root, 'src', 'main.ts')],
     compile: { outfile, ...autoload },
-    plugins: [withoutConsole],
+    plugins: [withoutConsole, ...revisions].map(revising),
     minify: true,
     bytecode: true,
     format: 'esm',

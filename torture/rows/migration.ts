@@ -1,0 +1,99 @@
+/** A newer program brings the schema up while older nodes serve; the older one does not start on the newer schema. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { newestSchema } from '../../src/store/migrate.ts';
+import { raw } from '../../test/support/stores.ts';
+import { buildProgram, type Revision } from '../crash/executable.ts';
+import { Ledger } from '../crash/ledger.ts';
+import { firstKey, startNode } from '../crash/node.ts';
+import { runCommand } from '../crash/operator.ts';
+import { halfDone } from '../crash/soundness.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const migration: Row = {
+  name: 'migration',
+  must: 'migration up while nodes serve: 0 errors; the older program on the newer schema: a clear refusal',
+  databases: bothDatabases,
+  run,
+};
+
+const root = join(import.meta.dirname, '..', '..');
+
+/** Of the kind that migrations are made of, on the tables that are busiest. */
+const next = `
+  alter table applications add column next_note text;
+  alter table application_keys add column next_at bigint;
+  alter table sessions add column next_at bigint;
+  alter table tokens add column next_note text;
+  alter table audit add column next_id uuid;
+  create index audit_by_next on audit (next_id) where next_id is not null;
+  create table next_things (tenant_id uuid not null references tenants (id), id uuid primary key, note text not null)`;
+
+/** The program of tomorrow: this one, with one migration more. */
+const newer: Revision = {
+  file: /src[\\/]store[\\/]migrate\.ts$/,
+  revise: (source) => source.replace('\n];', `\n  { name: '9999_next', sql: \`${next}\` },\n];`),
+};
+
+const lanes = 4;
+
+async function run(context: Context): Promise<Outcome> {
+  const rounds = context.sized(5, 1);
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-newer-'));
+  context.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const programs = { older: await context.executable(), newer: await buildProgram(root, folder, [newer]) };
+  const total = { answered: 0, meanwhile: 0, refusals: 0 };
+  const wrong: string[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const inner = { ...context, folder: join(context.folder, String(round)) };
+    const outcome = await oneRound(inner, programs);
+    total.answered += outcome.answered;
+    total.meanwhile += outcome.meanwhile;
+    wrong.push(...outcome.wrong);
+    if (outcome.refused) total.refusals++;
+    else wrong.push('the older program was not refused clearly');
+  }
+  return {
+    figures: {
+      migrations: rounds,
+      'changes answered': total.answered,
+      'while it migrated': total.meanwhile,
+      errors: wrong.length,
+      'clear refusals': total.refusals,
+    },
+    shortfalls: wrong.slice(0, 10),
+  };
+}
+
+async function oneRound(context: Context, programs: { older: string; newer: string }) {
+  const databaseUrl = await context.freshDatabase();
+  const older = [await startNode(context, { databaseUrl, command: [programs.older] })];
+  while (older.length < context.sized(3, 2)) {
+    older.push(await startNode(context, { databaseUrl, command: [programs.older] }));
+  }
+  const ledger = new Ledger(firstKey(context), context.secrets, context.random);
+  let stopped = false;
+  const load = older.map(({ url }) => ledger.write(url, lanes, () => stopped));
+  await ledger.more(context.sized(300, 60));
+  const before = ledger.answered;
+  const node = await startNode(context, { databaseUrl, command: [programs.newer] });
+  const meanwhile = ledger.answered - before;
+  await ledger.more(context.sized(300, 60));
+  stopped = true;
+  await Promise.all(load);
+  const [row] = await raw<{ version: number }>(
+    databaseUrl,
+    'select max(version) as version from schema_versions',
+  );
+  const wrong = [...ledger.wrong];
+  if (ledger.unanswered > 0) wrong.push(`${ledger.unanswered} changes were not answered with a success`);
+  if (Number(row?.version) !== newestSchema + 1) wrong.push(`the schema is ${row?.version}`);
+  for (const { url } of [...older, node]) wrong.push(...(await ledger.broken(url, 'all')));
+  wrong.push(...(await halfDone(databaseUrl)));
+  const late = await runCommand(context, databaseUrl, [programs.older, 'serve']);
+  const refused =
+    late.code === 1 && late.err.includes(`schema ${newestSchema + 1}`) && late.err.includes('newer program');
+  for (const each of [...older, node]) await each.stop();
+  return { answered: ledger.answered, meanwhile, wrong, refused };
+}
