@@ -36,31 +36,53 @@ export interface Migrated {
   readonly to: number;
 }
 
-/** Brings the schema up to date; of several nodes that start at once, one does it and the others wait. */
-export function migrate(db: Db): Promise<Migrated> {
-  return db.exclusively(async (tx) => {
-    await tx.run(
-      'create table if not exists schema_versions (version integer primary key, name text not null)',
+/**
+ * Brings the schema up to date; of several nodes that start at once, one does it and the others wait. Beside
+ * nodes that serve, each migration has a transaction of its own: one that has a table and waits for the next
+ * would in the end wait for a change that waits for the first. So each alters one table that others use.
+ */
+export async function migrate(db: Db): Promise<Migrated> {
+  const from = await db.exclusively((tx) => begin(db, tx));
+  if (db.dialect === 'sqlite' || from === 0) return { from, to: newestSchema };
+  for (let version = from; version < newestSchema; version++) {
+    await db.exclusively(async (tx) => {
+      if ((await versionIn(tx)) === version) await apply(db, tx, version);
+    });
+  }
+  return { from, to: newestSchema };
+}
+
+/** Which version it finds. Where nobody can be in the way, it is up to date when this is done. */
+async function begin(db: Db, tx: Queries): Promise<number> {
+  await tx.run(
+    'create table if not exists schema_versions (version integer primary key, name text not null)',
+  );
+  const from = await versionIn(tx);
+  if (from > newestSchema) {
+    throw new SchemaTooNew(
+      `the database has schema ${from}, this program knows up to ${newestSchema}: run a newer program`,
     );
-    const row = await tx.get<{ version: number | null }>(
-      'select max(version) as version from schema_versions',
-    );
-    const from = Number(row?.version ?? 0);
-    if (from > newestSchema) {
-      throw new SchemaTooNew(
-        `the database has schema ${from}, this program knows up to ${newestSchema}: run a newer program`,
-      );
-    }
-    for (let version = from; version < newestSchema; version++) await apply(db, tx, version);
-    return { from, to: newestSchema };
-  });
+  }
+  if (db.dialect === 'postgres' && from > 0) return from;
+  for (let version = from; version < newestSchema; version++) await apply(db, tx, version);
+  return from;
+}
+
+async function versionIn(tx: Queries): Promise<number> {
+  const row = await tx.get<{ version: number | null }>('select max(version) as version from schema_versions');
+  return Number(row?.version ?? 0);
 }
 
 async function apply(db: Db, tx: Queries, version: number): Promise<void> {
   const { name, sql } = migrations[version] as (typeof migrations)[number];
-  for (const statement of statements(sql))
-    await tx.run(db.dialect === 'sqlite' ? inSqlite(statement) : statement);
+  const all = db.dialect === 'sqlite' ? statements(sql).filter(isNoLock).map(inSqlite) : statements(sql);
+  for (const statement of all) await tx.run(statement);
   await tx.run('insert into schema_versions (version, name) values ($1, $2)', [version + 1, name]);
+}
+
+/** SQLite has one lock, and whoever migrates holds it. */
+function isNoLock(statement: string): boolean {
+  return !statement.startsWith('lock table');
 }
 
 function statements(sql: string): string[] {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newTenant } from '../../src/bootstrap.ts';
@@ -7,6 +7,23 @@ import { newestSchema, SchemaTooNew } from '../../src/store/migrate.ts';
 import { openStore } from '../../src/store/open.ts';
 import { raw } from '../support/stores.ts';
 import { databases } from '../support/world.ts';
+
+/** The version that makes the table of Sessions anew. */
+const sessionsAnew = 11;
+
+test('a migration alters one table that others use, so that it never waits with one in hand', () => {
+  const folder = join(import.meta.dirname, '../../src/store/migrations');
+  const files = readdirSync(folder).filter((name) => name > '0011_sessions.sql');
+  for (const file of files) {
+    const sql = readFileSync(join(folder, file), 'utf8');
+    const made = Array.from(sql.matchAll(/^create table (\w+)/gm), ([, table]) => table);
+    const altered = sql.matchAll(
+      /^(?:alter table|drop table|create (?:unique )?index \w+ on|update) (\w+)/gm,
+    );
+    const others = Array.from(altered, ([, table]) => table).filter((table) => !made.includes(table));
+    expect([file, new Set(others).size]).toEqual([file, Math.min(1, others.length)]);
+  }
+});
 
 describe.each(databases)('the store on %s: migrations', (_, database) => {
   let folder: string;
@@ -35,6 +52,23 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
     expect(migrated).toEqual({ from: newestSchema, to: newestSchema });
     expect((await store.tenants.list()).map(({ name }) => name)).toEqual(['kept']);
     await store.close();
+  });
+
+  test('an older schema is brought up by one of several nodes that start at once', async () => {
+    await (await openStore(url)).store.close();
+    const undo = ['drop index sessions_by_application', 'drop index sessions_by_expiry'];
+    for (const statement of undo) await raw(url, statement);
+    await raw(url, `delete from schema_versions where version >= ${sessionsAnew}`);
+    const nodes = await Promise.all(Array.from({ length: 3 }, () => openStore(url)));
+    expect(nodes.map(({ migrated }) => migrated.to)).toEqual([newestSchema, newestSchema, newestSchema]);
+    for (const { store } of nodes) await store.close();
+    const versions = await raw<{ version: number }>(
+      url,
+      'select version from schema_versions order by version',
+    );
+    expect(versions.map(({ version }) => version)).toEqual(
+      Array.from({ length: newestSchema }, (_, at) => at + 1),
+    );
   });
 
   test('a schema newer than the program is refused, and left as it is', async () => {

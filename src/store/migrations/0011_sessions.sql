@@ -1,5 +1,8 @@
 -- Sessions are listed by tenant, newest first. What belongs to one Application is found by the second index,
 -- which also counts those that nobody has authorized.
+-- No Session may come between the copy and the end of the old table.
+lock table applications in share row exclusive mode;
+lock table sessions in access exclusive mode;
 create table sessions_anew (
   tenant_id uuid not null,
   application_id uuid not null,
