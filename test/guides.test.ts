@@ -17,10 +17,11 @@ const noFrameworks = !existsSync(frameworks);
 setDefaultTimeout(60_000);
 
 describe.skipIf(!Bun.which('curl'))('a reader who follows', () => {
-  const built = mkdtempSync(join(tmpdir(), 'sallyport-guides-'));
+  let built: string;
   let service: Service;
 
   beforeAll(async () => {
+    built = mkdtempSync(join(tmpdir(), 'sallyport-guides-'));
     [service] = await Promise.all([startService(), installSdk(built)]);
   });
   afterAll(async () => {

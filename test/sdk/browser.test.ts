@@ -15,7 +15,7 @@ declare const sdk: { startSession: typeof startSession; Sallyport: typeof Sallyp
 const minutes = 60_000;
 
 describe.skipIf(noBrowser)('the SDK in a browser', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-browser-'));
+  let folder: string;
   let world: World;
   let browser: Browser;
   let shop: Bun.Server<undefined>;
@@ -48,6 +48,7 @@ describe.skipIf(noBrowser)('the SDK in a browser', () => {
   }
 
   beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-browser-'));
     [world, browser] = await Promise.all([openWorld(sqlite), openBrowser(), installSdk(folder)]);
     const admin = new Sallyport({ url: world.url, key: (await world.tenant()).key });
     [shop, elsewhere] = [await site(admin), await site(admin)];

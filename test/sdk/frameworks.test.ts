@@ -28,13 +28,14 @@ const transforms = ['redact', 'mask', 'reveal'] as const;
 const inPart = ['redact', 'mask'] as const;
 
 describe.skipIf(missing)('the guards', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
+  let folder: string;
   let world: World;
   let apps: Bun.Subprocess<'pipe', 'pipe', 'inherit'>;
   let ports: Record<string, number>;
   let key: string;
 
   beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
     const [opened, installed] = await Promise.all([openWorld(sqlite), installSdk(folder)]);
     world = opened;
     const { key: admin } = await world.tenant();
