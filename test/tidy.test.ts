@@ -194,7 +194,10 @@ describe('what decides comes from one place:', () => {
 });
 
 describe('nothing is left over:', () => {
-  const code = [...sources, ...filesIn('test', '.ts')].filter((path) => path !== 'test/tidy.test.ts');
+  const torture = filesIn('torture', '.ts');
+  const code = [...sources, ...filesIn('test', '.ts'), ...torture].filter(
+    (path) => path !== 'test/tidy.test.ts',
+  );
 
   test('no note to oneself', () => {
     expect(found(/(\/\/|^ *\/?\*).*\b(TODO|FIXME|XXX|HACK)\b/, code)).toEqual([]);
@@ -234,5 +237,18 @@ describe('nothing is left over:', () => {
     const started = ['test/run.ts', 'test/prove.ts', ...filesIn('test/support/story', '.ts')];
     const helpers = filesIn('test', '.ts').filter((path) => !path.endsWith('.test.ts'));
     expect(helpers.filter((path) => !used.has(path) && !started.includes(path))).toEqual([]);
+  });
+
+  test('no file of the torture run that nothing starts, and none that is too long', () => {
+    const reached = new Set<string>();
+    const walk = (path: string) => {
+      if (reached.has(path) || !path.startsWith('torture/')) return;
+      reached.add(path);
+      for (const { to } of importsOf(path)) walk(to);
+    };
+    walk('torture/run.ts');
+    walk('torture/planted.ts');
+    expect(torture.filter((path) => !reached.has(path))).toEqual([]);
+    expect(torture.filter((path) => read(path).split('\n').length > 301)).toEqual([]);
   });
 });
