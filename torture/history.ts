@@ -1,13 +1,11 @@
 /** A history of commands: each is done by the service and by the model, and both must say the same. */
-import type { NaiveGrants } from '../test/support/naive-policy.ts';
 import type { Client } from './client.ts';
 import type { Body } from './clients.ts';
+import { containers, someGrants } from './grants.ts';
 import { Model, type ModelApplication } from './model.ts';
 import type { Random } from './random.ts';
 import type { Secrets } from './secrets.ts';
 
-const containers = ['/pci/', '/pci/high/', '/pci-other/', '/PCI/low/', '/general/'];
-const transforms = ['redact', 'mask', 'reveal'] as const;
 const mostKeys = 3;
 
 export interface Place {
@@ -97,36 +95,13 @@ export class History {
     return this.#random.chance(0.4) ? this.#place.now() + 1000 * (1 + this.#random.below(5)) : undefined;
   }
 
-  #grants(isSession: boolean, more: readonly string[] = []): NaiveGrants {
-    const random = this.#random;
-    const permissions = random.some(['token:read', 'application:read', 'mine:x', ...more]);
-    const rules = Array.from({ length: random.below(3) }, () => {
-      const container = random.one(containers);
-      const starts = random.chance(0.7);
-      const condition = {
-        attribute: 'container' as const,
-        operator: starts ? ('starts_with' as const) : ('equals' as const),
-        value: container,
-      };
-      return {
-        priority: 1 + random.below(3),
-        transform: random.one(transforms),
-        permissions: ['token:read'],
-        ...(isSession ? { conditions: [condition] } : { container }),
-      };
-    });
-    return permissions.length + rules.length > 0
-      ? { permissions, rules }
-      : { permissions: ['mine:x'], rules };
-  }
-
   #application(): ModelApplication {
     return this.#random.one(this.#model.applications);
   }
 
   async #create(): Promise<void> {
     const type = this.#random.one(['private', 'public'] as const);
-    const grants = this.#grants(false, type === 'private' ? ['session:authorize'] : []);
+    const grants = someGrants(this.#random, false, type === 'private' ? ['session:authorize'] : []);
     const endsAt = this.#ending();
     const body = {
       name: 'x',
@@ -143,7 +118,11 @@ export class History {
 
   async #update(): Promise<void> {
     const application = this.#application();
-    const grants = this.#grants(false, application.type === 'private' ? ['session:authorize'] : []);
+    const grants = someGrants(
+      this.#random,
+      false,
+      application.type === 'private' ? ['session:authorize'] : [],
+    );
     const expected = this.#model.isAlive(application) ? 200 : 404;
     if (await this.#owned(expected, 'PUT', `/applications/${application.id}`, { name: 'y', ...grants })) {
       application.grants = grants;
@@ -205,7 +184,7 @@ export class History {
   async #authorize(): Promise<void> {
     const { nonce } = this.#random.one(this.#model.sessions);
     const secret = this.#anySecret();
-    const grants = this.#grants(true);
+    const grants = someGrants(this.#random, true);
     const endsAt = this.#ending();
     const expected = this.#model.authorize(secret, nonce, grants, endsAt);
     const body = { nonce, ...grants, ...(endsAt && { expires_at: new Date(endsAt).toISOString() }) };
