@@ -1,6 +1,7 @@
 /** The two doors, from both sides: a browser starts a Session, its backend authorizes it. */
 import type { SessionAuthorize } from './api.ts';
 import { Sallyport } from './client.ts';
+import { SallyportError } from './errors.ts';
 import type { CallOptions, Options } from './transport.ts';
 
 export interface StartOptions extends Omit<Options, 'key'> {
@@ -43,10 +44,15 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
   /** Requests that come while a new Session is under way share it. */
   function renewed(): Promise<string> {
     renewing ??= open()
-      .then((opened) => {
-        current = opened;
-        return opened.key;
-      })
+      .then(
+        (opened) => {
+          current = opened;
+          return opened.key;
+        },
+        (cause: unknown) => {
+          throw new SallyportError('the Session could not be renewed', { cause });
+        },
+      )
       .finally(() => {
         renewing = undefined;
       });

@@ -1,6 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
 import { applyTransform, guardFetch } from '../../sdk/src/guard.ts';
-import { AuthenticationError, authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
+import {
+  AuthenticationError,
+  authorizeSession,
+  Sallyport,
+  SallyportError,
+  startSession,
+} from '../../sdk/src/sallyport.ts';
 import { databases, openWorld, type World } from '../support/world.ts';
 
 const [[, sqlite]] = databases as [(typeof databases)[0]];
@@ -60,6 +66,29 @@ describe('a Session by the SDK', () => {
     const made = await Promise.all([session.client.tokens.list(), session.client.tokens.list()]);
     expect(made.map(({ data }) => data)).toEqual([[], []]);
     expect(nonces).toHaveLength(2);
+  });
+
+  test.each([
+    ['before its end', 165_000],
+    ['after it', 200_000],
+  ])('that the backend will not let in again %s says so, and asks it once', async (_, later) => {
+    advance(0);
+    let asked = 0;
+    const session = await startSession({
+      url: world.url,
+      publicKey,
+      authorize: async (nonce) => {
+        if (++asked > 1) throw new Error('logged out');
+        await authorizeSession(admin, nonce, { permissions: ['token:read'] });
+      },
+    });
+    if (later > 180_000) setSystemTime(world.clock.now());
+    world.clock.advance(later);
+    if (later < 180_000) setSystemTime(world.clock.now());
+    const error = await session.client.tokens.list().catch((one) => one);
+    expect(error).toBeInstanceOf(SallyportError);
+    expect([error.message, error.cause.message]).toEqual(['the Session could not be renewed', 'logged out']);
+    expect(asked).toBe(2);
   });
 
   test('is not replaced after it was told to stop', async () => {
