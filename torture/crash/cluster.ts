@@ -61,11 +61,12 @@ export class Cluster {
     return `postgres://postgres@127.0.0.1:${this.port}/${name}`;
   }
 
-  /** Resolves when it takes connections. */
-  async start(more: Readonly<Record<string, string>> = {}): Promise<void> {
+  /** Resolves when it takes connections. `before` is put before the command. */
+  async start(more: Readonly<Record<string, string>> = {}, before: readonly string[] = []): Promise<void> {
     const all = { ...settings, port: String(this.port), ...more };
     const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-    const server = spawn(join(this.#bin, 'postgres'), ['-D', this.data, ...flags], {
+    const [command, ...args] = [...before, join(this.#bin, 'postgres'), '-D', this.data, ...flags];
+    const server = spawn(command as string, args, {
       ...identity,
       cwd: this.#folder,
       stdio: ['ignore', 'ignore', 'pipe'],

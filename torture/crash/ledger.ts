@@ -68,9 +68,13 @@ export class Ledger {
     client.close();
   }
 
-  /** What was promised and is not so: of everything, or of what was written since this was last asked. */
-  async broken(url: string, which: 'all' | 'new'): Promise<string[]> {
-    const stories = which === 'all' ? this.#stories : this.#unchecked;
+  /**
+   * What was promised and is not so: of everything, of what was written since this was last asked, or of what
+   * nothing more is written about.
+   */
+  async broken(url: string, which: 'all' | 'new' | 'certain'): Promise<string[]> {
+    const over = this.#stories.filter((story) => !story.pending);
+    const stories = { all: this.#stories, new: this.#unchecked, certain: over }[which];
     this.#unchecked = [...this.#open];
     const client = new Client(url);
     const claims = stories.flatMap((story) => story.claims());

@@ -15,6 +15,24 @@ export function traced(output: string): string[] {
   return ['strace', '-D', '-f', '-y', '-s', '700', '--seccomp-bpf', '-o', output, '-e', calls];
 }
 
+/** Put before a command, has the syncs of each of its threads fail that `when` names, in the words of strace. */
+export function failingSyncs(calls: 'fsync,fdatasync' | 'fdatasync', when: string): string[] {
+  const inject = `inject=${calls}:error=EIO:when=${when}`;
+  return [
+    'strace',
+    '-D',
+    '-f',
+    '-qq',
+    '--seccomp-bpf',
+    '-o',
+    '/dev/null',
+    '-e',
+    `trace=${calls}`,
+    '-e',
+    inject,
+  ];
+}
+
 /** The whole of it: it is written until shortly after the command has ended. */
 export async function readTrace(output: string): Promise<string> {
   for (;;) {

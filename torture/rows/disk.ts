@@ -1,0 +1,163 @@
+/** The disk is full, or does not sync: what is not kept is not answered, and with room it goes on by itself. */
+import { chownSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { identity } from '../../test/support/postgres.ts';
+import { Cluster } from '../crash/cluster.ts';
+import { limitFiles, mountDisk, type SmallDisk } from '../crash/disk.ts';
+import { Ledger } from '../crash/ledger.ts';
+import { firstKey, type MortalNode, startNode } from '../crash/node.ts';
+import { complaints } from '../crash/operator.ts';
+import { halfDone } from '../crash/soundness.ts';
+import { failingSyncs, hasStrace } from '../crash/trace.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const disk: Row = {
+  name: 'disk',
+  must: 'disk full, I/O error on sync: no false answer; recovers when there is room',
+  databases: bothDatabases,
+  run,
+};
+
+const lanes = 4;
+const longestRecovery = 5000;
+
+interface Seen {
+  answered: number;
+  refused: number;
+  recovered: number;
+  readonly wrong: string[];
+}
+
+async function run(context: Context): Promise<Outcome> {
+  const full = await fillDisk({ ...context, folder: join(context.folder, 'full') });
+  const torn = await failSyncs({ ...context, folder: join(context.folder, 'sync') });
+  return {
+    figures: {
+      'answered until full, and after': full.answered,
+      'refused while full': full.refused,
+      'ms until served again with room': Math.round(full.recovered),
+      'answered while syncs failed': torn.answered,
+      'refused by a failed sync': torn.refused,
+      'false answers': full.wrong.length + torn.wrong.length,
+    },
+    shortfalls: [...full.wrong, ...torn.wrong].slice(0, 10),
+  };
+}
+
+async function fillDisk(context: Context): Promise<Seen> {
+  const seen: Seen = { answered: 0, refused: 0, recovered: 0, wrong: [] };
+  const small = await smallDatabase(context);
+  if (!small) {
+    if (context.size === 'full') seen.wrong.push('a small disk for PostgreSQL can be mounted by root alone');
+    return seen;
+  }
+  const { databaseUrl, disk } = small;
+  const program = await context.executable();
+  const node = await startNode(context, { databaseUrl, command: [...disk.before, program] });
+  disk.leave(context.sized(1024, 256));
+  const ledger = new Ledger(firstKey(context), context.secrets, context.random);
+  let stopped = false;
+  const writing = ledger.write(node.url, lanes, () => stopped);
+  while (ledger.unanswered < context.sized(100, 20)) await Bun.sleep(5);
+  seen.refused = ledger.unanswered;
+  await stillThere(node, ledger, seen);
+  const roomAt = performance.now();
+  disk.grow(node.pid);
+  await ledger.more(20);
+  seen.recovered = performance.now() - roomAt;
+  stopped = true;
+  await writing;
+  if (seen.recovered > longestRecovery)
+    seen.wrong.push(`it took ${Math.round(seen.recovered)} ms to recover`);
+  await reopen(context, databaseUrl, node, ledger, seen);
+  return seen;
+}
+
+/** While nothing can be written, all that was answered can be read. */
+async function stillThere(node: MortalNode, ledger: Ledger, seen: Seen): Promise<void> {
+  seen.wrong.push(...(await ledger.broken(node.url, 'certain')));
+}
+
+/** Every so many syncs fail. On PostgreSQL that is a crash, from which it recovers by itself. */
+async function failSyncs(context: Context): Promise<Seen> {
+  const seen: Seen = { answered: 0, refused: 0, recovered: 0, wrong: [] };
+  if (!hasStrace()) {
+    seen.wrong.push('strace is not here, so no sync was made to fail: apt-get install strace');
+    return seen;
+  }
+  const program = await context.executable();
+  const { databaseUrl, before } = await databaseThatFails(context);
+  const node = await startNode(context, { databaseUrl, command: [...before, program] });
+  const ledger = new Ledger(firstKey(context), context.secrets, context.random);
+  let stopped = false;
+  const writing = ledger.write(node.url, lanes, () => stopped);
+  await ledger.more(context.sized(1000, 150));
+  stopped = true;
+  await writing;
+  seen.refused = ledger.unanswered;
+  if (seen.refused === 0) seen.wrong.push('no sync has failed');
+  await reopen(context, databaseUrl, node, ledger, seen);
+  return seen;
+}
+
+/** Killed and started anew, without what made it fail: all that was answered is there. */
+async function reopen(
+  context: Context,
+  databaseUrl: string,
+  node: MortalNode,
+  ledger: Ledger,
+  seen: Seen,
+): Promise<void> {
+  await node.kill();
+  const program = [await context.executable()];
+  const again = await startNode(context, { databaseUrl, command: program });
+  await ledger.settle(again.url);
+  seen.answered = ledger.answered;
+  seen.wrong.push(
+    ...(await ledger.broken(again.url, 'all')),
+    ...ledger.wrong,
+    ...(await halfDone(databaseUrl)),
+  );
+  await again.kill();
+  seen.wrong.push(...(await complaints(context, databaseUrl, program)));
+}
+
+async function smallDatabase(
+  context: Context,
+): Promise<{ databaseUrl: string; disk: SmallDisk } | undefined> {
+  mkdirSync(context.folder, { recursive: true });
+  const folder = join(context.folder, 'disk');
+  if (context.database.name === 'SQLite') {
+    const small = mountDisk(context, folder, 8192) ?? limitFiles(folder, 1024);
+    return { databaseUrl: `sqlite:${join(folder, 'full.db')}`, disk: small };
+  }
+  const small = mountDisk(context, folder, 16_384);
+  if (!small) return undefined;
+  const space = join(folder, 'space');
+  mkdirSync(space);
+  if (identity.uid !== undefined) chownSync(space, identity.uid, identity.gid);
+  const cluster = await openCluster(context, []);
+  await cluster.sql(`create tablespace small location '${space}'`);
+  await cluster.sql('create database small tablespace small');
+  return { databaseUrl: cluster.url('small'), disk: small };
+}
+
+/** Of PostgreSQL only the syncs of its log: one that fails is a crash, and so would be one of its recovery. */
+async function databaseThatFails(context: Context): Promise<{ databaseUrl: string; before: string[] }> {
+  mkdirSync(context.folder, { recursive: true });
+  if (context.database.name === 'SQLite') {
+    return {
+      databaseUrl: `sqlite:${join(context.folder, 'sync.db')}`,
+      before: failingSyncs('fsync,fdatasync', '60+7'),
+    };
+  }
+  const cluster = await openCluster(context, failingSyncs('fdatasync', '12'));
+  return { databaseUrl: cluster.url(), before: [] };
+}
+
+async function openCluster(context: Context, before: readonly string[]): Promise<Cluster> {
+  const cluster = await Cluster.make(join(context.folder, 'cluster'));
+  context.defer(() => cluster.kill());
+  await cluster.start({}, before);
+  return cluster;
+}
