@@ -77,6 +77,9 @@ export function credentials(db: Db): Credentials {
   };
 }
 
+/** A row and what it was made into take a few kilobytes; more than so many are forgotten, all at once. */
+const mostMade = 2000;
+
 /**
  * What a row was made into, kept for as long as the database answers with the very same row: only the work of
  * making it again is saved, never the question.
@@ -95,7 +98,7 @@ class Made<R extends { now: Moment }> {
       const { principal, until } = known.found;
       return { principal: { ...principal, now: Number(row.now) }, until };
     }
-    if (this.#known.size >= mostKnown) this.#known.clear();
+    if (this.#known.size >= mostMade) this.#known.clear();
     const found = this.#make(row, digest);
     this.#known.set(name, { row, found });
     return found;

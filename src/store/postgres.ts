@@ -137,10 +137,27 @@ async function execute<R>(
   params: readonly Value[],
   clock: (() => number) | undefined,
 ): Promise<Result<R>> {
-  const withClock = clock !== undefined && /:now\b/.test(sql);
-  const now = withClock ? `($${params.length + 1}::bigint)` : databaseClock;
-  const text = sql.replace(/:now\b/g, now).replace(/:key\b/g, 'any($1)');
+  if (clock === undefined) return (await on.unsafe(translated(sql), [...params])) as Result<R>;
+  const withClock = /:now\b/.test(sql);
+  const text = translate(sql, `($${params.length + 1}::bigint)`);
   return (await on.unsafe(text, withClock ? [...params, clock()] : [...params])) as Result<R>;
+}
+
+function translate(sql: string, now: string): string {
+  return sql.replace(/:now\b/g, now).replace(/:key\b/g, 'any($1)');
+}
+
+const translations = new Map<string, string>();
+const mostTranslations = 500;
+
+/** By the database's own clock, as it is outside of tests. */
+function translated(sql: string): string {
+  const known = translations.get(sql);
+  if (known !== undefined) return known;
+  if (translations.size >= mostTranslations) translations.clear();
+  const text = translate(sql, databaseClock);
+  translations.set(sql, text);
+  return text;
 }
 
 /** SQLSTATEs that speak of the server's state and not of the statement; 42501: a right is missing there. */
