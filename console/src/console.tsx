@@ -1,6 +1,7 @@
 /** Who is signed in sees the page of the place; everyone else is asked for a key. */
 import { lazy, type ReactNode, Suspense, useCallback, useEffect, useState } from 'react';
 import { Applications } from './applications/list.tsx';
+import { Boundary } from './frame/boundary.tsx';
 import { useJourneys } from './frame/keyboard.ts';
 import { parsePlace, useHash } from './frame/place.ts';
 import { sections } from './frame/sections.ts';
@@ -61,7 +62,9 @@ function Inside({ leave }: { leave: () => void }) {
   useJourneys();
   return (
     <Shell at={place[0] as string} leave={leave}>
-      <Suspense fallback={<div className="page" aria-busy="true" />}>{pageOf(place)}</Suspense>
+      <Boundary key={place.join('/')}>
+        <Suspense fallback={<div className="page" aria-busy="true" />}>{pageOf(place)}</Suspense>
+      </Boundary>
     </Shell>
   );
 }

@@ -90,6 +90,20 @@ describe.skipIf(noBrowser)('the console', () => {
     expect(await page.locator('img, b, script:not([src])').count()).toBe(0);
   });
 
+  test('says so when the service has been upgraded under an open page', async () => {
+    tab = await openTab(browser, world.url);
+    const { page, context } = tab;
+    await tab.signIn(key);
+    await context.route(/\/console\/part-/, (route) => route.fulfill({ status: 404 }));
+    await tab.go('#/sessions');
+    await page.getByText('The service has a newer console').waitFor();
+    await context.unroute(/\/console\/part-/);
+    await tab.go('#/applications');
+    await page.getByRole('link', { name: 'help desk' }).waitFor();
+    // React says of what it has caught that it was thrown.
+    tab.offences.length = 0;
+  });
+
   test('keeps the focus in a dialog, and gives it back', async () => {
     tab = await openTab(browser, world.url);
     const { page } = tab;
