@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '../test/support/postgres.ts';
+import { bothDatabases } from './row.ts';
 import { rows } from './rows.ts';
 import { type Result, Run } from './runner.ts';
 import { kept, table } from './table.ts';
@@ -21,8 +22,11 @@ const { values } = parseArgs({
 const seed = Number(values.seed ?? Math.floor(Math.random() * 1e9));
 const names = values.only?.split(',') ?? rows.map(({ name }) => name);
 const unknown = names.filter((name) => !rows.some((row) => row.name === name));
-if (unknown.length > 0 || !Number.isSafeInteger(seed)) {
-  console.error(`--seed takes a number; --only takes ${rows.map(({ name }) => name).join(', ')}`);
+const noDatabase = values.on !== undefined && !bothDatabases.some((name) => name === values.on);
+if (unknown.length > 0 || noDatabase || !Number.isSafeInteger(seed)) {
+  console.error(
+    `--seed takes a number; --on takes ${bothDatabases.join(' or ')}; --only takes ${rows.map(({ name }) => name).join(', ')}`,
+  );
   process.exit(2);
 }
 
