@@ -74,6 +74,7 @@ interface FailureOptions {
   readonly errors?: Errors;
   readonly retryAfter?: number;
   readonly cause?: unknown;
+  readonly asToldTo?: true;
 }
 
 export class Failure extends Error {
@@ -82,6 +83,8 @@ export class Failure extends Error {
   readonly errors: Errors | undefined;
   /** After how many seconds to try again, where the thrower knows. */
   readonly retryAfter: number | undefined;
+  /** Whether it is what an operator wanted, and so nothing to look into. */
+  readonly asToldTo: boolean;
 
   constructor(code: Code, options: FailureOptions = {}) {
     super(code, { cause: options.cause });
@@ -89,6 +92,7 @@ export class Failure extends Error {
     this.detail = options.detail ?? problem(code).detail;
     this.errors = options.errors;
     this.retryAfter = options.retryAfter;
+    this.asToldTo = options.asToldTo ?? false;
   }
 }
 

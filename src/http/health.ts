@@ -27,7 +27,7 @@ export const readyz = openRoute({
   replies: { 200: { description: 'Yes.', schema: Status, example: ok.body } },
   failures: ['unavailable'],
   handle: async ({ ready, store }) => {
-    if (!ready()) throw fail('unavailable', { detail: 'The service is stopping.' });
+    if (!ready()) throw fail('unavailable', { detail: 'The service is stopping.', asToldTo: true });
     await store.ping();
     return ok;
   },

@@ -38,7 +38,7 @@ export function problemResponse(
 ): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
   const { status } = problem(failure.code);
-  if (status >= 500)
+  if (status >= 500 && !failure.asToldTo)
     log.error('request failed', { ...placeOf(where), code: failure.code, error: failure.cause ?? failure });
   const text = withoutSecrets(JSON.stringify(problemBody(failure, where)));
   const more = {

@@ -74,7 +74,7 @@ describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
       last: true,
     });
     expect(await service.ended).toBe(0);
-    expect(service.err()).not.toContain('internal');
+    expect(service.err()).not.toContain('request failed');
   });
 });
 
