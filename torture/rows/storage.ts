@@ -17,7 +17,7 @@ export const storage: Row = {
 /** No operation makes as many calls. */
 const mostCalls = 60;
 /** Those of the short run. */
-const few = ['createApplication', 'authorizeSession', 'regenerateKey', 'updateToken', 'listApplications'];
+const few = ['createApplication', 'authorizeSession', 'listApplications'];
 const secret = /slp_[a-z]{3}_/;
 
 interface Bench {
