@@ -11,8 +11,8 @@ export default {
   checkers: [],
   concurrency: 2,
   // The first run is of all tests, and takes longer than any other that comes to an end.
-  timeoutMS: 5000,
-  timeoutFactor: 1,
+  timeoutMS: 10_000,
+  timeoutFactor: 2,
   reporters: ['progress', 'clear-text', 'json'],
   jsonReporter: { fileName: '.stryker/report.json' },
   clearTextReporter: { logTests: false, allowColor: false },
