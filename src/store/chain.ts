@@ -1,6 +1,5 @@
 /** The arithmetic of the sealed audit log, which the service and an offline check share. */
 import {
-  createHmac,
   createPrivateKey,
   createPublicKey,
   generateKeyPairSync,
@@ -50,7 +49,7 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
 
 /** Tells a row that was written by whoever holds the key from one that was put in or changed by somebody else. */
 export function macOf({ mac }: ChainKeys, row: AuditRow): Uint8Array {
-  return createHmac('sha256', mac)
+  return new Bun.CryptoHasher('sha256', mac)
     .update(`sallyport audit row ${JSON.stringify(fieldsOf(row))}`)
     .digest();
 }
@@ -58,7 +57,7 @@ export function macOf({ mac }: ChainKeys, row: AuditRow): Uint8Array {
 /** Binds a row, with all that lists filter by, to its place and to everything before it. */
 export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, row: AuditRow): Uint8Array {
   const text = JSON.stringify([seq, ...fieldsOf(row)]);
-  return createHmac('sha256', mac).update(previous).update(text).digest();
+  return new Bun.CryptoHasher('sha256', mac).update(previous).update(text).digest();
 }
 
 function fieldsOf(row: AuditRow): (string | number | null)[] {
