@@ -106,22 +106,24 @@ export function Activity() {
             </button>
           ))}
         </fieldset>
-        <Select
-          aria-label="Operation"
-          placeholder="Any operation"
-          data={operations}
-          value={operation}
-          onChange={setOperation}
-          clearable
-          searchable
-        />
-        <TextInput
-          className="grow"
-          aria-label="Id of who did it"
-          placeholder="Id of an Application or a Session"
-          value={about}
-          onChange={(event) => setAbout(event.currentTarget.value)}
-        />
+        <div className="tools-line">
+          <Select
+            aria-label="Operation"
+            placeholder="Any operation"
+            data={operations}
+            value={operation}
+            onChange={setOperation}
+            clearable
+            searchable
+          />
+          <TextInput
+            className="grow"
+            aria-label="Id of who did it"
+            placeholder="Id of an Application or a Session"
+            value={about}
+            onChange={(event) => setAbout(event.currentTarget.value)}
+          />
+        </div>
       </div>
       {error !== undefined && <Problem error={error} retry={reload} />}
       {data && data.entries.length > 0 && <Chart bars={barsOf(data.entries, now, !data.more)} />}

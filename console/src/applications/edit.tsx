@@ -4,6 +4,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type Application, ValidationError } from '../../../sdk/src/sallyport.ts';
 import { complaintAbout, type Errors, GrantsEditor } from '../access/editor.tsx';
 import { Preview } from '../access/preview.tsx';
+import { announce } from '../frame/announce.ts';
 import { Icon } from '../frame/icons.tsx';
 import { go, href } from '../frame/place.ts';
 import { Problem } from '../frame/problem.tsx';
@@ -44,6 +45,7 @@ export function EditApplication({ application }: { application?: Application }) 
     try {
       if (application) {
         roll.put(await api.applications.update(application.id, body));
+        announce(`${name} is saved.`);
         return go('applications', application.id);
       }
       const end = endOf(draft, Date.now());
@@ -53,6 +55,7 @@ export function EditApplication({ application }: { application?: Application }) 
         ...(end && { expires_at: end }),
       });
       roll.put(created);
+      announce(`${name} is created. Its key is shown this once.`);
       setReviewing(false);
       setMade({ id: created.id, key });
     } catch (failure) {
