@@ -46,21 +46,19 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/store/credentials.ts',
-        from: '      if (!memory) return then(lookUp(kind, digest), (found) => found?.principal);',
-        to: `      const cacheName = digest.toString('latin1');
-      const cached = cache.get(cacheName);
-      if (cached && performance.now() - cached.at < 5000) return cached.principal;
-      if (!memory)
-        return then(lookUp(kind, digest), (found) => {
-          cache.set(cacheName, { at: performance.now(), principal: found?.principal });
-          return found?.principal;
-        });`,
+        file: 'src/http/authenticate.ts',
+        from: '  return then(credentials.find(key.kind, key.digest), (principal) => {\n',
+        to: `  const name = key.digest.toString('hex');
+  const cached = cache.get(name);
+  if (cached && performance.now() - cached.at < 5000) return cached.principal;
+  return then(credentials.find(key.kind, key.digest), (principal) => {
+    if (principal) cache.set(name, { at: performance.now(), principal });
+`,
       },
       {
-        file: 'src/store/credentials.ts',
-        from: 'export function credentials(',
-        to: 'const cache = new Map<string, { at: number; principal: Principal | undefined }>();\n\nexport function credentials(',
+        file: 'src/http/authenticate.ts',
+        from: '/**\n * Who shows the key',
+        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/**\n * Who shows the key',
       },
     ],
   },

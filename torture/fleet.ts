@@ -8,6 +8,7 @@ import { freePort } from '../test/support/postgres.ts';
 import { Place, type Service } from '../test/support/program.ts';
 import { holding } from '../test/support/stores.ts';
 import { testMasterKey } from '../test/support/world.ts';
+import { patiently } from './patience.ts';
 import type { Secrets } from './secrets.ts';
 
 export interface FleetOptions {
@@ -105,11 +106,12 @@ export async function startFleet(
     managementKey: firstKey(),
     store,
     at: (index) => nodes[index % nodes.length] as Node,
-    tenant: async () => {
-      const tenant = newTenant('torture', Date.now());
-      await store.tenants.create(tenant);
-      return { id: tenant.id, key: secrets.add(tenant.secret.reveal()) };
-    },
+    tenant: () =>
+      patiently(async () => {
+        const tenant = newTenant('torture', Date.now());
+        await store.tenants.create(tenant);
+        return { id: tenant.id, key: secrets.add(tenant.secret.reveal()) };
+      }),
     close: () => {
       closed ??= close();
       return closed;

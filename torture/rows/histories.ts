@@ -7,6 +7,7 @@ import { makeLog } from '../../src/log.ts';
 import { Clock, testMasterKey } from '../../test/support/world.ts';
 import { Client } from '../client.ts';
 import { History } from '../history.ts';
+import { patiently } from '../patience.ts';
 import { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -41,7 +42,7 @@ async function run(context: Context): Promise<Outcome> {
     for (let step = 0; step < steps; step++) {
       await Promise.all(batch.map((history) => history.step()));
       clock.advance(chance.one(moves));
-      if (chance.chance(0.1)) await app.store.sweep(1000);
+      if (chance.chance(0.1)) await patiently(() => app.store.sweep(1000));
     }
     for (const history of batch) {
       fingerprint.update(history.trace);
@@ -93,8 +94,11 @@ async function open(context: Context, clock: Clock): Promise<App> {
 
 /** A tenant of its own, and chance of its own: the same on both databases. */
 async function begin(context: Context, { store }: App, client: Client, clock: Clock, index: number) {
-  const tenant = newTenant('history', clock.now());
-  await store.tenants.create(tenant);
+  const tenant = await patiently(async () => {
+    const made = newTenant('history', clock.now());
+    await store.tenants.create(made);
+    return made;
+  });
   return new History({
     client,
     tenantId: tenant.id,
@@ -103,6 +107,7 @@ async function begin(context: Context, { store }: App, client: Client, clock: Cl
     sessionTtl,
     random: new Random(context.seed, `history ${index}`),
     secrets: context.secrets,
-    switchTenant: (on) => (on ? store.tenants.enable(tenant.id) : store.tenants.disable(tenant.id)),
+    switchTenant: (on) =>
+      patiently(() => (on ? store.tenants.enable(tenant.id) : store.tenants.disable(tenant.id))),
   });
 }

@@ -1,5 +1,6 @@
 import { type Clients, clientsOf, each } from '../clients.ts';
 import type { Tenant } from '../fleet.ts';
+import { patiently } from '../patience.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 const probes = 60;
@@ -57,7 +58,10 @@ const kinds: Record<string, Make> = {
   'tenant disabled': async ({ fleet, application }) => {
     const tenant = await fleet.tenant();
     const made = await application(tenant.key, reading);
-    return { ...refused(401, made.key), revoke: () => fleet.store.tenants.disable(tenant.id) };
+    return {
+      ...refused(401, made.key),
+      revoke: () => patiently(() => fleet.store.tenants.disable(tenant.id)),
+    };
   },
   'Session ended': async (clients, tenant, node) => {
     const { session_key } = await session(clients, tenant.key, tenant.key, node);

@@ -1,0 +1,15 @@
+/** For what must be done past the service while the machine is busy with tearing at it. */
+import { DbUnavailable } from '../src/store/db.ts';
+
+/** Does it again as long as the database does not answer in time; it must do no harm to do it twice. */
+export async function patiently<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 0; tries < 20; tries++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof DbUnavailable)) throw error;
+      await Bun.sleep(100);
+    }
+  }
+  return work();
+}
