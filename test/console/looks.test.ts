@@ -148,7 +148,7 @@ describe.skipIf(noBrowser)('the console', () => {
     expect(drawn).toBeLessThan(80);
     const longest = await page.evaluate(() => (globalThis as unknown as { longest: number }).longest);
     expect(longest).toBeLessThan(500);
-  });
+  }, 60_000);
 });
 
 /** The same row again and again, under other names: what the API would take long for. */
