@@ -74,7 +74,6 @@ async function pgbench(name: string, url: string, folder: string): Promise<Conte
 }
 
 export async function sessionRows(stage: Stage, effort: Effort): Promise<Row[]> {
-  if (!Bun.which('pgbench')) throw new Error('pgbench is missing: it comes with postgresql-contrib');
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-raw-'));
   const series = await contest(
     [
