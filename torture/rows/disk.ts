@@ -91,7 +91,7 @@ async function failSyncs(context: Context): Promise<Seen> {
   const ledger = new Ledger(firstKey(context), context.secrets, context.random);
   let stopped = false;
   const writing = ledger.write(node.url, lanes, () => stopped);
-  await ledger.more(context.sized(1000, 150));
+  await ledger.more(context.sized(400, 150));
   stopped = true;
   await writing;
   seen.refused = ledger.unanswered;

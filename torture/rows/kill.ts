@@ -18,7 +18,7 @@ export const kill: Row = {
 const withDatabase = 20;
 const lanes = 8;
 /** A kill comes after fewer answers than this. */
-const mostAnswers = 40;
+const mostAnswers = 30;
 /** After so many kills everything written since is looked at. */
 const between = 10;
 

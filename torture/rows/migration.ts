@@ -43,7 +43,7 @@ const newer: Revision = {
 const lanes = 4;
 
 async function run(context: Context): Promise<Outcome> {
-  const rounds = context.sized(5, 1);
+  const rounds = context.sized(3, 1);
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-newer-'));
   context.defer(() => rmSync(folder, { recursive: true, force: true }));
   const programs = { older: await context.executable(), newer: await buildProgram(root, folder, [newer]) };
