@@ -41,8 +41,7 @@ async function run(context: Context): Promise<Outcome> {
 
   async function everyCaller(route: Route): Promise<void> {
     const tenant = await fleet.tenant();
-    const expected = byCaller[route.name];
-    if (!expected) return void shortfalls.push(`${route.name} has no row in the table of callers`);
+    const expected = byCaller[route.name] ?? [];
     for (const [at, caller] of callers.entries()) {
       const key = await keyOf(caller, tenant);
       const { status } = await ask(route, key, await thingFor(route, tenant), tenant);
@@ -52,8 +51,7 @@ async function run(context: Context): Promise<Outcome> {
 
   /** As every kind of caller that may use the route on what is its own. */
   async function everyId(route: Route): Promise<void> {
-    const expected = byId[route.name];
-    if (!expected) return void shortfalls.push(`${route.name} has no row in the table of ids`);
+    const expected = byId[route.name] ?? [];
     const able = callers.filter((_, at) => (byCaller[route.name]?.[at] ?? 403) < 300);
     for (const caller of context.sized(able, able.slice(-1))) {
       const [mine, theirs] = [await fleet.tenant(), await fleet.tenant()];
@@ -81,9 +79,14 @@ async function run(context: Context): Promise<Outcome> {
     return text;
   }
 
+  for (const { name } of guarded) if (!byCaller[name]) shortfalls.push(`${name} has no row for its callers`);
+  for (const { name } of withId) if (!byId[name]) shortfalls.push(`${name} has no row for its ids`);
+  /** In short some of the routes will do: the suite has a test for each. */
+  const some = (all: readonly Route[]) => context.sized(all, context.random.shuffled(all).slice(0, 6));
   for (let round = 0; round < context.sized(3, 1); round++) {
-    await each(guarded.length, 4, (index) => everyCaller(guarded[index] as Route));
-    await each(withId.length, 4, (index) => everyId(withId[index] as Route));
+    const [called, found] = [some(guarded), some(withId)];
+    await each(called.length, 4, (index) => everyCaller(called[index] as Route));
+    await each(found.length, 4, (index) => everyId(found[index] as Route));
   }
   return { figures: { routes: guarded.length, cells, differences: shortfalls.length }, shortfalls };
 }
