@@ -19,6 +19,8 @@ export interface StartOptions extends Omit<Options, 'key'> {
 export interface StartedSession {
   /** Calls with the key of the Session, and renews the Session when it is about to end, or has ended early. */
   readonly client: Sallyport;
+  /** The key of the Session, for services of your own that ask Sallyport about it; renewed like the client's. */
+  key(): Promise<string>;
   /** When the present Session ends, unless the backend has said otherwise. */
   readonly expiresAt: Date;
   /** No new Session is started from now on. */
@@ -68,10 +70,13 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
     return send(url, { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } });
   }
 
+  const key = async () => (stopped || Date.now() < current.renewAt ? current.key : renewed());
+
   return {
+    key,
     client: new Sallyport({
       ...rest,
-      key: () => (stopped || Date.now() < current.renewAt ? current.key : renewed()),
+      key,
       fetch: sendTwice as typeof globalThis.fetch,
     }),
     get expiresAt() {

@@ -93,7 +93,7 @@ function prepare(
   options: CallOptions,
 ): Prepared {
   const [method, path] = operations[name];
-  const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(params[part] as string));
+  const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => segment(part, params[part]));
   const changes = method !== 'GET' && method !== 'DELETE' && name !== 'decide';
   const headers: Record<string, string> = {
     ...(key !== undefined && { 'SVC-API-KEY': key }),
@@ -105,6 +105,12 @@ function prepare(
     url: base + filled + search(query),
     init: { method, headers, redirect: 'manual', ...(body !== undefined && { body: JSON.stringify(body) }) },
   };
+}
+
+/** An empty id, `.` and `..` would name another path: that of the list, or of what the thing belongs to. */
+function segment(part: string, id: unknown): string {
+  if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id);
+  throw new SallyportError(`${part} is not an id: ${JSON.stringify(id)}`);
 }
 
 /** `randomUUID` is missing in a browser on plain http; nothing secret hangs on this. */

@@ -68,6 +68,22 @@ describe('the SDK', () => {
     expect((await after!.applications.own()).id).toBe(made.id);
   });
 
+  test.each(['', '.', '..', undefined as unknown as string])(
+    'sends nothing for %j, which is no id but would name another path',
+    async (id) => {
+      const admin = await client();
+      const made = await admin.applications.create({ name: 'x', type: 'private', permissions: ['mine:x'] });
+      for (const call of [
+        admin.applications.deleteKey(made.id, id),
+        admin.applications.get(id),
+        admin.tokens.get(id),
+        admin.sessions.end(id),
+      ])
+        expect(await thrown(call)).toMatchObject({ message: expect.stringContaining('is not an id') });
+      expect((await admin.applications.get(made.id)).id).toBe(made.id);
+    },
+  );
+
   test('goes through every page without being told', async () => {
     const admin = await client();
     for (let i = 0; i < 7; i++)

@@ -46,6 +46,19 @@ describe('a Session by the SDK', () => {
     return { session, nonces };
   }
 
+  test('gives its key to services that ask about it, renewed in time', async () => {
+    advance(0);
+    const { session, nonces } = await started();
+    const first = await session.key();
+    const asked = { permission: 'token:read' };
+    expect((await admin.decide({ ...asked, credential: first })).allowed).toBe(true);
+    advance(170_000);
+    const second = await session.key();
+    expect(second).not.toBe(first);
+    expect(nonces).toHaveLength(2);
+    expect((await admin.decide({ ...asked, credential: second })).allowed).toBe(true);
+  });
+
   test('is started by the browser, authorized by the backend, and replaced before it ends', async () => {
     advance(0);
     const { session, nonces } = await started();
