@@ -65,6 +65,7 @@ async function run(context: Context): Promise<Outcome> {
   });
   const rotate = () => runCommand(context, databaseUrl, [...program, 'master-key', 'rotate'], env);
   const rotations = [await rotate(), await rotate()];
+  while (reads < context.sized(2000, 100) && rotations.length < 8) rotations.push(await rotate());
   rotating = false;
   await Promise.all(lanes);
   if (made.length < count) await each(count - made.length, 32, (index) => write(made.length + index));
@@ -79,6 +80,7 @@ async function run(context: Context): Promise<Outcome> {
     figures: {
       Tokens: made.length,
       tenants: keys.length,
+      rotations: rotations.length,
       'reads meanwhile': reads,
       failures: failures.length,
       'keys left on an old master key': left,
@@ -100,7 +102,7 @@ async function leftBehind(databaseUrl: string, file: string): Promise<number> {
 async function tenantKeys(context: Context, databaseUrl: string, count: number): Promise<string[]> {
   const { store: direct } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
   const tenants = Array.from({ length: count }, () => newTenant('torture', Date.now()));
-  await Promise.all(tenants.map((tenant) => direct.tenants.create(tenant)));
+  await each(count, 8, (index) => direct.tenants.create(tenants[index] as (typeof tenants)[number]));
   await direct.close();
   return tenants.map(({ secret }) => context.secrets.add(secret.reveal()));
 }
