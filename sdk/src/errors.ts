@@ -23,7 +23,7 @@ export class ProblemError extends SallyportError {
   readonly retryAfter: number | undefined;
 
   constructor(problem: Problem, retryAfter?: number) {
-    super(`${problem.detail} (${problem.code}, request ${problem.request_id})`);
+    super(`${problem.detail}${partsOf(problem)} (${problem.code}, request ${problem.request_id})`);
     this.problem = problem;
     this.retryAfter = retryAfter;
   }
@@ -36,6 +36,11 @@ export class ProblemError extends SallyportError {
   get requestId(): string {
     return this.problem.request_id;
   }
+}
+
+function partsOf({ errors = {} }: Problem): string {
+  const parts = Object.entries(errors).map(([part, sentences]) => `${part} ${sentences.join(' and ')}`);
+  return parts.length > 0 ? ` ${parts.join('; ')}` : '';
 }
 
 /** 400: `errors` says what is wrong with which part. */

@@ -5,6 +5,7 @@ import { parseEnv } from 'node:util';
 import { type Config, settingList } from '../config.ts';
 import { callVariables } from './call.ts';
 import { type Check, fail, ok, warn } from './check.ts';
+import { projectVariables } from './init.ts';
 import { shortPath, sqlitePath } from './place.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -13,7 +14,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 const fromCluster = /^SALLYPORT_(SERVICE_|PORT$|PORT_\d)/;
 
 export function checkSettings(config: Config, env: Env): Check[] {
-  const known = [...settingList, ...callVariables].map(({ variable }) => variable as string);
+  const own = [...settingList, ...callVariables].map(({ variable }) => variable as string);
+  const known = [...own, ...projectVariables];
   const given = { ...(parseEnv(envFile()) as Env), ...env };
   const unknown = Object.keys(given).filter(
     (name) =>
