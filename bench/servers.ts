@@ -40,6 +40,8 @@ process.on('exit', () => {
   }
 });
 
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
+
 /** Ready when it has printed where it listens. */
 export async function start(
   command: string[],
