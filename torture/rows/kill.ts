@@ -16,9 +16,9 @@ export const kill: Row = {
 
 /** Of the kills on PostgreSQL, one in so many takes the database, too. */
 const withDatabase = 20;
-const lanes = 8;
+const lanes = 6;
 /** A kill comes after fewer answers than this. */
-const mostAnswers = 30;
+const mostAnswers = 16;
 /** After so many kills everything written since is looked at. */
 const between = 10;
 
