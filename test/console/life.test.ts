@@ -128,6 +128,47 @@ describe.skipIf(noBrowser)('in the console', () => {
     expect(reason).toContain(body.reason);
   });
 
+  test('what somebody else has saved meanwhile is not overwritten, but shown, and edits go on top of it', async () => {
+    const { key } = await world.tenant();
+    const { id } = await world.application(key, { name: 'worker', permissions: ['token:read'] });
+    tab = await openTab(browser, world.url);
+    const { page } = tab;
+    await tab.signIn(key);
+    await tab.go(`#/applications/${id}/edit`);
+    await page.getByLabel('Name').fill('my worker');
+    const theirs = { name: 'worker', permissions: ['token:read', 'token:create'], rules: [] };
+    expect((await world.call('PUT', `/applications/${id}`, { key, body: theirs })).status).toBe(200);
+    await page.getByRole('button', { name: 'Review the changes' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    const said = await dialog.getByRole('alert').innerText();
+    expect(said).toMatch(/changed meanwhile, on .* by /);
+    expect(said).toContain('token:create');
+    const stored = async () => (await world.call('GET', `/applications/${id}`, { key })).body;
+    expect(await stored()).toMatchObject(theirs);
+    await dialog.getByRole('button', { name: 'Look again' }).click();
+    expect(await dialog.innerText()).not.toContain('token:create');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('heading', { name: 'my worker' }).waitFor();
+    expect(await stored()).toMatchObject({ ...theirs, name: 'my worker' });
+  });
+
+  test('what is not saved yet is not left without a question', async () => {
+    const { key } = await world.tenant();
+    tab = await openTab(browser, world.url);
+    const { page, offences } = tab;
+    await tab.signIn(key);
+    await tab.go('#/applications/new');
+    await page.getByLabel('Name').fill('half done');
+    await page.getByRole('link', { name: 'Tokens' }).click();
+    expect(offences.splice(0)).toEqual([expect.stringContaining('Leave without saving?')]);
+    expect(new URL(page.url()).hash).toBe('#/applications/new');
+    expect(await page.getByLabel('Name').inputValue()).toBe('half done');
+    await page.getByLabel('Name').fill('');
+    await page.getByRole('link', { name: 'Tokens' }).click();
+    await page.getByRole('heading', { name: 'Tokens' }).waitFor();
+  });
+
   test('a key that expires signs its holder out with a reason', async () => {
     const { key } = await world.tenant();
     const expires_at = new Date(world.clock.now() + 60_000).toISOString();
@@ -164,7 +205,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     await page.getByLabel('Container', { exact: true }).fill('no//path');
     await page.getByRole('button', { name: 'Review and create' }).click();
     await page.getByRole('button', { name: 'Create', exact: true }).click();
-    await page.getByText('must be a path such as').waitFor();
+    await page.getByText(/^must be a path such as/).waitFor();
     expect(await page.getByLabel('Container', { exact: true }).getAttribute('aria-invalid')).toBe('true');
     await page.getByLabel('Container', { exact: true }).fill('/incoming/');
     await page.getByRole('button', { name: 'Review and create' }).click();
@@ -175,6 +216,14 @@ describe.skipIf(noBrowser)('in the console', () => {
     const other = await context.newPage();
     await other.goto(`${world.url}/console`);
     expect(await other.evaluate(() => navigator.clipboard.readText())).toBe(made);
+  });
+
+  test('an address that cannot be right is answered with what is wrong in it', async () => {
+    const { key } = await world.tenant();
+    tab = await openTab(browser, world.url);
+    await tab.signIn(key);
+    await tab.go('#/applications/nonsense');
+    expect(await tab.page.getByRole('group', { name: 'Problem' }).innerText()).toContain('id: must be');
   });
 
   test('a bad key is refused in words, and nothing is kept of a good one', async () => {
@@ -206,6 +255,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     await page.getByText('"masked"').waitFor();
     await tab.go('#/activity');
     await page.getByText('This key does not hold log:read', { exact: true }).waitFor();
+    await page.getByRole('button', { name: `key …${few.slice(-4)}` }).waitFor();
   });
 
   test('a Session is seen, with who let it in, and ended', async () => {

@@ -91,6 +91,14 @@ export function draftOf(application: Application): Draft {
   return { name, type, permissions, rules, origins: origins.join('\n'), expiry: '' };
 }
 
+/** The parts that were edited as they were edited, and the others as they are now. */
+export function carriedOver(draft: Draft, before: Application, now: Application): Draft {
+  const old = draftOf(before);
+  const parts = ['name', 'permissions', 'rules', 'origins'] as const;
+  const edited = parts.filter((part) => JSON.stringify(draft[part]) !== JSON.stringify(old[part]));
+  return { ...draftOf(now), ...Object.fromEntries(edited.map((part) => [part, draft[part]])) };
+}
+
 export function originsOf({ type, origins }: Draft): string[] | undefined {
   if (type !== 'public') return undefined;
   return origins.split(/[\s,]+/).filter(Boolean);

@@ -3,23 +3,39 @@ import { Button, Textarea, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type Application, ValidationError } from '../../../sdk/src/sallyport.ts';
 import { complaintAbout, type Errors, GrantsEditor } from '../access/editor.tsx';
+import { differences } from '../access/grants.ts';
 import { Preview } from '../access/preview.tsx';
 import { announce } from '../frame/announce.ts';
 import { Icon } from '../frame/icons.tsx';
 import { go, href } from '../frame/place.ts';
 import { Problem } from '../frame/problem.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
-import { blank, type Draft, draftOf, endOf, lifetimes, originsOf, places, presets } from './draft.ts';
+import { useUnsaved } from '../frame/unsaved.ts';
+import {
+  blank,
+  carriedOver,
+  type Draft,
+  draftOf,
+  endOf,
+  lifetimes,
+  originsOf,
+  places,
+  presets,
+} from './draft.ts';
 import { KeyOnce } from './key-once.tsx';
 import { Review } from './review.tsx';
 
 export function EditApplication({ application }: { application?: Application }) {
   const { api, roll } = useSignedIn();
+  const [before, setBefore] = useState(application);
+  const [meanwhile, setMeanwhile] = useState<Application>();
   const [draft, setDraft] = useState<Draft>(() => (application ? draftOf(application) : blank));
   const [errors, setErrors] = useState<Errors>({});
   const [error, setError] = useState<unknown>();
   const [reviewing, setReviewing] = useState(false);
   const [made, setMade] = useState<{ id: string; key: string }>();
+  const start = before ? draftOf(before) : blank;
+  const letGo = useUnsaved(!made && JSON.stringify(draft) !== JSON.stringify(start));
   const form = useRef<HTMLFormElement>(null);
   const change = (part: Partial<Draft>) => setDraft((old) => ({ ...old, ...part }));
   const review = (event: FormEvent) => {
@@ -43,10 +59,13 @@ export function EditApplication({ application }: { application?: Application }) 
       ...(origins && { allowed_origins: origins }),
     };
     try {
-      if (application) {
-        roll.put(await api.applications.update(application.id, body));
+      if (before) {
+        const now = await api.applications.get(before.id);
+        if (differences(before, now).length > 0) return setMeanwhile(now);
+        roll.put(await api.applications.update(before.id, body));
         announce(`${name} is saved.`);
-        return go('applications', application.id);
+        letGo();
+        return go('applications', before.id);
       }
       const end = endOf(draft, Date.now());
       const { key, ...created } = await api.applications.create({
@@ -63,6 +82,11 @@ export function EditApplication({ application }: { application?: Application }) 
       setErrors(failure instanceof ValidationError ? failure.errors : {});
       setError(failure);
     }
+  };
+  const lookAgain = (now: Application) => {
+    if (before) setDraft(carriedOver(draft, before, now));
+    setBefore(now);
+    setMeanwhile(undefined);
   };
   return (
     <div className="page">
@@ -112,11 +136,18 @@ export function EditApplication({ application }: { application?: Application }) 
         </form>
         <aside className="card sticky">
           <h2>What would this key see?</h2>
-          <Preview holder="application" before={application} after={draft} />
+          <Preview holder="application" before={before} after={draft} />
         </aside>
       </div>
       {reviewing && (
-        <Review draft={draft} application={application} save={save} close={() => setReviewing(false)} />
+        <Review
+          draft={draft}
+          application={before}
+          meanwhile={meanwhile}
+          lookAgain={lookAgain}
+          save={save}
+          close={() => setReviewing(false)}
+        />
       )}
       {made && (
         <KeyOnce

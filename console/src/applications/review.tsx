@@ -5,20 +5,25 @@ import type { Application } from '../../../sdk/src/sallyport.ts';
 import { type Difference, describeRule, differences } from '../access/grants.ts';
 import { exactly } from '../frame/words.ts';
 import { type Draft, endOf, originsOf, places } from './draft.ts';
+import { Maker } from './table.tsx';
 
 interface Props {
   readonly draft: Draft;
   readonly application: Application | undefined;
+  /** What somebody else has made of it since it was read. */
+  readonly meanwhile: Application | undefined;
+  readonly lookAgain: (now: Application) => void;
   readonly save: () => Promise<void>;
   readonly close: () => void;
 }
 
-export function Review({ draft, application, save, close }: Props) {
+export function Review({ draft, application, meanwhile, lookAgain, save, close }: Props) {
   const [busy, setBusy] = useState(false);
   const changes = application && differences(application, { ...draft, allowed_origins: originsOf(draft) });
   const go = async () => {
     setBusy(true);
     await save();
+    setBusy(false);
   };
   return (
     <Modal
@@ -30,13 +35,18 @@ export function Review({ draft, application, save, close }: Props) {
     >
       <div className="stack">
         {changes ? <Changes changes={changes} /> : <Summary draft={draft} />}
+        {application && meanwhile && <Meanwhile before={application} now={meanwhile} />}
         <div className="foot">
           <Button variant="default" onClick={close}>
             Go on editing
           </Button>
-          <Button onClick={go} loading={busy} disabled={changes?.length === 0} data-autofocus>
-            {application ? 'Save' : 'Create'}
-          </Button>
+          {meanwhile ? (
+            <Button onClick={() => lookAgain(meanwhile)}>Look again</Button>
+          ) : (
+            <Button onClick={go} loading={busy} disabled={changes?.length === 0} data-autofocus>
+              {application ? 'Save' : 'Create'}
+            </Button>
+          )}
         </div>
       </div>
     </Modal>
@@ -49,19 +59,38 @@ export function Changes({ changes }: { changes: readonly Difference[] }) {
   if (changes.length === 0) return <p className="quiet">Nothing has changed yet.</p>;
   return (
     <>
-      <ul className="changes">
-        {changes.map(({ kind, text }) => (
-          <li key={kind + text} className={`change-${kind}`}>
-            <span aria-hidden="true">{signs[kind]}</span>
-            <span className="unseen">{kind}: </span>
-            {text}
-          </li>
-        ))}
-      </ul>
+      <Lines changes={changes} />
       <p className="fine">
         It holds for every request that is sent after it is saved, with the keys that are there.
       </p>
     </>
+  );
+}
+
+function Lines({ changes }: { changes: readonly Difference[] }) {
+  return (
+    <ul className="changes">
+      {changes.map(({ kind, text }) => (
+        <li key={kind + text} className={`change-${kind}`}>
+          <span aria-hidden="true">{signs[kind]}</span>
+          <span className="unseen">{kind}: </span>
+          {text}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Meanwhile({ before, now }: { before: Application; now: Application }) {
+  const { modified_at: at = now.created_at, modified_by: who } = now;
+  return (
+    <div className="stack-tight meanwhile" role="alert">
+      <p>
+        <strong>Not saved: it was changed meanwhile</strong>, on {exactly(at)} <Maker id={who} />
+      </p>
+      <Lines changes={differences(before, now)} />
+      <p className="fine">Look again to put your changes on top of these, and to see what would be saved.</p>
+    </div>
   );
 }
 
