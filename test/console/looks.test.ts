@@ -16,6 +16,7 @@ describe.skipIf(noBrowser)('the console', () => {
     [world, browser] = await Promise.all([openWorld(sqlite), openBrowser()]);
     ({ key } = await world.tenant());
     await seed({ url: world.url, key, now: world.clock.now });
+    await world.application(key, { name: 'x'.repeat(180) });
     await world.flush();
   });
   afterAll(async () => {

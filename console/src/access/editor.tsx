@@ -26,7 +26,9 @@ export function GrantsEditor({ owner, grants, errors, change }: Props) {
     <div className="stack">
       <section className="stack-tight">
         <h3>Rules</h3>
-        <p className="fine">What it may do with the data in one place, and how much of it it sees there.</p>
+        <p className="fine">
+          What it may do with the data in one place, and how much of that data is shown to it.
+        </p>
         {rules.map((rule, index) => (
           <RuleEditor
             key={index}

@@ -6,6 +6,7 @@ import {
   ProblemError,
   RateLimitError,
   UnavailableError,
+  ValidationError,
 } from '../../../sdk/src/sallyport.ts';
 import { announce } from './announce.ts';
 import { Icon } from './icons.tsx';
@@ -35,6 +36,11 @@ export function advice(error: unknown): Advice {
   if (error instanceof ConnectionError) {
     const text = 'Check that the service is running and that this machine is online, then try again.';
     return { title: 'The service could not be reached', text, again: true };
+  }
+  if (error instanceof ValidationError) {
+    const parts = Object.entries(error.errors).map(([part, said]) => `${part}: ${said.join('; ')}`);
+    const text = parts.length > 0 ? parts.join('; ') : error.problem.detail;
+    return { title: error.problem.title, text: `${text} (request ${error.requestId})`, again: false };
   }
   if (error instanceof ProblemError) {
     const text = `${error.problem.detail} (request ${error.requestId})`;

@@ -63,8 +63,8 @@ function Account({ leave }: { leave: () => void }) {
             <Icon name="key" size={14} />
           </span>
           <span className="account-name">
-            <span>{own?.name ?? 'Unnamed key'}</span>
-            <small>…{ending}</small>
+            <span>{own?.name ?? `key …${ending}`}</span>
+            {own && <small>…{ending}</small>}
           </span>
         </button>
       </Menu.Target>
