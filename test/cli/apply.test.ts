@@ -255,13 +255,6 @@ test('programs get the plan and the keys as JSON', async () => {
   });
 });
 
-test('the example in the documentation is one that can be applied, and comes out as shown', async () => {
-  const page = readFileSync(join(import.meta.dirname, '../../docs/apply.md'), 'utf8');
-  const [, yaml, shown] = /```yaml\n(.*?)```.*?```text\n[^\n]*\n(.*?)Apply this/s.exec(page)!;
-  const { out } = await apply(yaml as string, ['--plan']);
-  expect(out.replace(/^not in the file.*\n.*\n/m, '')).toBe(shown as string);
-});
-
 describe('a file that is wrong changes nothing, and says where:', () => {
   const good = `applications:\n  - name: one\n    type: private\n    permissions: [token:read]\n`;
   const cases: [string, string, string[]][] = [
