@@ -47,7 +47,7 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
       '/': page,
       '/settings': async () => {
         const { vault, publicKey } = await settings;
-        return Response.json({ vault, publicKey });
+        return Response.json({ vault, publicKey, visited: new Date() });
       },
       '/sessions/authorize': {
         POST: async (request) => {
@@ -64,9 +64,9 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
           return Response.json({ transform, rules: rulesFor(transform) });
         },
       },
-      '/log': async () => {
+      '/log/:from': async ({ params: { from } }) => {
         const { vault, auditorKey } = await settings;
-        const { data } = await new Sallyport({ url: vault, key: auditorKey }).logs.list({ size: 6 });
+        const { data } = await new Sallyport({ url: vault, key: auditorKey }).logs.list({ from, size: 6 });
         return Response.json(data);
       },
       '/exchanges': () => watch(watchers),

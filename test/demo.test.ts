@@ -63,7 +63,9 @@ describe('the demo', () => {
     await page.goto(url);
     await page.waitForSelector('body[data-ready]');
 
+    expect(await page.locator('#log li').count()).toBe(0);
     await press(page, 'create', 'may do nothing');
+    await page.waitForSelector('#log li:last-child:has-text("session.create")');
     await page.waitForSelector('[role=timer]:has-text("the Session ends in 5")');
     await press(page, 'read', 'only the first door is open');
     for (const transform of ['mask', 'redact', 'reveal']) {

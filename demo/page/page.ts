@@ -9,7 +9,11 @@ interface Session extends SessionCreated {
   transform?: Transform;
 }
 
-const settings = (await (await fetch('/settings')).json()) as { vault: string; publicKey: string };
+const settings = (await (await fetch('/settings')).json()) as {
+  vault: string;
+  publicKey: string;
+  visited: string;
+};
 const toVault = recording('browser', 'vault', play);
 const toBackend = recording('browser', 'backend', play);
 let session: Session | undefined;
@@ -119,7 +123,7 @@ function setBusy(busy: boolean): void {
 }
 
 async function refreshLog(): Promise<void> {
-  showLog(await (await fetch('/log')).json());
+  showLog(await (await fetch(`/log/${settings.visited}`)).json());
 }
 
 async function choose(transform?: Transform): Promise<void> {
