@@ -27,7 +27,7 @@ export function GrantsEditor({ owner, grants, errors, change }: Props) {
       <section className="stack-tight">
         <h3>Rules</h3>
         <p className="fine">
-          What it may do with the data in one place, and how much of that data is shown to it.
+          What it may do with the data in one place, and how much of it is shown.
         </p>
         {rules.map((rule, index) => (
           <RuleEditor
