@@ -61,9 +61,9 @@ export function withoutSecrets(text: string): string {
   return text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
 }
 
-/** How far the ids of the last few moments have come, the latest used last. */
+/** How far the ids of each moment have come, the latest used last: more moments than one second of refusals has. */
 const counted = new Map<number, number>();
-const momentsKept = 64;
+const momentsKept = 2000;
 
 /**
  * A UUIDv7: ids made later sort later, also within one millisecond, and whatever other moments come in between.

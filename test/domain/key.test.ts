@@ -208,7 +208,7 @@ describe('an id', () => {
   });
 
   test('sorts behind those of its moment, whatever other moments come in between', () => {
-    const moments = Array.from({ length: 60 }, (_, index) => index);
+    const moments = Array.from({ length: 1500 }, (_, index) => index);
     const first = moments.map(newId);
     for (let round = 0; round < 5; round++) {
       newId(1000 + round);
