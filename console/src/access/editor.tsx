@@ -26,9 +26,7 @@ export function GrantsEditor({ owner, grants, errors, change }: Props) {
     <div className="stack">
       <section className="stack-tight">
         <h3>Rules</h3>
-        <p className="fine">
-          What it may do with the data in one place, and how much of it is shown.
-        </p>
+        <p className="fine">What it may do with the data in one place, and how much of it is shown.</p>
         {rules.map((rule, index) => (
           <RuleEditor
             key={index}
