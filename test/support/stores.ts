@@ -37,7 +37,7 @@ export const grants = { permissions: ['token:read'], rules: [] };
 
 export async function openStores(database: Database): Promise<Stores> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-store-'));
-  const url = await database.fresh(folder);
+  const url = await database.ready(folder);
   const clock = new Clock();
   const opened: Store[] = [];
   const another = async (masters = holding(testMasterKey)) => {

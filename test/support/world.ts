@@ -26,26 +26,37 @@ export interface Database {
   readonly name: 'SQLite' | 'PostgreSQL';
   /** The address of a new and empty database. */
   fresh(folder: string): Promise<string>;
+  /** The same with its schema, if that is quicker than to make it. */
+  ready(folder: string): Promise<string>;
 }
 
 /** For what no database has a part in. */
 export const sqlite: Database = {
   name: 'SQLite',
   fresh: async (folder) => `sqlite:${join(folder, 'test.db')}`,
+  ready: (folder) => sqlite.fresh(folder),
 };
 
 export const postgres: Database = {
   name: 'PostgreSQL',
-  fresh: async () => {
-    const server = process.env.SALLYPORT_TEST_POSTGRES;
-    if (!server) throw new Error('run the tests with npm test, which starts a PostgreSQL for them');
-    const name = `test_${crypto.randomUUID().replaceAll('-', '')}`;
-    const admin = new SQL(server, { max: 1 });
-    await admin.unsafe(`create database ${name}`);
-    await admin.close();
-    return server.replace(/\/postgres$/, `/${name}`);
-  },
+  fresh: () => created('template1'),
+  ready: () => created(process.env.POSTGRES_TEMPLATE ?? 'template1'),
 };
+
+async function created(template: string): Promise<string> {
+  const server = process.env.SALLYPORT_TEST_POSTGRES;
+  if (!server) throw new Error('run the tests with npm test, which starts a PostgreSQL for them');
+  const name = `test_${crypto.randomUUID().replaceAll('-', '')}`;
+  const admin = new SQL(server, { max: 1 });
+  await admin.unsafe(`create database ${name} template ${template} strategy file_copy`);
+  await admin.close();
+  return addressOf(server, name);
+}
+
+/** Of another database on the same server. */
+export function addressOf(server: string, name: string): string {
+  return server.replace(/\/postgres$/, `/${name}`);
+}
 
 /** For `describe.each(databases)`: the same suite over every database, with its name in the title. */
 export const databases: [name: string, database: Database][] = [
@@ -99,7 +110,7 @@ export async function openWorld(
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_DRAIN: '0',
       ...(database !== sqlite && { SALLYPORT_MASTER_KEY: testMasterKey }),
-      DATABASE_URL: typeof database === 'string' ? database : await database.fresh(folder),
+      DATABASE_URL: typeof database === 'string' ? database : await database.ready(folder),
       ...env,
     },
   });
