@@ -1,6 +1,6 @@
 /** What the audit log says of one event: who did what, on what, from where, and what came of it. */
 import { z } from 'zod';
-import { Id, Moment, Timestamp } from './field.ts';
+import { Id, line, Moment, Timestamp } from './field.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
 
@@ -60,13 +60,8 @@ export type LogEntry = z.infer<typeof LogEntry>;
 /** What a look at the log may be narrowed to. */
 export const logFilter = {
   actor: Id.optional().describe('Only what this Application or Session did.'),
-  entity: z.string().min(1).max(200).optional().describe('Only what was done to the thing with this id.'),
-  operation: z
-    .string()
-    .min(1)
-    .max(100)
-    .optional()
-    .describe('Only this operation, such as application.update.'),
+  entity: line(1, 200).optional().describe('Only what was done to the thing with this id.'),
+  operation: line(1, 100).optional().describe('Only this operation, such as application.update.'),
   result: z.enum(results).optional().describe('Only what came out like this.'),
   from: Moment.optional().describe('Only from this moment on.'),
   to: Moment.optional().describe('Only before this moment.'),

@@ -45,10 +45,15 @@ function within(value: string, shortest: number, longest: number): boolean {
 }
 
 /** What a name can contain, and so what to look for in one. */
-export const PartOfName = text(1, 200).refine(
-  (value) => !/\p{Cc}/u.test(value),
-  'must not contain control characters',
-);
+/** A text in one line. */
+export function line(shortest: number, longest: number) {
+  return text(shortest, longest).refine(
+    (value) => !/\p{Cc}/u.test(value),
+    'must not contain control characters',
+  );
+}
+
+export const PartOfName = line(1, 200);
 
 export const Name = PartOfName.refine((value) => /\S/u.test(value), 'must not be only white space');
 

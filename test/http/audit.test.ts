@@ -86,6 +86,12 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(await logs(other)).toEqual([]);
   });
 
+  test.each(['operation', 'entity'])('a control character in %s is refused', async (filter) => {
+    const { key } = await world.tenant();
+    const { status, body } = await world.call('GET', `/logs?${filter}=%00`, { key });
+    expect([status, Object.keys(body.errors)]).toEqual([400, [filter]]);
+  });
+
   describe('a repeated request with an Idempotency-Key', () => {
     const create = (key: string, name: string, idempotency: string) =>
       world.call('POST', '/applications', {
