@@ -48,7 +48,7 @@ export function oneNode(context: Context, options: FleetOptions = {}): Promise<F
 }
 
 /** A database that does not answer in time is asked again, as every client is told to. */
-async function patient(ask: () => Promise<Answer>): Promise<Answer> {
+export async function patient(ask: () => Promise<Answer>): Promise<Answer> {
   for (let tries = 0; tries < 20; tries++) {
     const answer = await ask();
     if (answer.status !== 503) return answer;

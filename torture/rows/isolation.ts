@@ -9,7 +9,7 @@ import {
   type Seen,
   withId,
 } from '../../test/support/isolation.ts';
-import { clientsOf, each } from '../clients.ts';
+import { clientsOf, each, patient } from '../clients.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const isolation: Row = {
@@ -35,7 +35,7 @@ async function run(context: Context): Promise<Outcome> {
   /** Each question goes to the next node. */
   let turn = 0;
   const { ask, keyOf, thingFor } = asker(async (method, path, asked) => {
-    const { status, text } = await call(turn++, method, path, asked);
+    const { status, text } = await patient(() => call(turn++, method, path, asked));
     return { status, body: text === '' ? '' : JSON.parse(text) };
   });
 
