@@ -1,5 +1,5 @@
 /** Looks for secrets in bytes: as they are, in hexadecimal, in base64 however it falls, and in UTF-16. */
-import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { plaintextMark, type Secrets } from './secrets.ts';
 
@@ -83,24 +83,31 @@ export interface Searched {
 export function searchFolder(folder: string, secrets: Secrets, pick: (path: string) => boolean): Searched {
   const all = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .map((name) => join(folder, name))
-    .filter((path) => !path.endsWith('.key') && pick(path) && isFile(path));
-  const parts = all.map((path) => searchFile(path, secrets));
+    .filter((path) => !path.endsWith('.key') && pick(path));
+  const parts = all.flatMap((path) => {
+    const file = opened(path);
+    return file === undefined ? [] : searchFile(file, path, secrets);
+  });
   return {
-    files: all.length,
+    files: parts.length,
     bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
     found: parts.flatMap(({ found }) => found),
   };
 }
 
-/** A database that runs may take a file away meanwhile. */
-function isFile(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+/** A database that runs may take a file away meanwhile, and what is gone holds nothing. */
+function opened(path: string): number | undefined {
+  try {
+    return statSync(path).isFile() ? openSync(path, 'r') : undefined;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
 }
 
-function searchFile(path: string, secrets: Secrets): { bytes: number; found: Found[] } {
-  const file = openSync(path, 'r');
+function searchFile(file: number, path: string, secrets: Secrets): { bytes: number; found: Found[] } {
   try {
-    const buffer = Buffer.allocUnsafe(Math.min(piece, statSync(path).size) + longest);
+    const buffer = Buffer.allocUnsafe(Math.min(piece, fstatSync(file).size) + longest);
     const found: Found[] = [];
     let bytes = 0;
     let kept = 0;
