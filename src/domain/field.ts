@@ -44,7 +44,6 @@ function within(value: string, shortest: number, longest: number): boolean {
   return length >= shortest && length <= longest;
 }
 
-/** What a name can contain, and so what to look for in one. */
 /** A text in one line. */
 export function line(shortest: number, longest: number) {
   return text(shortest, longest).refine(
@@ -53,6 +52,7 @@ export function line(shortest: number, longest: number) {
   );
 }
 
+/** What a name can contain, and so what to look for in one. */
 export const PartOfName = line(1, 200);
 
 export const Name = PartOfName.refine((value) => /\S/u.test(value), 'must not be only white space');

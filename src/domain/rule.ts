@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Description, optional, text } from './field.ts';
+import { Description, line, optional } from './field.ts';
 import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
 
@@ -22,9 +22,7 @@ export const Condition = z
     operator: z
       .enum(['starts_with', 'equals'])
       .describe('How it is compared. Containers are compared by whole segments, ignoring case.'),
-    value: text(1, 500)
-      .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
-      .describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
+    value: line(1, 500).describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
   })
   .refine(({ attribute, value }) => attribute !== 'container' || path.test(value), {
     path: ['value'],

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isWellFormed, Moment, optional, Timestamp, text } from './field.ts';
+import { isWellFormed, line, Moment, optional, Timestamp, text } from './field.ts';
 import { Mask } from './mask.ts';
 import { Container } from './rule.ts';
 
@@ -29,7 +29,7 @@ export const TokenType = z
     'must be a word of at most 100 lower-case letters, digits, - and _, and begin with a letter',
   );
 
-const MetadataName = text(1, 100).regex(/^[^\p{Cc}]*$/u, 'must not contain control characters');
+const MetadataName = line(1, 100);
 const MetadataValue = text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL');
 export const Metadata = z
   .unknown()
