@@ -60,10 +60,9 @@ export function revised(
   const unseen = transform !== 'reveal' && stays(patch, data);
   if (unseen && isNew(patch.mask)) throw maskNotAllowed(principal, transform === here ? current : next);
   const untouched = patch.data === undefined && !isNew(patch.mask);
+  const unjudged = unseen || untouched;
   const content =
-    patch.expires_at === undefined
-      ? filled(fields, unseen || untouched)
-      : contentOf(fields, principal.now, unseen || untouched);
+    patch.expires_at === undefined ? filled(fields, unjudged) : contentOf(fields, principal.now, unjudged);
   return { content, transform, difference: changed(current.token, content, patch) };
 }
 
