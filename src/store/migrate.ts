@@ -43,7 +43,7 @@ export interface Migrated {
  */
 export async function migrate(db: Db): Promise<Migrated> {
   const from = await db.exclusively((tx) => begin(db, tx));
-  if (db.dialect === 'sqlite' || from === 0) return { from, to: newestSchema };
+  if (isAlone(db, from)) return { from, to: newestSchema };
   for (let version = from; version < newestSchema; version++) {
     await db.exclusively(async (tx) => {
       if ((await versionIn(tx)) === version) await apply(db, tx, version);
@@ -63,9 +63,14 @@ async function begin(db: Db, tx: Queries): Promise<number> {
       `the database has schema ${from}, this program knows up to ${newestSchema}: run a newer program`,
     );
   }
-  if (db.dialect === 'postgres' && from > 0) return from;
+  if (!isAlone(db, from)) return from;
   for (let version = from; version < newestSchema; version++) await apply(db, tx, version);
   return from;
+}
+
+/** Whether nobody can be in the way: SQLite has a single lock, and nobody serves from an empty database. */
+function isAlone(db: Db, from: number): boolean {
+  return db.dialect === 'sqlite' || from === 0;
 }
 
 async function versionIn(tx: Queries): Promise<number> {
