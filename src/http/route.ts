@@ -118,6 +118,10 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
   readonly repeatable?: false;
   /** Whether it seals data, and so needs the tenant's data key at hand. */
   readonly seals?: boolean;
+  /**
+   * Where an answer is not remembered whole: makes the reply to a repeated request of what was kept, so that it
+   * shows nothing that is no longer there to be seen.
+   */
   readonly replay?: (kept: unknown, call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Reply>;
   /** Runs within one transaction: it awaits nothing but the store. */
   readonly handle: (call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Changed>;

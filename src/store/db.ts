@@ -37,7 +37,8 @@ export interface Db extends Room {
   readonly local?: Local;
   /**
    * One row by a unique binary key. The SQL compares with `= :key`, selects that column as `key` and ends with its
-   * conditions; look-ups of one tick may share a query, but each is read after it was asked for, from a primary.
+   * conditions; look-ups of one tick may share a query, and those that come while one is under way the next; each is
+   * read after it was asked for, from a primary.
    */
   lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
   /** Holds off every other process that calls this on the same database. */
