@@ -30,21 +30,9 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     desk.clear();
   });
 
-  interface Shown {
-    readonly operation: string;
-    readonly entity?: { readonly id: string };
-  }
-  const entries = (text: string): Shown[] =>
-    text
-      .split('\n')
-      .filter(Boolean)
-      .map((line) => JSON.parse(line));
   const tail = async (...options: string[]) => {
-    const { code, out, error } = await desk.run('audit', 'tail', '--json', ...options);
-    expect({ code, error }).toEqual({ code: 0, error: '' });
-    return entries(out).map(
-      ({ operation, entity }) => `${operation} ${entity ? made.indexOf(entity.id) : '-'}`,
-    );
+    const entries = await desk.entries('audit', 'tail', ...options);
+    return entries.map(({ operation, entity }) => `${operation} ${entity ? made.indexOf(entity.id) : '-'}`);
   };
 
   test('prints all tenants, newest last, one line each', async () => {
@@ -80,15 +68,12 @@ describe.each(databases)('audit tail on %s', (_, database) => {
   });
 
   test('follows, until it is told to stop', async () => {
-    const following = desk.start('audit', 'tail', '--follow', '--json', '--lines', '1', '--tenant', mine.id);
-    const reader = following.stdout.getReader();
-    const next = async () => entries(new TextDecoder().decode((await reader.read()).value));
+    const { next, stop } = desk.follow('audit', 'tail', '--lines', '1', '--tenant', mine.id);
     expect(await next()).toMatchObject([{ operation: 'application.delete' }]);
     await world.application(theirs.key);
     const { id } = await world.application(mine.key);
     expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
-    following.kill('SIGTERM');
-    expect(await following.exited).toBe(0);
+    expect(await stop()).toBe(0);
   });
 
   test.each([

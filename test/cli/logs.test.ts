@@ -25,20 +25,9 @@ describe('logs tail', () => {
     desk.clear();
   });
 
-  interface Shown {
-    readonly operation: string;
-    readonly result: string;
-    readonly entity?: { readonly id: string };
-  }
-  const entries = (text: string): Shown[] =>
-    text
-      .split('\n')
-      .filter(Boolean)
-      .map((line) => JSON.parse(line));
   const tail = async (...options: string[]) => {
-    const { code, out, error } = await desk.run('logs', 'tail', '--json', ...options);
-    expect({ code, error }).toEqual({ code: 0, error: '' });
-    return entries(out).map(
+    const entries = await desk.entries('logs', 'tail', ...options);
+    return entries.map(
       ({ operation, result, entity }) => `${operation} ${entity ? made.indexOf(entity.id) : result}`,
     );
   };
@@ -80,9 +69,7 @@ describe('logs tail', () => {
     await world.application(key);
     const env = { SALLYPORT_URL: world.url, SALLYPORT_KEY: key };
     const follower = openDesk(() => env);
-    const following = follower.start('logs', 'tail', '--follow', '--json', '--lines', '1');
-    const reader = following.stdout.getReader();
-    const next = async () => entries(new TextDecoder().decode((await reader.read()).value));
+    const { next, stop } = follower.follow('logs', 'tail', '--lines', '1');
     expect(await next()).toMatchObject([{ operation: 'application.create' }]);
 
     const before = world.clock.now();
@@ -100,8 +87,7 @@ describe('logs tail', () => {
     await world.app.store.audit.write([late as NewEntry]);
     expect(await next()).toMatchObject([{ operation: 'late', result: 'denied' }]);
 
-    following.kill('SIGTERM');
-    expect(await following.exited).toBe(0);
+    expect(await stop()).toBe(0);
     follower.clear();
   });
 });

@@ -11,6 +11,21 @@ export interface Said {
   readonly error: string;
 }
 
+/** An entry of the audit log, as a command prints it. */
+export interface Shown {
+  readonly operation: string;
+  readonly result: string;
+  readonly entity?: { readonly id: string };
+}
+
+/** A command that goes on printing entries. */
+export interface Following {
+  /** What comes next, as far as it comes at once. */
+  next(): Promise<Shown[]>;
+  /** Answers with the exit code. */
+  stop(): Promise<number>;
+}
+
 export interface Desk {
   readonly folder: string;
   /** Of a file in the folder. */
@@ -19,6 +34,10 @@ export interface Desk {
   /** With `--json`, and what it printed. */
   // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back
   json(...words: string[]): Promise<{ code: number; body: any }>;
+  /** With `--json`, and the entries that it printed, one on each line; fails if it complained. */
+  entries(...words: string[]): Promise<Shown[]>;
+  /** With `--json` and `--follow`. */
+  follow(...words: string[]): Following;
   /** As a process of its own, which goes on until it is told to stop. */
   start(...words: string[]): Bun.Subprocess<'ignore', 'pipe', 'pipe'>;
   clear(): void;
@@ -32,6 +51,10 @@ export function openDesk(settings: (folder: string) => Record<string, string> = 
     const { code, out, err } = await shell(words, { env });
     return { code, out, error: err };
   }
+  function start(...words: string[]) {
+    const command = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), ...words];
+    return Bun.spawn(command, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  }
   return {
     folder,
     path: (name) => join(folder, name),
@@ -41,10 +64,30 @@ export function openDesk(settings: (folder: string) => Record<string, string> = 
       if (out === '') throw new Error(`it printed nothing, and exited with ${code}: ${error}`);
       return { code, body: JSON.parse(out) };
     },
-    start: (...words) => {
-      const command = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), ...words];
-      return Bun.spawn(command, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    entries: async (...words) => {
+      const { code, out, error } = await run(...words, '--json');
+      if (code !== 0 || error !== '') throw new Error(`it exited with ${code}: ${error}`);
+      return entriesIn(out);
     },
+    follow: (...words) => {
+      const following = start(...words, '--json', '--follow');
+      const reader = following.stdout.getReader();
+      return {
+        next: async () => entriesIn(new TextDecoder().decode((await reader.read()).value)),
+        stop: () => {
+          following.kill('SIGTERM');
+          return following.exited;
+        },
+      };
+    },
+    start,
     clear: () => rmSync(folder, { recursive: true, force: true }),
   };
+}
+
+function entriesIn(lines: string): Shown[] {
+  return lines
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
 }
