@@ -1,7 +1,7 @@
 import type { Application, ApplicationCreate, ApplicationUpdate } from '../../sdk/src/sallyport.ts';
 import { inBrief, show, titleOf } from './app-view.ts';
 import { expiryOption, fileOption, given, only, originOption, permissionOption } from './body.ts';
-import { type Call, type Option, type RemoteCommand, UsageError } from './command.ts';
+import { type Call, Missing, type Option, type RemoteCommand, UsageError } from './command.ts';
 import { confirmed, yesOption } from './confirm.ts';
 import { keyToOption, withKey } from './key-file.ts';
 import { limitOption, printList } from './list.ts';
@@ -171,7 +171,7 @@ export async function find({ args, service }: Pick<Call, 'args' | 'service'>): P
   }
   if (found.length === 1) return found[0] as Application;
   if (found.length === 0)
-    throw new UsageError(`there is no Application "${wanted}"`, 'sallyport apps list shows them');
+    throw new Missing(`there is no Application "${wanted}"`, 'sallyport apps list shows them');
   throw new UsageError(
     `there are ${found.length} Applications "${wanted}"`,
     `say which by its id: ${found.map(({ id }) => id).join(', ')}`,

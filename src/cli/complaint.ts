@@ -11,7 +11,7 @@ import { ConfigError } from '../config.ts';
 import { Failure } from '../domain/error.ts';
 import { WrongMasterKey } from '../store/keyring.ts';
 import { SchemaTooNew } from '../store/migrate.ts';
-import { Refused, UsageError } from './command.ts';
+import { Missing, Refused, UsageError } from './command.ts';
 import { databasePlace } from './place.ts';
 import { visible } from './table.ts';
 
@@ -24,7 +24,7 @@ export const exitCodes: readonly (readonly [code: number, meaning: string])[] = 
   ],
   [2, 'it was called wrongly, or a setting or a file is wrong'],
   [3, 'the service could not be reached, or asked to be called again later'],
-  [4, 'the service refused; the line has its error code'],
+  [4, 'the service refused, or does not have what was named; the line has the error code'],
   [130, 'told to stop twice, so it did not wait'],
 ];
 
@@ -48,6 +48,9 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
       hint: error.hint ?? 'sallyport --help lists the commands',
       code: 2,
     };
+  }
+  if (error instanceof Missing) {
+    return { errors: [`${error.message} (not_found)`], hint: error.hint, code: 4 };
   }
   if (error instanceof Refused) return { errors: [error.message], hint: error.hint, code: 1 };
   if (error instanceof ConfigError) {

@@ -1,6 +1,6 @@
 import type { ApplicationKey, ApplicationKeyMade } from '../../sdk/src/sallyport.ts';
 import { either, find } from './apps.ts';
-import { type Call, type RemoteCommand, UsageError } from './command.ts';
+import { type Call, Missing, type RemoteCommand, UsageError } from './command.ts';
 import { confirmed, yesOption } from './confirm.ts';
 import { keyToOption, withKey } from './key-file.ts';
 import { fields, table } from './table.ts';
@@ -75,10 +75,9 @@ async function remove(call: Call): Promise<number> {
   const keys = await call.service.applications.keys(app.id);
   const found = keys.filter(({ id, ending }) => id === wanted || ending === wanted);
   const [key] = found;
-  if (!key || found.length > 1) {
-    const count = key ? `${found.length} keys` : 'no key';
-    throw new UsageError(`"${app.name}" has ${count} "${wanted}"`, 'sallyport keys list shows their ids');
-  }
+  const hint = 'sallyport keys list shows their ids';
+  if (!key) throw new Missing(`"${app.name}" has no key "${wanted}"`, hint);
+  if (found.length > 1) throw new UsageError(`"${app.name}" has ${found.length} keys "${wanted}"`, hint);
   const last = keys.length === 1 ? ' It is the only one.' : '';
   if (!(await confirmed(call, `Delete the key …${key.ending} of "${app.name}"?${last}`))) return 1;
   await call.service.applications.deleteKey(app.id, key.id);

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { commands } from '../../src/cli/commands.ts';
-import { mint } from '../../src/domain/key.ts';
+import { mint, newId } from '../../src/domain/key.ts';
 import { type Surroundings, shell } from '../support/shell.ts';
 import { openWorld, sqlite, type World } from '../support/world.ts';
 
@@ -109,6 +109,17 @@ describe('exit codes tell apart', () => {
     expect(refused.code).toBe(4);
     expect(refused.err).toContain('unauthenticated');
     expect(refused.err).toContain('sallyport: hint: the key is wrong');
+  });
+
+  test.each([
+    ['a Token', ['tokens', 'get', 'nothing']],
+    ['an Application by its id', ['apps', 'get', newId(0)]],
+    ['an Application by its name', ['apps', 'delete', 'nothing', '--yes']],
+    ['an Application to narrow a list to', ['sessions', 'list', '--app', 'nothing']],
+  ])('%s that is not there: 4', async (_, argv) => {
+    const { code, out, err } = await call(argv);
+    expect([code, out]).toEqual([4, '']);
+    expect(err).toMatch(/^sallyport: error: [Tt]here is no.* \(not_found.*\)$/m);
   });
 
   test('input that is not valid, with a line for every part: 4', async () => {

@@ -43,5 +43,5 @@ test('deleting a key is asked first, and the only one is called that', async () 
 
 test('a key that is not there is not deleted', async () => {
   const { code, err } = await call(['keys', 'delete', 'shop', 'none', '--yes']);
-  expect([code, err]).toEqual([2, expect.stringContaining('"shop" has no key "none"')]);
+  expect([code, err]).toEqual([4, expect.stringContaining('"shop" has no key "none" (not_found)')]);
 });
