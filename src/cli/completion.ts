@@ -43,8 +43,11 @@ function places(commands: readonly Command[]): Place[] {
       .filter(({ words }) => words.length === 1)
       .map(({ words, summary }) => ({ word: words[0] as string, sentence: summary })),
   ];
+  const top = [...first, { word: 'help', sentence: 'Say more about a command.' }];
   return [
-    { path: '', words: first, options: [help, { name: 'version', sentence: 'Print the version.' }] },
+    { path: '', words: top, options: [help, { name: 'version', sentence: 'Print the version.' }] },
+    { path: 'help', words: first, options: [] },
+    ...groups.map((group) => ({ path: `help ${group}`, words: below(group as string), options: [] })),
     ...groups.map((group) => ({ path: group as string, words: below(group as string), options: [help] })),
     ...commands.map((command) => ({
       path: command.words.join(' '),

@@ -25,7 +25,7 @@ export function overview(first?: string): string {
       'Call a running service:',
       shown.filter((command) => 'call' in command),
     ),
-    'sallyport COMMAND --help says more about a command; serve --help lists the settings.',
+    'sallyport help COMMAND says more about a command, and so does COMMAND --help; help serve lists the settings.',
   ].join('\n');
 }
 

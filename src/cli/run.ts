@@ -34,7 +34,7 @@ export async function run(argv: readonly string[], terminal: Terminal = processT
   const where: Whereabouts = {};
   try {
     refuseSecrets(argv);
-    const { values, positionals } = parse(argv);
+    const { values, positionals } = asking(parse(argv));
     const print = (line: string) => terminal.write(`${line}\n`);
     if (values.version) return say(print, version);
     const command = commands.find(({ words }) => words.every((word, index) => positionals[index] === word));
@@ -68,7 +68,20 @@ function refuseSecrets(argv: readonly string[]): void {
   );
 }
 
-function parse(argv: readonly string[]): { values: Values; positionals: string[] } {
+interface Parsed {
+  readonly values: Values;
+  readonly positionals: readonly string[];
+}
+
+/** `help tokens` is another way to say `tokens --help`. */
+function asking({ values, positionals }: Parsed): Parsed {
+  const [first, ...rest] = positionals;
+  return first === 'help'
+    ? { values: { ...values, help: true }, positionals: rest }
+    : { values, positionals };
+}
+
+function parse(argv: readonly string[]): Parsed {
   try {
     return parseArgs({ args: [...argv], options, allowPositionals: true });
   } catch (error) {

@@ -64,7 +64,7 @@ test('version is the version', async () => {
 });
 
 test('help names every command, and the help of serve every setting', async () => {
-  for (const args of [['--help'], ['-h'], []]) {
+  for (const args of [['--help'], ['-h'], ['help'], []]) {
     const { code, out } = await place.run(args);
     expect(code).toBe(0);
     for (const word of ['serve', 'tenants create NAME', 'tenants list', 'migrate', 'version'])
@@ -76,6 +76,16 @@ test('help names every command, and the help of serve every setting', async () =
     for (const part of [variable, sentence, fallback]) expect(out).toContain(part);
   }
 });
+
+test.each([[['tenants']], [['tenants', 'create']], [['serve']]])(
+  'help %p says what the words with --help say',
+  async (words) => {
+    const asked = await place.run(['help', ...words]);
+    expect(asked).toEqual(await place.run([...words, '--help']));
+    expect([asked.code, asked.out]).toEqual([0, expect.stringContaining(words.join(' '))]);
+    expect(asked.out).not.toContain('tokens');
+  },
+);
 
 test.each([
   [['nonsense'], 'nonsense'],

@@ -33,6 +33,9 @@ describe('in bash', () => {
     expect(await offered('apps', 'create', '--')).toEqual(expect.arrayContaining(['--type', '--key-file']));
     expect(await offered('apps', 'create', '--')).not.toContain('--port');
     expect(await offered('serve', '--p')).toEqual(['--port']);
+    expect(await offered('he')).toEqual(['health', 'help']);
+    expect(await offered('help', 'ap')).toEqual(['apps', 'apply']);
+    expect(await offered('help', 'keys', '')).toEqual(['list', 'create', 'delete']);
     expect(await offered('completion', '')).toEqual(expect.arrayContaining([...shells]));
   });
 
