@@ -10,6 +10,7 @@ const types = ['private', 'public', 'management'] as const;
 const typeOption: Option = {
   name: 'type',
   takes: 'TYPE',
+  oneOf: types,
   sentence: `One of ${types.join(', ')}.`,
 };
 

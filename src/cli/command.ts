@@ -10,6 +10,8 @@ export interface Option {
   readonly name: string;
   /** What its value is called; without one it is on or off. */
   readonly takes?: string;
+  /** What its value can be, where that is one of a few words. */
+  readonly oneOf?: readonly string[];
   /** May be given several times. */
   readonly many?: true;
   readonly sentence: string;

@@ -17,7 +17,7 @@ interface Word {
   readonly sentence: string;
 }
 
-/** What can stand behind the words of a command or of several: more words, or options. */
+/** What can stand behind the words of a command or of several: more words, or options; or behind an option. */
 interface Place {
   readonly path: string;
   readonly words: readonly Word[];
@@ -58,6 +58,19 @@ function places(commands: readonly Command[]): Place[] {
   ];
 }
 
+/** Where an option stands, and one of a few words is to follow. */
+function choices(commands: readonly Command[]): Place[] {
+  return commands.flatMap(({ words, options = [] }) =>
+    options.flatMap(({ name, oneOf }) =>
+      oneOf ? [{ path: `${words.join(' ')} --${name}`, words: oneOf.map(bare), options: [] }] : [],
+    ),
+  );
+}
+
+function bare(word: string): Word {
+  return { word, sentence: '' };
+}
+
 const help: Option = { name: 'help', sentence: 'Say more.' };
 const json: Option = { name: 'json', sentence: 'Print JSON for programs.' };
 
@@ -69,10 +82,10 @@ function optionsOf(command: Command): Option[] {
 }
 
 function argument({ takes }: Command): Word[] {
-  return takes[0] === 'SHELL' ? shells.map((word) => ({ word, sentence: '' })) : [];
+  return takes[0] === 'SHELL' ? shells.map(bare) : [];
 }
 
-/** Options whose value is a name of a file, and those whose value is one of a few words. */
+/** Options whose value is a name of a file, and those whose value is something else. */
 function taking(commands: readonly Command[]) {
   const all = [...callOptions, ...commands.flatMap(({ options = [] }) => options)];
   const names = (some: readonly Option[]) => [...new Set(some.map(({ name }) => `--${name}`))];
@@ -86,26 +99,30 @@ function flags(options: readonly Option[]): string[] {
   return options.map(({ name }) => `--${name}`);
 }
 
-/** The words so far without options and their values, as a shell function that bash and zsh both read. */
+/**
+ * The words so far without options and their values, but for an option that waits for its value: as a shell
+ * function that bash and zsh both read.
+ */
 function placeFunction(commands: readonly Command[]): string {
   const { files, values } = taking(commands);
   return `_sallyport_place() {
-  local word skip=
+  local word option=
   place=
   for word in "$@"; do
-    if [ -n "$skip" ]; then skip=; continue; fi
+    if [ -n "$option" ]; then option=; continue; fi
     case $word in
-      ${[...files, ...values].join('|')}) skip=1 ;;
+      ${[...files, ...values].join('|')}) option=$word ;;
       -*) ;;
       *) place="$place\${place:+ }$word" ;;
     esac
   done
+  place="$place\${option:+ $option}"
 }`;
 }
 
 function bash(commands: readonly Command[]): string {
-  const { files, values } = taking(commands);
-  const cases = places(commands).map(
+  const { files } = taking(commands);
+  const cases = [...places(commands), ...choices(commands)].map(
     ({ path, words, options }) =>
       `    '${path}') words='${[...words.map(({ word }) => word), ...flags(options)].join(' ')}' ;;`,
   );
@@ -116,7 +133,6 @@ _sallyport() {
   COMPREPLY=()
   case \${COMP_WORDS[COMP_CWORD - 1]} in
     ${files.join('|')}) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
-    ${values.join('|')}) return ;;
   esac
   _sallyport_place "\${COMP_WORDS[@]:1:COMP_CWORD - 1}"
   case $place in
@@ -128,9 +144,9 @@ complete -o default -F _sallyport sallyport`;
 }
 
 function zsh(commands: readonly Command[]): string {
-  const { files, values } = taking(commands);
+  const { files } = taking(commands);
   const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
-  const cases = places(commands).map(({ path, words, options }) => {
+  const cases = [...places(commands), ...choices(commands)].map(({ path, words, options }) => {
     const offered = [
       ...words.map(({ word, sentence }) => quote(`${word}:${sentence}`)),
       ...options.map(({ name, sentence }) => quote(`--${name}:${sentence}`)),
@@ -145,13 +161,12 @@ _sallyport() {
   local -a offered
   case $words[CURRENT-1] in
     ${files.join('|')}) _files; return ;;
-    ${values.join('|')}) return ;;
   esac
   _sallyport_place "\${(@)words[2,CURRENT-1]}"
   case $place in
 ${cases.join('\n')}
   esac
-  _describe sallyport offered || _files
+  _describe sallyport offered || [[ $place == *' --'* ]] || _files
 }
 compdef _sallyport sallyport`;
 }
@@ -164,9 +179,10 @@ function fish(commands: readonly Command[]): string {
     return [
       ...(named ? [`${here} -F`] : []),
       ...words.map(({ word, sentence }) => `${here} -a ${word} -d ${quote(sentence)}`),
-      ...options.map(({ name, takes, sentence }) => {
+      ...options.map(({ name, takes, oneOf, sentence }) => {
         const value = files.includes(`--${name}`) ? ' -r -F' : takes ? ' -x' : '';
-        return `${here} -l ${name}${value} -d ${quote(sentence)}`;
+        const words = oneOf ? ` -a ${quote(oneOf.join(' '))}` : '';
+        return `${here} -l ${name}${value}${words} -d ${quote(sentence)}`;
       }),
     ];
   });

@@ -10,7 +10,12 @@ export const tailOptions: readonly Option[] = [
   { name: 'actor', takes: 'ID', sentence: 'Only what this Application or Session did.' },
   { name: 'entity', takes: 'ID', sentence: 'Only what was done to the thing with this id.' },
   { name: 'operation', takes: 'NAME', sentence: 'Only this operation, such as application.update.' },
-  { name: 'result', takes: 'RESULT', sentence: `Only what came out like this: ${results.join(', ')}.` },
+  {
+    name: 'result',
+    takes: 'RESULT',
+    oneOf: results,
+    sentence: `Only what came out like this: ${results.join(', ')}.`,
+  },
   { name: 'from', takes: 'TIME', sentence: 'Only from this moment on.' },
   { name: 'to', takes: 'TIME', sentence: 'Only before this moment.' },
 ];

@@ -1,4 +1,5 @@
 import type { Session, SessionAuthorize } from '../../sdk/src/sallyport.ts';
+import { SessionState } from '../domain/session.ts';
 import { inBrief } from './app-view.ts';
 import { either, find } from './apps.ts';
 import { expiryOption, fileOption, given, only, permissionOption } from './body.ts';
@@ -30,6 +31,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
       {
         name: 'state',
         takes: 'STATE',
+        oneOf: SessionState.options,
         sentence: 'Only those that are waiting, or only those that are authorized.',
       },
       { name: 'app', takes: 'APP', sentence: 'Only those made with a key of this Application.' },

@@ -39,6 +39,17 @@ describe('in bash', () => {
     expect(await offered('completion', '')).toEqual(expect.arrayContaining([...shells]));
   });
 
+  test('the value of an option is offered where it is one of a few words', async () => {
+    expect(await offered('sessions', 'list', '--state', '')).toEqual(['waiting', 'authorized']);
+    expect(await offered('apps', 'create', '--type', 'p')).toEqual(['private', 'public']);
+    expect(await offered('logs', 'tail', '--lines', '5', '--result', 'd')).toEqual(['denied']);
+    expect(await offered('tokens', 'list', '--type', '')).toEqual([]);
+    expect(await offered('sessions', 'list', '--state', 'waiting', '--a')).toEqual([
+      '--app',
+      '--authorized-by',
+    ]);
+  });
+
   test('the value of an option is not taken for a word of the command', async () => {
     expect(await offered('apps', '--name', 'tokens', '')).toContain('list');
     expect(await offered('apps', 'list', '--name', '')).toEqual([]);
