@@ -56,7 +56,9 @@ export function startChores(
     }, every);
     timer.unref();
     return {
+      /** A turn that is under way may have begun too early for what is there now. */
       now: async () => {
+        await running;
         running ??= turn();
         await running;
       },
