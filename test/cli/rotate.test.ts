@@ -6,6 +6,7 @@ import { commands } from '../../src/cli/commands.ts';
 import { parseMasterKeys } from '../../src/store/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
 import type { Store } from '../../src/store/store.ts';
+import { inTurns, patiently } from '../support/patience.ts';
 import { Place, type Service } from '../support/program.ts';
 import { raw } from '../support/stores.ts';
 import { databases, postgres } from '../support/world.ts';
@@ -36,10 +37,12 @@ async function read(url: string, { key, path }: Made): Promise<void> {
 }
 
 /** The management key of a tenant that is written past the service, and has no data key yet. */
-async function newTenantIn({ tenants }: Store): Promise<string> {
-  const tenant = newTenant('test', Date.now());
-  await tenants.create(tenant);
-  return tenant.secret.reveal();
+function newTenantIn({ tenants }: Store): Promise<string> {
+  return patiently(async () => {
+    const tenant = newTenant('test', Date.now());
+    await tenants.create(tenant);
+    return tenant.secret.reveal();
+  });
 }
 
 async function end(service: Service): Promise<void> {
@@ -136,7 +139,9 @@ describe.each(databases)('the master key on %s', (_, database) => {
       );
       const restarted = await place.serve(env);
       for (const token of made.slice(0, 50)) await read(restarted.url, token);
-      await Promise.all(known.map(async (key) => read(restarted.url, await store(restarted.url, key))));
+      await inTurns(known.length, async (at) =>
+        read(restarted.url, await store(restarted.url, known[at] as string)),
+      );
       expect(await masters()).toEqual([idOf(current)]);
     },
     patience,
@@ -146,8 +151,8 @@ describe.each(databases)('the master key on %s', (_, database) => {
     'is safe when a rotation is killed: the service serves on, starts again, and the next one finishes',
     async () => {
       const service = await place.serve(env);
-      const some = await Promise.all(Array.from({ length: 150 }, newTenantKey));
-      const made = await Promise.all(some.map((key) => store(service.url, key)));
+      const made = await inTurns(150, async () => store(service.url, await newTenantKey()));
+      const readAll = ({ url }: Service) => inTurns(made.length, (at) => read(url, made[at] as Made));
       const before = keys()[0] as string;
       const killed = Bun.spawn(place.command(command), {
         cwd: place.folder,
@@ -158,16 +163,16 @@ describe.each(databases)('the master key on %s', (_, database) => {
       killed.kill('SIGKILL');
       await killed.exited;
 
-      await Promise.all(made.map((token) => read(service.url, token)));
+      await readAll(service);
       await read(service.url, await store(service.url, await newTenantKey()));
       await end(service);
       const restarted = await place.serve(env);
-      await Promise.all(made.map((token) => read(restarted.url, token)));
+      await readAll(restarted);
       expect((await place.run(command, env)).code).toBe(0);
       expect(await masters()).toEqual([idOf(keys()[0] as string)]);
       expect(keys()).toHaveLength(1);
       expect(keys()).not.toContain(before);
-      await Promise.all(made.map((token) => read(restarted.url, token)));
+      await readAll(restarted);
     },
     patience,
   );

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { entangled, patient } from '../support/patience.ts';
 import { type Served, serve } from '../support/serve.ts';
 import { type Answer, databases, openWorld, testMasterKey, type World } from '../support/world.ts';
 
@@ -10,6 +11,21 @@ const times = <T>(count: number, make: (at: number) => T) =>
   Array.from({ length: count }, (_, at) => make(at));
 const countOf = (answers: { status: number }[], status: number) =>
   answers.filter((answer) => answer.status === status).length;
+
+interface Asked {
+  readonly status: number;
+  readonly again: boolean;
+}
+
+/** Exactly one succeeds. Only where an answer was lost to a database that is too busy, it may be that one. */
+function expectOnce(answers: Asked[], other: number): number[] {
+  const known = [...answers.keys()].filter((index) => answers[index]?.status === 204);
+  expect(known.length).toBeLessThanOrEqual(1);
+  expect(countOf(answers, other)).toBe(answers.length - known.length);
+  const winners = known.length > 0 ? known : [...answers.keys()].filter((index) => answers[index]?.again);
+  expect(winners).not.toEqual([]);
+  return winners;
+}
 
 describe.each(databases)('three nodes on one %s', (_, database) => {
   let nodes: World[];
@@ -24,10 +40,11 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
   });
 
   const at = (index: number) => nodes[index % nodes.length] as World;
+  const ask = (node: World, ...request: Parameters<World['call']>) => patient(() => node.call(...request));
   const me = async (node: World, as: string) =>
-    (await node.call('GET', '/applications/key', { key: as })).status;
+    (await ask(node, 'GET', '/applications/key', { key: as })).status;
   const everywhere = (as: string) => Promise.all(nodes.map((node) => me(node, as)));
-  const begin = async (web: Answer['body']) => (await at(0).call('POST', '/sessions', { key: web.key })).body;
+  const begin = async (web: Answer['body']) => (await ask(at(0), 'POST', '/sessions', { key: web.key })).body;
 
   test('fifty authorizes of one nonce at once: exactly one succeeds, and its grant is the one that counts', async () => {
     const web = await at(0).application(key, { type: 'public' });
@@ -36,29 +53,29 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
       const grants = [['application:read'], ['token:read']];
       const answers = await Promise.all(
         times(50, (index) =>
-          at(index).call('POST', '/sessions/authorize', {
+          ask(at(index), 'POST', '/sessions/authorize', {
             key,
             body: { nonce, permissions: grants[index % 2] },
           }),
         ),
       );
-      expect(countOf(answers, 204)).toBe(1);
-      expect(countOf(answers, 409)).toBe(49);
-      const winner = answers.findIndex(({ status }) => status === 204);
-      expect(await everywhere(session_key)).toEqual(Array(3).fill(winner % 2 === 0 ? 200 : 403));
+      const may: number[] = expectOnce(answers, 409).map((winner) => (winner % 2 === 0 ? 200 : 403));
+      const seen = await everywhere(session_key);
+      expect(may).toContain(seen[0] as number);
+      expect(seen).toEqual(Array(3).fill(seen[0]));
     }
   });
 
   test('fifty nonces at once, each by all nodes: every one is spent once', async () => {
     const web = await at(0).application(key, { type: 'public' });
     const sessions = await Promise.all(times(17, () => begin(web)));
+    const authorize = (node: World, nonce: string) =>
+      ask(node, 'POST', '/sessions/authorize', { key, body: { nonce, ...reading } });
     const answers = await Promise.all(
-      sessions.flatMap(({ nonce }) =>
-        nodes.map((node) => node.call('POST', '/sessions/authorize', { key, body: { nonce, ...reading } })),
-      ),
+      sessions.map(({ nonce }) => Promise.all(nodes.map((node) => authorize(node, nonce)))),
     );
-    expect(countOf(answers, 204)).toBe(17);
-    expect(countOf(answers, 409)).toBe(34);
+    expect(answers).toHaveLength(17);
+    for (const ofOne of answers) expectOnce(ofOne, 409);
   });
 
   test('a change on one node holds on every node for requests sent after its answer', async () => {
@@ -67,14 +84,14 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
       const made = await here.application(key, reading);
       expect(await everywhere(made.key)).toEqual([200, 200, 200]);
       const path = `/applications/${made.id}`;
-      await there.call('PUT', path, { key, body: { name: 'x', permissions: ['token:read'] } });
+      await ask(there, 'PUT', path, { key, body: { name: 'x', permissions: ['token:read'] } });
       expect(await everywhere(made.key)).toEqual([403, 403, 403]);
-      await here.call('PUT', path, { key, body: { name: 'x', ...reading } });
+      await ask(here, 'PUT', path, { key, body: { name: 'x', ...reading } });
       expect(await everywhere(made.key)).toEqual([200, 200, 200]);
-      const { body } = await there.call('POST', `${path}/regenerate`, { key });
+      const { body } = await ask(there, 'POST', `${path}/regenerate`, { key });
       expect(await everywhere(made.key)).toEqual([401, 401, 401]);
       expect(await everywhere(body.key)).toEqual([200, 200, 200]);
-      await here.call('DELETE', path, { key });
+      await ask(here, 'DELETE', path, { key });
       expect(await everywhere(body.key)).toEqual([401, 401, 401]);
     }
   });
@@ -84,9 +101,9 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     const web = await at(2).application(key, { type: 'public' });
     const { nonce, session_key } = await begin(web);
     expect(await everywhere(session_key)).toEqual([403, 403, 403]);
-    await at(1).call('POST', '/sessions/authorize', { key: backend.key, body: { nonce, ...reading } });
+    await ask(at(1), 'POST', '/sessions/authorize', { key: backend.key, body: { nonce, ...reading } });
     expect(await everywhere(session_key)).toEqual([200, 200, 200]);
-    await at(2).call('DELETE', `/applications/${backend.id}`, { key });
+    await ask(at(2), 'DELETE', `/applications/${backend.id}`, { key });
     expect(await everywhere(session_key)).toEqual([401, 401, 401]);
   });
 
@@ -94,7 +111,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     const made = await at(0).application(key);
     const answers = await Promise.all(
       times(30, (index) =>
-        at(index).call('PUT', `/applications/${made.id}`, {
+        ask(at(index), 'PUT', `/applications/${made.id}`, {
           key,
           body: { name: `n${index}`, permissions: [`mine:n${index}`] },
         }),
@@ -103,7 +120,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     expect(countOf(answers, 200)).toBe(30);
     for (const { body } of answers) expect(body.permissions).toEqual([`mine:${body.name}`]);
     const seen = await Promise.all(
-      nodes.map((node) => node.call('GET', `/applications/${made.id}`, { key })),
+      nodes.map((node) => ask(node, 'GET', `/applications/${made.id}`, { key })),
     );
     expect(new Set(seen.map(({ body }) => body.name)).size).toBe(1);
     expect(seen[0]?.body.permissions).toEqual([`mine:${seen[0]?.body.name}`]);
@@ -112,27 +129,32 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
   test('deletions from all nodes at once: exactly one succeeds', async () => {
     const made = await at(0).application(key);
     const answers = await Promise.all(
-      times(30, (index) => at(index).call('DELETE', `/applications/${made.id}`, { key })),
+      times(30, (index) => ask(at(index), 'DELETE', `/applications/${made.id}`, { key })),
     );
-    expect(countOf(answers, 204)).toBe(1);
-    expect(countOf(answers, 404)).toBe(29);
+    expectOnce(answers, 404);
   });
 
   test('Sessions that start while their Application is deleted are refused or die with it', async () => {
     const web = await at(0).application(key, { type: 'public' });
     const [waiting] = [await begin(web)];
     const [deleted, authorized, ...started] = await Promise.all([
-      at(0).call('DELETE', `/applications/${web.id}`, { key }),
-      at(1).call('POST', '/sessions/authorize', { key, body: { nonce: waiting.nonce, ...reading } }),
-      ...times(20, (index) => at(index).call('POST', '/sessions', { key: web.key })),
+      ask(at(0), 'DELETE', `/applications/${web.id}`, { key }),
+      ask(at(1), 'POST', '/sessions/authorize', { key, body: { nonce: waiting.nonce, ...reading } }),
+      ...times(20, (index) => ask(at(index), 'POST', '/sessions', { key: web.key })),
     ]);
-    expect(deleted?.status).toBe(204);
-    expect([204, 404]).toContain(authorized?.status as number);
+    expectOnce([deleted as Asked], 404);
+    const { status, again } = authorized as Asked;
+    expect(again ? [204, 404, 409] : [204, 404]).toContain(status);
     for (const { status, body } of started) {
       expect([201, 401]).toContain(status);
       if (status === 201) expect(await everywhere(body.session_key)).toEqual([401, 401, 401]);
     }
     expect(await everywhere(waiting.session_key)).toEqual([401, 401, 401]);
+  });
+
+  test('in all of this, nobody was turned away because of a deadlock', () => {
+    const failures = nodes.flatMap(({ logged }) => logged).filter((line) => entangled.test(line));
+    expect(failures).toEqual([]);
   });
 });
 
@@ -149,7 +171,8 @@ describe.each(databases)('three processes on one %s', (_, database) => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  async function call(at: number, path: string, key: string, body?: object) {
+  const call = (...request: Parameters<typeof callOnce>) => patient(() => callOnce(...request));
+  async function callOnce(at: number, path: string, key: string, body?: object) {
     const { url } = processes[at % processes.length] as Served;
     const response = await fetch(url + path, {
       method: path === '/applications/key' ? 'GET' : 'POST',
@@ -169,8 +192,7 @@ describe.each(databases)('three processes on one %s', (_, database) => {
       const { body } = await call(round, '/sessions', web.body.key);
       const grant = { nonce: body.nonce, ...reading };
       const answers = await Promise.all(times(50, (index) => call(index, '/sessions/authorize', key, grant)));
-      expect(countOf(answers, 204)).toBe(1);
-      expect(countOf(answers, 409)).toBe(49);
+      expectOnce(answers, 409);
       const seen = await Promise.all(times(3, (index) => call(index, '/applications/key', body.session_key)));
       expect(countOf(seen, 200)).toBe(3);
     }

@@ -4,6 +4,7 @@ import { newTenant } from '../../src/bootstrap.ts';
 import { mint } from '../../src/domain/key.ts';
 import { DbUnavailable } from '../../src/store/db.ts';
 import { openStore } from '../../src/store/open.ts';
+import { patient, patiently } from '../support/patience.ts';
 import { newSession, openStores, type Stores } from '../support/stores.ts';
 import { openWire, type Wire } from '../support/wire.ts';
 import { databases, openWorld, type World } from '../support/world.ts';
@@ -28,6 +29,8 @@ describe('a service whose wire to PostgreSQL is cut', () => {
   });
 
   const read = () => world.call('GET', '/applications/key', { key });
+  /** Far more than anybody is kept waiting, and far less than a swallowed packet is missed by the network. */
+  const soon = 10_000;
 
   test('reads on after a cut as if nothing had been, and writes again', async () => {
     const many = async () =>
@@ -55,14 +58,14 @@ describe('a service whose wire to PostgreSQL is cut', () => {
       }),
       world.call('GET', '/readyz'),
     ]);
-    expect(performance.now() - began).toBeLessThan(2000);
+    expect(performance.now() - began).toBeLessThan(soon);
     for (const { status, body, headers } of answers) {
       expect([status, body.code, headers.get('retry-after')]).toEqual([503, 'unavailable', '1']);
     }
     expect((await world.call('GET', '/livez')).status).toBe(200);
     wire.set('pass');
-    expect((await read()).status).toBe(200);
-    expect((await world.call('GET', '/applications/key', { key: unknown })).status).toBe(401);
+    expect((await patient(read)).status).toBe(200);
+    expect((await patient(() => world.call('GET', '/applications/key', { key: unknown }))).status).toBe(401);
   });
 
   test('says 503 while connections are turned away, and recovers by itself', async () => {
@@ -71,7 +74,7 @@ describe('a service whose wire to PostgreSQL is cut', () => {
     const { status, body } = await read();
     expect([status, body.code]).toEqual([503, 'unavailable']);
     wire.set('pass');
-    expect((await read()).status).toBe(200);
+    expect((await patient(read)).status).toBe(200);
     await world.application(key);
   });
 });
@@ -150,7 +153,7 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     const { id } = await on.application(tenant, { type: 'public' });
     const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));
     const creating = await holding(`delete from applications where id = '${id}'`, async () => {
-      const created = on.store.sessions.create(tenant, session);
+      const created = patiently(() => on.store.sessions.create(tenant, session));
       await waiting();
       return { created };
     });
@@ -161,9 +164,13 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     const { store } = await openStore(on.url);
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant, { type: 'public' });
-    const [row] = await on.raw<{ now: string }>('select extract(epoch from clock_timestamp()) * 1000 as now');
-    const found = await store.credentials.find('pub', key.digest);
-    expect(Math.abs(found!.now - Number(row!.now))).toBeLessThan(2000);
+    const now = async () => {
+      const sql = 'select floor(extract(epoch from clock_timestamp()) * 1000) as now';
+      return Number((await on.raw<{ now: string }>(sql))[0]?.now);
+    };
+    const before = await now();
+    const found = await patiently(async () => store.credentials.find('pub', key.digest));
+    expect(found?.now).toBeWithin(before, (await now()) + 1);
     expect(found?.applicationId).toBe(id);
     await store.close();
   });

@@ -4,6 +4,7 @@ import { newId } from '../../src/domain/key.ts';
 import { newMasterKey, parseMasterKeys } from '../../src/store/cipher.ts';
 import type { Rotation } from '../../src/store/rotation.ts';
 import type { Store, TokenContent } from '../../src/store/store.ts';
+import { inTurns, patiently } from '../support/patience.ts';
 import { holding, openStores, type Stores } from '../support/stores.ts';
 import { databases, postgres, testMasterKey } from '../support/world.ts';
 
@@ -19,11 +20,14 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   beforeEach(async () => {
     on = await openStores(database);
     next = text(newMasterKey());
-    tenants = await Promise.all(Array.from({ length: 120 }, on.tenant));
-    await Promise.all(tenants.map((tenant) => on.store.warm(tenant)));
+    tenants = await inTurns(120, async () => {
+      const tenant = await on.tenant();
+      await patiently(async () => on.store.warm(tenant));
+      return tenant;
+    });
     const entry = { actor: { kind: 'operator' }, operation: 'test', result: 'success', from: {} } as const;
-    await on.store.audit.write([{ at: on.clock.now(), ...entry }]);
-    expect(await on.store.audit.seal(10)).toBe(1);
+    await patiently(async () => on.store.audit.write([{ at: on.clock.now(), ...entry }]));
+    expect(await patiently(() => on.store.audit.seal(10))).toBe(1);
   });
   afterEach(() => on.close());
 
@@ -37,9 +41,9 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     expiresAt: undefined,
   };
   const create = (store: Store, tenant: string, id: string) =>
-    store.tokens.create(tenant, id, content, { by: newId(1), at: on.clock.now() });
-  const read = async (store: Store, tenant: string, id: string) =>
-    (await store.tokens.get(tenant, id))?.plaintext();
+    patiently(async () => store.tokens.create(tenant, id, content, { by: newId(1), at: on.clock.now() }));
+  const read = (store: Store, tenant: string, id: string) =>
+    patiently(async () => (await store.tokens.get(tenant, id))?.plaintext());
 
   const to = (key: string, done: Rotation['done'] = () => {}): Rotation => ({
     next: () => holding(key).current(),
@@ -167,14 +171,14 @@ describe('a rotation of the master key on PostgreSQL, beside a node that is just
     let work: Promise<unknown>[] = [];
     await holder.begin(async (tx) => {
       await tx`lock table data_keys in exclusive mode`;
-      const making = maker.warm(tenant) as Promise<void>;
+      const making = patiently(async () => maker.warm(tenant));
       while ((await waiting()) < 1);
       const rotating = both
         .rotateMasterKey({ next: () => holding(next).current(), done: () => {} })
         .then(() => {
           rotated = true;
         });
-      work = [making.catch(() => maker.warm(tenant)), rotating];
+      work = [making, rotating];
       while ((await waiting()) < 2 && !rotated);
     });
     await Promise.all(work);

@@ -1,4 +1,5 @@
 /** For every route that changes something, a request that would. */
+import { patient } from './patience.ts';
 import type { CallOptions, World } from './world.ts';
 
 export interface Ready {
@@ -22,7 +23,7 @@ export const ready: Record<string, (world: World, key: string) => Promise<Ready>
   createKey: async (world, key) => ({ path: (await world.application(key)).id, options: { key } }),
   deleteKey: async (world, key) => {
     const { id } = await world.application(key);
-    const { data } = (await world.call('GET', `/applications/${id}/keys`, { key })).body;
+    const { data } = (await ask(world, 'GET', `/applications/${id}/keys`, { key })).body;
     return { path: id, key_id: data[0].id, options: { key } };
   },
   deleteApplication: async (world, key) => ({ path: (await world.application(key)).id, options: { key } }),
@@ -31,13 +32,13 @@ export const ready: Record<string, (world: World, key: string) => Promise<Ready>
   }),
   authorizeSession: async (world, key) => {
     const { key: web } = await world.application(key, { type: 'public' });
-    const { nonce } = (await world.call('POST', '/sessions', { key: web })).body;
+    const { nonce } = (await ask(world, 'POST', '/sessions', { key: web })).body;
     return { options: { key, body: { nonce, ...grants } } };
   },
   endSession: async (world, key) => {
     const { key: web } = await world.application(key, { type: 'public' });
-    await world.call('POST', '/sessions', { key: web });
-    const { data } = (await world.call('GET', '/sessions', { key })).body;
+    await ask(world, 'POST', '/sessions', { key: web });
+    const { data } = (await ask(world, 'GET', '/sessions', { key })).body;
     return { path: data[0].id, options: { key } };
   },
   createToken: async (_, key) => ({ options: { key, body: { data: 'x' } } }),
@@ -50,5 +51,9 @@ export const ready: Record<string, (world: World, key: string) => Promise<Ready>
 
 /** The id of a new Token. */
 export async function token(world: World, key: string): Promise<string> {
-  return (await world.call('POST', '/tokens', { key, body: { data: 'x' } })).body.id;
+  return (await ask(world, 'POST', '/tokens', { key, body: { data: 'x' } })).body.id;
+}
+
+function ask(world: World, ...request: Parameters<World['call']>) {
+  return patient(() => world.call(...request));
 }

@@ -10,6 +10,7 @@ import { parseMasterKeys } from '../../src/store/cipher.ts';
 import type { MasterKeys } from '../../src/store/keyring.ts';
 import { openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
+import { patiently } from './patience.ts';
 import { Clock, type Database, testMasterKey } from './world.ts';
 
 export interface Stores {
@@ -51,11 +52,12 @@ export async function openStores(database: Database): Promise<Stores> {
     clock,
     url,
     another,
-    tenant: async () => {
-      const tenant = newTenant('test', clock.now());
-      await store.tenants.create(tenant);
-      return tenant.id;
-    },
+    tenant: () =>
+      patiently(async () => {
+        const tenant = newTenant('test', clock.now());
+        await store.tenants.create(tenant);
+        return tenant.id;
+      }),
     application: async (tenant, fields) => {
       const application = newApplication(clock.now(), fields);
       const key = mint(applicationKinds[application.type]);

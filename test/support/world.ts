@@ -7,6 +7,7 @@ import { type App, type AppOptions, openApp } from '../../src/app.ts';
 import { newTenant } from '../../src/bootstrap.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
+import { patient, patiently } from './patience.ts';
 import { holdPromises } from './promises.ts';
 
 /** What every node of a test fleet is given. */
@@ -157,14 +158,15 @@ export async function openWorld(
     config,
     logged,
     call,
-    tenant: async () => {
-      const tenant = newTenant('test', clock.now());
-      await app.store.tenants.create(tenant);
-      return { id: tenant.id, key: tenant.secret.reveal() };
-    },
+    tenant: () =>
+      patiently(async () => {
+        const tenant = newTenant('test', clock.now());
+        await app.store.tenants.create(tenant);
+        return { id: tenant.id, key: tenant.secret.reveal() };
+      }),
     application: async (key, fields = {}) => {
       const body = { name: 'an application', type: 'private', permissions: ['token:read'], ...fields };
-      const answer = await call('POST', '/applications', { key, body });
+      const answer = await patient(() => call('POST', '/applications', { key, body }));
       if (answer.status !== 201) throw new Error(`not created: ${JSON.stringify(answer.body)}`);
       return answer.body;
     },
