@@ -38,12 +38,17 @@ export type Random = (bytes: Uint8Array<ArrayBuffer>) => Uint8Array;
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const shape = /^slp_(mgt|pvt|pub|ses|non)_[0-9A-Za-z]{49}$/;
+const prefixLength = 8;
+const randomLength = 43;
 const checksumLength = 6;
+const checksumAt = prefixLength + randomLength;
 
 export function mint(kind: Kind, random: Random = (bytes) => crypto.getRandomValues(bytes)): Minted {
-  const bytes = random(new Uint8Array(32));
-  const body = `slp_${kind}_${base62(bytes)}`;
-  const text = body + checksum(body);
+  const bytes = Buffer.allocUnsafe(checksumAt + checksumLength);
+  bytes.write(`slp_${kind}_`, 'latin1');
+  writeRandom(bytes, random(new Uint8Array(32)));
+  writeChecksum(bytes);
+  const text = bytes.toString('latin1');
   return { secret: new Secret(text), digest: digestOf(text), ending: text.slice(-4) };
 }
 
@@ -61,9 +66,17 @@ export function withoutSecrets(text: string): string {
   return text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
 }
 
-/** How far the ids of each moment have come, the latest used last: more moments than one second of refusals has. */
-const counted = new Map<number, number>();
+/** How far the ids of one moment have come, and what all of them begin with. */
+interface Moment {
+  readonly at: number;
+  readonly beginning: string;
+  count: number;
+}
+
+/** The latest used last: more of them than one second of refusals has. */
+const moments = new Map<number, Moment>();
 const momentsKept = 2000;
+let latest: Moment | undefined;
 
 /**
  * A UUIDv7: ids made later sort later, also within one millisecond, and whatever other moments come in between.
@@ -71,16 +84,29 @@ const momentsKept = 2000;
  */
 export function newId(now: number): string {
   const random = crypto.randomUUID();
-  const count = (counted.get(now) ?? Number.parseInt(random.slice(0, 5), 16)) + 1;
-  counted.delete(now);
-  counted.set(now, count);
-  if (counted.size > momentsKept) counted.delete(counted.keys().next().value as number);
-  const [time, place] = [hexadecimal(now, 12), hexadecimal(count, 6)];
-  return `${time.slice(0, 8)}-${time.slice(8)}-7${place.slice(0, 3)}-8${place.slice(3)}-${random.slice(24)}`;
+  if (latest?.at !== now) latest = turnTo(now, random);
+  latest.count++;
+  const place = hexadecimal(latest.count, 6);
+  return `${latest.beginning}${place.slice(0, 3)}-8${place.slice(3)}-${random.slice(24)}`;
 }
 
+function turnTo(now: number, random: string): Moment {
+  const moment = moments.get(now) ?? momentAt(now, random);
+  moments.delete(now);
+  moments.set(now, moment);
+  if (moments.size > momentsKept) moments.delete(moments.keys().next().value as number);
+  return moment;
+}
+
+function momentAt(now: number, random: string): Moment {
+  const time = hexadecimal(now, 12);
+  const beginning = `${time.slice(0, 8)}-${time.slice(8)}-7`;
+  return { at: now, beginning, count: Number.parseInt(random.slice(0, 5), 16) };
+}
+
+/** The one in front of it keeps its zeros, which is quicker than to pad it. */
 function hexadecimal(number: number, length: number): string {
-  return number.toString(16).padStart(length, '0');
+  return (number + 16 ** length).toString(16).slice(1);
 }
 
 function digestOf(text: string): Digest {
@@ -89,39 +115,56 @@ function digestOf(text: string): Digest {
   return digest;
 }
 
-const keyLength = 43;
+const codes = Uint8Array.from(digits, (digit) => digit.charCodeAt(0));
 
-/** 32 bytes as 43 digits: 62^43 is just above 2^256. Divided word by word, which no number here is too large for. */
-function base62(bytes: Uint8Array): string {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const words = Array.from({ length: 8 }, (_, at) => view.getUint32(4 * at));
-  const text = Buffer.allocUnsafe(keyLength);
-  for (let place = keyLength - 1; place >= 0; place--) {
-    let rest = 0;
-    for (let at = 0; at < words.length; at++) {
-      const part = rest * 2 ** 32 + (words[at] as number);
-      const quotient = Math.floor(part / 62);
-      words[at] = quotient;
-      rest = part - quotient * 62;
-    }
-    text[place] = digits.charCodeAt(rest);
+/** The digits of 2^0, 2^32, 2^64 and so on to 2^224, lowest first: all eight lowest, then all eight second lowest. */
+const powers = new Float64Array(8 * randomLength);
+for (let word = 0; word < 8; word++) {
+  let power = 2n ** BigInt(32 * word);
+  for (let place = 0; place < randomLength; place++, power /= 62n)
+    powers[8 * place + word] = Number(power % 62n);
+}
+
+/**
+ * 32 bytes as 43 digits: 62^43 is just above 2^256. A digit is the sum of what the words have there and of what was
+ * carried: no sum is too large to be exact, and there is one division for each digit.
+ */
+function writeRandom(target: Buffer, bytes: Uint8Array): void {
+  const words = new Float64Array(8);
+  for (let word = 0; word < 8; word++) words[word] = wordAt(bytes, 28 - 4 * word);
+  let carried = 0;
+  for (let place = 0; place < randomLength; place++) {
+    let sum = 0;
+    for (let word = 0; word < 8; word++)
+      sum += (words[word] as number) * (powers[8 * place + word] as number);
+    sum += carried;
+    carried = Math.floor(sum / 62);
+    target[checksumAt - 1 - place] = codes[sum - carried * 62] as number;
   }
-  return text.toString('latin1');
+}
+
+function wordAt(bytes: Uint8Array, at: number): number {
+  let word = 0;
+  for (let next = at; next < at + 4; next++) word = word * 256 + (bytes[next] as number);
+  return word;
+}
+
+/** Of all that is before it. */
+function writeChecksum(target: Buffer): void {
+  let rest = Bun.hash.crc32(target.toString('latin1', 0, checksumAt));
+  for (let at = target.length - 1; at >= checksumAt; at--) {
+    const carried = Math.floor(rest / 62);
+    target[at] = codes[rest - carried * 62] as number;
+    rest = carried;
+  }
 }
 
 const values = new Uint8Array(128);
-for (const [value, digit] of [...digits].entries()) values[digit.charCodeAt(0)] = value;
+for (const [value, code] of codes.entries()) values[code] = value;
 
 /** The number that the digits from there on write. */
 function numberAt(text: string, from: number): number {
   let value = 0;
   for (let at = from; at < text.length; at++) value = value * 62 + (values[text.charCodeAt(at)] as number);
   return value;
-}
-
-function checksum(body: string): string {
-  let rest = Bun.hash.crc32(body);
-  let text = '';
-  for (; text.length < checksumLength; rest = Math.floor(rest / 62)) text = digits[rest % 62] + text;
-  return text;
 }

@@ -45,6 +45,17 @@ describe('a key', () => {
     );
   });
 
+  test('is as long with the smallest and the largest number', () => {
+    const of = (byte: number) =>
+      mint('ses', () => new Uint8Array(32).fill(byte))
+        .secret.reveal()
+        .slice(8, -6);
+    expect(of(0)).toBe('0'.repeat(43));
+    let [largest, rest] = ['', 2n ** 256n - 1n];
+    for (; rest > 0n; rest /= 62n) largest = digits[Number(rest % 62n)] + largest;
+    expect(of(255)).toBe(largest);
+  });
+
   test('ends with the CRC-32 of all before it, in base 62', () => {
     fc.assert(
       fc.property(made, ({ key }) => {
