@@ -51,6 +51,7 @@ function tooLarge(limit: number) {
 
 /** With no parameter, or with the only charset that JSON has. */
 function isOneOf(types: readonly string[], contentType: string | null): boolean {
+  if (contentType !== null && types.includes(contentType)) return true;
   const [type, ...parameters] = (contentType ?? '')
     .toLowerCase()
     .split(';')

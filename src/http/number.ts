@@ -1,7 +1,10 @@
 /** JSON may hold numbers of more digits than a number here can keep. What is kept must be what was sent. */
 
-/** Fewer digits than this, without an exponent, are always kept. */
-const suspect = /[\d.]{16}|\d[eE]/;
+/**
+ * Fewer digits than this, without an exponent, are always kept. A number is the first thing there is, or stands behind
+ * one of these, as digits in a text seldom do.
+ */
+const suspect = /(?:^|[\s[,:])-?(?:[\d.]{16}|[\d.]{1,15}[eE])/;
 const longest = 400;
 
 type Reviver = (name: string, value: unknown, context: { source?: string }) => unknown;
