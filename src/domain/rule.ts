@@ -61,5 +61,6 @@ export const rulesLimit = 50;
 export const Rules = z.array(Rule).max(rulesLimit).transform(withoutTwins);
 
 function withoutTwins<T>(rules: T[]): T[] {
+  if (rules.length < 2) return rules;
   return [...new Map(rules.map((rule) => [JSON.stringify(rule), rule])).values()];
 }
