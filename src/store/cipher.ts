@@ -5,22 +5,34 @@ const algorithm = 'aes-256-gcm';
 const nonceLength = 12;
 const tagLength = 16;
 
-/** Nonce, ciphertext and tag in one. `place` says what this is and where it stands; it is not part of the result. */
-export function seal(key: Uint8Array, place: string, plaintext: Uint8Array): Uint8Array {
-  const nonce = randomBytes(nonceLength);
+/**
+ * Nonce, ciphertext and tag in one. `place` says what this is and where it stands; it is not part of the result.
+ * In this mode every byte comes out at once; the end only makes the tag, or checks it.
+ */
+export function seal(key: Uint8Array, place: string, plaintext: string | Uint8Array): Uint8Array {
+  const nonce = crypto.getRandomValues(new Uint8Array(nonceLength));
   const cipher = createCipheriv(algorithm, key, nonce);
   cipher.setAAD(Buffer.from(place));
-  return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]);
+  const ciphertext =
+    typeof plaintext === 'string' ? cipher.update(plaintext, 'utf8') : cipher.update(plaintext);
+  cipher.final();
+  const sealed = Buffer.allocUnsafe(nonceLength + ciphertext.length + tagLength);
+  sealed.set(nonce);
+  sealed.set(ciphertext, nonceLength);
+  sealed.set(cipher.getAuthTag(), nonceLength + ciphertext.length);
+  return sealed;
 }
 
 /** Undefined if it was sealed with another key or for another place, or was changed since. */
-export function open(key: Uint8Array, place: string, sealed: Uint8Array): Uint8Array | undefined {
+export function open(key: Uint8Array, place: string, sealed: Uint8Array): Buffer | undefined {
   if (sealed.length < nonceLength + tagLength) return undefined;
   const decipher = createDecipheriv(algorithm, key, sealed.subarray(0, nonceLength));
   decipher.setAAD(Buffer.from(place));
   decipher.setAuthTag(sealed.subarray(-tagLength));
   try {
-    return Buffer.concat([decipher.update(sealed.subarray(nonceLength, -tagLength)), decipher.final()]);
+    const plaintext = decipher.update(sealed.subarray(nonceLength, -tagLength));
+    decipher.final();
+    return plaintext;
   } catch {
     return undefined;
   }
