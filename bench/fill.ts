@@ -4,6 +4,7 @@
  * opens. Both are spread over the last month, so what is asked about lies all over the tables.
  */
 import { Database } from 'bun:sqlite';
+import { JsonText } from '../src/domain/json-text.ts';
 import { mint, newId } from '../src/domain/key.ts';
 import { parseMasterKeys } from '../src/store/cipher.ts';
 import { openStore } from '../src/store/open.ts';
@@ -67,7 +68,8 @@ async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
   });
   const tokens = moments.map(async (at) => {
     const id = newId(at);
-    const content = { type: 'token', container: '/customers/42/', data: { note: 'x'.repeat(100) } };
+    const data = JsonText.of({ note: 'x'.repeat(100) });
+    const content = { type: 'token', container: '/customers/42/', data };
     const none = { mask: undefined, masked: undefined, metadata: undefined, expiresAt: undefined };
     await store.tokens.create(tenant, id, { ...content, ...none }, { by: page, at });
     return id;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isWellFormed, line, Moment, optional, Timestamp, text } from './field.ts';
+import { JsonText } from './json-text.ts';
 import { Mask } from './mask.ts';
 import { Container } from './rule.ts';
 
@@ -10,12 +11,16 @@ export const Data = z
   .unknown()
   .refine((value) => value !== undefined && value !== null, { error: 'is required', abort: true })
   .refine(isWellFormed, 'must be well-formed Unicode throughout')
-  .refine(fits, `must have at most ${largestToken} bytes as JSON`)
+  .transform((value, context) => {
+    const json = JsonText.of(value);
+    if (!fits(json)) context.addIssue(`must have at most ${largestToken} bytes as JSON`);
+    return { value, json };
+  })
   .describe('What is kept secret: any JSON but null.');
 
 /** A body is no larger anyway, but patches could add up to more. */
-function fits(value: unknown): boolean {
-  return Buffer.byteLength(JSON.stringify(value)) <= largestToken;
+function fits({ text }: JsonText): boolean {
+  return text.length * 3 <= largestToken || Buffer.byteLength(text) <= largestToken;
 }
 
 export const TokenId = z

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
+import { JsonText } from '../domain/json-text.ts';
 import type { Digest } from '../domain/key.ts';
 import { isA } from '../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
@@ -147,6 +148,7 @@ function respond(route: Route, reply: Reply, where: Where, world: World, quotas:
 function contentOf({ body, headers, lasting }: Reply): Content {
   if (body === undefined) return null;
   if (headers?.['Content-Type'] !== undefined) return body as Content;
+  if (body instanceof JsonText) return body.text;
   return lasting ? lastingText(body as object) : JSON.stringify(body);
 }
 
@@ -171,8 +173,9 @@ function declaredFailure(route: Route, error: unknown): unknown {
 function checkReply(route: Route, reply: Reply): void {
   const declared = route.replies[reply.status];
   if (declared && !declared.schema) return;
-  const allowed = declared?.schema?.parse(reply.body);
-  if (declared && isDeepStrictEqual(plain(reply.body), plain(allowed))) return;
+  const body = reply.body instanceof JsonText ? reply.body.value() : reply.body;
+  const allowed = declared?.schema?.parse(body);
+  if (declared && isDeepStrictEqual(plain(body), plain(allowed))) return;
   throw new Error(`${route.name} answered ${reply.status} in a shape that it does not declare`);
 }
 

@@ -3,6 +3,7 @@
 import type { z } from 'zod';
 import { type Difference, difference } from '../domain/audit.ts';
 import { fail, refuse } from '../domain/error.ts';
+import { JsonText } from '../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../domain/mask.ts';
 import { mergePatch } from '../domain/merge.ts';
 import type { Resource } from '../domain/policy.ts';
@@ -27,9 +28,9 @@ function filled(
   return {
     type: type ?? defaultType,
     container: container ?? defaultContainer,
-    data,
+    data: data.json,
     mask,
-    masked: mask === undefined ? undefined : rendered(mask, data, unseen),
+    masked: mask === undefined ? undefined : JsonText.of(rendered(mask, data.value, unseen)),
     metadata,
     expiresAt: expires_at,
   };
@@ -52,7 +53,7 @@ export function revised(
 ): { content: TokenContent; transform: Transform; difference: Difference } {
   const here = permit(principal, 'token:update', current);
   const { type, container, mask, metadata, expires_at } = current.token;
-  const data = current.plaintext();
+  const data = current.plaintext().value();
   const merged = mergePatch({ type, container, data, mask, metadata, expires_at }, patch);
   const fields = validate(TokenContentFields, merged, 'body');
   const next = { id: current.id, container: fields.container ?? defaultContainer };

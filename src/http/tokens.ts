@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
+import { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import { type Principal, permit } from '../domain/principal.ts';
 import { Container, canonicalContainer } from '../domain/rule.ts';
@@ -9,7 +10,6 @@ import { meet, type Scope, visible } from '../domain/scope.ts';
 import {
   largestToken,
   Metadata,
-  type Token,
   TokenCreate,
   TokenId,
   TokenPatch,
@@ -92,10 +92,8 @@ export const listTokens = readRoute({
       () => store.tokens.count(principal.tenantId, scopes, filter),
       ({ seq }) => seq,
     );
-    return {
-      status: 200,
-      body: { pagination, data: data.map((token) => view(token, permit(principal, 'token:read', token))) },
-    };
+    const views = data.map((token) => view(token, permit(principal, 'token:read', token)));
+    return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };
   },
 });
 
@@ -176,10 +174,10 @@ function within(scopes: Scope[], container: string | undefined): Scope[] {
 }
 
 /** What the transform leaves of it. Only `reveal` ever opens the plaintext. */
-function view(stored: StoredToken, transform: Transform): Token {
+function view(stored: StoredToken, transform: Transform): JsonText {
   const data =
     transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
-  return { ...stored.token, ...(data !== undefined && { data }) };
+  return data ? JsonText.extended(stored.token, 'data', data) : JsonText.of(stored.token);
 }
 
 /** A reply that shows data, and what of it is remembered: everything but the data. */

@@ -8,6 +8,7 @@ import type { Application, ApplicationKey, ApplicationType } from '../domain/app
 import type { Entry, LogEntry } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Grants } from '../domain/grant.ts';
+import type { JsonText } from '../domain/json-text.ts';
 import type { Digest, Kind, Minted } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Principal } from '../domain/principal.ts';
@@ -188,18 +189,18 @@ export interface StoredToken {
   readonly id: string;
   /** Orders Tokens by age. */
   readonly seq: string;
-  plaintext(): unknown;
+  plaintext(): JsonText;
   /** Opens the masked value, and never the plaintext; undefined if there is no mask. */
-  masked(): unknown;
+  masked(): JsonText | undefined;
 }
 
 export interface TokenContent {
   readonly type: string;
   readonly container: string;
-  readonly data: unknown;
+  readonly data: JsonText;
   readonly mask: Mask | undefined;
   /** What the mask makes of the data. */
-  readonly masked: unknown;
+  readonly masked: JsonText | undefined;
   readonly metadata: Metadata | undefined;
   readonly expiresAt: number | undefined;
 }

@@ -1,5 +1,6 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
+import { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import { canonicalContainer } from '../domain/rule.ts';
@@ -33,9 +34,11 @@ interface TokenRow {
 const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.version, t.data, t.masked, t.mask, t.metadata,
   t.created_by, t.created_at, t.modified_by, t.modified_at, t.expires_at`;
 
+const one = `select ${columns} from tokens t where t.tenant_id = $1 and t.id = $2 and ${alive('t')}`;
+const oneLocked = `${one} for update`;
+
 export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
-  const one = `select ${columns} from tokens t where t.tenant_id = $1 and t.id = $2 and ${alive('t')}`;
-  const locked = db.dialect === 'postgres' ? `${one} for update` : one;
+  const locked = db.dialect === 'postgres' ? oneLocked : one;
 
   return {
     create: async (tenant, id, content, change) => {
@@ -45,7 +48,7 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         const made = (await insert(tx, row)) > 0 || (await insteadOfExpired(tx, row));
         if (!made) return undefined;
         await index(tx, row, content);
-        return toToken(row, key);
+        return asWritten(row, content);
       });
     },
 
@@ -79,7 +82,7 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         await tx.run('delete from token_containers where seq = $1', [row.seq]);
         await tx.run('delete from token_metadata where seq = $1', [row.seq]);
         await index(tx, row, content);
-        return toToken(row, key);
+        return asWritten(row, content);
       });
     },
 
@@ -102,67 +105,72 @@ function newRow(
   content: TokenContent,
   change: Change,
 ): TokenRow {
-  const row = { tenant_id: tenant, seq: newId(change.at), id, version: 1 };
   return {
-    ...row,
-    ...contentOf(key, row, content),
+    tenant_id: tenant,
+    seq: newId(change.at),
+    id,
+    version: 1,
     created_by: change.by,
     created_at: change.at,
     modified_by: null,
     modified_at: null,
+    ...contentOf(key, placeOf(tenant, id, 1), content),
   };
 }
 
 function revisedRow(key: Uint8Array, old: TokenRow, content: TokenContent, change: Change): TokenRow {
-  const row = { ...old, version: Number(old.version) + 1 };
-  return { ...row, ...contentOf(key, row, content), modified_by: change.by, modified_at: change.at };
-}
-
-/** Which tenant, Token, version and part of it a sealed value belongs to. */
-function placeOf(row: Pick<TokenRow, 'tenant_id' | 'id' | 'version'>, part: 'data' | 'masked'): string {
-  return `sallyport token ${row.tenant_id} ${row.id} ${row.version} ${part}`;
-}
-
-function contentOf(
-  key: Uint8Array,
-  row: Pick<TokenRow, 'tenant_id' | 'id' | 'version'>,
-  content: TokenContent,
-) {
-  const sealed = (part: 'data' | 'masked', value: unknown) =>
-    seal(key, placeOf(row, part), Buffer.from(JSON.stringify(value)));
+  const version = Number(old.version) + 1;
   return {
-    type: content.type,
-    container: content.container,
-    data: sealed('data', content.data),
-    masked: content.mask === undefined ? null : sealed('masked', content.masked),
-    mask: content.mask === undefined ? null : JSON.stringify(content.mask),
-    metadata: content.metadata === undefined ? null : JSON.stringify(content.metadata),
-    expires_at: content.expiresAt ?? null,
+    ...old,
+    version,
+    modified_by: change.by,
+    modified_at: change.at,
+    ...contentOf(key, placeOf(old.tenant_id, old.id, version), content),
   };
 }
 
+type Part = 'data' | 'masked';
+/** Which tenant, Token, version and part of it a sealed value belongs to. */
+type Place = (part: Part) => string;
+
+function placeOf(tenant: string, id: string, version: Moment): Place {
+  return (part) => `sallyport token ${tenant} ${id} ${version} ${part}`;
+}
+
+function contentOf(key: Uint8Array, place: Place, content: TokenContent) {
+  const { type, container, data, mask, masked, metadata, expiresAt } = content;
+  return {
+    type,
+    container,
+    data: seal(key, place('data'), data.text),
+    masked: masked === undefined ? null : seal(key, place('masked'), masked.text),
+    mask: mask === undefined ? null : JSON.stringify(mask),
+    metadata: metadata === undefined ? null : JSON.stringify(metadata),
+    expires_at: expiresAt ?? null,
+  };
+}
+
+const insertion = `insert into tokens (tenant_id, seq, id, type, container, container_folded, version, data, masked,
+    mask, metadata, created_by, created_at, expires_at)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) on conflict (tenant_id, id) do nothing`;
+
 function insert(tx: Queries, row: TokenRow) {
-  return tx.run(
-    `insert into tokens (tenant_id, seq, id, type, container, container_folded, version, data, masked, mask,
-       metadata, created_by, created_at, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) on conflict (tenant_id, id) do nothing`,
-    [
-      row.tenant_id,
-      row.seq,
-      row.id,
-      row.type,
-      row.container,
-      canonicalContainer(row.container),
-      Number(row.version),
-      row.data,
-      row.masked,
-      row.mask,
-      row.metadata,
-      row.created_by,
-      Number(row.created_at),
-      expiry(row),
-    ],
-  );
+  return tx.run(insertion, [
+    row.tenant_id,
+    row.seq,
+    row.id,
+    row.type,
+    row.container,
+    canonicalContainer(row.container),
+    Number(row.version),
+    row.data,
+    row.masked,
+    row.mask,
+    row.metadata,
+    row.created_by,
+    Number(row.created_at),
+    expiry(row),
+  ]);
 }
 
 /** Whether the id was only taken by a Token that is over. */
@@ -205,9 +213,11 @@ async function index(
   { container, metadata }: TokenContent,
 ): Promise<void> {
   const own = canonicalContainer(container);
-  const containers = [...containersAbove(own), own].map((at) => [tenant_id, at, at === own ? 1 : 0, seq, id]);
+  const containers: Value[][] = containersAbove(own).map((above) => [tenant_id, above, 0, seq, id]);
+  containers.push([tenant_id, own, 1, seq, id]);
   await insertAll(tx, 'token_containers (tenant_id, container, own, seq, id)', containers);
-  const fields = Object.entries(metadata ?? {}).map(([name, value]) => [tenant_id, name, value, seq]);
+  if (metadata === undefined) return;
+  const fields = Object.entries(metadata).map(([name, value]) => [tenant_id, name, value, seq]);
   await insertAll(tx, 'token_metadata (tenant_id, name, value, seq)', fields);
 }
 
@@ -215,12 +225,23 @@ async function index(
 async function insertAll(tx: Queries, into: string, rows: readonly Value[][]): Promise<void> {
   for (let at = 0, some = 8; at < rows.length; at += some) {
     while (some > rows.length - at) some /= 2;
-    const params = new Params();
-    const values = rows
-      .slice(at, at + some)
-      .map((row) => `(${row.map((value) => params.add(value)).join(', ')})`);
-    await tx.run(`insert into ${into} values ${values.join(', ')}`, params.values);
+    const values = rows.slice(at, at + some);
+    await tx.run(insertionOf(into, values), values.flat());
   }
+}
+
+const insertions = new Map<string, string>();
+
+/** Of as many rows as these, into one of two tables: always the same few texts. */
+function insertionOf(into: string, rows: readonly Value[][]): string {
+  const name = `${rows.length} ${into}`;
+  const known = insertions.get(name);
+  if (known !== undefined) return known;
+  const params = new Params();
+  const values = rows.map((row) => `(${row.map((value) => params.add(value)).join(', ')})`);
+  const sql = `insert into ${into} values ${values.join(', ')}`;
+  insertions.set(name, sql);
+  return sql;
 }
 
 /** Without the root, in which everything lies. */
@@ -229,34 +250,46 @@ function containersAbove(container: string): string[] {
   return segments.map((_, depth) => `/${segments.slice(0, depth + 1).join('/')}/`);
 }
 
+/** As it is kept: what it holds is opened when asked for. */
 function toToken(row: TokenRow, key: Uint8Array): StoredToken {
-  const opened = (part: 'data' | 'masked', sealed: Uint8Array): unknown => {
-    const plaintext = open(key, placeOf(row, part), sealed);
-    if (!plaintext)
-      throw new Error(
-        `the ${part} of Token ${row.id} does not open: its row was changed outside the program`,
-      );
-    return JSON.parse(Buffer.from(plaintext).toString());
+  const place = placeOf(row.tenant_id, row.id, row.version);
+  const opened = (part: Part, sealed: Uint8Array): JsonText => {
+    const plaintext = open(key, place(part), sealed);
+    if (plaintext) return new JsonText(plaintext.toString());
+    throw new Error(`the ${part} of Token ${row.id} does not open: its row was changed outside the program`);
   };
-  const { masked } = row;
   return {
     id: row.id,
     container: row.container,
     seq: row.seq,
-    token: {
-      id: row.id,
-      tenant_id: row.tenant_id,
-      type: row.type,
-      container: row.container,
-      ...(row.mask !== null && { mask: JSON.parse(row.mask) as Mask }),
-      ...(row.metadata !== null && { metadata: JSON.parse(row.metadata) as Metadata }),
-      ...(row.created_by !== null && { created_by: row.created_by }),
-      created_at: timestamp(Number(row.created_at)),
-      ...(row.modified_by !== null && { modified_by: row.modified_by }),
-      ...(row.modified_at !== null && { modified_at: timestamp(Number(row.modified_at)) }),
-      ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
-    },
+    token: shownOf(row),
     plaintext: () => opened('data', row.data),
-    masked: () => (masked === null ? undefined : opened('masked', masked)),
+    masked: () => (row.masked === null ? undefined : opened('masked', row.masked)),
   };
+}
+
+/** As it was just written, which need not be opened. */
+function asWritten(row: TokenRow, { data, masked }: TokenContent): StoredToken {
+  return {
+    id: row.id,
+    container: row.container,
+    seq: row.seq,
+    token: shownOf(row),
+    plaintext: () => data,
+    masked: () => masked,
+  };
+}
+
+/** Without fields that have no value. One after the other, which takes a third of the time of a spread for each. */
+function shownOf(row: TokenRow): StoredToken['token'] {
+  const { id, tenant_id, type, container, mask, metadata, modified_at, expires_at } = row;
+  const shown: Partial<StoredToken['token']> = { id, tenant_id, type, container };
+  if (mask !== null) shown.mask = JSON.parse(mask) as Mask;
+  if (metadata !== null) shown.metadata = JSON.parse(metadata) as Metadata;
+  if (row.created_by !== null) shown.created_by = row.created_by;
+  shown.created_at = timestamp(Number(row.created_at));
+  if (row.modified_by !== null) shown.modified_by = row.modified_by;
+  if (modified_at !== null) shown.modified_at = timestamp(Number(modified_at));
+  if (expires_at !== null) shown.expires_at = timestamp(Number(expires_at));
+  return shown as StoredToken['token'];
 }

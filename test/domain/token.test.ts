@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test';
+import { JsonText } from '../../src/domain/json-text.ts';
 import {
   Data,
   defaultContainer,
@@ -97,7 +98,7 @@ describe('a new Token', () => {
       id: undefined,
       type: undefined,
       container: undefined,
-      data: 1,
+      data: { value: 1, json: new JsonText('1') },
       mask: undefined,
       metadata: undefined,
       expires_at: undefined,
@@ -136,7 +137,11 @@ describe('a new Token', () => {
       mask: ['x'],
       metadata: { a: 'b' },
     };
-    expect(TokenCreate.parse(given)).toMatchObject(given);
+    const { data, ...others } = given;
+    expect(TokenCreate.parse(given)).toMatchObject({
+      ...others,
+      data: { value: data, json: JsonText.of(data) },
+    });
     expect(TokenContentFields.safeParse({ ...given }).success).toBe(false);
   });
 });

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { SQL } from 'bun';
+import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import { newMasterKey, parseMasterKeys } from '../../src/store/cipher.ts';
 import type { Rotation } from '../../src/store/rotation.ts';
@@ -34,7 +35,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   const content: TokenContent = {
     type: 'card',
     container: '/a/',
-    data: 'secret',
+    data: JsonText.of('secret'),
     mask: undefined,
     masked: undefined,
     metadata: undefined,
@@ -43,7 +44,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   const create = (store: Store, tenant: string, id: string) =>
     patiently(async () => store.tokens.create(tenant, id, content, { by: newId(1), at: on.clock.now() }));
   const read = (store: Store, tenant: string, id: string) =>
-    patiently(async () => (await store.tokens.get(tenant, id))?.plaintext());
+    patiently(async () => (await store.tokens.get(tenant, id))?.plaintext().value());
 
   const to = (key: string, done: Rotation['done'] = () => {}): Rotation => ({
     next: () => holding(key).current(),

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
+import { JsonText } from '../../src/domain/json-text.ts';
 import { ready } from '../../src/domain/policy.ts';
 import { type Scope, visible } from '../../src/domain/scope.ts';
 import type { TokenContent, TokenFilter } from '../../src/store/store.ts';
@@ -33,7 +34,7 @@ function content({ container, type, metadata }: Made): TokenContent {
     container,
     type,
     metadata,
-    data: 'secret',
+    data: JsonText.of('secret'),
     mask: undefined,
     masked: undefined,
     expiresAt: undefined,
