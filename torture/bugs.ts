@@ -30,8 +30,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/sessions.ts',
-        from: 's.tenant_id = $2 and s.authorized_at is null and s.expires_at > :now\n           and (cast($7',
-        to: 's.tenant_id = $2 and s.expires_at > :now\n           and (cast($7',
+        from: 's.tenant_id = $2 and s.authorized_at is null and',
+        to: 's.tenant_id = $2 and',
       },
       {
         file: 'src/store/sessions.ts',
@@ -129,7 +129,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/change.ts',
-        from: "await unit.record({ ...witness(principal, where), ...what, result: 'success' });",
+        from: "unit.record({ ...witness(principal, where), ...what, result: 'success' });",
         to: "setTimeout(() => world.store.audit.write([{ ...witness(principal, where), ...what, result: 'success' }]).catch(() => {}));",
       },
     ],

@@ -61,7 +61,7 @@ async function create(store: Store, { args, json, print }: Invocation): Promise<
   const tenant = newTenant(nameIn(args[0]), Date.now());
   await store.change(async (unit) => {
     await unit.tenants.create(tenant);
-    await unit.record(entry('tenant.create', tenant.id));
+    unit.record(entry('tenant.create', tenant.id));
   });
   const key = tenant.secret.reveal();
   print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
@@ -79,7 +79,7 @@ async function rename(store: Store, { args, json, print }: Invocation): Promise<
   const tenant = await store.change(async (unit) => {
     const before = await changeable(unit.tenants, args[0]);
     await unit.tenants.rename(before.id, name);
-    await unit.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
+    unit.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
     return unit.tenants.get(before.id);
   });
   print(shown(tenant as Tenant, json));
@@ -96,7 +96,7 @@ async function turn(
     const before = await changeable(unit.tenants, args[0]);
     if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
     await unit.tenants[change](before.id);
-    await unit.record(entry(operation, before.id));
+    unit.record(entry(operation, before.id));
     return unit.tenants.get(before.id);
   });
   print(shown(tenant as Tenant, json));
@@ -130,7 +130,7 @@ function remove(invocation: Invocation): Promise<number> {
 
 /** The entry is about the moment from which there is no way back; taking it up again makes no other. */
 async function condemn(unit: Unit, id: string): Promise<void> {
-  if (await unit.tenants.condemn(id)) await unit.record(entry('tenant.delete', id));
+  if (await unit.tenants.condemn(id)) unit.record(entry('tenant.delete', id));
 }
 
 function entry(operation: string, tenant: string, difference?: Difference): NewEntry {

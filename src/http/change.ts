@@ -1,7 +1,7 @@
 /** A change happens once, with its audit entry and the answer to remember, or not at all. */
 import { fail, refuse } from '../domain/error.ts';
 import type { Principal } from '../domain/principal.ts';
-import type { Repeatable } from '../store/store.ts';
+import type { Repeatable, Unit } from '../store/store.ts';
 import {
   type Call,
   type ChangeRoute,
@@ -26,26 +26,37 @@ export async function change(
   const { principal } = call;
   const tenant = principal.tenantId;
   if (route.seals || repeat) await world.store.warm(tenant);
-  return alone(world, repeat && `${tenant} ${repeat.caller} ${repeat.key}`, () =>
+  const once = () =>
     world.store.change(async (unit) => {
+      const inside = worldOf(unit, world);
       const earlier = repeat && (await unit.idempotency.recall(tenant, repeat));
-      const inside = { ...world, store: unit };
       if (earlier) {
         const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
         return { ...reply, headers: replayed };
       }
       const { entity, difference, kept, ...reply } = await route.handle(call, inside);
       const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
-      await unit.record({ ...witness(principal, where), ...what, result: 'success' });
+      unit.record({ ...witness(principal, where), ...what, result: 'success' });
       if (repeat) await unit.idempotency.remember(tenant, repeat, kept ?? reply, principal.now);
       return reply;
-    }),
-  );
+    }, route.single && !repeat);
+  return repeat ? alone(world, `${tenant} ${repeat.caller} ${repeat.key}`, once) : once();
+}
+
+const worlds = new WeakMap<Unit, World<Unit>>();
+
+/** The world of those who share a unit. */
+function worldOf(unit: Unit, world: World): World<Unit> {
+  let inside = worlds.get(unit);
+  if (!inside) {
+    inside = { ...world, store: unit };
+    worlds.set(unit, inside);
+  }
+  return inside;
 }
 
 /** Two of the same at once on this process: the second is told to wait. */
-async function alone<T>({ underWay }: World, name: string | undefined, work: () => Promise<T>): Promise<T> {
-  if (name === undefined) return work();
+async function alone<T>({ underWay }: World, name: string, work: () => Promise<T>): Promise<T> {
   if (underWay.has(name)) throw fail('idempotency_running');
   underWay.add(name);
   try {

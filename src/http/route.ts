@@ -116,6 +116,8 @@ interface Reading<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
 interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Guarded<P, Q, B> {
   /** False where the callers share a key, and one could be handed the answer of another. */
   readonly repeatable?: false;
+  /** Whether it changes by a single statement, and goes by nothing that it has read before. */
+  readonly single?: boolean;
   /** Whether it seals data, and so needs the tenant's data key at hand. */
   readonly seals?: boolean;
   /**

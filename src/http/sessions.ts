@@ -17,6 +17,7 @@ export const createSession = changeRoute({
   path: '/sessions',
   name: 'createSession',
   operation: 'session.create',
+  single: true,
   repeatable: false,
   tag,
   summary: 'Create a Session',
@@ -69,6 +70,7 @@ export const authorizeSession = changeRoute({
   path: '/sessions/authorize',
   name: 'authorizeSession',
   operation: 'session.authorize',
+  single: true,
   tag,
   summary: 'Authorize a Session',
   description:

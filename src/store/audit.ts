@@ -23,7 +23,7 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
   return {
     write: async (entries) => {
       const keys = await chainKeys();
-      return db.transaction((tx) => insertEntries(tx, keys, entries));
+      return db.transaction((tx) => insertEntries(tx, db.dialect, keys, entries));
     },
 
     list: (tenant, filter, { limit, before }) => {
@@ -67,17 +67,29 @@ export function headOf(db: Queries): Awaitable<SignedCheckpoint | undefined> {
 /** In the transaction of what they tell about, if that changed anything: what cannot be told does not happen. */
 export async function insertEntries(
   tx: Queries,
+  dialect: Db['dialect'],
   keys: ChainKeys,
   entries: readonly NewEntry[],
 ): Promise<void> {
+  const rows = entries.map((entry) => rowOf(keys, entry));
   try {
-    for (const entry of entries) await insertEntry(tx, keys, entry);
+    if (dialect === 'sqlite') for (const row of rows) await tx.run(insertOne, Object.values(row));
+    else await tx.run(insertMany, [JSON.stringify(rows.map(inHex))]);
   } catch (error) {
     throw error instanceof Failure ? error : fail('unavailable', { cause: error });
   }
 }
 
-async function insertEntry(tx: Queries, keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
+const insertOne = `insert into audit (${auditColumns}, mac) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`;
+
+/** In one statement where each takes a round trip. */
+const insertMany = `insert into audit (${auditColumns}, mac)
+  select ${auditColumns}, decode(mac, 'hex') from json_to_recordset(cast(cast($1 as text) as json)) as rows
+    (id uuid, tenant_id uuid, at bigint, actor_id uuid, operation text, entity_id text, result text, entry text,
+     mac text)`;
+
+/** Its fields stand in the order of the columns. */
+function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
   const row = {
     id: newId(at),
     tenant_id: tenantId ?? null,
@@ -88,17 +100,11 @@ async function insertEntry(tx: Queries, keys: ChainKeys, { tenantId, at, ...entr
     result: entry.result,
     entry: JSON.stringify(entry),
   };
-  await tx.run(`insert into audit (${auditColumns}, mac) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, [
-    row.id,
-    row.tenant_id,
-    row.at,
-    row.actor_id,
-    row.operation,
-    row.entity_id,
-    row.result,
-    row.entry,
-    macOf(keys, row),
-  ]);
+  return { ...row, mac: macOf(keys, row) };
+}
+
+function inHex(row: ReturnType<typeof rowOf>) {
+  return { ...row, mac: row.mac.toHex() };
 }
 
 interface Link {
@@ -107,7 +113,6 @@ interface Link {
   readonly hash: Uint8Array;
 }
 
-/** In one statement where each takes a round trip. */
 async function writeLinks(tx: Queries, dialect: Db['dialect'], links: readonly Link[]): Promise<void> {
   if (dialect === 'sqlite') {
     for (const { id, seq, hash } of links)

@@ -25,6 +25,12 @@ export interface Room extends Queries {
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
 }
 
+/** A transaction that several changes may share. */
+export interface Shared extends Queries {
+  /** To be written when all have run, together with whatever else is left for the same `write`. */
+  leave<T>(write: (tx: Queries, all: readonly T[]) => Promise<void>, one: T): void;
+}
+
 /** What a database on this machine can tell without being asked. */
 export interface Local {
   /** Whether nobody has committed anything since this was last asked. */
@@ -41,6 +47,13 @@ export interface Db extends Room {
    * read after it was asked for, from a primary.
    */
   lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
+  /**
+   * Changes that wait at the same time share one transaction, and so one commit, each with an outcome of its own:
+   * what one of them throws is its own affair. Durable when it resolves. `work` awaits nothing but its own
+   * statements, and may run twice, if the first time has come to nothing. One after the other, unless they run
+   * `alongside` each other: those go by no row that they have read before.
+   */
+  change<T>(work: (tx: Shared) => Promise<T>, alongside?: boolean): Promise<T>;
   /** Holds off every other process that calls this on the same database. */
   exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   close(): Promise<void>;

@@ -1,27 +1,20 @@
 /** Changes that wait at the same time share one commit, and so one sync to disk, each with an outcome of its own. */
 import type { Database, Statement } from 'bun:sqlite';
 import type { Queries } from './db.ts';
-
-export interface Waiting {
-  readonly work: (tx: Queries) => Promise<unknown>;
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: unknown) => void;
-  /** Whether it may change what SQLite does not count, such as the schema. */
-  readonly uncounted: boolean;
-}
-
-/** What to tell whoever waits, once the commit is on disk. */
-type Outcome = () => void;
+import { attempt, Left, type Outcome, SharedTransaction, type Waiting } from './sharing.ts';
 
 export class GroupCommit {
   readonly #writer: Database;
-  readonly #tx: Queries;
+  readonly #queries: Queries;
+  readonly #left = new Left();
+  readonly #tx: SharedTransaction;
   readonly #judged: (error: unknown) => unknown;
   readonly #statements = new Map<string, Statement>();
 
-  constructor(writer: Database, tx: Queries, judged: (error: unknown) => unknown) {
+  constructor(writer: Database, queries: Queries, judged: (error: unknown) => unknown) {
     this.#writer = writer;
-    this.#tx = tx;
+    this.#queries = queries;
+    this.#tx = new SharedTransaction(queries, this.#left);
     this.#judged = judged;
   }
 
@@ -29,8 +22,8 @@ export class GroupCommit {
   async commit(batch: readonly Waiting[]): Promise<void> {
     let outcomes: Outcome[];
     try {
-      this.#run('begin immediate');
-      outcomes = (await this.#together(batch)) ?? (await this.#again(batch));
+      this.#begin();
+      outcomes = batch.length === 1 ? [await this.#alone(batch[0] as Waiting)] : await this.#all(batch);
       this.#run('commit');
     } catch (error) {
       this.#rollback();
@@ -40,41 +33,47 @@ export class GroupCommit {
     for (const tell of outcomes) tell();
   }
 
-  /**
-   * Without a way back for each, which costs more than most changes do. Nothing if that was needed: if one of
-   * them failed and had changed something before. Most that fail have not.
-   */
+  async #alone({ work, resolve }: Waiting): Promise<Outcome> {
+    const value = await work(this.#tx);
+    await this.#left.settle(this.#queries);
+    return () => resolve(value);
+  }
+
+  async #all(batch: readonly Waiting[]): Promise<Outcome[]> {
+    const outcomes = await this.#together(batch);
+    if (outcomes) return outcomes;
+    this.#rollback();
+    this.#begin();
+    return this.#again(batch);
+  }
+
   async #together(batch: readonly Waiting[]): Promise<Outcome[] | undefined> {
-    if (batch.some(({ uncounted }) => uncounted)) return undefined;
     const outcomes: Outcome[] = [];
-    for (const { work, resolve, reject } of batch) {
-      const before = this.#changes();
-      try {
-        const value = await work(this.#tx);
-        outcomes.push(() => resolve(value));
-      } catch (error) {
-        if (!this.#writer.inTransaction) throw error;
-        if (this.#changes() !== before) return undefined;
-        outcomes.push(() => reject(this.#judged(error)));
-      }
+    for (const waiting of batch) {
+      const outcome = await attempt(waiting, this.#tx);
+      if (!outcome) return undefined;
+      outcomes.push(outcome);
     }
-    return outcomes;
+    try {
+      await this.#left.settle(this.#queries);
+      return outcomes;
+    } catch {
+      return undefined;
+    }
   }
 
   /** From the beginning, each in a savepoint of its own. Nobody was told of the first time. */
   async #again(batch: readonly Waiting[]): Promise<Outcome[]> {
-    this.#run('rollback');
-    this.#run('begin immediate');
     const outcomes: Outcome[] = [];
-    for (const { work, resolve, reject } of batch) {
+    for (const waiting of batch) {
       this.#run('savepoint one');
       try {
-        const value = await work(this.#tx);
-        outcomes.push(() => resolve(value));
+        outcomes.push(await this.#alone(waiting));
       } catch (error) {
         if (!this.#writer.inTransaction) throw error;
         this.#run('rollback to one');
-        outcomes.push(() => reject(this.#judged(error)));
+        this.#left.clear();
+        outcomes.push(() => waiting.reject(this.#judged(error)));
       }
       this.#run('release one');
     }
@@ -85,22 +84,16 @@ export class GroupCommit {
     for (const statement of this.#statements.values()) statement.finalize();
   }
 
-  /** Rows changed by this connection since it was opened. */
-  #changes(): number {
-    const row = this.#prepared('select total_changes() as count').get() as { count: number };
-    return row.count;
+  #begin(): void {
+    this.#left.clear();
+    this.#run('begin immediate');
   }
 
   #run(sql: string): void {
-    this.#prepared(sql).run();
-  }
-
-  #prepared(sql: string): Statement {
     const known = this.#statements.get(sql);
-    if (known) return known;
-    const made = this.#writer.prepare(sql);
-    this.#statements.set(sql, made);
-    return made;
+    const statement = known ?? this.#writer.prepare(sql);
+    if (!known) this.#statements.set(sql, statement);
+    statement.run();
   }
 
   /** What made the commit fail may fail this too; the next `begin` says so to those who wait then. */

@@ -1,9 +1,8 @@
 import { then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { auditLog, insertEntries } from './audit.ts';
-import type { ChainKeys } from './chain.ts';
 import { credentials } from './credentials.ts';
-import { type Db, type Queries, type Room, skipLocked } from './db.ts';
+import { type Db, type Queries, type Room, type Shared, skipLocked } from './db.ts';
 import { figures } from './figures.ts';
 import { idempotency } from './idempotency.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';
@@ -14,7 +13,7 @@ import { recovery } from './recovery.ts';
 import { rotateMasterKey } from './rotation.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
-import type { Store, Unit } from './store.ts';
+import type { NewEntry, Store, Unit } from './store.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
@@ -71,16 +70,13 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
     },
     audit: auditLog(db, keys.ofChain),
     recovery: recovery(db, masters, keys.ofChain),
-    change: async (work) => {
-      const chain = await keys.ofChain();
-      return db.transaction((tx) => work(unitOn(db, tx, keys, chain)));
-    },
+    change: changes(db, keys),
     warm: (tenant) => then(keys.of(tenant), () => {}),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
       let removed = 0;
-      await keys.forget();
       for (const table of expiring) removed += await removeExpired(db, table, limit);
+      if (removed < limit) await keys.forget();
       return removed;
     },
     figures: () => figures(db),
@@ -102,8 +98,30 @@ function rooms(db: Room, keys: Pick<Keyring, 'of'>) {
   };
 }
 
+/** A transaction is a unit for all who share it. */
+function changes(db: Db, keys: Keyring): Store['change'] {
+  const units = new WeakMap<Shared, Unit>();
+
+  async function record(tx: Queries, entries: readonly NewEntry[]): Promise<void> {
+    await insertEntries(tx, db.dialect, await keys.ofChain(), entries);
+  }
+
+  function unitOf(tx: Shared): Unit {
+    const known = units.get(tx);
+    if (known) return known;
+    const unit = unitOn(db, tx, keys, (entry) => tx.leave(record, entry));
+    units.set(tx, unit);
+    return unit;
+  }
+
+  return async (work, alongside) => {
+    await keys.ofChain();
+    return db.change((tx) => work(unitOf(tx)), alongside);
+  };
+}
+
 /** The same rooms, in which everything happens within one transaction. */
-function unitOn({ dialect }: Db, tx: Queries, keys: Keyring, chain: ChainKeys): Unit {
+function unitOn({ dialect }: Db, tx: Queries, keys: Keyring, record: Unit['record']): Unit {
   const inside = {
     dialect,
     get: tx.get,
@@ -114,7 +132,7 @@ function unitOn({ dialect }: Db, tx: Queries, keys: Keyring, chain: ChainKeys): 
   return {
     ...rooms(inside, { of: keys.opened }),
     tenants: tenants(inside),
-    record: (entry) => insertEntries(tx, chain, [entry]),
+    record,
     idempotency: idempotency(tx, dialect, keys.opened),
   };
 }

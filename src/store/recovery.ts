@@ -89,7 +89,7 @@ export function recovery(db: Db, masters: MasterKeys, chainKeys: () => Awaitable
         const sessions = await tx.run('delete from sessions');
         const replies = await tx.run('delete from idempotency');
         const record = (entry: Parameters<Write>[0]) =>
-          insertEntries(tx, keys, [{ at, ...byOperator, ...entry }]);
+          insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
         await record({ operation: restoreOperation, ...(story && { difference: story }) });
         for (const one of takeOut.tenants) await close(db, tx, record, one);
         for (const one of takeOut.applications) await remove(tx, record, one);

@@ -30,25 +30,14 @@ const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling`;
 
 export function sessions(db: Room): Sessions {
+  const insert = `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules,
+      created_at, expires_at)
+    select a.tenant_id, a.id, $3, $4, $5, '[]', '[]', $6, $7
+    from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')} ${keepRow(db, 'a')}`;
+
   return {
-    create: async (tenant, session) => {
-      const made = await db.run(
-        `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules,
-           created_at, expires_at)
-         select a.tenant_id, a.id, $3, $4, $5, '[]', '[]', $6, $7
-         from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')} ${keepRow(db, 'a')}`,
-        [
-          tenant,
-          session.applicationId,
-          session.id,
-          session.key,
-          session.nonce,
-          session.createdAt,
-          session.expiresAt,
-        ],
-      );
-      return made > 0;
-    },
+    create: async (tenant, { applicationId, id, key, nonce, createdAt, expiresAt }) =>
+      (await db.run(insert, [tenant, applicationId, id, key, nonce, createdAt, expiresAt])) > 0,
 
     waiting: (tenant, application, most) => {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2
@@ -58,13 +47,12 @@ export function sessions(db: Room): Sessions {
     },
 
     authorize: async (tenant, nonce, { ceiling, expiresAt, longest, by, ...grants }) => {
-      const spend = `update sessions as s set permissions = $3, rules = $4, authorized_at = :now,
-           authorized_by = $5, authorizer_digest = $6, expires_at = coalesce($7, s.expires_at)
-         where s.nonce_digest = $1 and s.tenant_id = $2 and s.authorized_at is null and s.expires_at > :now
-           and (cast($7 as bigint) is null or $7 <= ${latest('s')})
-         returning id`;
-      const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null, expiresAt ?? null, longest];
-      const spent = await db.transaction(async (tx) => tx.get<{ id: string }>(spend, params));
+      const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null];
+      const spent = await db.transaction(async (tx) =>
+        expiresAt === undefined
+          ? tx.get<{ id: string }>(spend, params)
+          : tx.get<{ id: string }>(spendUntil, [...params, expiresAt, longest]),
+      );
       return spent ? { outcome: 'authorized', session: spent.id } : refusal(tenant, nonce, longest);
     },
 
@@ -85,14 +73,10 @@ export function sessions(db: Room): Sessions {
       return then(db.get<{ count: Moment }>(sql, params.values), (row) => Number(row?.count));
     },
 
-    end: (tenant, id) =>
-      db.transaction(async (tx) => {
-        const one = `select ${columns} from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${works}`;
-        const row = await tx.get<SessionRow>(one, [tenant, id]);
-        if (!row) return undefined;
-        const gone = await tx.run('delete from sessions where tenant_id = $1 and id = $2', [tenant, id]);
-        return gone > 0 ? toSession(row) : undefined;
-      }),
+    end: async (tenant, id) => {
+      const living = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${works}`;
+      return (await db.run(`delete from sessions where (tenant_id, id) in (${living})`, [tenant, id])) > 0;
+    },
   };
 
   /** Why nothing was spent, read afterwards. */
@@ -106,6 +90,16 @@ export function sessions(db: Room): Sessions {
     if (row.authorized_at !== null) return { outcome: 'used' };
     return { outcome: 'too_long', latest: Number(row.latest) };
   }
+}
+
+/** Two statements, since PostgreSQL plans one with an open end anew each time. */
+const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $7', `and $7 <= ${latest('s')}`)];
+
+function spending(also: string, unless: string): string {
+  return `update sessions as s set permissions = $3, rules = $4, authorized_at = :now, authorized_by = $5,
+      authorizer_digest = $6${also}
+    where s.nonce_digest = $1 and s.tenant_id = $2 and s.authorized_at is null and s.expires_at > :now ${unless}
+    returning id`;
 }
 
 /** Written field by field, so that nothing a row holds beside these can reach a response. */

@@ -1,7 +1,8 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
-import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
-import { GroupCommit, type Waiting } from './group-commit.ts';
+import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Value } from './db.ts';
+import { GroupCommit } from './group-commit.ts';
+import type { Waiting } from './sharing.ts';
 import { shareLock } from './sqlite-lock.ts';
 import { watchCommits } from './wal.ts';
 
@@ -18,12 +19,12 @@ export function openSqlite(path: string, now: () => number): Db {
   const writes = prepared(writer, now);
   const group = new GroupCommit(writer, writes, judged);
   const commits = watchCommits(path, reads);
-  let waiting: Waiting[] = [];
+  let waiting: Queued[] = [];
   let flushing = false;
 
-  function enqueue<T>(work: (tx: Queries) => Promise<T>, uncounted: boolean): Promise<T> {
+  function enqueue<T>(work: (tx: Shared) => Promise<T>, alone = false): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject, uncounted });
+      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject, alongside: false, alone });
       if (flushing) return;
       flushing = true;
       setImmediate(flush);
@@ -31,8 +32,8 @@ export function openSqlite(path: string, now: () => number): Db {
   }
 
   async function flush(): Promise<void> {
-    const batch = waiting.slice(0, batchLimit);
-    waiting = waiting.slice(batchLimit);
+    const batch = waiting.slice(0, sizeOfBatch(waiting));
+    waiting = waiting.slice(batch.length);
     await group.commit(batch);
     flushing = waiting.length > 0;
     if (flushing) setImmediate(flush);
@@ -43,9 +44,10 @@ export function openSqlite(path: string, now: () => number): Db {
     local: { unchanged: commits.unchanged, now },
     get: reads.get,
     all: reads.all,
-    run: (sql, params) => enqueue(async (tx) => tx.run(sql, params), false),
+    run: (sql, params) => enqueue(async (tx) => tx.run(sql, params)),
     lookup: (sql, key) => reads.get(sql, [key]),
-    transaction: (work) => enqueue(work, false),
+    transaction: (work) => enqueue(work),
+    change: (work) => enqueue(work),
     exclusively: (work) => enqueue(work, true),
     close: async () => {
       while (flushing) await new Promise(setImmediate);
@@ -56,6 +58,17 @@ export function openSqlite(path: string, now: () => number): Db {
       letGo();
     },
   };
+}
+
+interface Queued extends Waiting {
+  /** Whether it may change what cannot be told from the answers of its statements, such as the schema. */
+  readonly alone: boolean;
+}
+
+/** As many as one commit may carry, up to one that shares with nobody. */
+function sizeOfBatch(waiting: readonly Queued[]): number {
+  const single = waiting.findIndex(({ alone }) => alone);
+  return single < 0 ? Math.min(waiting.length, batchLimit) : Math.min(Math.max(single, 1), batchLimit);
 }
 
 function connectTwice(path: string): { writer: Database; reader: Database; letGo: () => void } {
@@ -78,6 +91,9 @@ function connect(path: string): Database {
     db.run('pragma journal_mode = wal');
     db.run('pragma synchronous = full');
     db.run('pragma foreign_keys = on');
+    db.run('pragma temp_store = memory');
+    db.run('pragma cache_size = -16000');
+    db.run('pragma wal_autocheckpoint = 4000');
     return db;
   } catch (error) {
     db?.close();

@@ -170,7 +170,7 @@ export interface Sessions {
   list(tenant: string, filter: SessionFilter, window: Window): Awaitable<Session[]>;
   count(tenant: string, filter: SessionFilter): Awaitable<number>;
   /** Its key is dead for requests sent after this resolves, and its nonce with it. Undefined if there is none. */
-  end(tenant: string, id: string): Promise<Session | undefined>;
+  end(tenant: string, id: string): Promise<boolean>;
 }
 
 export interface Credentials {
@@ -345,7 +345,8 @@ export interface Idempotency {
 export interface Unit extends Pick<Store, 'applications' | 'keys' | 'sessions' | 'tokens'> {
   readonly tenants: Tenants;
   readonly idempotency: Idempotency;
-  record(entry: NewEntry): Promise<void>;
+  /** Written with the change itself: without it there is no change. */
+  record(entry: NewEntry): void;
 }
 
 /** What an operator watches. */
@@ -371,8 +372,11 @@ export interface Store {
   readonly tenants: Tenants & TenantsWhole;
   readonly audit: AuditLog;
   readonly recovery: Recovery;
-  /** Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. */
-  change<T>(work: (unit: Unit) => Promise<T>): Promise<T>;
+  /**
+   * Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. What goes by
+   * no row that it has read before may run `alongside` others of its kind.
+   */
+  change<T>(work: (unit: Unit) => Promise<T>, alongside?: boolean): Promise<T>;
   /** Has the tenant's data key at hand, which a unit may then use. */
   warm(tenant: string): Awaitable<void>;
   /** Goes over to another master key, while others go on reading and writing. Nothing is left on the old one. */

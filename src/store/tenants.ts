@@ -55,7 +55,9 @@ export async function createFirst(
     await insertTenant(tx, tenant);
     const { id, createdAt: at } = tenant;
     const entity = { kind: 'tenant', id };
-    await insertEntries(tx, keys, [{ ...byOperator, tenantId: id, at, operation: 'tenant.create', entity }]);
+    await insertEntries(tx, db.dialect, keys, [
+      { ...byOperator, tenantId: id, at, operation: 'tenant.create', entity },
+    ]);
     return true;
   });
 }

@@ -1,6 +1,6 @@
 /** A database that fails when it is told to: between the store and the real one. */
 import { type Awaitable, then } from '../../src/domain/awaitable.ts';
-import { type Db, DbUnavailable, type Queries } from '../../src/store/db.ts';
+import { type Db, DbUnavailable, type Queries, type Shared } from '../../src/store/db.ts';
 
 /**
  * `refused`: one call is not made. `lost`: one call is made, but its answer does not arrive. `down`: from that
@@ -34,20 +34,35 @@ export class Faults {
     ...db,
     ...this.#queries(db, db.dialect),
     lookup: (sql, key) => this.#call(db.dialect, () => db.lookup(sql, key)),
-    transaction: async (work) => {
-      await this.#call(db.dialect, () => undefined);
-      let lost = false;
-      const value = await db.transaction(async (tx) => {
-        const done = await work(this.#queries(tx, db.dialect));
-        lost = this.#isNext();
-        if (lost && this.#kind !== 'lost') throw broken();
-        return done;
-      });
-      if (!lost) return value;
-      this.#committed = true;
-      throw broken();
-    },
+    transaction: (work) =>
+      this.#commit(db, (last) =>
+        db.transaction(async (tx) => last(await work(this.#queries(tx, db.dialect)))),
+      ),
+    change: (work, alongside) =>
+      this.#commit(db, (last) => {
+        const within = async (tx: Shared) => last(await work(this.#shared(tx, db.dialect)));
+        return db.change(within, alongside);
+      }),
   });
+
+  async #commit<T>(db: Db, run: (last: (done: T) => T) => Promise<T>): Promise<T> {
+    await this.#call(db.dialect, () => undefined);
+    let lost = false;
+    const value = await run((done) => {
+      lost = this.#isNext();
+      if (lost && this.#kind !== 'lost') throw broken();
+      return done;
+    });
+    if (!lost) return value;
+    this.#committed = true;
+    throw broken();
+  }
+
+  #shared(on: Shared, dialect: Db['dialect']): Shared {
+    const leave: Shared['leave'] = (write, one) =>
+      on.leave((tx, all: readonly (typeof one)[]) => write(this.#queries(tx, dialect), all), one);
+    return { ...this.#queries(on, dialect), leave };
+  }
 
   #queries(on: Queries, dialect: Db['dialect']): Queries {
     return {

@@ -92,6 +92,7 @@ async function failSyncs(context: Context): Promise<Seen> {
   let stopped = false;
   const writing = ledger.write(node.url, lanes, () => stopped);
   await ledger.more(context.sized(400, 150));
+  for (let more = 0; ledger.unanswered === 0 && more < 50; more++) await ledger.more(50);
   stopped = true;
   await writing;
   seen.refused = ledger.unanswered;

@@ -1,0 +1,106 @@
+/** What changes have in common that share a transaction, whatever the database. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
+import type { Queries, Shared, Value } from './db.ts';
+
+export interface Waiting {
+  readonly work: (tx: Shared) => Promise<unknown>;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: unknown) => void;
+  /** Whether its statements may run between those of others. */
+  readonly alongside: boolean;
+}
+
+/** What to tell whoever waits, once the commit is durable. */
+export type Outcome = () => void;
+
+type Write = (tx: Queries, all: readonly never[]) => Promise<void>;
+
+/** What is to be written when all have run. */
+export class Left {
+  readonly #all = new Map<Write, unknown[]>();
+
+  add(write: Write, one: unknown): void {
+    const left = this.#all.get(write);
+    if (left) left.push(one);
+    else this.#all.set(write, [one]);
+  }
+
+  async settle(tx: Queries): Promise<void> {
+    for (const [write, all] of this.#all) await write(tx, all as never[]);
+    this.#all.clear();
+  }
+
+  clear(): void {
+    this.#all.clear();
+  }
+}
+
+/** What only reads, by its first word. */
+const reads = /^\s*(select|pragma)\b/i;
+
+/** Keeps an eye on what a change does. */
+export class SharedTransaction implements Shared {
+  readonly #on: Queries;
+  readonly #left: Left;
+  /** Whether anything was changed, or failed, that only taking it back would undo. */
+  touched = false;
+
+  constructor(on: Queries, left: Left) {
+    this.#on = on;
+    this.#left = left;
+  }
+
+  readonly get = <R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined> => {
+    const before = this.#expect();
+    return then(this.#on.get<R>(sql, params), (row) => {
+      if (row === undefined || reads.test(sql)) this.touched = before;
+      return row;
+    });
+  };
+
+  readonly all = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> => {
+    const before = this.#expect();
+    return then(this.#on.all<R>(sql, params), (rows) => {
+      if (rows.length === 0 || reads.test(sql)) this.touched = before;
+      return rows;
+    });
+  };
+
+  readonly run = (sql: string, params?: readonly Value[]): Awaitable<number> => {
+    const before = this.#expect();
+    return then(this.#on.run(sql, params), (changes) => {
+      if (changes === 0) this.touched = before;
+      return changes;
+    });
+  };
+
+  readonly leave = <T>(write: (tx: Queries, all: readonly T[]) => Promise<void>, one: T): void => {
+    this.touched = true;
+    this.#left.add(write, one);
+  };
+
+  /** The worst, until a statement has answered that it did nothing; answers what was known before. */
+  #expect(): boolean {
+    const before = this.touched;
+    this.touched = true;
+    return before;
+  }
+}
+
+/**
+ * Runs it without a way back, which costs more than most changes do. Nothing if that was needed, and all of the
+ * transaction must be taken back: if it failed and had changed something before, or broke the transaction. Most
+ * that fail have only looked.
+ */
+export async function attempt(
+  { work, resolve, reject }: Waiting,
+  tx: SharedTransaction,
+): Promise<Outcome | undefined> {
+  tx.touched = false;
+  try {
+    const value = await work(tx);
+    return () => resolve(value);
+  } catch (error) {
+    return tx.touched ? undefined : () => reject(error);
+  }
+}
