@@ -10,7 +10,7 @@ const patience = 800;
 const lockPatience = 250;
 const connections = 10;
 /** How many changes may share a transaction, and how many such transactions there are at once. */
-const sharing = { most: 8, lanes: 8 };
+const sharing = { most: 16, lanes: 4 };
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
 /** Fails on a standby, which may not know yet what was taken away; asked once a query, whether it finds any row or not. */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';

@@ -169,7 +169,7 @@ export interface Sessions {
   /** Newest first: those whose key works. */
   list(tenant: string, filter: SessionFilter, window: Window): Awaitable<Session[]>;
   count(tenant: string, filter: SessionFilter): Awaitable<number>;
-  /** Its key is dead for requests sent after this resolves, and its nonce with it. Undefined if there is none. */
+  /** Its key is dead for requests sent after this resolves, and its nonce with it. False if there is none. */
   end(tenant: string, id: string): Promise<boolean>;
 }
 
