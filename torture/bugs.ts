@@ -30,8 +30,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/sessions.ts',
-        from: 's.tenant_id = $2 and s.authorized_at is null and',
-        to: 's.tenant_id = $2 and',
+        from: 'byNonce} and s.authorized_at is null and',
+        to: 'byNonce} and',
       },
       {
         file: 'src/store/sessions.ts',
