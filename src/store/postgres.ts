@@ -1,16 +1,13 @@
 import { SQL } from 'bun';
 import { batched } from './batch.ts';
-import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Value } from './db.ts';
-import { gather } from './gather.ts';
-import { attempt, Left, type Outcome, SharedTransaction, type Waiting } from './sharing.ts';
+import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
+import { type Late, shareTransactions, unlessLate, type Work } from './postgres-sharing.ts';
 
 /** Milliseconds after which a caller is told that the database is out of reach. */
 const patience = 800;
 /** Milliseconds for which a statement waits for somebody else's lock. */
 const lockPatience = 250;
 const connections = 10;
-/** How many changes may share a transaction, and how many such transactions there are at once. */
-const sharing = { most: 16, lanes: 4 };
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
 /** Fails on a standby, which may not know yet what was taken away; asked once a query, whether it finds any row or not. */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
@@ -18,9 +15,6 @@ const divisionByZero = '22012';
 /** The advisory lock of what must happen once: migrations and the first tenant. */
 const onceLock = 7_255_901_877;
 
-type Work<T> = (tx: Queries) => Promise<T>;
-type Late = () => boolean;
-type Joined = Waiting & { readonly late: Late };
 type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
 
@@ -79,50 +73,6 @@ export function openPostgres(url: string, clock?: () => number): Db {
 
   const inOne = <T>(work: Work<T>) => bounded((pool, late) => transaction(pool, unlessLate(work, late)));
 
-  const join = gather<Joined>(async (batch) => {
-    const there = batch.filter(({ late }) => !late());
-    const undone = there.length > 1 ? await share(there) : there;
-    await Promise.all(undone.map(alone));
-  }, sharing);
-
-  /** Answers with those who must try again, since it came to nothing for all. */
-  async function share(batch: readonly Joined[]): Promise<readonly Joined[]> {
-    try {
-      const outcomes = await bounded((pool) =>
-        transaction(pool, async (queries) => {
-          const ran = await together(batch, queries).catch(() => undefined);
-          if (!ran || batch.some(({ late }) => late())) throw new Undone();
-          return ran;
-        }),
-      );
-      for (const tell of outcomes) tell();
-      return [];
-    } catch (error) {
-      if (error instanceof Undone) return batch;
-      for (const { reject } of batch) reject(error);
-      return [];
-    }
-  }
-
-  /** In a transaction of its own, in which nothing of the others is in its way. */
-  async function alone({ work, resolve, reject, late }: Joined): Promise<void> {
-    const single = async (queries: Queries) => {
-      const left = new Left();
-      const value = await work(new SharedTransaction(queries, left));
-      await left.settle(queries);
-      return value;
-    };
-    await bounded((pool) => transaction(pool, unlessLate(single, late))).then(resolve, reject);
-  }
-
-  const change = <T>(work: (tx: Shared) => Promise<T>, alongside = false) =>
-    bounded(
-      (_, late) =>
-        new Promise<T>((resolve, reject) => {
-          join({ work, resolve: resolve as (value: unknown) => void, reject, late, alongside });
-        }),
-    );
-
   return {
     dialect: 'postgres',
     get: (sql, params) => read(async (pool) => queries(pool, clock).get(sql, params)),
@@ -134,7 +84,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
       ),
     ),
     transaction: inOne,
-    change,
+    change: shareTransactions(inOne, bounded),
     exclusively: async (work) => {
       try {
         return await transaction(pool, async (tx) => {
@@ -148,33 +98,6 @@ export function openPostgres(url: string, clock?: () => number): Db {
       }
     },
     close: () => pool.close({ timeout: 5 }),
-  };
-}
-
-/** First those that may run alongside each other, whose statements leave together, then the others in turn. */
-async function together(batch: readonly Waiting[], queries: Queries): Promise<Outcome[] | undefined> {
-  const left = new Left();
-  const run = (waiting: Waiting) => attempt(waiting, new SharedTransaction(queries, left));
-  const outcomes = await Promise.all(batch.filter(({ alongside }) => alongside).map(run));
-  for (const waiting of batch) if (!waiting.alongside) outcomes.push(await run(waiting));
-  if (!outcomes.every((outcome) => outcome !== undefined)) return undefined;
-  await left.settle(queries);
-  return outcomes;
-}
-
-/** Says that a transaction that was shared came to nothing, and nothing of it has happened. */
-class Undone extends Error {}
-
-/** Looks at the clock once more: even one statement may wait for a connection longer than anybody waits for it. */
-function unlessLate<T>(work: Work<T>, late: Late): Work<T> {
-  const check = () => {
-    if (late()) throw new DbUnavailable('given up: nobody waits for this change any more');
-  };
-  return async (tx) => {
-    check();
-    const value = await work(tx);
-    check();
-    return value;
   };
 }
 
