@@ -77,6 +77,6 @@ export function difference<T extends object>(
 ): Difference {
   const changed = fields.filter((field) => JSON.stringify(from[field]) !== JSON.stringify(to[field]));
   return Object.fromEntries(
-    changed.map((field) => [field, JSON.parse(JSON.stringify({ from: from[field], to: to[field] }))]),
-  );
+    changed.map((field) => [field, { from: from[field], to: to[field] }]),
+  ) as Difference;
 }
