@@ -49,7 +49,8 @@ export interface Policy {
   readonly plain: ReadonlySet<string>;
   /** In the order in which they decide: the first that grants and matches wins. */
   readonly rules: readonly ReadyRule[];
-  readonly lanes: ReadonlyMap<string, Lane>;
+  /** By permission. Not a Map, since an object is asked in half the time. */
+  readonly lanes: { readonly [permission: string]: Lane };
 }
 
 export function ready(grants: Grants): Policy {
@@ -64,7 +65,9 @@ export function ready(grants: Grants): Policy {
   );
   const plain = new Set(grants.permissions);
   const named = [...plain, ...grants.rules.flatMap(({ permissions }) => permissions)];
-  return { grants, plain, rules, lanes: new Map(named.map((each) => [each, laneOf(each, plain, rules)])) };
+  const lanes: Record<string, Lane> = Object.create(null);
+  for (const permission of named) lanes[permission] ??= laneOf(permission, plain, rules);
+  return { grants, plain, rules, lanes };
 }
 
 function laneOf(permission: string, plain: ReadonlySet<string>, rules: readonly ReadyRule[]): Lane {
@@ -113,7 +116,7 @@ const plainly: Verdict = { allowed: true, transform: 'mask', rule: undefined };
 const mostKnown = 16;
 
 export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
-  const lane = policy.lanes.get(permission);
+  const lane = policy.lanes[permission];
   if (!lane) return denied;
   const { container } = resource;
   if (!lane.known || container === undefined) return first(lane, resource);
@@ -147,7 +150,7 @@ export function decideUnder(
 
 /** Whether the policy grants the permission at all, on whatever. */
 export function names(policy: Policy, permission: string): boolean {
-  return policy.lanes.has(permission);
+  return permission in policy.lanes;
 }
 
 /** `container` is in its canonical form, in which a prefix always ends with a whole segment. */

@@ -274,6 +274,12 @@ describe('holding a permission at all', () => {
   ])('%s', (_, given, permission, expected) => {
     expect(names(ready(given), permission)).toBe(expected);
   });
+
+  test.each(['constructor', 'toString', '__proto__'])('is not said of %s, which every object has', (name) => {
+    const policy = ready(grants(pci));
+    expect(names(policy, name)).toBe(false);
+    expect(outcome(decide(policy, name, at('/pci/')))).toBe('denied');
+  });
 });
 
 test('the rule that decided is named by its place in the list, and plain permissions and denials by none', () => {
