@@ -64,7 +64,7 @@ async function begin(db: Db, tx: Queries): Promise<number> {
     );
   }
   if (!isAlone(db, from)) return from;
-  for (let version = from; version < newestSchema; version++) await apply(db, tx, version);
+  for (let version = from; version < newestSchema; version++) await apply(db, tx, version, isNoLock);
   return from;
 }
 
@@ -78,14 +78,19 @@ async function versionIn(tx: Queries): Promise<number> {
   return Number(row?.version ?? 0);
 }
 
-async function apply(db: Db, tx: Queries, version: number): Promise<void> {
+async function apply(
+  db: Db,
+  tx: Queries,
+  version: number,
+  wanted: (statement: string) => boolean = () => true,
+): Promise<void> {
   const { name, sql } = migrations[version] as (typeof migrations)[number];
-  const all = db.dialect === 'sqlite' ? statements(sql).filter(isNoLock).map(inSqlite) : statements(sql);
-  for (const statement of all) await tx.run(statement);
+  for (const statement of statements(sql).filter(wanted))
+    await tx.run(db.dialect === 'sqlite' ? inSqlite(statement) : statement);
   await tx.run('insert into schema_versions (version, name) values ($1, $2)', [version + 1, name]);
 }
 
-/** SQLite has one lock, and whoever migrates holds it. */
+/** Where nobody can be in the way there is nothing to lock; some databases that speak PostgreSQL's language cannot. */
 function isNoLock(statement: string): boolean {
   return !statement.startsWith('lock table');
 }

@@ -3,10 +3,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newTenant } from '../../src/bootstrap.ts';
-import { newestSchema, SchemaTooNew } from '../../src/store/migrate.ts';
+import type { Db } from '../../src/store/db.ts';
+import { migrate, newestSchema, SchemaTooNew } from '../../src/store/migrate.ts';
 import { openStore } from '../../src/store/open.ts';
+import { openPostgres } from '../../src/store/postgres.ts';
 import { raw } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases, postgres } from '../support/world.ts';
 
 /** The version that makes the table of Sessions anew. */
 const sessionsAnew = 11;
@@ -79,4 +81,23 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
     await expect(opening).rejects.toThrow('999');
     expect(await raw(url, 'select version from schema_versions where version = 999')).toHaveLength(1);
   });
+});
+
+test('a new database is never asked to lock a table, which some that speak PostgreSQL’s language cannot', async () => {
+  const db = openPostgres(await postgres.fresh(''));
+  const sent: string[] = [];
+  const exclusively: Db['exclusively'] = (work) =>
+    db.exclusively((tx) =>
+      work({
+        ...tx,
+        run: (sql, params) => {
+          sent.push(sql);
+          return tx.run(sql, params);
+        },
+      }),
+    );
+  expect(await migrate({ ...db, exclusively })).toEqual({ from: 0, to: newestSchema });
+  await db.close();
+  expect(sent.filter((sql) => sql.startsWith('create table')).length).toBeGreaterThan(5);
+  expect(sent.filter((sql) => sql.startsWith('lock'))).toEqual([]);
 });
