@@ -99,7 +99,7 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       priority: rule.priority,
       transform: rule.transform,
       grants: ready.permissions.has(permission),
-      matches: !scoped || failing(tests, given).length === 0,
+      matches: !scoped || allHold(tests, given),
       why: why(ready, permission, given),
     };
   });
@@ -126,15 +126,21 @@ function canonical({ id, container }: Resource): Resource {
   return { id, container: container === undefined ? undefined : canonicalContainer(container) };
 }
 
+function allHold(tests: readonly Test[], { id, container }: Resource): boolean {
+  return matches(tests, id, container);
+}
+
 function failing(tests: readonly Test[], { id, container }: Resource): Test[] {
   return tests.filter((test) => !matches([test], id, container));
 }
 
 /** What speaks against it, or else all that speaks for it. */
 function account(tests: readonly Test[], given: Resource): string {
-  const against = failing(tests, given);
-  if (against.length > 0) return against.map((test) => objection(test, given[test.attribute])).join(' and ');
-  return tests.map((test) => support(test, given[test.attribute])).join(' and ') || 'it is for everything';
+  if (tests.length === 0) return 'it is for everything';
+  const sentences = allHold(tests, given)
+    ? tests.map((test) => support(test, given[test.attribute]))
+    : failing(tests, given).map((test) => objection(test, given[test.attribute]));
+  return sentences.join(' and ');
 }
 
 function support({ attribute, value }: Test, given: string | undefined): string {
@@ -159,15 +165,17 @@ function denial(of: Holder, policy: Policy, permission: string, resource: Resour
   if (!isA('scoped', permission)) return nowhere(of, policy, permission);
   const given = canonical(resource);
   const [matching] = policy.rules
-    .filter(({ tests }) => failing(tests, given).length === 0)
+    .filter(({ tests }) => allHold(tests, given))
     .sort((a, b) => narrowness(b.tests) - narrowness(a.tests));
   if (matching)
     return `${ruleOf(of, matching)} matches but grants ${few(matching.rule.permissions)}, not ${permission}`;
-  const nearest = policy.rules
-    .filter((rule) => rule.permissions.has(permission))
-    .sort((a, b) => distance(a.tests, given) - distance(b.tests, given))[0];
+  const [nearest] = policy.rules
+    .filter(({ permissions }) => permissions.has(permission))
+    .map((rule) => ({ rule, distance: distance(rule.tests, given) }))
+    .sort((a, b) => a.distance - b.distance);
   if (!nearest) return nowhere(of, policy, permission);
-  return `${ruleOf(of, nearest)} grants ${permission} but does not match: ${account(nearest.tests, given)}`;
+  const because = account(nearest.rule.tests, given);
+  return `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`;
 }
 
 /** One permission more costs least where it reaches least: the longer what is compared with, the less that is. */
@@ -185,9 +193,9 @@ function distance(tests: readonly Test[], given: Resource): number {
 
 /** How much of the value the text begins with: from none, which is 0, to all of it, which is 1. */
 function likeness(text: string | undefined, value: string): number {
-  const letters = value.split('');
-  const differing = letters.findIndex((letter, at) => text?.[at] !== letter);
-  return differing < 0 ? 1 : differing / letters.length;
+  let same = 0;
+  while (same < value.length && text?.[same] === value[same]) same++;
+  return same / value.length;
 }
 
 function nowhere(of: Holder, { grants }: Policy, permission: string): string {
