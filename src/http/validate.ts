@@ -9,24 +9,13 @@ export interface Fault {
   readonly message: string;
 }
 
-const known = new WeakMap<z.ZodType, z.ZodType>();
-
-/** The same schema made to run, when it is first used: some milliseconds once, and half the time ever after. */
-function compiled<S extends z.ZodType>(schema: S): S {
-  const before = known.get(schema);
-  if (before) return before as S;
-  const made = z.compile(schema);
-  known.set(schema, made);
-  return made;
-}
-
 /** What the schema makes of the value, or all that is wrong with it. */
 export function check<S extends z.ZodType>(
   schema: S,
   value: unknown,
   part = 'field',
 ): { readonly data: z.output<S> } | { readonly faults: readonly Fault[] } {
-  const result = compiled(schema).safeParse(value, { error: sentence });
+  const result = schema.safeParse(value, { error: sentence });
   if (result.success) return { data: result.data };
   const message = `is not a known ${part}`;
   const faults = result.error.issues.flatMap((issue): Fault[] =>
@@ -37,9 +26,20 @@ export function check<S extends z.ZodType>(
   return { faults };
 }
 
+const known = new WeakMap<z.ZodType, z.ZodType>();
+
+/** The same schema made to run often, when it is first used: some milliseconds once, and half the time ever after. */
+function compiled<S extends z.ZodType>(schema: S): S {
+  const before = known.get(schema);
+  if (before) return before as S;
+  const made = z.compile(schema);
+  known.set(schema, made);
+  return made;
+}
+
 /** `at` names the place when the value as a whole is wrong. */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, at: string): z.output<S> {
-  const checked = check(schema, value, at === 'query' ? 'parameter' : 'field');
+  const checked = check(compiled(schema), value, at === 'query' ? 'parameter' : 'field');
   if ('data' in checked) return checked.data;
   const errors: Errors = Object.create(null);
   for (const { path, message } of checked.faults) {
