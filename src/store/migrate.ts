@@ -10,9 +10,17 @@ import expiry from './migrations/0008_expiry.sql' with { type: 'text' };
 import allowedOrigins from './migrations/0009_allowed_origins.sql' with { type: 'text' };
 import tenants from './migrations/0010_tenants.sql' with { type: 'text' };
 import sessions from './migrations/0011_sessions.sql' with { type: 'text' };
+import tokenContainers from './migrations/0012_token_containers.sql' with { type: 'text' };
 
-/** In order, and only ever added to. Written in PostgreSQL's types. */
-const migrations: readonly { name: string; sql: string }[] = [
+interface Migration {
+  readonly name: string;
+  readonly sql: string;
+  /** Written for one database, where it needs something of its own. */
+  readonly only?: Db['dialect'];
+}
+
+/** In order, and only ever added to. Written in PostgreSQL's types, but for what is for SQLite alone. */
+const migrations: readonly Migration[] = [
   { name: '0001_core', sql: core },
   { name: '0002_tokens', sql: tokens },
   { name: '0003_audit', sql: audit },
@@ -24,6 +32,7 @@ const migrations: readonly { name: string; sql: string }[] = [
   { name: '0009_allowed_origins', sql: allowedOrigins },
   { name: '0010_tenants', sql: tenants },
   { name: '0011_sessions', sql: sessions },
+  { name: '0012_token_containers', sql: tokenContainers, only: 'sqlite' },
 ];
 
 export const newestSchema = migrations.length;
@@ -84,10 +93,14 @@ async function apply(
   version: number,
   wanted: (statement: string) => boolean = () => true,
 ): Promise<void> {
-  const { name, sql } = migrations[version] as (typeof migrations)[number];
-  for (const statement of statements(sql).filter(wanted))
-    await tx.run(db.dialect === 'sqlite' ? inSqlite(statement) : statement);
-  await tx.run('insert into schema_versions (version, name) values ($1, $2)', [version + 1, name]);
+  const migration = migrations[version] as Migration;
+  for (const statement of statementsFor(db, migration).filter(wanted)) await tx.run(statement);
+  await tx.run('insert into schema_versions (version, name) values ($1, $2)', [version + 1, migration.name]);
+}
+
+function statementsFor({ dialect }: Db, { sql, only }: Migration): string[] {
+  if (only) return only === dialect ? statements(sql) : [];
+  return dialect === 'sqlite' ? statements(sql).map(inSqlite) : statements(sql);
 }
 
 /** Where nobody can be in the way there is nothing to lock; some databases that speak PostgreSQL's language cannot. */
@@ -95,10 +108,11 @@ function isNoLock(statement: string): boolean {
   return !statement.startsWith('lock table');
 }
 
+/** What is between the `begin` and the `end` of a trigger belongs to it. */
 function statements(sql: string): string[] {
   return sql
     .replace(/^\s*--.*$/gm, '')
-    .split(';')
+    .split(/;(?!\s*end\b)/)
     .map((statement) => statement.trim())
     .filter((statement) => statement !== '');
 }

@@ -7,9 +7,10 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
-import type { Moment, Queries, Room, Value } from './db.ts';
+import type { Moment, Queries, Room } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
+import { indexAnew, indexToken } from './token-index.ts';
 import { pageOfTokens, selectTokens } from './token-scan.ts';
 import { Params } from './where.ts';
 
@@ -47,7 +48,7 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         const row = newRow(key, tenant, id, content, change);
         const made = (await insert(tx, row)) > 0 || (await insteadOfExpired(tx, row));
         if (!made) return undefined;
-        await index(tx, row, content);
+        await indexToken(tx, row);
         return asWritten(row, content);
       });
     },
@@ -79,9 +80,7 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         const content = revise(toToken(old, key));
         const row = revisedRow(key, old, content, change);
         await update(tx, row);
-        await tx.run('delete from token_containers where seq = $1', [row.seq]);
-        await tx.run('delete from token_metadata where seq = $1', [row.seq]);
-        await index(tx, row, content);
+        await indexAnew(tx, old, row);
         return asWritten(row, content);
       });
     },
@@ -204,50 +203,6 @@ function update(tx: Queries, row: TokenRow) {
 
 function expiry(row: TokenRow): number | null {
   return row.expires_at === null ? null : Number(row.expires_at);
-}
-
-/** What lists find it by: every container it lies in, and its metadata. */
-async function index(
-  tx: Queries,
-  { tenant_id, seq, id }: TokenRow,
-  { container, metadata }: TokenContent,
-): Promise<void> {
-  const own = canonicalContainer(container);
-  const containers: Value[][] = containersAbove(own).map((above) => [tenant_id, above, 0, seq, id]);
-  containers.push([tenant_id, own, 1, seq, id]);
-  await insertAll(tx, 'token_containers (tenant_id, container, own, seq, id)', containers);
-  if (metadata === undefined) return;
-  const fields = Object.entries(metadata).map(([name, value]) => [tenant_id, name, value, seq]);
-  await insertAll(tx, 'token_metadata (tenant_id, name, value, seq)', fields);
-}
-
-/** 8, 4, 2 or 1 at a time, so that there are few statements to keep prepared. */
-async function insertAll(tx: Queries, into: string, rows: readonly Value[][]): Promise<void> {
-  for (let at = 0, some = 8; at < rows.length; at += some) {
-    while (some > rows.length - at) some /= 2;
-    const values = rows.slice(at, at + some);
-    await tx.run(insertionOf(into, values), values.flat());
-  }
-}
-
-const insertions = new Map<string, string>();
-
-/** Of as many rows as these, into one of two tables: always the same few texts. */
-function insertionOf(into: string, rows: readonly Value[][]): string {
-  const name = `${rows.length} ${into}`;
-  const known = insertions.get(name);
-  if (known !== undefined) return known;
-  const params = new Params();
-  const values = rows.map((row) => `(${row.map((value) => params.add(value)).join(', ')})`);
-  const sql = `insert into ${into} values ${values.join(', ')}`;
-  insertions.set(name, sql);
-  return sql;
-}
-
-/** Without the root, in which everything lies. */
-function containersAbove(container: string): string[] {
-  const segments = container.split('/').slice(1, -2);
-  return segments.map((_, depth) => `/${segments.slice(0, depth + 1).join('/')}/`);
 }
 
 /** As it is kept: what it holds is opened when asked for. */

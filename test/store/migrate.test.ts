@@ -3,15 +3,34 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newTenant } from '../../src/bootstrap.ts';
+import { JsonText } from '../../src/domain/json-text.ts';
+import { newId } from '../../src/domain/key.ts';
 import type { Db } from '../../src/store/db.ts';
 import { migrate, newestSchema, SchemaTooNew } from '../../src/store/migrate.ts';
 import { openStore } from '../../src/store/open.ts';
 import { openPostgres } from '../../src/store/postgres.ts';
-import { raw } from '../support/stores.ts';
-import { databases, postgres } from '../support/world.ts';
+import type { TokenContent } from '../../src/store/store.ts';
+import { holding, raw } from '../support/stores.ts';
+import { databases, postgres, testMasterKey } from '../support/world.ts';
 
 /** The version that makes the table of Sessions anew. */
 const sessionsAnew = 11;
+/** The version that makes the table of containers anew, on SQLite. */
+const containersAnew = 12;
+
+/** Back to the table that was there before. */
+const inTheOldTable = [
+  'drop trigger token_containers_go',
+  'alter table token_containers rename to newer',
+  `create table token_containers (tenant_id text not null, container text not null, own integer not null,
+     seq text not null references tokens (seq) on delete cascade, id text not null,
+     primary key (tenant_id, container, own, seq)) strict`,
+  'insert into token_containers select * from newer',
+  'drop table newer',
+  'create index token_containers_by_id on token_containers (tenant_id, container, own, id)',
+  'create index token_containers_by_token on token_containers (seq)',
+  `delete from schema_versions where version >= ${containersAnew}`,
+];
 
 test('a migration alters one table that others use, so that it never waits with one in hand', () => {
   const folder = join(import.meta.dirname, '../../src/store/migrations');
@@ -27,7 +46,7 @@ test('a migration alters one table that others use, so that it never waits with 
   }
 });
 
-describe.each(databases)('the store on %s: migrations', (_, database) => {
+describe.each(databases)('the store on %s: migrations', (name, database) => {
   let folder: string;
   let url: string;
   beforeEach(async () => {
@@ -59,7 +78,8 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   test('an older schema is brought up by one of several nodes that start at once', async () => {
     await (await openStore(url)).store.close();
     const undo = ['drop index sessions_by_application', 'drop index sessions_by_expiry'];
-    for (const statement of undo) await raw(url, statement);
+    const undoInSqlite = name === 'SQLite' ? ['drop trigger token_containers_go'] : [];
+    for (const statement of [...undo, ...undoInSqlite]) await raw(url, statement);
     await raw(url, `delete from schema_versions where version >= ${sessionsAnew}`);
     const nodes = await Promise.all(Array.from({ length: 3 }, () => openStore(url)));
     expect(nodes.map(({ migrated }) => migrated.to)).toEqual([newestSchema, newestSchema, newestSchema]);
@@ -100,4 +120,37 @@ test('a new database is never asked to lock a table, which some that speak Postg
   await db.close();
   expect(sent.filter((sql) => sql.startsWith('create table')).length).toBeGreaterThan(5);
   expect(sent.filter((sql) => sql.startsWith('lock'))).toEqual([]);
+});
+
+test('Tokens in an older schema of SQLite are found where they lie, and leave nothing behind', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-migrate-'));
+  const url = `sqlite:${join(folder, 'sallyport.db')}`;
+  const masters = holding(testMasterKey);
+  const change = { by: newId(1), at: Date.now() };
+  const content: TokenContent = {
+    type: 'card',
+    container: '/a/b/',
+    data: JsonText.of('secret'),
+    mask: undefined,
+    masked: undefined,
+    metadata: undefined,
+    expiresAt: undefined,
+  };
+  const before = await openStore(url, { masters });
+  const tenant = newTenant('test', Date.now());
+  await before.store.tenants.create(tenant);
+  await before.store.tokens.create(tenant.id, 'card-1', content, change);
+  await before.store.close();
+  for (const statement of inTheOldTable) await raw(url, statement);
+
+  const { store, migrated } = await openStore(url, { masters });
+  expect(migrated).toEqual({ from: containersAnew - 1, to: newestSchema });
+  await store.tokens.create(tenant.id, 'card-2', content, change);
+  const scopes = [{ container: { value: '/a/', exact: false } }];
+  const found = await store.tokens.list(tenant.id, scopes, {}, { limit: 9, offset: 0, before: undefined });
+  expect(found.map(({ id }) => id).sort()).toEqual(['card-1', 'card-2']);
+  for (const id of ['card-1', 'card-2']) await store.tokens.delete(tenant.id, id, () => {});
+  expect(await raw(url, 'select seq from token_containers')).toEqual([]);
+  await store.close();
+  rmSync(folder, { recursive: true, force: true });
 });

@@ -1,0 +1,112 @@
+/** What lists find Tokens by follows the Tokens, and goes with them. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { JsonText } from '../../src/domain/json-text.ts';
+import { newId } from '../../src/domain/key.ts';
+import type { TokenContent } from '../../src/store/store.ts';
+import { openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const containers: [container: string, lies: string[]][] = [
+  ['/', ['/ 1']],
+  ['/a/', ['/a/ 1']],
+  ['/A/b-c/D_1/', ['/a/ 0', '/a/b-c/ 0', '/a/b-c/d_1/ 1']],
+  ['a/a/a', ['/a/ 0', '/a/a/ 0', '/a/a/a/ 1']],
+];
+const deep = `/${'0/'.repeat(200)}`;
+
+describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
+  let on: Stores;
+  let tenant: string;
+  beforeAll(async () => {
+    on = await openStores(database);
+    tenant = await on.tenant();
+    await create('stays', { container: deep, metadata: { colour: 'red' } });
+  });
+  afterAll(() => on.close());
+
+  const change = () => ({ by: newId(1), at: on.clock.now() });
+  const content = (given: Partial<TokenContent>): TokenContent => ({
+    type: 'card',
+    container: '/general/',
+    data: JsonText.of(1),
+    mask: undefined,
+    masked: undefined,
+    metadata: undefined,
+    expiresAt: undefined,
+    ...given,
+  });
+  const create = async (id: string, given: Partial<TokenContent>) =>
+    expect(await on.store.tokens.create(tenant, id, content(given), change())).toBeDefined();
+  const update = (id: string, given: Partial<TokenContent>) =>
+    on.store.tokens.update(tenant, id, change(), () => content(given));
+
+  async function liesIn(id: string): Promise<string[]> {
+    const rows = await on.raw<{ container: string; own: number }>(
+      `select container, own from token_containers where id = '${id}'`,
+    );
+    return rows.map(({ container, own }) => `${container} ${own}`).sort();
+  }
+  async function describedAs(id: string): Promise<string[]> {
+    const rows = await on.raw<{ name: string; value: string }>(
+      `select m.name, m.value from token_metadata m join tokens t on t.seq = m.seq where t.id = '${id}'`,
+    );
+    return rows.map(({ name, value }) => `${name} ${value}`).sort();
+  }
+  const count = async (table: string) => (await on.raw(`select 1 as one from ${table}`)).length;
+
+  async function expectNothingButWhatStays(): Promise<void> {
+    expect([await count('tokens'), await count('token_containers'), await count('token_metadata')]).toEqual([
+      1, 200, 1,
+    ]);
+  }
+
+  test.each(containers)('one in %s leaves nothing behind when it is deleted', async (container, lies) => {
+    await create('goes', { container, metadata: { colour: 'blue' } });
+    expect(await liesIn('goes')).toEqual(lies);
+    expect(await on.store.tokens.delete(tenant, 'goes', () => {})).toBe(true);
+    await expectNothingButWhatStays();
+  });
+
+  test.each(containers)('one in %s leaves nothing behind when it expires', async (container) => {
+    await create('goes', { container, expiresAt: on.clock.now() + 1000 });
+    await create('also', { container: deep, expiresAt: on.clock.now() + 1000 });
+    on.clock.advance(1000);
+    expect(await on.store.sweep(100)).toBe(2);
+    await expectNothingButWhatStays();
+  });
+
+  test('one that takes the id of an expired one lies where it is, and not where that was', async () => {
+    await create('again', { container: '/was/here/', expiresAt: on.clock.now() + 1000 });
+    on.clock.advance(1000);
+    await create('again', { container: '/is/there/' });
+    expect(await liesIn('again')).toEqual(['/is/ 0', '/is/there/ 1']);
+    await on.store.tokens.delete(tenant, 'again', () => {});
+    await expectNothingButWhatStays();
+  });
+
+  test('one that moves lies where it is, and not where it was; one that does not stays', async () => {
+    await create('moves', { container: '/a/b/c/', metadata: { colour: 'blue', size: 'small' } });
+    await update('moves', { container: '/A/B/', metadata: { colour: 'blue' } });
+    expect(await liesIn('moves')).toEqual(['/a/ 0', '/a/b/ 1']);
+    expect(await describedAs('moves')).toEqual(['colour blue']);
+    await update('moves', { container: '/a/b/', metadata: { colour: 'green' } });
+    expect(await liesIn('moves')).toEqual(['/a/ 0', '/a/b/ 1']);
+    expect(await describedAs('moves')).toEqual(['colour green']);
+    await update('moves', { container: '/' });
+    expect(await liesIn('moves')).toEqual(['/ 1']);
+    expect(await describedAs('moves')).toEqual([]);
+    await on.store.tokens.delete(tenant, 'moves', () => {});
+    await expectNothingButWhatStays();
+  });
+
+  test('those of a tenant that is removed leave nothing behind', async () => {
+    const other = await on.tenant();
+    for (const [container] of containers) {
+      const made = await on.store.tokens.create(other, newId(2), content({ container }), change());
+      expect(made).toBeDefined();
+    }
+    expect(await on.store.tenants.condemn(other)).toBe(true);
+    while (!(await on.store.tenants.removeSome(other, 3)).done);
+    await expectNothingButWhatStays();
+  });
+});
