@@ -1,21 +1,17 @@
 import { createHash, createHmac } from 'node:crypto';
 import { fail } from '../domain/error.ts';
 import { open, seal } from './cipher.ts';
-import type { Queries } from './db.ts';
+import type { Queries, Room } from './db.ts';
 import type { Idempotency } from './store.ts';
 
 const keptFor = 86_400_000;
 
 /** Inside the transaction of the change, so that an answer is remembered if and only if the change happened. */
-export function idempotency(
-  tx: Queries,
-  dialect: 'sqlite' | 'postgres',
-  dataKey: (tenant: string) => Uint8Array,
-): Idempotency {
+export function idempotency(tx: Room, dataKey: (tenant: string) => Uint8Array): Idempotency {
   return {
     recall: async (tenant, { caller, key, request }) => {
       const digest = sha256(key);
-      if (dialect === 'postgres' && !(await locked(tx, `${tenant} ${caller} ${key}`)))
+      if (tx.dialect === 'postgres' && !(await locked(tx, `${tenant} ${caller} ${key}`)))
         throw fail('idempotency_running');
       const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(
         `select request_digest, reply from idempotency

@@ -1,10 +1,9 @@
 import { then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
-import { auditLog, insertEntries } from './audit.ts';
+import { auditLog } from './audit.ts';
 import { credentials } from './credentials.ts';
-import { type Db, type Queries, type Room, type Shared, skipLocked } from './db.ts';
+import { type Db, skipLocked } from './db.ts';
 import { figures } from './figures.ts';
-import { idempotency } from './idempotency.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
 import { type Migrated, migrate } from './migrate.ts';
@@ -13,10 +12,11 @@ import { recovery } from './recovery.ts';
 import { rotateMasterKey } from './rotation.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
-import type { NewEntry, Store, Unit } from './store.ts';
+import type { Store } from './store.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
+import { changes } from './unit.ts';
 import { usage } from './usage.ts';
 
 export interface OpenOptions {
@@ -61,7 +61,11 @@ const noMasters: MasterKeys = {
 
 function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): Store {
   return {
-    ...rooms(db, keys),
+    applications: applications(db),
+    keys: applicationKeys(db),
+    usage: usage(db),
+    sessions: sessions(db),
+    tokens: tokens(db, keys),
     credentials: credentials(db),
     tenants: {
       ...tenants(db),
@@ -85,55 +89,6 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
       await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
     },
     close: () => db.close(),
-  };
-}
-
-function rooms(db: Room, keys: Pick<Keyring, 'of'>) {
-  return {
-    applications: applications(db),
-    keys: applicationKeys(db),
-    usage: usage(db),
-    sessions: sessions(db),
-    tokens: tokens(db, keys),
-  };
-}
-
-/** A transaction is a unit for all who share it. */
-function changes(db: Db, keys: Keyring): Store['change'] {
-  const units = new WeakMap<Shared, Unit>();
-
-  async function record(tx: Queries, entries: readonly NewEntry[]): Promise<void> {
-    await insertEntries(tx, db.dialect, await keys.ofChain(), entries);
-  }
-
-  function unitOf(tx: Shared): Unit {
-    const known = units.get(tx);
-    if (known) return known;
-    const unit = unitOn(db, tx, keys, (entry) => tx.leave(record, entry));
-    units.set(tx, unit);
-    return unit;
-  }
-
-  return async (work, alongside) => {
-    await keys.ofChain();
-    return db.change((tx) => work(unitOf(tx)), alongside);
-  };
-}
-
-/** The same rooms, in which everything happens within one transaction. */
-function unitOn({ dialect }: Db, tx: Queries, keys: Keyring, record: Unit['record']): Unit {
-  const inside = {
-    dialect,
-    get: tx.get,
-    all: tx.all,
-    run: tx.run,
-    transaction: <T>(work: (tx: Queries) => Promise<T>) => work(tx),
-  };
-  return {
-    ...rooms(inside, { of: keys.opened }),
-    tenants: tenants(inside),
-    record,
-    idempotency: idempotency(tx, dialect, keys.opened),
   };
 }
 
