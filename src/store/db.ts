@@ -79,8 +79,3 @@ export function ownerGone(cause: unknown): Failure {
 export function skipLocked(db: Pick<Db, 'dialect'>): string {
   return db.dialect === 'postgres' ? 'for update skip locked' : '';
 }
-
-/** Appended to a select that an insert feeds on, so that the row it refers to stays until the insert is done. */
-export function keepRow(db: Pick<Db, 'dialect'>, alias: string): string {
-  return db.dialect === 'postgres' ? `for key share of ${alias}` : '';
-}

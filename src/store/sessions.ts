@@ -2,7 +2,7 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import type { Session } from '../domain/session.ts';
 import { alive, toGrants, toText } from './applications.ts';
-import { keepRow, type Moment, type Room } from './db.ts';
+import type { Moment, Room } from './db.ts';
 import type { Authorized, SessionFilter, Sessions } from './store.ts';
 import { all, Params } from './where.ts';
 
@@ -29,15 +29,15 @@ interface SessionRow {
 const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, s.expires_at,
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling`;
 
-export function sessions(db: Room): Sessions {
-  const insert = `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules,
-      created_at, expires_at)
-    select a.tenant_id, a.id, $3, $4, $5, '[]', '[]', $6, $7
-    from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')} ${keepRow(db, 'a')}`;
+/** Its foreign key has the last word on whether there is such an Application. */
+const insert = `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules,
+  created_at, expires_at) values ($1, $2, $3, $4, $5, '[]', '[]', $6, $7)`;
 
+export function sessions(db: Room): Sessions {
   return {
-    create: async (tenant, { applicationId, id, key, nonce, createdAt, expiresAt }) =>
-      (await db.run(insert, [tenant, applicationId, id, key, nonce, createdAt, expiresAt])) > 0,
+    create: async (tenant, { applicationId, id, key, nonce, createdAt, expiresAt }) => {
+      await db.run(insert, [tenant, applicationId, id, key, nonce, createdAt, expiresAt]);
+    },
 
     waiting: (tenant, application, most) => {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2

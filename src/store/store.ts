@@ -160,8 +160,8 @@ export interface SessionFilter {
 }
 
 export interface Sessions {
-  /** False if its Application is gone. */
-  create(tenant: string, session: NewSession): Promise<boolean>;
+  /** Fails as a key does that nobody knows, if its Application is gone. */
+  create(tenant: string, session: NewSession): Promise<void>;
   /** How many of the Application are alive and not authorized, counted up to `most`. */
   waiting(tenant: string, application: string, most: number): Awaitable<number>;
   /** Spends the nonce in one statement: of any number of calls at once, exactly one answers `authorized`. */

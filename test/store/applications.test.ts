@@ -196,8 +196,9 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(await applications.delete(tenant, id)).toBe(false);
     expect(await credentials.find('pub', key.digest)).toBeUndefined();
     expect(await credentials.find('ses', session.key.digest)).toBeUndefined();
-    const late = newSession(on.clock.now(), id, mint('ses'), mint('non'));
-    expect(await sessions.create(tenant, late)).toBe(false);
+    const late = mint('ses');
+    await sessions.create(tenant, newSession(on.clock.now(), id, late, mint('non')));
+    expect(await credentials.find('ses', late.digest)).toBeUndefined();
   });
 
   test('an Application of another tenant is absent everywhere', async () => {

@@ -47,10 +47,14 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
   test('a Session is not created for an Application that is gone, unknown or of another tenant', async () => {
     const { tenant, application } = await opened();
     const fresh = (id: string) => newSession(on.clock.now(), id, mint('ses'), mint('non'));
-    expect(await on.store.sessions.create(tenant, fresh(someone))).toBe(false);
-    expect(await on.store.sessions.create(await on.tenant(), fresh(application.id))).toBe(false);
+    const refused = async (tenant: string, application: string) =>
+      expect(on.store.sessions.create(tenant, fresh(application))).rejects.toMatchObject({
+        code: 'unauthenticated',
+      });
+    await refused(tenant, someone);
+    await refused(await on.tenant(), application.id);
     await on.store.applications.delete(tenant, application.id);
-    expect(await on.store.sessions.create(tenant, fresh(application.id))).toBe(false);
+    await refused(tenant, application.id);
   });
 
   test('those of an Application that are alive and not authorized are counted, up to a bound', async () => {

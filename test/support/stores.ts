@@ -67,7 +67,7 @@ export async function openStores(database: Database): Promise<Stores> {
     session: async (tenant, applicationId, fields) => {
       const [key, nonce] = [mint('ses'), mint('non')];
       const session = newSession(clock.now(), applicationId, key, nonce, fields);
-      if (!(await store.sessions.create(tenant, session))) throw new Error('the Session was not created');
+      await store.sessions.create(tenant, session);
       return { id: session.id, key, nonce };
     },
     raw: (sql) => raw(url, sql),
