@@ -1,4 +1,5 @@
 /** What lists find a Token by: every container it lies in, and its metadata. Both go when the Token goes. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import type { Queries, Value } from './db.ts';
@@ -12,9 +13,8 @@ interface Indexed {
   readonly metadata: string | null;
 }
 
-export async function indexToken(tx: Queries, token: Indexed): Promise<void> {
-  await indexContainers(tx, token);
-  await indexMetadata(tx, token);
+export function indexToken(tx: Queries, token: Indexed): Awaitable<void> {
+  return then(indexContainers(tx, token), () => indexMetadata(tx, token));
 }
 
 /** No more of it than has changed. */
@@ -34,17 +34,17 @@ export async function indexAnew(tx: Queries, old: Indexed, row: Indexed): Promis
   }
 }
 
-async function indexContainers(tx: Queries, row: Indexed): Promise<void> {
+function indexContainers(tx: Queries, row: Indexed): Awaitable<void> {
   const { tenant_id, seq, id } = row;
   const rows = containersOf(row).map((container, above) => [tenant_id, container, above ? 0 : 1, seq, id]);
-  await insertAll(tx, 'token_containers (tenant_id, container, own, seq, id)', rows);
+  return insertAll(tx, 'token_containers (tenant_id, container, own, seq, id)', rows);
 }
 
-async function indexMetadata(tx: Queries, { tenant_id, seq, metadata }: Indexed): Promise<void> {
+function indexMetadata(tx: Queries, { tenant_id, seq, metadata }: Indexed): Awaitable<void> {
   if (metadata === null) return;
   const entries = Object.entries(JSON.parse(metadata) as Metadata);
   const rows = entries.map(([name, value]) => [tenant_id, name, value, seq]);
-  await insertAll(tx, 'token_metadata (tenant_id, name, value, seq)', rows);
+  return insertAll(tx, 'token_metadata (tenant_id, name, value, seq)', rows);
 }
 
 /** Its own first, then those above, but for the root, in which everything lies. */
@@ -57,14 +57,17 @@ function containersOf({ container }: Indexed): string[] {
 }
 
 /** 8, 4, 2 or 1 at a time, so that there are few statements to keep prepared. */
-async function insertAll(tx: Queries, into: string, rows: readonly Value[][]): Promise<void> {
-  for (let at = 0, some = 8; at < rows.length; at += some) {
-    while (some > rows.length - at) some /= 2;
-    const values = rows.slice(at, at + some);
-    await tx.run(insertionOf(into, values), values.flat());
-  }
+function insertAll(tx: Queries, into: string, rows: readonly Value[][]): Awaitable<void> {
+  if (rows.length === 0) return;
+  const some = rows.slice(
+    0,
+    atOnce.find((count) => count <= rows.length),
+  );
+  const inserted = tx.run(insertionOf(into, some), some.flat());
+  return then(inserted, () => insertAll(tx, into, rows.slice(some.length)));
 }
 
+const atOnce = [8, 4, 2, 1];
 const insertions = new Map<string, string>();
 
 /** Of as many rows as these, into one of two tables: always the same few texts. */
