@@ -16,6 +16,7 @@ import {
 } from './chain.ts';
 import type { Db, Moment, Queries } from './db.ts';
 import { exportLines } from './export.ts';
+import { inserter } from './insert.ts';
 import type { AuditFilter, AuditLog, NewEntry } from './store.ts';
 import { all, Params } from './where.ts';
 
@@ -73,20 +74,23 @@ export async function insertEntries(
 ): Promise<void> {
   const rows = entries.map((entry) => rowOf(keys, entry));
   try {
-    if (dialect === 'sqlite') for (const row of rows) await tx.run(insertOne, Object.values(row));
-    else await tx.run(insertMany, [JSON.stringify(rows.map(inHex))]);
+    await insertRows[dialect](tx, rows);
   } catch (error) {
     throw error instanceof Failure ? error : fail('unavailable', { cause: error });
   }
 }
 
-const insertOne = `insert into audit (${auditColumns}, mac) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`;
-
-/** In one statement where each takes a round trip. */
-const insertMany = `insert into audit (${auditColumns}, mac)
-  select ${auditColumns}, decode(mac, 'hex') from json_to_recordset(cast(cast($1 as text) as json)) as rows
-    (id uuid, tenant_id uuid, at bigint, actor_id uuid, operation text, entity_id text, result text, entry text,
-     mac text)`;
+const insertRows = inserter<ReturnType<typeof rowOf>>('audit', {
+  id: 'uuid',
+  tenant_id: 'uuid',
+  at: 'bigint',
+  actor_id: 'uuid',
+  operation: 'text',
+  entity_id: 'text',
+  result: 'text',
+  entry: 'text',
+  mac: 'bytea',
+});
 
 /** Its fields stand in the order of the columns. */
 function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
@@ -101,10 +105,6 @@ function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
     entry: JSON.stringify(entry),
   };
   return { ...row, mac: macOf(keys, row) };
-}
-
-function inHex(row: ReturnType<typeof rowOf>) {
-  return { ...row, mac: row.mac.toHex() };
 }
 
 interface Link {

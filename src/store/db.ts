@@ -18,17 +18,20 @@ export interface Queries {
   run(sql: string, params?: readonly Value[]): Awaitable<number>;
 }
 
+/** A transaction that several changes may share. */
+export interface Shared extends Queries {
+  /**
+   * What nobody needs before the end: `write` writes it together with whatever else is left for it, when all have
+   * run. Where no transaction is open it is written at once.
+   */
+  leave<T>(write: (tx: Queries, all: readonly T[]) => Promise<void>, one: T): Awaitable<void>;
+}
+
 /** Where statements run: on the database itself, or within a transaction that is already open. */
-export interface Room extends Queries {
+export interface Room extends Shared {
   readonly dialect: 'sqlite' | 'postgres';
   /** Durable when it resolves, unless one is open already. `work` awaits nothing but its own statements. */
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
-}
-
-/** A transaction that several changes may share. */
-export interface Shared extends Queries {
-  /** To be written when all have run, together with whatever else is left for the same `write`. */
-  leave<T>(write: (tx: Queries, all: readonly T[]) => Promise<void>, one: T): void;
 }
 
 /** What a database on this machine can tell without being asked. */

@@ -9,7 +9,7 @@ export type Late = () => boolean;
 type Joined = Waiting & { readonly late: Late };
 
 /** How many changes may share a transaction, and how many such transactions there are at once. */
-const sharing = { most: 16, lanes: 4 };
+const sharing = { most: 32, lanes: 4 };
 
 /** Says that a transaction that was shared came to nothing, and nothing of it has happened. */
 class Undone extends Error {}

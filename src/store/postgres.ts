@@ -84,6 +84,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
       ),
     ),
     transaction: inOne,
+    leave: (write, one) => inOne((tx) => write(tx, [one])),
     change: shareTransactions(inOne, bounded),
     exclusively: async (work) => {
       try {

@@ -3,7 +3,8 @@ import { timestamp } from '../domain/field.ts';
 import type { Session } from '../domain/session.ts';
 import { alive, toGrants, toText } from './applications.ts';
 import type { Moment, Room } from './db.ts';
-import type { Authorized, SessionFilter, Sessions } from './store.ts';
+import { inserter } from './insert.ts';
+import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 import { all, Params } from './where.ts';
 
 /** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
@@ -29,15 +30,36 @@ interface SessionRow {
 const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, s.expires_at,
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling`;
 
-/** Its foreign key has the last word on whether there is such an Application. */
-const insert = `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules,
-  created_at, expires_at) values ($1, $2, $3, $4, $5, '[]', '[]', $6, $7)`;
+/** Their foreign key has the last word on whether there is such an Application. */
+const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
+  tenant_id: 'uuid',
+  application_id: 'uuid',
+  id: 'uuid',
+  key_digest: 'bytea',
+  nonce_digest: 'bytea',
+  permissions: 'text',
+  rules: 'text',
+  created_at: 'bigint',
+  expires_at: 'bigint',
+});
+
+function rowOf(tenant: string, { applicationId, id, key, nonce, createdAt, expiresAt }: NewSession) {
+  return {
+    tenant_id: tenant,
+    application_id: applicationId,
+    id,
+    key_digest: key,
+    nonce_digest: nonce,
+    permissions: '[]',
+    rules: '[]',
+    created_at: createdAt,
+    expires_at: expiresAt,
+  };
+}
 
 export function sessions(db: Room): Sessions {
   return {
-    create: async (tenant, { applicationId, id, key, nonce, createdAt, expiresAt }) => {
-      await db.run(insert, [tenant, applicationId, id, key, nonce, createdAt, expiresAt]);
-    },
+    create: async (tenant, session) => db.leave(insertRows[db.dialect], rowOf(tenant, session)),
 
     waiting: (tenant, application, most) => {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2

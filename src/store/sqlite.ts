@@ -47,6 +47,7 @@ export function openSqlite(path: string, now: () => number): Db {
     run: (sql, params) => enqueue(async (tx) => tx.run(sql, params)),
     lookup: (sql, key) => reads.get(sql, [key]),
     transaction: (work) => enqueue(work),
+    leave: (write, one) => enqueue((tx) => write(tx, [one])),
     change: (work) => enqueue(work),
     exclusively: (work) => enqueue(work, true),
     close: async () => {

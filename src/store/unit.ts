@@ -21,7 +21,9 @@ export function changes(db: Db, keys: Keyring): Store['change'] {
   function unitOf(tx: Shared): Unit {
     const known = units.get(tx);
     if (known) return known;
-    const unit = new Inside(db.dialect, tx, keys, (entry) => tx.leave(write, entry));
+    const unit = new Inside(db.dialect, tx, keys, (entry) => {
+      tx.leave(write, entry);
+    });
     units.set(tx, unit);
     return unit;
   }
@@ -45,8 +47,8 @@ class Inside implements Unit {
   #idempotency: Idempotency | undefined;
 
   constructor(dialect: Db['dialect'], tx: Shared, keys: Keyring, record: Unit['record']) {
-    const { get, all, run } = tx;
-    this.#room = { dialect, get, all, run, transaction: (work) => work(tx) };
+    const { get, all, run, leave } = tx;
+    this.#room = { dialect, get, all, run, leave, transaction: (work) => work(tx) };
     this.#dataKey = keys.opened;
     this.record = record;
   }

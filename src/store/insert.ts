@@ -1,0 +1,38 @@
+import type { Db, Queries, Value } from './db.ts';
+
+type Type = 'uuid' | 'text' | 'bigint' | 'bytea';
+
+/** Inserts rows, whose fields stand in the order of the columns. */
+export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
+
+/** For rows of one table: all in one statement where each takes a round trip. */
+export function inserter<R extends Record<string, Value>>(
+  table: string,
+  columns: Record<keyof R & string, Type>,
+): Record<Db['dialect'], Insert<R>> {
+  const names = Object.keys(columns);
+  const types = Object.entries<Type>(columns);
+  const into = `insert into ${table} (${names.join(', ')})`;
+  const one = `${into} values (${names.map((_, at) => `$${at + 1}`).join(', ')})`;
+  const read = types.map(([name, type]) => (type === 'bytea' ? `decode(${name}, 'hex')` : name));
+  const sent = types.map(([name, type]) => `${name} ${type === 'bytea' ? 'text' : type}`);
+  const many = `${into} select ${read.join(', ')}
+    from json_to_recordset(cast(cast($1 as text) as json)) as rows (${sent.join(', ')})`;
+  return {
+    sqlite: async (tx, rows) => {
+      for (const row of rows) await tx.run(one, Object.values(row));
+    },
+    postgres: async (tx, rows) => {
+      await tx.run(many, [JSON.stringify(rows.map(inHex))]);
+    },
+  };
+}
+
+function inHex(row: Record<string, Value>): Record<string, Value> {
+  const copy = { ...row };
+  for (const name in copy) {
+    const value = copy[name];
+    if (value instanceof Uint8Array) copy[name] = value.toHex();
+  }
+  return copy;
+}
