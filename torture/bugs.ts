@@ -50,15 +50,15 @@ export const bugs: readonly Bug[] = [
         from: '  return then(credentials.find(key.kind, key.digest), (principal) => {\n',
         to: `  const name = key.digest.toString('hex');
   const cached = cache.get(name);
-  if (cached && performance.now() - cached.at < 5000) return cached.principal;
+  if (cached && performance.now() - cached.at < 5000) return next(cached.principal);
   return then(credentials.find(key.kind, key.digest), (principal) => {
     if (principal) cache.set(name, { at: performance.now(), principal });
 `,
       },
       {
         file: 'src/http/authenticate.ts',
-        from: '/**\n * Who shows the key',
-        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/**\n * Who shows the key',
+        from: '/**\n * Goes on with whoever',
+        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/**\n * Goes on with whoever',
       },
     ],
   },

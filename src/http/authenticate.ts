@@ -5,19 +5,21 @@ import type { Principal } from '../domain/principal.ts';
 import type { Credentials } from '../store/store.ts';
 
 /**
- * Who shows the key in SVC-API-KEY. A missing, doubled (the two arrive as one value, joined by a comma),
- * malformed, unknown, revoked or expired key all fail alike. `allow` throws if the key may not be looked up now.
+ * Goes on with whoever shows the key in SVC-API-KEY. A missing, doubled (the two arrive as one value, joined by a
+ * comma), malformed, unknown, revoked or expired key all fail alike. `allow` throws if the key may not be looked up
+ * now.
  */
-export function authenticate(
+export function authenticate<T>(
   headers: Headers,
   credentials: Credentials,
   allow: (digest: Digest) => void,
-): Awaitable<Principal> {
+  next: (principal: Principal) => Awaitable<T>,
+): Awaitable<T> {
   const key = recognise(headers.get('svc-api-key') ?? '');
   if (!key) throw fail('unauthenticated');
   allow(key.digest);
   return then(credentials.find(key.kind, key.digest), (principal) => {
     if (!principal) throw fail('unauthenticated');
-    return principal;
+    return next(principal);
   });
 }

@@ -42,13 +42,14 @@ export function run(
   const refuse = (error: unknown) => {
     if (route.kind !== 'open') world.denials.note(operationOf(route), principal, error, where);
     const failure = world.checkReplies ? declaredFailure(route, error) : error;
-    return problemResponse(failure, where, world.log, {}, isBadKey(failure) ? noQuotas : quotas);
+    const shown = isBadKey(failure) ? noQuotas : quotas;
+    return parting(problemResponse(failure, where, world.log, {}, shown), world);
   };
   const walk = (): Awaitable<Reply> => {
     if (route.kind === 'open') return route.handle(world, request);
     world.limits.address(where, quotas);
     const allow = (digest: Digest) => world.limits.key(digest, quotas);
-    return then(authenticate(request.headers, world.store.credentials, allow), (caller) => {
+    return authenticate(request.headers, world.store.credentials, allow, (caller) => {
       principal = caller;
       refuseOrigin(caller, request.headers);
       admit(route, caller);
@@ -56,13 +57,25 @@ export function run(
       return proceed(route, { principal: caller, where, quotas }, request, params, world);
     });
   };
+  const answer = (reply: Reply): Response => {
+    try {
+      return parting(respond(route, reply, where, world, quotas), world);
+    } catch (error) {
+      return refuse(error);
+    }
+  };
   try {
     const reply = walk();
-    if (!(reply instanceof Promise)) return respond(route, reply, where, world, quotas);
-    return reply.then((late) => respond(route, late, where, world, quotas)).catch(refuse);
+    return reply instanceof Promise ? reply.then(answer, refuse) : answer(reply);
   } catch (error) {
     return refuse(error);
   }
+}
+
+/** From the moment that it was told to stop, every answer is the last on its connection, and says so. */
+export function parting(response: Response, world: World): Response {
+  if (!world.ready()) response.headers.set('Connection', 'close');
+  return response;
 }
 
 /** All bad keys get one and the same answer, so it does not count them. */

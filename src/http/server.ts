@@ -1,12 +1,12 @@
 /** Listening: hands each request to its route, and closes without losing any. */
-import { type Awaitable, then } from '../domain/awaitable.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import type { Log } from '../log.ts';
 import { senderOf, type Trust, trustNobody, unwrapped } from './address.ts';
 import { preflightResponse } from './headers.ts';
 import { problemResponse } from './problem.ts';
 import type { Route, World } from './route.ts';
-import { run } from './run.ts';
+import { parting, run } from './run.ts';
 import { placeOf, Where } from './where.ts';
 
 export interface Server {
@@ -70,9 +70,7 @@ export function listen(routes: readonly Route[], world: World, options: Listen):
 function table(routes: readonly Route[], world: World, senders: Senders): Record<string, Handler> {
   const byPath = Map.groupBy(routes, (route) => route.path);
   const entries = [...byPath].flatMap(([path, at]): [string, Handler][] => {
-    const answer = onPath(at, world, senders);
-    const handler: Handler = (request, server) =>
-      then(answer(request, server), (response) => parting(response, world));
+    const handler = onPath(at, world, senders);
     return path === '/'
       ? [[path, handler]]
       : [
@@ -93,8 +91,8 @@ function onPath(routes: readonly Route[], world: World, senders: Senders): Handl
     const where = new Where(request, senders(server));
     const route = byMethod.get(request.method);
     if (route) return handle(route, request, request.params ?? {}, where, world);
-    if (request.method === 'OPTIONS') return preflightResponse(where.requestId, allow);
-    return problemResponse(fail('method_not_allowed'), where, world.log, { Allow: allow });
+    if (request.method === 'OPTIONS') return parting(preflightResponse(where.requestId, allow), world);
+    return parting(problemResponse(fail('method_not_allowed'), where, world.log, { Allow: allow }), world);
   };
 }
 
@@ -105,11 +103,5 @@ async function watched(...[route, request, params, where, world]: Parameters<typ
   const seconds = (performance.now() - start) / 1000;
   world.observer.request(route.name, route.kind !== 'open', response.status, seconds);
   world.log.debug('request', { ...placeOf(where), status: response.status, seconds });
-  return response;
-}
-
-/** From the moment that it was told to stop, every answer is the last on its connection, and says so. */
-function parting(response: Response, world: World): Response {
-  if (!world.ready()) response.headers.set('Connection', 'close');
   return response;
 }

@@ -40,5 +40,6 @@ export function batched(fetch: (sql: string, keys: Uint8Array[]) => Promise<unkn
 }
 
 function nameOf(key: Uint8Array): string {
-  return Buffer.from(key.buffer, key.byteOffset, key.byteLength).toString('latin1');
+  const bytes = key instanceof Buffer ? key : Buffer.from(key.buffer, key.byteOffset, key.byteLength);
+  return bytes.toString('latin1');
 }

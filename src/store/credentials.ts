@@ -54,25 +54,27 @@ const bySessionKey = `
 
 export function credentials(db: Db): Credentials {
   const memory = db.local && new Recollection(db.local);
-
   const [byKey, bySession] = [new Made(fromKey), new Made(fromSession)];
 
-  const lookUp = (kind: Kind, digest: Digest, name: string): Awaitable<Found | undefined> =>
-    kind === 'ses'
-      ? then(db.lookup<SessionRow>(bySessionKey, digest), (row) => row && bySession.of(name, row, digest))
-      : then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => row && byKey.of(name, row, digest));
+  function lookUp(kind: Kind, digest: Digest, name: string): Awaitable<Principal | undefined> {
+    return kind === 'ses'
+      ? then(db.lookup<SessionRow>(bySessionKey, digest), (row) =>
+          keep(name, bySession.of(name, row, digest)),
+        )
+      : then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => keep(name, byKey.of(name, row, digest)));
+  }
+
+  function keep(name: string, found: Found | undefined): Principal | undefined {
+    if (found) memory?.keep(name, found);
+    return found?.principal;
+  }
 
   return {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
       const name = digest.toString('latin1');
-      if (!memory) return then(lookUp(kind, digest, name), (found) => found?.principal);
-      const remembered = memory.recall(name);
-      if (remembered !== undefined) return remembered ?? undefined;
-      return then(lookUp(kind, digest, name), (found) => {
-        if (found) memory.keep(name, found);
-        return found?.principal;
-      });
+      const remembered = memory?.recall(name);
+      return remembered === undefined ? lookUp(kind, digest, name) : (remembered ?? undefined);
     },
   };
 }
@@ -92,10 +94,12 @@ class Made<R extends { now: Moment }> {
     this.#make = make;
   }
 
-  of(name: string, row: R, digest: Digest): Found {
+  of(name: string, row: R | undefined, digest: Digest): Found | undefined {
+    if (!row) return undefined;
     const known = this.#known.get(name);
     if (known && isSame(known.row, row)) {
       const { principal, until } = known.found;
+      known.row = row;
       return { principal: { ...principal, now: Number(row.now) }, until };
     }
     if (this.#known.size >= mostMade) this.#known.clear();
