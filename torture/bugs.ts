@@ -35,8 +35,13 @@ export const bugs: readonly Bug[] = [
       },
       {
         file: 'src/store/sessions.ts',
-        from: '      const spent = await db.transaction(',
-        to: "      const before = await refusal(tenant, nonce, longest);\n      if (before.outcome === 'used') return before;\n      const spent = await db.transaction(",
+        from: '    authorize: (tenant, nonce,',
+        to: '    authorize: async (tenant, nonce,',
+      },
+      {
+        file: 'src/store/sessions.ts',
+        from: '      const spent = db.transaction(',
+        to: "      const before = await refusal(tenant, nonce, longest);\n      if (before.outcome === 'used') return before;\n      const spent = db.transaction(",
       },
     ],
   },

@@ -1,4 +1,5 @@
 /** A change happens once, with its audit entry and the answer to remember, or not at all. */
+import { then } from '../domain/awaitable.ts';
 import { fail, refuse } from '../domain/error.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Repeatable, Unit } from '../store/store.ts';
@@ -26,21 +27,27 @@ export async function change(
   const { principal } = call;
   const tenant = principal.tenantId;
   if (route.seals || repeat) await world.store.warm(tenant);
+  const make = (unit: Unit) =>
+    then(route.handle(call, worldOf(unit, world)), ({ entity, difference, kept, ...reply }) => {
+      const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
+      unit.record({ ...witness(principal, where), ...what, result: 'success' });
+      return { reply, kept: kept ?? reply };
+    });
+  if (!repeat) return (await world.store.change(make, route.single)).reply;
+
   const once = () =>
     world.store.change(async (unit) => {
-      const inside = worldOf(unit, world);
-      const earlier = repeat && (await unit.idempotency.recall(tenant, repeat));
+      const earlier = await unit.idempotency.recall(tenant, repeat);
       if (earlier) {
+        const inside = worldOf(unit, world);
         const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
         return { ...reply, headers: replayed };
       }
-      const { entity, difference, kept, ...reply } = await route.handle(call, inside);
-      const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
-      unit.record({ ...witness(principal, where), ...what, result: 'success' });
-      if (repeat) await unit.idempotency.remember(tenant, repeat, kept ?? reply, principal.now);
+      const { reply, kept } = await make(unit);
+      await unit.idempotency.remember(tenant, repeat, kept, principal.now);
       return reply;
-    }, route.single && !repeat);
-  return repeat ? alone(world, `${tenant} ${repeat.caller} ${repeat.key}`, once) : once();
+    });
+  return alone(world, `${tenant} ${repeat.caller} ${repeat.key}`, once);
 }
 
 const worlds = new WeakMap<Unit, World<Unit>>();

@@ -126,7 +126,7 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
    */
   readonly replay?: (kept: unknown, call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Reply>;
   /** Runs within one transaction: it awaits nothing but the store. */
-  readonly handle: (call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Changed>;
+  readonly handle: (call: CallOf<P, Q, B>, world: World<Unit>) => Awaitable<Changed>;
 }
 
 type Any = z.ZodType;

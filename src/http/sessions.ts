@@ -1,11 +1,13 @@
 import { z } from 'zod';
 import { type Difference, difference } from '../domain/audit.ts';
+import { then } from '../domain/awaitable.ts';
 import { fail, refuse } from '../domain/error.ts';
 import { Id, timestamp } from '../domain/field.ts';
 import { type Grants, grantErrors, named } from '../domain/grant.ts';
 import { mint, newId, recognise } from '../domain/key.ts';
 import { holds, refuseUnheld } from '../domain/principal.ts';
 import { Session, SessionAuthorize, SessionCreated, SessionState, sessionEnd } from '../domain/session.ts';
+import type { Authorized } from '../store/store.ts';
 import { example } from './examples.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
 import { changeRoute, readRoute } from './route.ts';
@@ -35,7 +37,7 @@ export const createSession = changeRoute({
     limits.sessions(principal.digest, where, quotas);
     return waitingRoom.enter(principal.tenantId, principal.applicationId);
   },
-  handle: async ({ principal }, { store, sessionTtl }) => {
+  handle: ({ principal }, { store, sessionTtl }) => {
     const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
     const expiresAt = sessionEnd(
       principal.now,
@@ -44,20 +46,22 @@ export const createSession = changeRoute({
     );
     const [key, nonce] = [mint('ses'), mint('non')];
     const id = newId(principal.now);
-    await store.sessions.create(principal.tenantId, {
+    const session = {
       id,
       applicationId: principal.applicationId,
       key: key.digest,
       nonce: nonce.digest,
       createdAt: principal.now,
       expiresAt,
-    });
+    };
     const body = {
       session_key: key.secret.reveal(),
       nonce: nonce.secret.reveal(),
       expires_at: timestamp(expiresAt),
     };
-    return { status: 201, body, entity: { kind: 'session', id } };
+    return then(store.sessions.create(principal.tenantId, session), () => {
+      return { status: 201, body, entity: { kind: 'session', id } };
+    });
   },
 });
 
@@ -79,7 +83,7 @@ export const authorizeSession = changeRoute({
   bodyExample: example.sessionAuthorize,
   replies: { 204: { description: 'Authorized.' } },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
-  handle: async ({ principal, body }, { store, uses, sessionTtlMax }) => {
+  handle: ({ principal, body }, { store, uses, sessionTtlMax }) => {
     refuse(grantErrors('session', body));
     if (body.expires_at !== undefined && body.expires_at <= principal.now) {
       refuse({ expires_at: ['must be in the future'] });
@@ -89,27 +93,35 @@ export const authorizeSession = changeRoute({
     else refuseUnheld(principal, named(body));
     const nonce = recognise(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found');
-    const result = await store.sessions.authorize(principal.tenantId, nonce.digest, {
+    const authorization = {
       permissions: body.permissions,
       rules: body.rules,
       by: principal.applicationId,
       ceiling: free ? undefined : principal.digest,
       expiresAt: body.expires_at,
       longest: sessionTtlMax,
+    };
+    return then(store.sessions.authorize(principal.tenantId, nonce.digest, authorization), (result) => {
+      const session = authorized(result);
+      return { status: 204, entity: { kind: 'session', id: session }, difference: granted(body) };
     });
-    switch (result.outcome) {
-      case 'authorized':
-        return { status: 204, entity: { kind: 'session', id: result.session }, difference: granted(body) };
-      case 'unknown':
-        throw fail('nonce_not_found');
-      case 'used':
-        throw fail('nonce_used');
-      case 'too_long':
-        refuse({ expires_at: [`must be at most ${timestamp(result.latest)} for this Session`] });
-        throw fail('internal');
-    }
   },
 });
+
+/** The id of the Session, or why there is none. */
+function authorized(result: Authorized): string {
+  switch (result.outcome) {
+    case 'authorized':
+      return result.session;
+    case 'unknown':
+      throw fail('nonce_not_found');
+    case 'used':
+      throw fail('nonce_used');
+    case 'too_long':
+      refuse({ expires_at: [`must be at most ${timestamp(result.latest)} for this Session`] });
+      throw fail('internal');
+  }
+}
 
 /** What the Session may do from now on. */
 function granted({ permissions, rules }: SessionAuthorize): Difference {

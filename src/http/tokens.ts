@@ -49,14 +49,16 @@ export const createToken = changeRoute({
   replies: { 201: reply },
   failures: ['token_exists'],
   replay,
-  handle: async ({ principal, body }, { store, uses }) => {
+  handle: ({ principal, body }, { store, uses }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
     const transform = permit(principal, 'token:create', { id, container: content.container });
     uses.note(principal, 'token:create', content.container);
-    const made = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
-    if (!made) throw fail('token_exists');
-    return { ...shown(201, made, transform), entity: { kind: 'token', id } };
+    const creating = store.tokens.create(principal.tenantId, id, content, changeBy(principal));
+    return then(creating, (made) => {
+      if (!made) throw fail('token_exists');
+      return { ...shown(201, made, transform), entity: { kind: 'token', id } };
+    });
   },
 });
 

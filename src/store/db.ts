@@ -30,8 +30,9 @@ export interface Shared extends Queries {
 /** Where statements run: on the database itself, or within a transaction that is already open. */
 export interface Room extends Shared {
   readonly dialect: 'sqlite' | 'postgres';
-  /** Durable when it resolves, unless one is open already. `work` awaits nothing but its own statements. */
+  /** Durable when it is done, unless one is open already. `work` awaits nothing but its own statements. */
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
 }
 
 /** What a database on this machine can tell without being asked. */
@@ -43,6 +44,7 @@ export interface Local {
 }
 
 export interface Db extends Room {
+  transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
   readonly local?: Local;
   /**
    * One row by a unique binary key. The SQL compares with `= :key`, selects that column as `key` and ends with its
@@ -56,7 +58,7 @@ export interface Db extends Room {
    * statements, and may run twice, if the first time has come to nothing. One after the other, unless they run
    * `alongside` each other: those go by no row that they have read before.
    */
-  change<T>(work: (tx: Shared) => Promise<T>, alongside?: boolean): Promise<T>;
+  change<T>(work: (tx: Shared) => Awaitable<T>, alongside?: boolean): Promise<T>;
   /** Holds off every other process that calls this on the same database. */
   exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   close(): Promise<void>;

@@ -50,7 +50,8 @@ export class GroupCommit {
   async #together(batch: readonly Waiting[]): Promise<Outcome[] | undefined> {
     const outcomes: Outcome[] = [];
     for (const waiting of batch) {
-      const outcome = await attempt(waiting, this.#tx);
+      const attempted = attempt(waiting, this.#tx);
+      const outcome = attempted instanceof Promise ? await attempted : attempted;
       if (!outcome) return undefined;
       outcomes.push(outcome);
     }

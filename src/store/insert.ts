@@ -20,7 +20,10 @@ export function inserter<R extends Record<string, Value>>(
     from json_to_recordset(cast(cast($1 as text) as json)) as rows (${sent.join(', ')})`;
   return {
     sqlite: async (tx, rows) => {
-      for (const row of rows) await tx.run(one, Object.values(row));
+      for (const row of rows) {
+        const running = tx.run(one, Object.values(row));
+        if (running instanceof Promise) await running;
+      }
     },
     postgres: async (tx, rows) => {
       await tx.run(many, [JSON.stringify(rows.map(inHex))]);

@@ -1,9 +1,10 @@
 /** Changes that share a transaction where each statement takes a round trip. */
+import type { Awaitable } from '../domain/awaitable.ts';
 import { type Db, DbUnavailable, type Queries, type Shared } from './db.ts';
 import { gather } from './gather.ts';
 import { attempt, Left, type Outcome, SharedTransaction, type Waiting } from './sharing.ts';
 
-export type Work<T> = (tx: Queries) => Promise<T>;
+export type Work<T> = (tx: Queries) => Awaitable<T>;
 /** Whether nobody waits any more. */
 export type Late = () => boolean;
 type Joined = Waiting & { readonly late: Late };
@@ -54,7 +55,7 @@ export function shareTransactions(
     await begin(unlessLate(run, late)).then(resolve, reject);
   }
 
-  return <T>(work: (tx: Shared) => Promise<T>, alongside = false) =>
+  return <T>(work: (tx: Shared) => Awaitable<T>, alongside = false) =>
     bounded(
       (_, late) =>
         new Promise<T>((resolve, reject) => {

@@ -69,7 +69,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
   }
 
   const transaction = <T>(pool: SQL, work: Work<T>) =>
-    pool.begin((tx) => work(queries(tx, clock))) as Promise<T>;
+    pool.begin(async (tx) => work(queries(tx, clock))) as Promise<T>;
 
   const inOne = <T>(work: Work<T>) => bounded((pool, late) => transaction(pool, unlessLate(work, late)));
 

@@ -59,7 +59,7 @@ function rowOf(tenant: string, { applicationId, id, key, nonce, createdAt, expir
 
 export function sessions(db: Room): Sessions {
   return {
-    create: async (tenant, session) => db.leave(insertRows[db.dialect], rowOf(tenant, session)),
+    create: (tenant, session) => db.leave(insertRows[db.dialect], rowOf(tenant, session)),
 
     waiting: (tenant, application, most) => {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2
@@ -68,14 +68,16 @@ export function sessions(db: Room): Sessions {
       return then(db.get<{ count: Moment }>(sql, [tenant, application, most]), (row) => Number(row?.count));
     },
 
-    authorize: async (tenant, nonce, { ceiling, expiresAt, longest, by, ...grants }) => {
+    authorize: (tenant, nonce, { ceiling, expiresAt, longest, by, ...grants }) => {
       const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null];
-      const spent = await db.transaction(async (tx) =>
+      const spent = db.transaction((tx) =>
         expiresAt === undefined
           ? tx.get<{ id: string }>(spend, params)
           : tx.get<{ id: string }>(spendUntil, [...params, expiresAt, longest]),
       );
-      return spent ? { outcome: 'authorized', session: spent.id } : refusal(tenant, nonce, longest);
+      return then(spent, (row) =>
+        row ? { outcome: 'authorized' as const, session: row.id } : refusal(tenant, nonce, longest),
+      );
     },
 
     list: (tenant, filter, { limit, offset, before }) => {

@@ -3,7 +3,7 @@ import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { Queries, Shared, Value } from './db.ts';
 
 export interface Waiting {
-  readonly work: (tx: Shared) => Promise<unknown>;
+  readonly work: (tx: Shared) => Awaitable<unknown>;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
   /** Whether its statements may run between those of others. */
@@ -92,15 +92,17 @@ export class SharedTransaction implements Shared {
  * transaction must be taken back: if it failed and had changed something before, or broke the transaction. Most
  * that fail have only looked.
  */
-export async function attempt(
+export function attempt(
   { work, resolve, reject }: Waiting,
   tx: SharedTransaction,
-): Promise<Outcome | undefined> {
+): Awaitable<Outcome | undefined> {
   tx.touched = false;
+  const done = (value: unknown) => () => resolve(value);
+  const failed = (error: unknown) => (tx.touched ? undefined : () => reject(error));
   try {
-    const value = await work(tx);
-    return () => resolve(value);
+    const value = work(tx);
+    return value instanceof Promise ? value.then(done, failed) : done(value);
   } catch (error) {
-    return tx.touched ? undefined : () => reject(error);
+    return failed(error);
   }
 }

@@ -1,5 +1,6 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
+import type { Awaitable } from '../domain/awaitable.ts';
 import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Value } from './db.ts';
 import { GroupCommit } from './group-commit.ts';
 import type { Waiting } from './sharing.ts';
@@ -22,7 +23,7 @@ export function openSqlite(path: string, now: () => number): Db {
   let waiting: Queued[] = [];
   let flushing = false;
 
-  function enqueue<T>(work: (tx: Shared) => Promise<T>, alone = false): Promise<T> {
+  function enqueue<T>(work: (tx: Shared) => Awaitable<T>, alone = false): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       waiting.push({ work, resolve: resolve as (value: unknown) => void, reject, alongside: false, alone });
       if (flushing) return;
@@ -44,7 +45,7 @@ export function openSqlite(path: string, now: () => number): Db {
     local: { unchanged: commits.unchanged, now },
     get: reads.get,
     all: reads.all,
-    run: (sql, params) => enqueue(async (tx) => tx.run(sql, params)),
+    run: (sql, params) => enqueue((tx) => tx.run(sql, params)),
     lookup: (sql, key) => reads.get(sql, [key]),
     transaction: (work) => enqueue(work),
     leave: (write, one) => enqueue((tx) => write(tx, [one])),

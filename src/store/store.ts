@@ -161,11 +161,11 @@ export interface SessionFilter {
 
 export interface Sessions {
   /** Fails as a key does that nobody knows, if its Application is gone. */
-  create(tenant: string, session: NewSession): Promise<void>;
+  create(tenant: string, session: NewSession): Awaitable<void>;
   /** How many of the Application are alive and not authorized, counted up to `most`. */
   waiting(tenant: string, application: string, most: number): Awaitable<number>;
   /** Spends the nonce in one statement: of any number of calls at once, exactly one answers `authorized`. */
-  authorize(tenant: string, nonce: Digest, authorization: Authorization): Promise<Authorized>;
+  authorize(tenant: string, nonce: Digest, authorization: Authorization): Awaitable<Authorized>;
   /** Newest first: those whose key works. */
   list(tenant: string, filter: SessionFilter, window: Window): Awaitable<Session[]>;
   count(tenant: string, filter: SessionFilter): Awaitable<number>;
@@ -213,7 +213,12 @@ export interface TokenFilter {
 
 export interface Tokens {
   /** Undefined if the id is taken. Data and masked value are sealed for this tenant, Token and version. */
-  create(tenant: string, id: string, content: TokenContent, change: Change): Promise<StoredToken | undefined>;
+  create(
+    tenant: string,
+    id: string,
+    content: TokenContent,
+    change: Change,
+  ): Awaitable<StoredToken | undefined>;
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
   /** Newest first: those that lie in any of the scopes. The cost does not grow with those that do not. */
   list(
@@ -376,7 +381,7 @@ export interface Store {
    * Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. What goes by
    * no row that it has read before may run `alongside` others of its kind.
    */
-  change<T>(work: (unit: Unit) => Promise<T>, alongside?: boolean): Promise<T>;
+  change<T>(work: (unit: Unit) => Awaitable<T>, alongside?: boolean): Promise<T>;
   /** Has the tenant's data key at hand, which a unit may then use. */
   warm(tenant: string): Awaitable<void>;
   /** Goes over to another master key, while others go on reading and writing. Nothing is left on the old one. */

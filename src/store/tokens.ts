@@ -42,16 +42,15 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
   const locked = db.dialect === 'postgres' ? oneLocked : one;
 
   return {
-    create: async (tenant, id, content, change) => {
-      const key = await keyring.of(tenant);
-      return db.transaction(async (tx) => {
+    create: (tenant, id, content, change) =>
+      then(keyring.of(tenant), (key) => {
         const row = newRow(key, tenant, id, content, change);
-        const made = (await insert(tx, row)) > 0 || (await insteadOfExpired(tx, row));
-        if (!made) return undefined;
-        await indexToken(tx, row);
-        return asWritten(row, content);
-      });
-    },
+        return db.transaction((tx) => {
+          const made = then(insert(tx, row), (inserted) => inserted > 0 || insteadOfExpired(tx, row));
+          const indexed = then(made, (there) => there && then(indexToken(tx, row), () => true));
+          return then(indexed, (there) => (there ? asWritten(row, content) : undefined));
+        });
+      }),
 
     get: (tenant, id) =>
       then(keyring.of(tenant), (key) =>

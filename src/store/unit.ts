@@ -1,4 +1,5 @@
 /** Changes as units of work: the rooms of the store, in which everything happens within one transaction. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { insertEntries } from './audit.ts';
 import type { Db, Queries, Room, Shared } from './db.ts';
@@ -28,10 +29,8 @@ export function changes(db: Db, keys: Keyring): Store['change'] {
     return unit;
   }
 
-  return async (work, alongside) => {
-    await keys.ofChain();
-    return db.change((tx) => work(unitOf(tx)), alongside);
-  };
+  return <T>(work: (unit: Unit) => Awaitable<T>, alongside?: boolean) =>
+    then(keys.ofChain(), () => db.change((tx) => work(unitOf(tx)), alongside)) as Promise<T>;
 }
 
 /** Each room is made when it is entered, since most changes need one of them. */
@@ -48,7 +47,8 @@ class Inside implements Unit {
 
   constructor(dialect: Db['dialect'], tx: Shared, keys: Keyring, record: Unit['record']) {
     const { get, all, run, leave } = tx;
-    this.#room = { dialect, get, all, run, leave, transaction: (work) => work(tx) };
+    const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
+    this.#room = { dialect, get, all, run, leave, transaction };
     this.#dataKey = keys.opened;
     this.record = record;
   }

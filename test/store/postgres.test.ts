@@ -153,7 +153,9 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     const { id } = await on.application(tenant, { type: 'public' });
     const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));
     const creating = await holding(`delete from applications where id = '${id}'`, async () => {
-      const created = patiently(() => on.store.sessions.create(tenant, session)).catch((error) => error);
+      const created = patiently(async () => on.store.sessions.create(tenant, session)).catch(
+        (error) => error,
+      );
       await waiting();
       return { created };
     });
