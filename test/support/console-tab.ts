@@ -14,25 +14,24 @@ export interface Tab {
   readonly offences: string[];
   signIn(key: string): Promise<void>;
   go(place: string): Promise<void>;
+  /** As when the system of whoever looks turns to it. */
+  turn(scheme: 'light' | 'dark'): Promise<void>;
   /** Leaves a picture for people to look at. */
   picture(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface TabOptions {
-  readonly dark?: boolean;
   /** Another address than the console's own. */
   readonly at?: string;
-  readonly width?: number;
-  readonly height?: number;
 }
 
 /** A tab on the console of the service, with the clock of the tests. */
 export async function openTab(browser: Browser, url: string, options: TabOptions = {}): Promise<Tab> {
-  const { dark = false, width = 1280, height = 840, at = `${url}/console` } = options;
+  const { at = `${url}/console` } = options;
   const context = await browser.newContext({
-    viewport: { width, height },
-    colorScheme: dark ? 'dark' : 'light',
+    viewport: { width: 1280, height: 840 },
+    colorScheme: 'light',
     reducedMotion: 'reduce',
     permissions: ['clipboard-read', 'clipboard-write'],
   });
@@ -73,6 +72,11 @@ export async function openTab(browser: Browser, url: string, options: TabOptions
       await page.evaluate((hash) => {
         location.hash = hash;
       }, place);
+    },
+    turn: async (colorScheme) => {
+      await page.emulateMedia({ colorScheme });
+      await page.locator(`html[data-mantine-color-scheme=${colorScheme}]`).waitFor();
+      await page.evaluate(() => Promise.all(document.getAnimations().map(({ finished }) => finished)));
     },
     picture: async (name) => {
       await page.screenshot({ path: join(pictures, `${name}.png`) });
