@@ -2,8 +2,8 @@
 import { expect, test } from 'bun:test';
 import { caseOf, disagreement, smallest } from '../support/compare-policy.ts';
 
-test('a naive evaluator agrees on 20,000 made-up cases, whatever the order of the rules', () => {
-  for (let seed = 0; seed < 20_000; seed++) {
+test('a naive evaluator agrees on 5,000 made-up cases, whatever the order of the rules', () => {
+  for (let seed = 0; seed < 5_000; seed++) {
     const found = disagreement(caseOf(seed));
     if (found) expect(smallest(found)).toBeUndefined();
   }
