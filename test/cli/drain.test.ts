@@ -82,7 +82,7 @@ test.each([
   ['SIGTERM', '1'],
   ['SIGINT', '2'],
 ] as const)('at %s no request is lost under load, with %s process(es)', async (signal, SALLYPORT_WORKERS) => {
-  const service = await place.serve({ SALLYPORT_DRAIN: '2', SALLYPORT_WORKERS });
+  const service = await place.serve({ SALLYPORT_DRAIN: '1', SALLYPORT_WORKERS });
   let created = 0;
   const body = { name: 'under load', type: 'private', permissions: ['token:read'] };
   const client = async (index: number) => {
