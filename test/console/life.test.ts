@@ -11,22 +11,22 @@ describe.skipIf(noBrowser)('in the console', () => {
   let tab: Tab;
   beforeAll(async () => {
     [world, browser] = await Promise.all([openWorld(sqlite), openBrowser()]);
+    tab = await openTab(browser, world.url);
   });
   afterAll(async () => {
     await browser.close();
     await world.close();
   });
   afterEach(async () => {
-    const { offences } = tab;
-    await tab.close();
-    expect(offences).toEqual([]);
+    await tab.leave();
+    expect(tab.offences).toEqual([]);
   });
 
   const statusOf = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
 
   test('an Application is created, edited, rotated and deleted', async () => {
     const { key } = await world.tenant();
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(key);
     await page.keyboard.press('c');
@@ -104,7 +104,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     const { key } = await world.tenant();
     const rules = [{ priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] }];
     const { id, key: reader } = await world.application(key, { permissions: [], rules });
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(key);
     await tab.go(`#/applications/${id}/edit`);
@@ -131,7 +131,7 @@ describe.skipIf(noBrowser)('in the console', () => {
   test('what somebody else has saved meanwhile is not overwritten, but shown, and edits go on top of it', async () => {
     const { key } = await world.tenant();
     const { id } = await world.application(key, { name: 'worker', permissions: ['token:read'] });
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(key);
     await tab.go(`#/applications/${id}/edit`);
@@ -155,7 +155,7 @@ describe.skipIf(noBrowser)('in the console', () => {
 
   test('what is not saved yet is not left without a question', async () => {
     const { key } = await world.tenant();
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page, offences } = tab;
     await tab.signIn(key);
     await tab.go('#/applications/new');
@@ -173,7 +173,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     const { key } = await world.tenant();
     const expires_at = new Date(world.clock.now() + 60_000).toISOString();
     const { key: short } = await world.application(key, { permissions: ['application:read'], expires_at });
-    tab = await openTab(browser, world.url);
+    await tab.open();
     await tab.signIn(short);
     world.clock.advance(60_000);
     await tab.page.keyboard.press('g');
@@ -184,7 +184,7 @@ describe.skipIf(noBrowser)('in the console', () => {
 
   test('the link of a first start opens it, leaves the address bar, and opens nothing more', async () => {
     const link = `${world.url}/console#${world.app.link?.reveal()}`;
-    tab = await openTab(browser, world.url, { at: link });
+    await tab.open(link);
     await tab.page.getByRole('heading', { name: 'Applications' }).waitFor();
     expect(tab.page.url()).not.toContain('slp_');
     const again = await tab.context.newPage();
@@ -195,7 +195,7 @@ describe.skipIf(noBrowser)('in the console', () => {
 
   test('a key is copied where the page has no clipboard, and what is wrong with a rule is said beside it', async () => {
     const { key } = await world.tenant();
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page, context } = tab;
     await page.evaluate(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
     await tab.signIn(key);
@@ -220,7 +220,7 @@ describe.skipIf(noBrowser)('in the console', () => {
 
   test('an address that cannot be right is answered with what is wrong in it', async () => {
     const { key } = await world.tenant();
-    tab = await openTab(browser, world.url);
+    await tab.open();
     await tab.signIn(key);
     await tab.go('#/applications/nonsense');
     expect(await tab.page.getByRole('group', { name: 'Problem' }).innerText()).toContain('id: must be');
@@ -228,7 +228,7 @@ describe.skipIf(noBrowser)('in the console', () => {
 
   test('a bad key is refused in words, and nothing is kept of a good one', async () => {
     const { key } = await world.tenant();
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page, context } = tab;
     await page.getByLabel('Key', { exact: true }).fill(`slp_mgt_${'x'.repeat(49)}`);
     await page.getByRole('button', { name: 'Sign in' }).click();
@@ -247,7 +247,7 @@ describe.skipIf(noBrowser)('in the console', () => {
       body: { container: '/pci/', data: 'secret', mask: 'masked' },
     });
     const { key: few } = await world.application(key, { permissions: ['token:read'] });
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(few);
     await page.getByText('This key does not hold application:read', { exact: true }).waitFor();
@@ -268,7 +268,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     const session = (await world.call('POST', '/sessions', { key: page_.key })).body;
     const grant = { nonce: session.nonce, permissions: ['token:read'] };
     await world.call('POST', '/sessions/authorize', { key, body: grant });
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(key);
     await tab.go('#/sessions');

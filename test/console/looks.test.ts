@@ -14,6 +14,7 @@ describe.skipIf(noBrowser)('the console', () => {
   let key: string;
   beforeAll(async () => {
     [world, browser] = await Promise.all([openWorld(sqlite), openBrowser()]);
+    tab = await openTab(browser, world.url);
     ({ key } = await world.tenant());
     await seed({ url: world.url, key, now: world.clock.now });
     await world.application(key, { name: 'x'.repeat(180) });
@@ -24,9 +25,8 @@ describe.skipIf(noBrowser)('the console', () => {
     await world.close();
   });
   afterEach(async () => {
-    const { offences } = tab;
-    await tab.close();
-    expect(offences).toEqual([]);
+    await tab.leave();
+    expect(tab.offences).toEqual([]);
   });
 
   const pages: [name: string, place: string, shows: string][] = [
@@ -41,7 +41,7 @@ describe.skipIf(noBrowser)('the console', () => {
   const twins = ['preview', 'sessions', 'tokens'];
 
   test('has nothing on any page that keeps somebody out, in light, in dark or on a phone', async () => {
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     const found: Record<string, string[]> = {};
     const look = async (at: string, rules: string[]) => {
@@ -83,7 +83,7 @@ describe.skipIf(noBrowser)('the console', () => {
       key,
       body: { data: name, mask: '<b>{{ data | last: 3 }}</b>', metadata: { [name.slice(0, 90)]: name } },
     });
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(key);
     await page.getByRole('link', { name }).waitFor();
@@ -101,7 +101,7 @@ describe.skipIf(noBrowser)('the console', () => {
   });
 
   test('says so when the service has been upgraded under an open page', async () => {
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page, context } = tab;
     await tab.signIn(key);
     await context.route(/\/console\/part-/, (route) => route.fulfill({ status: 404 }));
@@ -115,7 +115,7 @@ describe.skipIf(noBrowser)('the console', () => {
   });
 
   test('keeps the focus in a dialog, and gives it back', async () => {
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(key);
     await page.getByRole('button', { name: 'Keyboard' }).focus();
@@ -135,7 +135,7 @@ describe.skipIf(noBrowser)('the console', () => {
     const { key } = await world.tenant();
     const { id } = await world.application(key, { name: 'needle' });
     multiply(world.config.databaseUrl.slice('sqlite:'.length), id, 10_000);
-    tab = await openTab(browser, world.url);
+    await tab.open();
     const { page } = tab;
     await tab.signIn(key);
     await page.getByText('10,002 Applications').waitFor();

@@ -12,23 +12,20 @@ export interface Tab {
   readonly context: BrowserContext;
   /** What the page should never have done: broken its policy, thrown, logged an error, asked elsewhere. */
   readonly offences: string[];
+  /** Opens the console, or another address, and knows of no offence any more. */
+  open(at?: string): Promise<void>;
   signIn(key: string): Promise<void>;
   go(place: string): Promise<void>;
   /** As when the system of whoever looks turns to it. */
   turn(scheme: 'light' | 'dark'): Promise<void>;
   /** Leaves a picture for people to look at. */
   picture(name: string): Promise<void>;
-  close(): Promise<void>;
-}
-
-export interface TabOptions {
-  /** Another address than the console's own. */
-  readonly at?: string;
+  /** Leaves the page, also one that asks whether to; a tab that is used again costs half of another one. */
+  leave(): Promise<void>;
 }
 
 /** A tab on the console of the service, with the clock of the tests. */
-export async function openTab(browser: Browser, url: string, options: TabOptions = {}): Promise<Tab> {
-  const { at = `${url}/console` } = options;
+export async function openTab(browser: Browser, url: string): Promise<Tab> {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 840 },
     colorScheme: 'light',
@@ -49,7 +46,9 @@ export async function openTab(browser: Browser, url: string, options: TabOptions
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   page.on('pageerror', (error) => offences.push(`threw ${error.message}`));
+  let leaving = false;
   page.on('dialog', (dialog) => {
+    if (leaving) return void dialog.accept();
     offences.push(`opened a dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });
@@ -58,11 +57,15 @@ export async function openTab(browser: Browser, url: string, options: TabOptions
     if (message.type() !== 'error' || message.text().startsWith('Failed to load resource')) return;
     offences.push(message.text());
   });
-  await page.goto(at);
   return {
     page,
     context,
     offences,
+    open: async (at = `${url}/console`) => {
+      offences.length = 0;
+      leaving = false;
+      await page.goto(at);
+    },
     signIn: async (key) => {
       await page.getByLabel('Key', { exact: true }).fill(key);
       await page.getByRole('button', { name: 'Sign in' }).click();
@@ -81,7 +84,11 @@ export async function openTab(browser: Browser, url: string, options: TabOptions
     picture: async (name) => {
       await page.screenshot({ path: join(pictures, `${name}.png`) });
     },
-    close: () => context.close(),
+    leave: async () => {
+      leaving = true;
+      for (const other of context.pages()) if (other !== page) await other.close();
+      await page.goto('about:blank');
+    },
   };
 }
 
