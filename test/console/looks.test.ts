@@ -121,13 +121,14 @@ describe.skipIf(noBrowser)('the console', () => {
     await page.getByRole('button', { name: 'Keyboard' }).focus();
     await page.keyboard.press('Enter');
     const dialog = page.getByRole('dialog', { name: 'Keyboard' });
-    await dialog.waitFor();
+    await dialog.locator(':focus').waitFor();
     for (let presses = 0; presses < 4; presses++) {
       await page.keyboard.press('Tab');
       expect(await dialog.evaluate((node) => node.contains(document.activeElement))).toBe(true);
     }
     await page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'hidden' });
+    await page.locator('button:focus').waitFor();
     expect(await page.evaluate(() => document.activeElement?.getAttribute('aria-label'))).toBe('Keyboard');
   });
 
