@@ -23,14 +23,7 @@ if (noBrowser) {
   console.warn('no browser found: its tests are skipped. Install Chromium, or name one in CHROME_PATH.');
 }
 
-/**
- * Chromium refuses to build its sandbox for root, which is who runs tests in many a container. A graphics card that
- * is imitated costs more than to draw without one.
- */
+/** Chromium refuses to build its sandbox for root, which is who runs tests in many a container. */
 export function openBrowser(): Promise<Browser> {
-  return chromium.launch({
-    executablePath: path as string,
-    chromiumSandbox: process.getuid?.() !== 0,
-    args: ['--disable-gpu', '--in-process-gpu'],
-  });
+  return chromium.launch({ executablePath: path as string, chromiumSandbox: process.getuid?.() !== 0 });
 }
