@@ -33,20 +33,24 @@ export async function change(
       unit.record({ ...witness(principal, where), ...what, result: 'success' });
       return { reply, kept: kept ?? reply };
     });
-  if (!repeat) return (await world.store.change(make, route.single)).reply;
+  const holds = route.holds ? route.holds(call) : (call.params as { id?: string } | undefined)?.id;
+  if (!repeat) return (await world.store.change(make, { alongside: route.single, holds })).reply;
 
   const once = () =>
-    world.store.change(async (unit) => {
-      const earlier = await unit.idempotency.recall(tenant, repeat);
-      if (earlier) {
-        const inside = worldOf(unit, world);
-        const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
-        return { ...reply, headers: replayed };
-      }
-      const { reply, kept } = await make(unit);
-      await unit.idempotency.remember(tenant, repeat, kept, principal.now);
-      return reply;
-    });
+    world.store.change(
+      async (unit) => {
+        const earlier = await unit.idempotency.recall(tenant, repeat);
+        if (earlier) {
+          const inside = worldOf(unit, world);
+          const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
+          return { ...reply, headers: replayed };
+        }
+        const { reply, kept } = await make(unit);
+        await unit.idempotency.remember(tenant, repeat, kept, principal.now);
+        return reply;
+      },
+      { holds },
+    );
   return alone(world, `${tenant} ${repeat.caller} ${repeat.key}`, once);
 }
 

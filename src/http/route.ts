@@ -118,6 +118,8 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
   readonly repeatable?: false;
   /** Whether it changes by a single statement, and goes by nothing that it has read before. */
   readonly single?: boolean;
+  /** Names the row that it holds first, if that is not the one of its path. */
+  readonly holds?: (call: CallOf<P, Q, B>) => string | undefined;
   /** Whether it seals data, and so needs the tenant's data key at hand. */
   readonly seals?: boolean;
   /**

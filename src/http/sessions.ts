@@ -80,6 +80,7 @@ export const authorizeSession = changeRoute({
     'For backends, once per nonce. Permissions or rules must be non-empty. Who holds `session:authorize` or `application:create` may grant anything that a Session may hold; anyone else only permissions of its own, and the Session can then never do more than its authorizer at that moment.',
   callers: ['private', 'management'],
   body: SessionAuthorize,
+  holds: ({ body }) => body.nonce,
   bodyExample: example.sessionAuthorize,
   replies: { 204: { description: 'Authorized.' } },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],

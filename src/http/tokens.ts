@@ -48,6 +48,7 @@ export const createToken = changeRoute({
   bodyExample: example.tokenCreate,
   replies: { 201: reply },
   failures: ['token_exists'],
+  holds: ({ body }) => body.id,
   replay,
   handle: ({ principal, body }, { store, uses }) => {
     const id = body.id ?? newId(principal.now);

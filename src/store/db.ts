@@ -35,6 +35,14 @@ export interface Room extends Shared {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
 }
 
+/** How a change gets along with others. */
+export interface Manner {
+  /** Whether its statements may run between those of others of its kind: it goes by no row that it has read before. */
+  readonly alongside?: boolean | undefined;
+  /** Names the row that it holds first: all take such rows in the same order, so that no two wait for each other. */
+  readonly holds?: string | undefined;
+}
+
 /** What a database on this machine can tell without being asked. */
 export interface Local {
   /** Whether nobody has committed anything since this was last asked. */
@@ -55,10 +63,9 @@ export interface Db extends Room {
   /**
    * Changes that wait at the same time share one transaction, and so one commit, each with an outcome of its own:
    * what one of them throws is its own affair. Durable when it resolves. `work` awaits nothing but its own
-   * statements, and may run twice, if the first time has come to nothing. One after the other, unless they run
-   * `alongside` each other: those go by no row that they have read before.
+   * statements, and may run twice, if the first time has come to nothing.
    */
-  change<T>(work: (tx: Shared) => Awaitable<T>, alongside?: boolean): Promise<T>;
+  change<T>(work: (tx: Shared) => Awaitable<T>, manner?: Manner): Promise<T>;
   /** Holds off every other process that calls this on the same database. */
   exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   close(): Promise<void>;

@@ -1,16 +1,27 @@
 /** Changes that share a transaction where each statement takes a round trip. */
 import type { Awaitable } from '../domain/awaitable.ts';
-import { type Db, DbUnavailable, type Queries, type Shared } from './db.ts';
+import { type Db, DbUnavailable, type Manner, type Queries, type Shared } from './db.ts';
 import { gather } from './gather.ts';
 import { attempt, Left, type Outcome, SharedTransaction, type Waiting } from './sharing.ts';
 
 export type Work<T> = (tx: Queries) => Awaitable<T>;
 /** Whether nobody waits any more. */
 export type Late = () => boolean;
-type Joined = Waiting & { readonly late: Late };
+
+interface Joined extends Waiting, Manner {
+  /** When, by a clock that only goes forward. */
+  readonly at: number;
+  readonly late: Late;
+}
 
 /** How many changes may share a transaction, and how many such transactions there are at once. */
 const sharing = { most: 32, lanes: 4 };
+
+/**
+ * Milliseconds after which it is not worth beginning: whoever comes to nothing in the middle, because nobody waits
+ * for it any more, takes the others with it.
+ */
+const longestWait = 500;
 
 /** Says that a transaction that was shared came to nothing, and nothing of it has happened. */
 class Undone extends Error {}
@@ -21,7 +32,9 @@ export function shareTransactions(
   bounded: <T>(wait: (_: unknown, late: Late) => Promise<T>) => Promise<T>,
 ): Db['change'] {
   const join = gather<Joined>(async (batch) => {
-    const there = batch.filter(({ late }) => !late());
+    const soonEnough = performance.now() - longestWait;
+    const there = batch.filter(({ at }) => at >= soonEnough);
+    for (const { at, reject } of batch) if (at < soonEnough) reject(new DbUnavailable('it is too busy'));
     const undone = there.length > 1 ? await share(there) : there;
     await Promise.all(undone.map(alone));
   }, sharing);
@@ -55,24 +68,37 @@ export function shareTransactions(
     await begin(unlessLate(run, late)).then(resolve, reject);
   }
 
-  return <T>(work: (tx: Shared) => Awaitable<T>, alongside = false) =>
+  return <T>(work: (tx: Shared) => Awaitable<T>, manner: Manner = {}) =>
     bounded(
       (_, late) =>
         new Promise<T>((resolve, reject) => {
-          join({ work, resolve: resolve as (value: unknown) => void, reject, late, alongside });
+          const told = { resolve: resolve as (value: unknown) => void, reject };
+          join({ ...manner, ...told, work, late, at: performance.now() });
         }),
     );
 }
 
-/** First those that may run alongside each other, whose statements leave together, then the others in turn. */
-async function together(batch: readonly Waiting[], queries: Queries): Promise<Outcome[] | undefined> {
+/**
+ * First those that may run alongside each other, whose statements leave together, then the others in turn. All take
+ * their rows in the same order.
+ */
+async function together(batch: readonly Joined[], queries: Queries): Promise<Outcome[] | undefined> {
   const left = new Left();
   const run = (waiting: Waiting) => attempt(waiting, new SharedTransaction(queries, left));
-  const outcomes = await Promise.all(batch.filter(({ alongside }) => alongside).map(run));
-  for (const waiting of batch) if (!waiting.alongside) outcomes.push(await run(waiting));
+  const sorted = batch.toSorted(byRow);
+  const outcomes = await Promise.all(sorted.filter(({ alongside }) => alongside).map(run));
+  for (const waiting of sorted) {
+    if (outcomes.includes(undefined)) return undefined;
+    if (!waiting.alongside) outcomes.push(await run(waiting));
+  }
   if (!outcomes.every((outcome) => outcome !== undefined)) return undefined;
   await left.settle(queries);
   return outcomes;
+}
+
+/** Those that hold no row that was there before come first. */
+function byRow({ holds: a = '' }: Manner, { holds: b = '' }: Manner): number {
+  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** Looks at the clock once more: even one statement may wait for a connection longer than anybody waits for it. */

@@ -6,8 +6,6 @@ export interface Waiting {
   readonly work: (tx: Shared) => Awaitable<unknown>;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** Whether its statements may run between those of others. */
-  readonly alongside: boolean;
 }
 
 /** What to tell whoever waits, once the commit is durable. */
@@ -42,8 +40,9 @@ const reads = /^\s*(select|pragma)\b/i;
 export class SharedTransaction implements Shared {
   readonly #on: Queries;
   readonly #left: Left;
-  /** Whether anything was changed, or failed, that only taking it back would undo. */
-  touched = false;
+  #changed = false;
+  /** Statements that have not answered, or have failed. */
+  #open = 0;
 
   constructor(on: Queries, left: Left) {
     this.#on = on;
@@ -51,39 +50,48 @@ export class SharedTransaction implements Shared {
   }
 
   readonly get = <R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined> => {
-    const before = this.#expect();
+    this.#open++;
     return then(this.#on.get<R>(sql, params), (row) => {
-      if (row === undefined || reads.test(sql)) this.touched = before;
+      this.#answered(row !== undefined && !reads.test(sql));
       return row;
     });
   };
 
   readonly all = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> => {
-    const before = this.#expect();
+    this.#open++;
     return then(this.#on.all<R>(sql, params), (rows) => {
-      if (rows.length === 0 || reads.test(sql)) this.touched = before;
+      this.#answered(rows.length > 0 && !reads.test(sql));
       return rows;
     });
   };
 
   readonly run = (sql: string, params?: readonly Value[]): Awaitable<number> => {
-    const before = this.#expect();
+    this.#open++;
     return then(this.#on.run(sql, params), (changes) => {
-      if (changes === 0) this.touched = before;
+      this.#answered(changes > 0);
       return changes;
     });
   };
 
   readonly leave = <T>(write: (tx: Queries, all: readonly T[]) => Promise<void>, one: T): void => {
-    this.touched = true;
+    this.#changed = true;
     this.#left.add(write, one);
   };
 
-  /** The worst, until a statement has answered that it did nothing; answers what was known before. */
-  #expect(): boolean {
-    const before = this.touched;
-    this.touched = true;
-    return before;
+  /** Whether anything was changed, or may have been, or failed, that only taking it back would undo. */
+  get touched(): boolean {
+    return this.#changed || this.#open > 0;
+  }
+
+  /** For the next change. */
+  renew(): void {
+    this.#changed = false;
+    this.#open = 0;
+  }
+
+  #answered(changed: boolean): void {
+    this.#open--;
+    if (changed) this.#changed = true;
   }
 }
 
@@ -96,7 +104,7 @@ export function attempt(
   { work, resolve, reject }: Waiting,
   tx: SharedTransaction,
 ): Awaitable<Outcome | undefined> {
-  tx.touched = false;
+  tx.renew();
   const done = (value: unknown) => () => resolve(value);
   const failed = (error: unknown) => (tx.touched ? undefined : () => reject(error));
   try {

@@ -25,7 +25,7 @@ export function openSqlite(path: string, now: () => number): Db {
 
   function enqueue<T>(work: (tx: Shared) => Awaitable<T>, alone = false): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject, alongside: false, alone });
+      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject, alone });
       if (flushing) return;
       flushing = true;
       setImmediate(flush);

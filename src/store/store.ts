@@ -17,6 +17,7 @@ import type { Session, SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Moments, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './chain.ts';
+import type { Manner } from './db.ts';
 import type { Recovery } from './recovery.ts';
 import type { Rotated, Rotation } from './rotation.ts';
 
@@ -378,10 +379,10 @@ export interface Store {
   readonly audit: AuditLog;
   readonly recovery: Recovery;
   /**
-   * Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. What goes by
-   * no row that it has read before may run `alongside` others of its kind.
+   * Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. It may run
+   * twice, if the first time has come to nothing.
    */
-  change<T>(work: (unit: Unit) => Awaitable<T>, alongside?: boolean): Promise<T>;
+  change<T>(work: (unit: Unit) => Awaitable<T>, manner?: Manner): Promise<T>;
   /** Has the tenant's data key at hand, which a unit may then use. */
   warm(tenant: string): Awaitable<void>;
   /** Goes over to another master key, while others go on reading and writing. Nothing is left on the old one. */

@@ -2,7 +2,7 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { insertEntries } from './audit.ts';
-import type { Db, Queries, Room, Shared } from './db.ts';
+import type { Db, Manner, Queries, Room, Shared } from './db.ts';
 import { idempotency } from './idempotency.ts';
 import type { Keyring } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
@@ -29,8 +29,8 @@ export function changes(db: Db, keys: Keyring): Store['change'] {
     return unit;
   }
 
-  return <T>(work: (unit: Unit) => Awaitable<T>, alongside?: boolean) =>
-    then(keys.ofChain(), () => db.change((tx) => work(unitOf(tx)), alongside)) as Promise<T>;
+  return <T>(work: (unit: Unit) => Awaitable<T>, manner?: Manner) =>
+    then(keys.ofChain(), () => db.change((tx) => work(unitOf(tx)), manner)) as Promise<T>;
 }
 
 /** Each room is made when it is entered, since most changes need one of them. */

@@ -40,10 +40,13 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     ['alongside each other', true],
   ])('are all made when they resolve, %s', async (_how, alongside) => {
     const made = Array.from({ length: 200 }, (_, at) =>
-      db.change(async (tx) => {
-        await add(tx, `n${at}`);
-        return at;
-      }, alongside),
+      db.change(
+        async (tx) => {
+          await add(tx, `n${at}`);
+          return at;
+        },
+        { alongside },
+      ),
     );
     expect(await Promise.all(made)).toEqual(Array.from({ length: 200 }, (_, at) => at));
     expect(await names()).toHaveLength(200);
@@ -82,7 +85,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
         return last(tx);
       }),
       db.change(async (tx) => add(tx, 'half')),
-      db.change(async (tx) => add(tx, 'after'), true),
+      db.change(async (tx) => add(tx, 'after'), { alongside: true }),
     ]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled']);
     expect(await names()).toEqual(['after', 'before', 'half', 'taken']);
@@ -99,9 +102,22 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
       await tx.run("delete from things where name = 'nobody'");
       throw fail('not_found');
     };
-    const outcomes = await Promise.allSettled([db.change(make), db.change(look), db.change(look, true)]);
+    const outcomes = await Promise.allSettled([
+      db.change(make),
+      db.change(look),
+      db.change(look, { alongside: true }),
+    ]);
     expect(outcomes).toMatchObject([{ value: 1 }, { status: 'rejected' }, { status: 'rejected' }]);
     expect(runs).toBe(1);
+  });
+
+  test('are taken back if they fail while a statement of theirs may still change something', async () => {
+    const both = async (tx: Shared) => {
+      await Promise.all([tx.get('select count(*) as count from things'), add(tx, 'half')]);
+      throw refused;
+    };
+    await Promise.allSettled([db.change(both), db.change(async (tx) => add(tx, 'one'))]);
+    expect(await names()).toEqual(['one']);
   });
 
   test('have what they leave written at the end, all at once, within the same transaction', async () => {
@@ -169,5 +185,48 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
       { value: 1 },
     ]);
     expect(await names()).toEqual(['held', 'one', 'three', 'two']);
+  });
+
+  test('never wait for each other in a circle, in whatever order they ask for the same rows', async () => {
+    const other = openPostgres(url);
+    const rows = Array.from({ length: 8 }, (_, at) => `row ${at}`);
+    for (const row of rows) await db.change(async (tx) => add(tx, row));
+    let runs = 0;
+    const raise = (on: Db, row: string) =>
+      on.change(
+        (tx) => {
+          runs++;
+          return tx.run('update things set count = count + 1 where name = $1', [row]);
+        },
+        { holds: row },
+      );
+    const both = [...rows, ...rows.toReversed()];
+    const asked = Array.from({ length: 400 }, (_, at) =>
+      raise(at % 2 === 0 ? db : other, both[(at * 7) % 16] as string),
+    );
+    expect(await Promise.all(asked)).toEqual(Array(400).fill(1));
+    expect(runs).toBe(400);
+    const [{ sum }] = (await raw<{ sum: string }>(url, 'select sum(count) as sum from things')) as [
+      { sum: string },
+    ];
+    expect(Number(sum)).toBe(400);
+    await other.close();
+  });
+
+  test('are refused when they have waited so long that they would come to nothing, and take nobody with them', async () => {
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 400 }, (_, at) =>
+        db.change(async (tx) => {
+          await tx.get('select pg_sleep(0.01)');
+          return add(tx, `n${at}`);
+        }),
+      ),
+    );
+    const made = outcomes.filter(({ status }) => status === 'fulfilled');
+    expect(made.length).toBeGreaterThanOrEqual(64);
+    expect(made.length).toBeLessThan(400);
+    expect(await names()).toHaveLength(made.length);
+    for (const outcome of outcomes)
+      if (outcome.status === 'rejected') expect(outcome.reason).toBeInstanceOf(DbUnavailable);
   });
 });

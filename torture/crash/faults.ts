@@ -38,10 +38,10 @@ export class Faults {
       this.#commit(db, (last) =>
         db.transaction(async (tx) => last(await work(this.#queries(tx, db.dialect)))),
       ),
-    change: (work, alongside) =>
+    change: (work, manner) =>
       this.#commit(db, (last) => {
         const within = async (tx: Shared) => last(await work(this.#shared(tx, db.dialect)));
-        return db.change(within, alongside);
+        return db.change(within, manner);
       }),
   });
 
