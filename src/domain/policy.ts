@@ -3,6 +3,7 @@
  * always has the same answer, so it may remember some.
  */
 import type { Grants } from './grant.ts';
+import { Memo, type Shelf } from './memo.ts';
 import { isA } from './permission.ts';
 import { canonicalContainer, type Rule } from './rule.ts';
 import { compareTransforms, stricter, type Transform } from './transform.ts';
@@ -32,6 +33,8 @@ export interface ReadyRule {
 /** A rule that grants a permission, with what it decides if it matches. */
 interface Step {
   readonly tests: readonly Test[];
+  /** The container, where the only test is to lie in it or below: by far the most common rule. */
+  readonly below: string | undefined;
   readonly verdict: Verdict;
 }
 
@@ -41,7 +44,7 @@ interface Lane {
   readonly steps: readonly Step[];
   readonly otherwise: Verdict;
   /** Where nothing but the container matters: what was decided of which, as it was asked. */
-  readonly known: Map<string, Verdict> | undefined;
+  readonly known: Shelf<Verdict> | undefined;
 }
 
 export interface Policy {
@@ -74,13 +77,20 @@ function laneOf(permission: string, plain: ReadonlySet<string>, rules: readonly 
   const scoped = isA('scoped', permission);
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
-    .map((rule) => ({
-      tests: scoped ? rule.tests : [],
-      verdict: { allowed: true as const, transform: rule.rule.transform, rule },
-    }));
+    .map((rule) => stepOf(rule, scoped ? rule.tests : []));
   const byContainer = steps.every(({ tests }) => tests.every(({ attribute }) => attribute === 'container'));
   const otherwise = plain.has(permission) ? plainly : denied;
   return { steps, otherwise, known: byContainer ? new Map() : undefined };
+}
+
+function stepOf(rule: ReadyRule, tests: readonly Test[]): Step {
+  const [only, ...more] = tests;
+  const isPrefix = more.length === 0 && only?.attribute === 'container' && only.operator === 'starts_with';
+  return {
+    tests,
+    below: isPrefix ? only.value : undefined,
+    verdict: { allowed: true, transform: rule.rule.transform, rule },
+  };
 }
 
 function testsOf(rule: Rule): Test[] {
@@ -112,8 +122,9 @@ export type Verdict =
 const denied: Verdict = { allowed: false };
 const plainly: Verdict = { allowed: true, transform: 'mask', rule: undefined };
 
-/** Of one policy and permission, so many containers are remembered; then it starts afresh. */
-const mostKnown = 16;
+/** So many containers are remembered, of all policies and permissions together. */
+const mostKnown = 16_384;
+const memo = new Memo<Verdict>(mostKnown);
 
 export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
   const lane = policy.lanes[permission];
@@ -123,15 +134,25 @@ export function decide(policy: Policy, permission: string, resource: Resource): 
   const known = lane.known.get(container);
   if (known) return known;
   const verdict = first(lane, resource);
-  if (lane.known.size >= mostKnown) lane.known.clear();
-  lane.known.set(container, verdict);
+  memo.keep(lane.known, container, verdict);
   return verdict;
 }
 
 function first({ steps, otherwise }: Lane, { id, container }: Resource): Verdict {
   const folded = container === undefined ? undefined : canonicalContainer(container);
-  for (const { tests, verdict } of steps) if (matches(tests, id, folded)) return verdict;
+  for (const { tests, below, verdict } of steps) {
+    const matching = below === undefined ? matches(tests, id, folded) : liesBelow(folded, below);
+    if (matching) return verdict;
+  }
   return otherwise;
+}
+
+const slash = 47;
+
+/** `above` ends with a slash. Most other containers have none at that place, which is seen sooner than the rest. */
+function liesBelow(container: string | undefined, above: string): boolean {
+  if (container === undefined) return false;
+  return container.charCodeAt(above.length - 1) === slash && container.startsWith(above);
 }
 
 /** With a ceiling, both must allow, and the stricter transform counts. */

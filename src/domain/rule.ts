@@ -9,8 +9,12 @@ const notPath = 'must be a path such as /pci/high/ of letters, digits, - and _';
 /** `/a/b/`; a missing leading or trailing slash is understood, `/` alone is the root. Kept as given. */
 export const Container = z.string().max(500).regex(path, notPath);
 
-/** The form in which containers are compared: lower case, a slash at each end. */
+/** No capital letter, and nothing beyond ASCII, of which some has a lower case, too. */
+const canonical = /^\/(?:[^A-Z\u0080-\uffff]*\/)?$/;
+
+/** The form in which containers are compared: lower case, a slash at each end. Most are in it as they are. */
 export function canonicalContainer(container: string): string {
+  if (canonical.test(container)) return container;
   const folded = container.toLowerCase();
   const opened = folded.startsWith('/') ? folded : `/${folded}`;
   return opened.endsWith('/') ? opened : `${opened}/`;

@@ -68,6 +68,36 @@ describe('a container', () => {
     );
   });
 
+  test.each([
+    ['', '/'],
+    ['//', '//'],
+    ['/a b\n/', '/a b\n/'],
+    ['/a/\n', '/a/\n/'],
+    ['/[@`{/', '/[@`{/'],
+    ['/A/', '/a/'],
+    ['/Z/', '/z/'],
+    ['/\u007f/', '/\u007f/'],
+    ['/ÄÖ/', '/äö/'],
+    ['/\u212a/', '/k/'],
+    ['/\u0130/', '/i\u0307/'],
+    ['/\ud801\udc00/', '/\ud801\udc28/'],
+    ['/\uff21/', '/\uff41/'],
+  ])('from elsewhere, %j, is compared as %j', (given, compared) => {
+    expect(canonicalContainer(given)).toBe(compared);
+  });
+
+  test('of any text is compared in lower case, between slashes', () => {
+    const text = fc.oneof(fc.string(), fc.string({ unit: 'binary' }));
+    fc.assert(
+      fc.property(text, fc.boolean(), (inner, inSlashes) => {
+        const given = inSlashes ? `/${inner}/` : inner;
+        const closed = given.endsWith('/') && given !== '' ? given : `${given}/`;
+        const compared = closed.startsWith('/') ? closed : `/${closed}`;
+        expect(canonicalContainer(given)).toBe(compared.toLowerCase());
+      }),
+    );
+  });
+
   test('has one form: putting it there twice changes nothing', () => {
     fc.assert(
       fc.property(path, (segments) => {
