@@ -1,13 +1,13 @@
-/** The same rules for ours: `decide-ours.ts MILLISECONDS` prints how many decisions a second, by number of rules. */
+/** The same rules for ours: `decide-ours.ts MILLISECONDS CONTAINERS` prints how many decisions a second, by number of rules. */
 import { decide, type Resource, ready } from '../src/domain/policy.ts';
 import type { Rule } from '../src/domain/rule.ts';
 
+const [milliseconds, containers] = process.argv.slice(2).map(Number) as [number, number];
 /** Asked one after the other, so that no answer is the one before. */
-const resources = Array.from({ length: 8 }, (_, at) => ({
+const resources = Array.from({ length: containers }, (_, at) => ({
   id: `card-${at}`,
   container: `/customers/42/cards/${at}/`,
 }));
-const milliseconds = Number(process.argv[2]);
 
 function rules(count: number): Rule[] {
   return Array.from({ length: count }, (_, at) => ({
@@ -24,8 +24,8 @@ function rules(count: number): Rule[] {
 function run(ask: (at: number) => boolean, milliseconds: number): number {
   const began = performance.now();
   let [done, allowed] = [0, 0];
-  for (; performance.now() - began < milliseconds; done += 100)
-    for (let call = 0; call < 100; call++) if (ask(call & 7)) allowed++;
+  for (; performance.now() - began < milliseconds; done += 128)
+    for (let call = 0; call < 128; call++) if (ask(call & (containers - 1))) allowed++;
   if (allowed !== done) throw new Error('it is not allowed');
   return done / ((performance.now() - began) / 1000);
 }

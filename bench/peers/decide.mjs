@@ -1,13 +1,14 @@
 /**
- * The same rules for others: `decide.mjs PEER MILLISECONDS` prints how many decisions a second it makes with 1, 10
- * and 50 rules, of which the one in the middle matches. Each is set up once, and asked as its manual says, about
- * eight resources one after the other.
+ * The same rules for others: `decide.mjs PEER MILLISECONDS CONTAINERS` prints how many decisions a second it makes with
+ * 1, 10 and 50 rules, of which the one in the middle matches. Each is set up once, and asked as its manual says,
+ * about so many containers one after the other: a power of two, of at most 128.
  */
 import { createMongoAbility, subject } from '@casl/ability';
 import { preparsePolicySet, statefulIsAuthorized } from '@cedar-policy/cedar-wasm/nodejs';
 import { newEnforcer, newModelFromString } from 'casbin';
 
-const resources = Array.from({ length: 8 }, (_, at) => ({
+const [name, milliseconds, asked] = process.argv.slice(2);
+const resources = Array.from({ length: Number(asked) }, (_, at) => ({
   id: `card-${at}`,
   container: `/customers/42/cards/${at}/`,
 }));
@@ -72,13 +73,12 @@ const peers = {
 function run(ask, milliseconds) {
   const began = performance.now();
   let [done, allowed] = [0, 0];
-  for (; performance.now() - began < milliseconds; done += 100)
-    for (let call = 0; call < 100; call++) if (ask(call & 7)) allowed++;
+  for (; performance.now() - began < milliseconds; done += 128)
+    for (let call = 0; call < 128; call++) if (ask(call & (resources.length - 1))) allowed++;
   if (allowed !== done) throw new Error(`${name} does not allow it`);
   return done / ((performance.now() - began) / 1000);
 }
 
-const [name, milliseconds] = process.argv.slice(2);
 const rates = {};
 for (const count of [1, 10, 50]) {
   const ask = await peers[name](count);

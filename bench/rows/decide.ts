@@ -16,17 +16,16 @@ function rates(command: string[]): Rates {
 
 /** Each library on Node and on Bun, whichever suits it. */
 export async function decideRows(_: unknown, effort: Effort): Promise<Row[]> {
-  const milliseconds = String(effort.quick ? 100 : 300);
-  const own = [
-    process.execPath,
-    '--no-env-file',
-    join(import.meta.dirname, '../decide-ours.ts'),
-    milliseconds,
-  ];
-  const commands = new Map([['ours', own]]);
+  return [...rowsWith(8, '', effort), ...rowsWith(64, ', 64 containers in turn', effort)];
+}
+
+function rowsWith(containers: number, remark: string, effort: Effort): Row[] {
+  const amount = [effort.quick ? '100' : '300', String(containers)];
+  const bun = [process.execPath, '--no-env-file'];
+  const commands = new Map([['ours', [...bun, join(import.meta.dirname, '../decide-ours.ts'), ...amount]]]);
   for (const name of names) {
-    commands.set(`${name} on Node`, [node(), peer('decide'), name, milliseconds]);
-    commands.set(`${name} on Bun`, [process.execPath, '--no-env-file', peer('decide'), name, milliseconds]);
+    commands.set(`${name} on Node`, [node(), peer('decide'), name, ...amount]);
+    commands.set(`${name} on Bun`, [...bun, peer('decide'), name, ...amount]);
   }
   const found = new Map<string, Rates[]>(Array.from(commands.keys(), (name) => [name, []]));
   for (let round = 0; round < effort.rounds; round++)
@@ -39,7 +38,7 @@ export async function decideRows(_: unknown, effort: Effort): Promise<Row[]> {
     const middle = ({ samples }: Series) => figure(samples.map(({ rate }) => rate)).median;
     const [ours, ...theirs] = series as [Series, ...Series[]];
     const fastest = theirs.toSorted((a, b) => middle(b) - middle(a))[0] as Series;
-    const work = `decide() with ${count} rule${count === 1 ? '' : 's'}`;
+    const work = `decide() with ${count} rule${count === 1 ? '' : 's'}${remark}`;
     const beside = `${fastest.name}, the fastest of ${names.join(', ')}`;
     return rowOf({ group: 'decide', work, beside, unit: '/s', least: 10 }, ours, fastest);
   });
