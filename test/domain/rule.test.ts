@@ -184,6 +184,7 @@ describe('a rule', () => {
   test('that is given twice is kept once', () => {
     const other = { ...rule, priority: 2 };
     expect(Rules.parse([rule, other, { ...rule }])).toHaveLength(2);
+    expect(Rules.parse([rule, { ...rule }])).toEqual([Rule.parse(rule)]);
   });
 
   test('is one of fifty at most', () => {
