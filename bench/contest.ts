@@ -77,7 +77,7 @@ export async function send(plan: Plan): Promise<Report> {
 /** Each once to warm up, then in turn, and every other round the other way round. */
 export async function contest(contestants: readonly Contestant[], effort: Effort): Promise<Series[]> {
   const series = contestants.map(({ name }) => ({ name, samples: [] as Sample[] }));
-  for (const { measure } of contestants) await measure(effort.quick ? 0.4 : 1);
+  for (const { measure } of contestants) await measure(effort.quick ? 0.7 : 1);
   for (let round = 0; round < effort.rounds; round++) {
     const order = contestants.map((_, at) => (round % 2 === 0 ? at : contestants.length - 1 - at));
     for (const at of order) {
