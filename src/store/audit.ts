@@ -113,6 +113,7 @@ interface Link {
   readonly hash: Uint8Array;
 }
 
+/** In one statement where each takes a round trip. */
 async function writeLinks(tx: Queries, dialect: Db['dialect'], links: readonly Link[]): Promise<void> {
   if (dialect === 'sqlite') {
     for (const { id, seq, hash } of links)

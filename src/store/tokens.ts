@@ -7,7 +7,7 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
-import type { Moment, Queries, Room } from './db.ts';
+import type { Moment, Queries, Room, Value } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
 import { indexAnew, indexToken } from './token-index.ts';
@@ -157,14 +157,7 @@ function insert(tx: Queries, row: TokenRow) {
     row.tenant_id,
     row.seq,
     row.id,
-    row.type,
-    row.container,
-    canonicalContainer(row.container),
-    Number(row.version),
-    row.data,
-    row.masked,
-    row.mask,
-    row.metadata,
+    ...contentIn(row),
     row.created_by,
     Number(row.created_at),
     expiry(row),
@@ -182,22 +175,14 @@ function update(tx: Queries, row: TokenRow) {
     `update tokens set type = $3, container = $4, container_folded = $5, version = $6, data = $7, masked = $8,
        mask = $9, metadata = $10, modified_by = $11, modified_at = $12, expires_at = $13
      where tenant_id = $1 and seq = $2`,
-    [
-      row.tenant_id,
-      row.seq,
-      row.type,
-      row.container,
-      canonicalContainer(row.container),
-      Number(row.version),
-      row.data,
-      row.masked,
-      row.mask,
-      row.metadata,
-      row.modified_by,
-      Number(row.modified_at),
-      expiry(row),
-    ],
+    [row.tenant_id, row.seq, ...contentIn(row), row.modified_by, Number(row.modified_at), expiry(row)],
   );
+}
+
+/** What both statements write, in the order in which both name it. */
+function contentIn(row: TokenRow): Value[] {
+  const { type, container, version, data, masked, mask, metadata } = row;
+  return [type, container, canonicalContainer(container), Number(version), data, masked, mask, metadata];
 }
 
 function expiry(row: TokenRow): number | null {

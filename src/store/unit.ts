@@ -11,7 +11,7 @@ import type { Idempotency, NewEntry, Store, Unit } from './store.ts';
 import { tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
 
-/** A transaction is one unit for all who share it. */
+/** Where those who share a transaction are handed the same one, as on SQLite, they have one unit. */
 export function changes(db: Db, keys: Keyring): Store['change'] {
   const units = new WeakMap<Shared, Unit>();
 
