@@ -1,7 +1,7 @@
 /** What the access rules mean, sentence by sentence. */
 import { describe, expect, test } from 'bun:test';
 import { type Grants, nothing } from '../../src/domain/grant.ts';
-import { decide, names, type Resource, ready } from '../../src/domain/policy.ts';
+import { decide, type Resource, ready } from '../../src/domain/policy.ts';
 import { at, grants, type Outcome, outcome, when } from '../support/grants.ts';
 
 type Row = [sentence: string, grants: Grants, resource: Resource, outcome: Outcome, permission?: string];
@@ -262,23 +262,6 @@ describe.each([
     expect(outcome(decide(ready(given), permission, resource))).toBe(expected);
     const backwards = ready({ ...given, rules: given.rules.toReversed() });
     expect(outcome(decide(backwards, permission, resource))).toBe(expected);
-  });
-});
-
-describe('holding a permission at all', () => {
-  test.each<[string, Grants, string, boolean]>([
-    ['plainly', grants('token:read'), 'token:read', true],
-    ['by a rule, wherever it acts', grants(pci), 'token:read', true],
-    ['not by a rule that grants another', grants(pci), 'token:create', false],
-    ['not without any grant', nothing, 'token:read', false],
-  ])('%s', (_, given, permission, expected) => {
-    expect(names(ready(given), permission)).toBe(expected);
-  });
-
-  test.each(['constructor', 'toString', '__proto__'])('is not said of %s, which every object has', (name) => {
-    const policy = ready(grants(pci));
-    expect(names(policy, name)).toBe(false);
-    expect(outcome(decide(policy, name, at('/pci/')))).toBe('denied');
   });
 });
 
