@@ -52,7 +52,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(first);
     await made.getByLabel('I have stored it').check();
     await made.getByRole('button', { name: 'Done' }).click();
-    await page.getByRole('heading', { name: 'card reader' }).waitFor();
+    await page.getByRole('heading', { name: 'card reader', exact: true }).waitFor();
     expect(await page.content()).not.toContain(first);
 
     await page.keyboard.press('e');
@@ -63,7 +63,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     expect(changes).toContain('“card reader” → “card viewer”');
     expect(changes).toContain('rule 1. mask in /customers/: token:read');
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
-    await page.getByRole('heading', { name: 'card viewer' }).waitFor();
+    await page.getByRole('heading', { name: 'card viewer', exact: true }).waitFor();
     const { body } = await world.call('GET', '/applications?name=card', { key });
     expect(body.data[0]).toMatchObject({
       name: 'card viewer',
@@ -95,7 +95,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     expect(await remove.isDisabled()).toBe(true);
     await dialog.getByLabel('Type its name to go on').fill('card viewer');
     await remove.click();
-    await page.getByRole('heading', { name: 'Applications' }).waitFor();
+    await page.getByRole('heading', { name: 'Applications', exact: true }).waitFor();
     expect(await statusOf(third)).toBe(401);
     expect(await page.getByText('card viewer', { exact: true }).count()).toBe(0);
   }, 60_000);
@@ -119,7 +119,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     const reason = await preview.locator('.ladder-end').innerText();
     await page.getByRole('button', { name: 'Review the changes' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
-    await page.getByRole('heading', { name: 'an application' }).waitFor();
+    await page.getByRole('heading', { name: 'an application', exact: true }).waitFor();
     const { body } = await world.call('POST', '/decisions', {
       key,
       body: { credential: reader, permission: 'token:read', resource: { container: '/pci/' } },
@@ -149,7 +149,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     await dialog.getByRole('button', { name: 'Look again' }).click();
     expect(await dialog.innerText()).not.toContain('token:create');
     await dialog.getByRole('button', { name: 'Save' }).click();
-    await page.getByRole('heading', { name: 'my worker' }).waitFor();
+    await page.getByRole('heading', { name: 'my worker', exact: true }).waitFor();
     expect(await stored()).toMatchObject({ ...theirs, name: 'my worker' });
   });
 
@@ -166,7 +166,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     expect(await page.getByLabel('Name').inputValue()).toBe('half done');
     await page.getByLabel('Name').fill('');
     await page.getByRole('link', { name: 'Tokens' }).click();
-    await page.getByRole('heading', { name: 'Tokens' }).waitFor();
+    await page.getByRole('heading', { name: 'Tokens', exact: true }).waitFor();
   });
 
   test('a key that expires signs its holder out with a reason', async () => {
@@ -178,14 +178,14 @@ describe.skipIf(noBrowser)('in the console', () => {
     world.clock.advance(60_000);
     await tab.page.keyboard.press('g');
     await tab.page.keyboard.press('l');
-    await tab.page.getByRole('heading', { name: 'Sign in to Sallyport' }).waitFor();
+    await tab.page.getByRole('heading', { name: 'Sign in to Sallyport', exact: true }).waitFor();
     expect(await tab.page.getByRole('alert').innerText()).toContain('no longer works');
   });
 
   test('the link of a first start opens it, leaves the address bar, and opens nothing more', async () => {
     const link = `${world.url}/console#${world.app.link?.reveal()}`;
     await tab.open(link);
-    await tab.page.getByRole('heading', { name: 'Applications' }).waitFor();
+    await tab.page.getByRole('heading', { name: 'Applications', exact: true }).waitFor();
     expect(tab.page.url()).not.toContain('slp_');
     const again = await tab.context.newPage();
     await again.goto(link);
@@ -237,7 +237,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     const { cookies, origins } = await context.storageState({ indexedDB: true });
     expect({ cookies, origins }).toEqual({ cookies: [], origins: [] });
     await page.reload();
-    await page.getByRole('heading', { name: 'Sign in to Sallyport' }).waitFor();
+    await page.getByRole('heading', { name: 'Sign in to Sallyport', exact: true }).waitFor();
   });
 
   test('a key with few rights sees what it may, and is told what is missing', async () => {
