@@ -7,6 +7,7 @@ import {
   type AuditRow,
   auditColumns,
   type ChainKeys,
+  type Checkpoint,
   checkpointText,
   genesis,
   link,
@@ -65,7 +66,11 @@ export function headOf(db: Queries): Awaitable<SignedCheckpoint | undefined> {
   return then(db.get<Row>(sql), (row) => row && { ...row, seq: Number(row.seq), at: Number(row.at) });
 }
 
-/** In the transaction of what they tell about, if that changed anything: what cannot be told does not happen. */
+/**
+ * In the transaction of what they tell about, if that changed anything: what cannot be told does not happen. Where
+ * one transaction comes after the other anyway, as on SQLite, they are sealed at once; elsewhere all would wait in
+ * one line for the last link.
+ */
 export async function insertEntries(
   tx: Queries,
   dialect: Db['dialect'],
@@ -74,13 +79,16 @@ export async function insertEntries(
 ): Promise<void> {
   const rows = entries.map((entry) => rowOf(keys, entry));
   try {
-    await insertRows[dialect](tx, rows);
+    if (dialect === 'sqlite') await insertSealed(tx, await sealed(tx, keys, rows));
+    else await insertWaiting(tx, rows);
   } catch (error) {
     throw error instanceof Failure ? error : fail('unavailable', { cause: error });
   }
 }
 
-const insertRows = inserter<ReturnType<typeof rowOf>>('audit', {
+type Row = ReturnType<typeof rowOf>;
+
+const columns = {
   id: 'uuid',
   tenant_id: 'uuid',
   at: 'bigint',
@@ -90,7 +98,9 @@ const insertRows = inserter<ReturnType<typeof rowOf>>('audit', {
   result: 'text',
   entry: 'text',
   mac: 'bytea',
-});
+} as const;
+const insertWaiting = inserter<Row>('audit', columns).postgres;
+const insertSealed = inserter<Row & Link>('audit', { ...columns, seq: 'bigint', hash: 'bytea' }).sqlite;
 
 /** Its fields stand in the order of the columns. */
 function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
@@ -107,14 +117,73 @@ function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
   return { ...row, mac: macOf(keys, row) };
 }
 
-interface Link {
-  readonly id: string;
-  readonly seq: number;
-  readonly hash: Uint8Array;
+/** A place in the chain. */
+type Link = { readonly seq: number; readonly hash: Uint8Array };
+
+/** The next rows of the chain, each with its place, behind which the end is signed. */
+async function sealed<R extends { readonly at: Moment; readonly mac: Uint8Array }>(
+  tx: Queries,
+  keys: ChainKeys,
+  rows: readonly R[],
+): Promise<(R & Link)[]> {
+  let { seq, hash } = await endOf(tx);
+  const linked = rows.map((row) => {
+    seq += 1;
+    hash = link(keys, hash, seq, row.mac);
+    return { ...row, seq, hash };
+  });
+  await signEnd(tx, keys, { seq, hash, at: Number(rows.at(-1)?.at) });
+  return linked;
+}
+
+/** Where the chain goes on: behind its last row, or behind the last that was signed, if somebody took rows away. */
+async function endOf(tx: Queries): Promise<Link> {
+  const last = await tx.get<{ seq: Moment; hash: Uint8Array | null }>(
+    'select seq, hash from audit where seq is not null order by seq desc limit 1',
+  );
+  const signed = await tx.get<{ seq: Moment | null }>('select max(seq) as seq from audit_checkpoints');
+  const seq = Math.max(Number(last?.seq ?? 0), Number(signed?.seq ?? 0));
+  return { seq, hash: last?.hash ?? genesis };
+}
+
+/** Of the last row, before there is one behind it. */
+const lastOfSecond = `delete from audit_checkpoints
+  where seq = (select seq from audit where seq is not null order by seq desc limit 1) and at / 1000 = $1`;
+
+/** One checkpoint for each second is enough, so the one before gives way in the same one. */
+async function signEnd(tx: Queries, keys: ChainKeys, end: Checkpoint): Promise<void> {
+  const { seq, at, hash } = end;
+  await tx.run(lastOfSecond, [Math.floor(at / 1000)]);
+  await tx.run('insert into audit_checkpoints (seq, at, hash, signature) values ($1, $2, $3, $4)', [
+    seq,
+    at,
+    hash,
+    signText(keys, checkpointText(end)),
+  ]);
+}
+
+async function sealNext(
+  tx: Queries,
+  dialect: Db['dialect'],
+  keys: ChainKeys,
+  limit: number,
+): Promise<number> {
+  const rows = await tx.all<AuditRow>(
+    `select ${auditColumns} from audit where seq is null order by id limit $1`,
+    [limit],
+  );
+  if (rows.length === 0) return 0;
+  const coded = rows.map((row) => ({ id: row.id, at: row.at, mac: macOf(keys, row) }));
+  await writeLinks(tx, dialect, await sealed(tx, keys, coded));
+  return rows.length;
 }
 
 /** In one statement where each takes a round trip. */
-async function writeLinks(tx: Queries, dialect: Db['dialect'], links: readonly Link[]): Promise<void> {
+async function writeLinks(
+  tx: Queries,
+  dialect: Db['dialect'],
+  links: readonly (Link & { readonly id: string })[],
+): Promise<void> {
   if (dialect === 'sqlite') {
     for (const { id, seq, hash } of links)
       await tx.run('update audit set seq = $2, hash = $3 where id = $1', [id, seq, hash]);
@@ -127,40 +196,6 @@ async function writeLinks(tx: Queries, dialect: Db['dialect'], links: readonly L
      where a.id = l.id`,
     [JSON.stringify(list)],
   );
-}
-
-async function sealNext(
-  tx: Queries,
-  dialect: Db['dialect'],
-  keys: ChainKeys,
-  limit: number,
-): Promise<number> {
-  const last = await tx.get<{ seq: Moment; hash: Uint8Array }>(
-    'select seq, hash from audit where seq is not null order by seq desc limit 1',
-  );
-  const rows = await tx.all<AuditRow>(
-    `select ${auditColumns} from audit where seq is null order by id limit $1`,
-    [limit],
-  );
-  let seq = Number(last?.seq ?? 0);
-  let hash = last?.hash ?? genesis;
-  const links = rows.map((row) => {
-    seq += 1;
-    hash = link(keys, hash, seq, row);
-    return { id: row.id, seq, hash };
-  });
-  if (rows.length > 0) {
-    await writeLinks(tx, dialect, links);
-    const at = Number(rows.at(-1)?.at);
-    const signature = signText(keys, checkpointText({ seq, at, hash }));
-    await tx.run('insert into audit_checkpoints (seq, at, hash, signature) values ($1, $2, $3, $4)', [
-      seq,
-      at,
-      hash,
-      signature,
-    ]);
-  }
-  return rows.length;
 }
 
 function matching(params: Params, filter: AuditFilter & { tenant?: string | undefined }): string {

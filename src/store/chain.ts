@@ -52,12 +52,9 @@ export function macOf({ mac }: ChainKeys, row: AuditRow): Uint8Array {
   return new Bun.CryptoHasher('sha256', mac).update(`sallyport audit row ${textOf(row)}`).digest();
 }
 
-/** Binds a row, with all that lists filter by, to its place and to everything before it. */
-export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, row: AuditRow): Uint8Array {
-  return new Bun.CryptoHasher('sha256', mac)
-    .update(previous)
-    .update(`${seq} ${textOf(row)}`)
-    .digest();
+/** Binds a row, by what `macOf` makes of it, to its place and to everything before it. */
+export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, row: Uint8Array): Uint8Array {
+  return new Bun.CryptoHasher('sha256', mac).update(previous).update(row).update(`${seq}`).digest();
 }
 
 /** Two rows never have the same. The entry is JSON already, and long: it stands as it is, behind the rest. */
@@ -94,6 +91,13 @@ export function signatureCheck({ signing }: ChainKeys): (text: string, signature
   return (text, signature) => verify(null, Buffer.from(text), key, signature);
 }
 
+const privateKeys = new WeakMap<Uint8Array, KeyObject>();
+
+/** Reading it takes longer than to sign with it. */
 function privateKey(signing: Uint8Array): KeyObject {
-  return createPrivateKey({ key: Buffer.from(signing), format: 'der', type: 'pkcs8' });
+  const known = privateKeys.get(signing);
+  if (known) return known;
+  const key = createPrivateKey({ key: Buffer.from(signing), format: 'der', type: 'pkcs8' });
+  privateKeys.set(signing, key);
+  return key;
 }

@@ -152,9 +152,10 @@ class Check {
       this.#before = [];
     }
     const stored = bytesOf(row.hash);
-    const links = this.#before.map((before) => link(keys, before, seq, row));
+    const mac = macOf(keys, row);
+    const links = this.#before.map((before) => link(keys, before, seq, mac));
     const linked = links.length === 0 || links.some((each) => same(each, stored));
-    const written = same(macOf(keys, row), bytesOf(row.mac));
+    const written = same(mac, bytesOf(row.mac));
     if (!written && !linked) this.#found('changed_row', `row ${seq} was changed`, seq);
     else if (!written)
       this.#found('foreign_row', `row ${seq} was put in or changed before it was sealed`, seq);

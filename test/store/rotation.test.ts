@@ -28,7 +28,8 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     });
     const entry = { actor: { kind: 'operator' }, operation: 'test', result: 'success', from: {} } as const;
     await patiently(async () => on.store.audit.write([{ at: on.clock.now(), ...entry }]));
-    expect(await patiently(() => on.store.audit.seal(10))).toBe(1);
+    await patiently(() => on.store.audit.seal(10));
+    expect(await on.store.audit.head()).toMatchObject({ seq: 1 });
   });
   afterEach(() => on.close());
 

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { newMasterKey } from '../../src/store/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
-import { exportOf, masters, mastersOf, named, verify, write } from '../support/exports.ts';
+import { entry, exportOf, masters, mastersOf, named, verify, write } from '../support/exports.ts';
 import { openStores, type Stores } from '../support/stores.ts';
-import { databases, sqlite } from '../support/world.ts';
+import { databases, sqlite, start } from '../support/world.ts';
 
 const count = 10;
 
@@ -27,6 +27,16 @@ describe('an export of the audit log', () => {
     expect(verdict).toMatchObject({ ok: true, rows: count, checkpoints: 4, findings: [] });
     expect(verdict.head).toStartWith(`${count}:`);
     expect(kinds().filter((kind) => kind === 'row')).toHaveLength(count);
+  });
+
+  test('goes up to the last commit on SQLite, where rows are sealed as they are written', async () => {
+    const fresh = await openStores(sqlite);
+    await fresh.store.audit.write([entry(1), entry(2)]);
+    await fresh.store.audit.write([entry(3)]);
+    expect(await fresh.store.audit.head()).toMatchObject({ seq: 3 });
+    const verdict = await verify(await Array.fromAsync(fresh.store.audit.export(start)));
+    await fresh.close();
+    expect(verdict).toMatchObject({ ok: true, rows: 3, checkpoints: 1 });
   });
 
   test('shows any change to any field of any line, and names the row', async () => {
@@ -266,6 +276,17 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     const lines = await exportOf(stores.store);
     expect((await verify(lines)).ok).toBe(true);
     expect(named(await verify(lines, { anchors }))).toEqual(['cut_off 6']);
+  });
+
+  test('by taking rows away from its end leaves a gap that what comes later does not close', async () => {
+    const other = await openStores(database);
+    await write(other.store, count);
+    await other.raw('delete from audit where seq > 7');
+    await other.store.audit.write([entry(count + 1)]);
+    const verdict = await verify(await exportOf(other.store));
+    await other.close();
+    expect(verdict.head).toStartWith(`${count + 1}:`);
+    expect(named(verdict)).toEqual(['missing_rows 9', 'missing_rows 10', 'missing_rows 8']);
   });
 
   test('a new master key leaves old exports to the old one, and makes new ones for itself', async () => {

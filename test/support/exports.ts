@@ -30,12 +30,15 @@ export function named({ findings }: Verdict): string[] {
   return findings.map(({ flaw, row }) => (row === undefined ? flaw : `${flaw} ${row}`));
 }
 
+/** As many as lie in one second. */
+const few = 3;
+
 /** As varied as entries are. */
 export function entry(number: number, tenantId?: string): NewEntry {
   const odd = number % 2 === 1;
   return {
     ...(tenantId !== undefined && { tenantId }),
-    at: start + number,
+    at: start + 1000 * Math.ceil(number / few),
     actor: odd ? { kind: 'application', id: crypto.randomUUID() } : { kind: 'anonymous' },
     operation: odd ? 'application.update' : 'token.read',
     ...(odd && { entity: { kind: 'application', id: `thing-${number}` } }),
@@ -49,7 +52,7 @@ export function entry(number: number, tenantId?: string): NewEntry {
 export async function write(store: Store, count: number, tenantId?: string): Promise<void> {
   for (let number = 1; number <= count; number++) {
     await store.audit.write([entry(number, tenantId)]);
-    if (number % 3 === 0) await store.audit.seal(1000);
+    if (number % few === 0) await store.audit.seal(1000);
   }
   await store.audit.seal(1000);
 }
