@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/field.ts';
 import { masterKeys } from '../master-key.ts';
-import { anchorOf } from '../store/chain.ts';
+import { anchorOf, isSealedAtOnce } from '../store/chain.ts';
 import {
   type Engine,
   type Examined,
@@ -40,7 +40,7 @@ function checksOf({ engine, sqlite, postgres, health }: Examined, machine: numbe
     ...(postgres ? checkPostgres(engine, postgres) : []),
     checkSchema(engine.schema),
     checkClock(engine, health?.newestEntry, machine),
-    ...(health ? checkHealth(health) : []),
+    ...(health ? checkHealth(engine, health) : []),
   ];
 }
 
@@ -129,8 +129,11 @@ function checkClock({ kind, now }: Engine, newestEntry: number | undefined, mach
 const longestSweep = 300;
 const longestUnsealed = 60_000;
 
-function checkHealth({ master, sweepLag, unsealed, unsealedFor, head, headSigned }: Health): Check[] {
-  const start = 'start the service, or look for the reason in its log';
+const start = 'start the service, or look for the reason in its log';
+const prove = 'sallyport audit export, then sallyport audit verify: docs/audit.md';
+
+function checkHealth(engine: Engine, health: Health): Check[] {
+  const { master, sweepLag, head, headSigned } = health;
   return [
     master === undefined
       ? ok('master key', 'opens what the database holds')
@@ -138,15 +141,21 @@ function checkHealth({ master, sweepLag, unsealed, unsealedFor, head, headSigned
     sweepLag > longestSweep
       ? warn('sweep', `something expired ${Math.round(sweepLag)} s ago and still takes up room`, start)
       : ok('sweep', 'nothing expired is left lying about'),
-    unsealedFor > longestUnsealed
-      ? warn(
-          'audit log',
-          `${unsealed} rows are not sealed, the oldest for ${Math.round(unsealedFor / 1000)} s`,
-          start,
-        )
-      : ok('audit log', `${unsealed} rows wait to be sealed`),
+    checkSealed(engine, health),
     ...(head ? [checkHead(anchorOf(head), headSigned)] : []),
   ];
+}
+
+function checkSealed({ kind }: Engine, { unsealed, unsealedFor }: Health): Check {
+  if (isSealedAtOnce({ dialect: kind })) {
+    return unsealed === 0
+      ? ok('audit log', 'every row is sealed')
+      : fail('audit log', `${unsealed} rows are not sealed, and were put in by something else`, prove);
+  }
+  const waited = `${unsealed} rows are not sealed, the oldest for ${Math.round(unsealedFor / 1000)} s`;
+  return unsealedFor > longestUnsealed
+    ? warn('audit log', waited, start)
+    : ok('audit log', `${unsealed} rows wait to be sealed`);
 }
 
 function checkHead(anchor: string, signed: boolean | undefined): Check {
@@ -154,6 +163,6 @@ function checkHead(anchor: string, signed: boolean | undefined): Check {
   return fail(
     'audit log',
     signed === false ? 'the last checkpoint is forged' : 'the last checkpoint cannot be checked',
-    'sallyport audit export, then sallyport audit verify: docs/audit.md',
+    prove,
   );
 }

@@ -10,6 +10,7 @@ import {
   type Checkpoint,
   checkpointText,
   genesis,
+  isSealedAtOnce,
   link,
   macOf,
   type SignedCheckpoint,
@@ -49,9 +50,10 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
     },
 
     seal: async (limit) => {
+      if (isSealedAtOnce(db)) return 0;
       if (!(await db.get('select 1 as one from audit where seq is null limit 1'))) return 0;
       const keys = await chainKeys();
-      return db.exclusively((tx) => sealNext(tx, db.dialect, keys, limit));
+      return db.exclusively((tx) => sealNext(tx, keys, limit));
     },
 
     head: () => headOf(db),
@@ -66,11 +68,7 @@ export function headOf(db: Queries): Awaitable<SignedCheckpoint | undefined> {
   return then(db.get<Row>(sql), (row) => row && { ...row, seq: Number(row.seq), at: Number(row.at) });
 }
 
-/**
- * In the transaction of what they tell about, if that changed anything: what cannot be told does not happen. Where
- * one transaction comes after the other anyway, as on SQLite, they are sealed at once; elsewhere all would wait in
- * one line for the last link.
- */
+/** In the transaction of what they tell about, if that changed anything: what cannot be told does not happen. */
 export async function insertEntries(
   tx: Queries,
   dialect: Db['dialect'],
@@ -79,7 +77,7 @@ export async function insertEntries(
 ): Promise<void> {
   const rows = entries.map((entry) => rowOf(keys, entry));
   try {
-    if (dialect === 'sqlite') await insertSealed(tx, await sealed(tx, keys, rows));
+    if (isSealedAtOnce({ dialect })) await insertSealed(tx, await sealed(tx, keys, rows));
     else await insertWaiting(tx, rows);
   } catch (error) {
     throw error instanceof Failure ? error : fail('unavailable', { cause: error });
@@ -136,24 +134,27 @@ async function sealed<R extends { readonly at: Moment; readonly mac: Uint8Array 
   return linked;
 }
 
+/** No log has as many rows. A number beyond it was put there by somebody else, and none could follow it. */
+const most = 2 ** 52;
+const lastRow = `from audit where seq is not null and seq < ${most} order by seq desc limit 1`;
+
 /** Where the chain goes on: behind its last row, or behind the last that was signed, if somebody took rows away. */
 async function endOf(tx: Queries): Promise<Link> {
-  const last = await tx.get<{ seq: Moment; hash: Uint8Array | null }>(
-    'select seq, hash from audit where seq is not null order by seq desc limit 1',
+  const last = await tx.get<{ seq: Moment; hash: Uint8Array | null }>(`select seq, hash ${lastRow}`);
+  const signed = await tx.get<{ seq: Moment | null }>(
+    `select max(seq) as seq from audit_checkpoints where seq < ${most}`,
   );
-  const signed = await tx.get<{ seq: Moment | null }>('select max(seq) as seq from audit_checkpoints');
   const seq = Math.max(Number(last?.seq ?? 0), Number(signed?.seq ?? 0));
   return { seq, hash: last?.hash ?? genesis };
 }
 
-/** Of the last row, before there is one behind it. */
-const lastOfSecond = `delete from audit_checkpoints
-  where seq = (select seq from audit where seq is not null order by seq desc limit 1) and at / 1000 = $1`;
+/** That of the last row, before there is one behind it. */
+const ofSameSecond = `delete from audit_checkpoints where seq = (select seq ${lastRow}) and at / 1000 = $1`;
 
-/** One checkpoint for each second is enough, so the one before gives way in the same one. */
+/** The one before gives way, if it is of the same second: only the last is needed. */
 async function signEnd(tx: Queries, keys: ChainKeys, end: Checkpoint): Promise<void> {
   const { seq, at, hash } = end;
-  await tx.run(lastOfSecond, [Math.floor(at / 1000)]);
+  await tx.run(ofSameSecond, [Math.floor(at / 1000)]);
   await tx.run('insert into audit_checkpoints (seq, at, hash, signature) values ($1, $2, $3, $4)', [
     seq,
     at,
@@ -162,40 +163,26 @@ async function signEnd(tx: Queries, keys: ChainKeys, end: Checkpoint): Promise<v
   ]);
 }
 
-async function sealNext(
-  tx: Queries,
-  dialect: Db['dialect'],
-  keys: ChainKeys,
-  limit: number,
-): Promise<number> {
+async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
   const rows = await tx.all<AuditRow>(
     `select ${auditColumns} from audit where seq is null order by id limit $1`,
     [limit],
   );
   if (rows.length === 0) return 0;
   const coded = rows.map((row) => ({ id: row.id, at: row.at, mac: macOf(keys, row) }));
-  await writeLinks(tx, dialect, await sealed(tx, keys, coded));
+  await writeLinks(tx, await sealed(tx, keys, coded));
   return rows.length;
 }
 
-/** In one statement where each takes a round trip. */
-async function writeLinks(
-  tx: Queries,
-  dialect: Db['dialect'],
-  links: readonly (Link & { readonly id: string })[],
-): Promise<void> {
-  if (dialect === 'sqlite') {
-    for (const { id, seq, hash } of links)
-      await tx.run('update audit set seq = $2, hash = $3 where id = $1', [id, seq, hash]);
-    return;
-  }
+async function writeLinks(tx: Queries, links: readonly (Link & { readonly id: string })[]): Promise<void> {
   const list = links.map(({ id, seq, hash }) => ({ id, seq, hash: Buffer.from(hash).toString('hex') }));
-  await tx.run(
+  const written = await tx.run(
     `update audit as a set seq = l.seq, hash = decode(l.hash, 'hex')
      from json_to_recordset(cast(cast($1 as text) as json)) as l (id uuid, seq bigint, hash text)
      where a.id = l.id`,
     [JSON.stringify(list)],
   );
+  if (written !== links.length) throw new Error('rows of the audit log were lost while they were sealed');
 }
 
 function matching(params: Params, filter: AuditFilter & { tenant?: string | undefined }): string {

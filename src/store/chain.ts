@@ -8,7 +8,7 @@ import {
   sign,
   verify,
 } from 'node:crypto';
-import type { Moment } from './db.ts';
+import type { Db, Moment } from './db.ts';
 
 export interface AuditRow {
   readonly id: string;
@@ -28,6 +28,15 @@ export interface ChainKeys {
   readonly mac: Uint8Array;
   /** Of the checkpoints: PKCS #8. */
   readonly signing: Uint8Array;
+}
+
+/**
+ * Whether rows go into the chain as they are written, because one transaction comes after the other anyway; elsewhere
+ * all would wait in one line for the last link. A row that waits nevertheless was put there by somebody else, and is
+ * not sealed for them.
+ */
+export function isSealedAtOnce({ dialect }: Pick<Db, 'dialect'>): boolean {
+  return dialect === 'sqlite';
 }
 
 /** The link before the first. */
@@ -54,7 +63,11 @@ export function macOf({ mac }: ChainKeys, row: AuditRow): Uint8Array {
 
 /** Binds a row, by what `macOf` makes of it, to its place and to everything before it. */
 export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, row: Uint8Array): Uint8Array {
-  return new Bun.CryptoHasher('sha256', mac).update(previous).update(row).update(`${seq}`).digest();
+  return new Bun.CryptoHasher('sha256', mac)
+    .update(`sallyport audit link ${seq} `)
+    .update(previous)
+    .update(row)
+    .digest();
 }
 
 /** Two rows never have the same. The entry is JSON already, and long: it stands as it is, behind the rest. */

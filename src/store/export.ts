@@ -13,6 +13,7 @@ import {
   auditColumns,
   type ChainKeys,
   genesis,
+  isSealedAtOnce,
   type SignedCheckpoint,
   signText,
 } from './chain.ts';
@@ -99,8 +100,8 @@ export async function* exportLines(
     chain_key: Buffer.from(kept.sealed).toString('base64'),
   });
   const counted = { rows: 0, checkpoints: 0, head: anchorOf({ seq: 0, hash: genesis }) };
-  for await (const each of chain(db, await lastSeq(db))) {
-    if (each.kind === 'row') counted.head = `${each.seq}:${each.hash}`;
+  for await (const each of everything(db)) {
+    if (each.kind === 'row' && each.seq > 0) counted.head = `${each.seq}:${each.hash}`;
     counted[each.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
     yield JSON.stringify(each);
   }
@@ -112,13 +113,35 @@ function line<S extends z.ZodType>(schema: S, value: z.input<S>): string {
   return JSON.stringify(schema.parse(value));
 }
 
-/** Of rows and checkpoints alike, since somebody may have taken away the one and not the other. */
-async function lastSeq(db: Db): Promise<number> {
-  const row = await db.get<{ last: Moment }>(
-    `select coalesce(max(seq), 0) as last from
-       (select max(seq) as seq from audit union all select max(seq) as seq from audit_checkpoints) as ends`,
+interface End {
+  /** The last number, of rows and checkpoints alike: somebody may have taken away the one and not the other. */
+  readonly last: number;
+  readonly checkpoint: ExportedCheckpoint | undefined;
+}
+
+/** As it is at one moment: the next commit may replace the checkpoint. */
+async function endOf(db: Db): Promise<End> {
+  type Row = { last: Moment | null } & (SignedCheckpoint | { seq: null });
+  const row = await db.get<Row>(
+    `select (select max(seq) from audit) as last, c.seq, c.at, c.hash, c.signature from (select 1 as one) as one
+     left join (select seq, at, hash, signature from audit_checkpoints order by seq desc limit 1) as c on 1 = 1`,
   );
-  return Number(row?.last);
+  const checkpoint = row && row.seq !== null ? toMark(row) : undefined;
+  return { last: Math.max(0, Number(row?.last ?? 0), checkpoint?.seq ?? 0), checkpoint };
+}
+
+async function* everything(db: Db): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
+  if (isSealedAtOnce(db)) yield* await strayRows(db);
+  yield* chain(db, await endOf(db));
+}
+
+/** Rows that have no place where every row gets one as it is written. One of them is enough to know. */
+async function strayRows(db: Db): Promise<ExportedRow[]> {
+  const rows = await db.all<AuditRow & Pick<SealedRow, 'hash' | 'mac'>>(
+    `select ${auditColumns}, mac, hash from audit where seq is null order by id limit $1`,
+    [page],
+  );
+  return rows.map((row) => toRow({ ...row, seq: 0 }));
 }
 
 interface SealedRow extends AuditRow {
@@ -127,19 +150,21 @@ interface SealedRow extends AuditRow {
   readonly mac: Uint8Array | null;
 }
 
-/** Rows and checkpoints up to `last`, a page at a time. */
-async function* chain(db: Db, last: number): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
-  for (let after = 0; after < last; ) {
+/** Rows and checkpoints up to the end, a page at a time, from before the first number, which is 1. */
+async function* chain(db: Db, { last, checkpoint }: End): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
+  for (let after = Number.MIN_SAFE_INTEGER; after < last; ) {
     const rows = await db.all<SealedRow>(
       `select seq, ${auditColumns}, mac, hash from audit where seq > $1 and seq <= $2 order by seq limit $3`,
       [after, last, page],
     );
     const end = rows.length < page ? last : Number(rows.at(-1)?.seq);
     const checkpoints = await db.all<SignedCheckpoint>(
-      'select seq, at, hash, signature from audit_checkpoints where seq > $1 and seq <= $2 order by seq',
-      [after, end],
+      'select seq, at, hash, signature from audit_checkpoints where seq > $1 and seq <= $2 and seq < $3 order by seq',
+      [after, end, checkpoint?.seq ?? 0],
     );
-    yield* merged(rows.map(toRow), checkpoints.map(toMark));
+    const marks = checkpoints.map(toMark);
+    if (checkpoint && checkpoint.seq > after && checkpoint.seq <= end) marks.push(checkpoint);
+    yield* merged(rows.map(toRow), marks);
     after = end;
   }
 }

@@ -316,8 +316,8 @@ export interface AuditLog {
   /** Newest first. */
   list(tenant: string, filter: AuditFilter, window: Omit<Window, 'offset'>): Awaitable<LogEntry[]>;
   /**
-   * Takes at most `limit` rows into the chain, each bound to all before it, and signs its end; answers how
-   * many. Of several nodes at once, one does it.
+   * Takes at most `limit` rows that wait into the chain, each bound to all before it, and signs its end; answers
+   * how many. Of several nodes at once, one does it. On SQLite none waits.
    */
   seal(limit: number): Promise<number>;
   /** The last checkpoint of the chain: everything up to it is sealed. */

@@ -143,6 +143,10 @@ class Check {
   #row(row: ExportedRow, keys: ChainKeys): void {
     const { seq } = row;
     this.#rows += 1;
+    if (seq <= 0) {
+      this.#found('foreign_row', 'a row was put in that has no place in the log', seq);
+      return;
+    }
     if (seq <= this.#seq) {
       this.#found('misplaced_row', `row ${seq} stands behind row ${this.#seq}`, seq);
       return;

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { newMasterKey } from '../../src/store/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
+import type { NewEntry } from '../../src/store/store.ts';
 import { entry, exportOf, masters, mastersOf, named, verify, write } from '../support/exports.ts';
 import { openStores, type Stores } from '../support/stores.ts';
 import { databases, sqlite, start } from '../support/world.ts';
@@ -158,6 +159,7 @@ describe('an export of the audit log', () => {
 });
 
 describe.each(databases)('tampering with the audit log in %s', (_, database) => {
+  const atOnce = database === sqlite;
   let stores: Stores;
   beforeAll(async () => {
     stores = await openStores(database);
@@ -183,6 +185,23 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
 
   test('that did not happen is not found', async () => {
     expect(await after()).toEqual([]);
+  });
+
+  test('that did not happen is not found while the log goes on within the same second, either', async () => {
+    const growing = await openStores(database);
+    const goOn = async (entries: NewEntry[]) => {
+      await growing.store.audit.write(entries);
+      await growing.store.audit.seal(2000);
+    };
+    await goOn(Array.from({ length: 1500 }, () => entry(1)));
+    const lines: string[] = [];
+    for await (const line of growing.store.audit.export(start)) {
+      lines.push(line);
+      if (lines.length % 500 === 0) await goOn([entry(1)]);
+    }
+    const verdict = await verify(lines);
+    await growing.close();
+    expect(verdict).toMatchObject({ ok: true, rows: 1500, findings: [] });
   });
 
   const id = "'0192a3b4-0000-7000-8000-000000000000'";
@@ -239,10 +258,43 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
       select ${id}, ${columns}, 11, hash from audit where seq = 10`;
     expect(await after(copy)).toEqual(['changed_row 11', 'unsigned_end 11']);
     const waiting = `insert into audit (id, ${columns}) select ${id}, ${columns} from audit where seq = 10`;
-    expect(await after(waiting)).toEqual(['foreign_row 11']);
+    expect(await after(waiting)).toEqual([`foreign_row ${atOnce ? 0 : 11}`]);
+    const below = `insert into audit (id, ${columns}, seq) select ${id}, ${columns}, -1 from audit where seq = 10`;
+    expect(await after(below)).toEqual(['foreign_row -1']);
   });
 
-  test('by changing a row between two that wait to be sealed', async () => {
+  test('by numbers that nothing could follow, which does not keep the service from writing', async () => {
+    for (const beyond of [
+      'insert into audit_checkpoints (seq, at, hash, signature) select 9223372036854775807, at, hash, signature from audit_checkpoints where seq = 10',
+      `insert into audit (id, ${columns}, seq) select ${id}, ${columns}, 9223372036854775807 from audit where seq = 10`,
+    ]) {
+      const other = await openStores(database);
+      await write(other.store, count);
+      await other.raw(beyond);
+      await write(other.store, 2);
+      const verdict = await verify(await exportOf(other.store));
+      await other.close();
+      expect(verdict.ok).toBe(false);
+      expect(verdict.rows).toBeGreaterThanOrEqual(count + 2);
+    }
+  });
+
+  test('by taking a row away and setting those behind it back: at once on SQLite, elsewhere by an anchor', async () => {
+    const other = await openStores(database);
+    await write(other.store, count);
+    const { seq, hash } = (await other.store.audit.head()) as { seq: number; hash: Uint8Array };
+    await other.raw('delete from audit where seq = 4');
+    await other.raw('delete from audit_checkpoints where seq >= 4');
+    await other.raw('update audit set seq = null, hash = null where seq > 4');
+    const lines = await exportOf(other.store);
+    await other.close();
+    const strays = atOnce ? Array(6).fill('foreign_row 0') : [];
+    expect(named(await verify(lines))).toEqual(strays);
+    const anchors = [{ seq, hash: Buffer.from(hash).toString('hex') }];
+    expect(named(await verify(lines, { anchors }))).toEqual([...strays, `cut_off ${atOnce ? 3 : 9}`]);
+  });
+
+  test('by changing a row that waits to be sealed', async () => {
     const again = `insert into audit (id, ${columns}) select id, ${columns} from copy_of_audit where seq = 10`;
     const found = await after(
       'delete from audit where seq = 10',
@@ -250,7 +302,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
       again,
       "update audit set result = 'denied' where seq is null",
     );
-    expect(found).toEqual(['foreign_row 10']);
+    expect(found).toEqual([`foreign_row ${atOnce ? 0 : 10}`]);
   });
 
   test('by forging or removing the last checkpoint', async () => {
