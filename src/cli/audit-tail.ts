@@ -54,8 +54,9 @@ async function sealedUpTo(store: Store): Promise<number> {
   return (await store.audit.head())?.seq ?? 0;
 }
 
-/** How much of the chain one query looks through. */
+/** How much of the chain one query looks through; after one that found nothing, the next looks through more. */
 const stretch = 5000;
+const after = (length: number, found: readonly LogEntry[]) => (found.length > 0 ? stretch : 2 * length);
 
 async function last(
   store: Store,
@@ -64,8 +65,12 @@ async function last(
   end: number,
 ): Promise<LogEntry[]> {
   let found: LogEntry[] = [];
-  for (let upTo = end; upTo > 0 && found.length < count; upTo -= stretch)
-    found = [...(await store.audit.sealed(filter, { after: upTo - stretch, upTo })), ...found];
+  for (let upTo = end, length = stretch; upTo > 0 && found.length < count; ) {
+    const before = await store.audit.sealed(filter, { after: upTo - length, upTo });
+    found = [...before, ...found];
+    upTo -= length;
+    length = after(length, before);
+  }
   return found.slice(-count);
 }
 
@@ -81,7 +86,12 @@ async function follow(
   });
   for (let shown = end; !stopped; await Promise.race([Bun.sleep(pause), told])) {
     const now = await sealedUpTo(store);
-    for (; shown < now; shown = Math.min(now, shown + stretch))
-      show(await store.audit.sealed(filter, { after: shown, upTo: Math.min(now, shown + stretch) }));
+    for (let length = stretch; shown < now; ) {
+      const upTo = Math.min(now, shown + length);
+      const more = await store.audit.sealed(filter, { after: shown, upTo });
+      show(more);
+      shown = upTo;
+      length = after(length, more);
+    }
   }
 }

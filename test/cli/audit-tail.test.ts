@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { inOneLine } from '../../src/cli/log-line.ts';
 import { type Desk, openDesk } from '../support/cli.ts';
+import { raw } from '../support/stores.ts';
 import { databases, openWorld, start, testMasterKey, type World } from '../support/world.ts';
 
 describe.each(databases)('audit tail on %s', (_, database) => {
@@ -52,6 +53,28 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     ];
     expect(await tail()).toEqual(all);
     expect(await tail('--lines', '2')).toEqual(all.slice(-2));
+  });
+
+  test('comes to an end where somebody has made a gap of many numbers', async () => {
+    const gap = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const { key } = await gap.tenant();
+    await gap.application(key);
+    await gap.flush();
+    const place = openDesk(() => ({
+      DATABASE_URL: gap.config.databaseUrl,
+      SALLYPORT_MASTER_KEY: testMasterKey,
+    }));
+    const lines = async () => (await place.entries('audit', 'tail')).length;
+    const before = await lines();
+    await raw(
+      gap.config.databaseUrl,
+      'update audit_checkpoints set seq = 1000000000000000 where seq = (select max(seq) from audit)',
+    );
+    await gap.application(key);
+    await gap.flush();
+    expect(await lines()).toBe(before + 1);
+    place.clear();
+    await gap.close();
   });
 
   test('narrows by tenant, entity, operation, result, actor and time', async () => {
