@@ -4,6 +4,7 @@
  * opens. Both are spread over the last month, so what is asked about lies all over the tables.
  */
 import { Database } from 'bun:sqlite';
+import { freemem } from 'node:os';
 import { JsonText } from '../src/domain/json-text.ts';
 import { mint, newId } from '../src/domain/key.ts';
 import { parseMasterKeys } from '../src/store/cipher.ts';
@@ -81,6 +82,35 @@ async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
   };
 }
 
+/** What ten million of them take on disk, twice: once in the write-ahead log. */
+export const roomOfMany = 16 * 2 ** 30;
+
+/** So many Sessions more, and nothing else, spread over the same month. */
+export function fillSessions(databaseUrl: string, { tenant, page }: Owner, count: number): void {
+  const db = new Database(databaseUrl.slice('sqlite:'.length), { strict: true });
+  const cache = Math.floor(Math.min(2 ** 31, freemem() / 4) / 1024);
+  for (const pragma of ['synchronous = off', `cache_size = -${cache}`, 'busy_timeout = 5000'])
+    db.run(`pragma ${pragma}`);
+  const insert = insertionOfSessions(db);
+  const [start, end] = [Date.now() - month, Date.now() + day];
+  const some = db.transaction((from: number, to: number) => {
+    for (let at = from; at < to; at++) {
+      const moment = start + Math.floor((at * month) / count);
+      insert.run(tenant, page, newId(moment), moment, end + at);
+    }
+  });
+  for (let from = 0; from < count; from += 250_000) some(from, Math.min(count, from + 250_000));
+  db.run('pragma wal_checkpoint(truncate)');
+  db.close();
+}
+
+function insertionOfSessions(db: Database) {
+  return db.prepare(
+    `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at,
+       expires_at, authorized_at) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', ?4, ?5, ?4)`,
+  );
+}
+
 function bulk(path: string, { tenant, page }: Owner, count: number): void {
   const db = new Database(path, { strict: true });
   for (const pragma of ['synchronous = off', 'cache_size = -400000', 'busy_timeout = 5000'])
@@ -93,10 +123,7 @@ function bulk(path: string, { tenant, page }: Owner, count: number): void {
     `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at)
      values (?1, ?2, ?3, randomblob(32), 'abcd', ?4)`,
   );
-  const session = db.prepare(
-    `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at,
-       expires_at, authorized_at) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', ?4, ?5, ?4)`,
-  );
+  const session = insertionOfSessions(db);
   const token = db.prepare(
     `insert into tokens (tenant_id, seq, id, type, container, container_folded, version, data, created_by, created_at)
      values (?1, ?2, ?2, 'token', ?3, ?3, 1, randomblob(140), ?4, ?5)`,

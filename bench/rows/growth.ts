@@ -1,5 +1,7 @@
 /** The same work with a thousand and with a million of everything, beside itself. */
 import { Database } from 'bun:sqlite';
+import { statfsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { newId } from '../../src/domain/key.ts';
 import {
   type Contestant,
@@ -11,24 +13,31 @@ import {
   type Sample,
   underLoad,
 } from '../contest.ts';
-import { fill, openFilled, type Sampled } from '../fill.ts';
+import { fill, fillSessions, openFilled, roomOfMany, type Sampled } from '../fill.ts';
 import type { Row } from '../report.ts';
 import { startService, wire } from '../servers.ts';
 import { type Furnished, furnish } from '../stage.ts';
 
 interface Grown {
-  readonly count: number;
+  /** How many of what. */
+  readonly name: string;
   readonly service: Furnished;
   readonly sampled: Sampled;
   readonly tenant: string;
 }
 
-async function grow(count: number): Promise<Grown> {
+/** So many of each, and with `sessions` more Sessions than that. */
+async function grow(count: number, sessions = count): Promise<Grown> {
   const service = await furnish(await startService());
   const { tenant_id: tenant } = await service.call<{ tenant_id: string }>('GET', '/applications/key');
-  const sampled = await fill(service.databaseUrl, { tenant, page: service.page.id }, count);
-  return { count, service, sampled, tenant };
+  const owner = { tenant, page: service.page.id };
+  const sampled = await fill(service.databaseUrl, owner, count);
+  if (sessions > count) fillSessions(service.databaseUrl, owner, sessions - count);
+  const name = sessions > count ? `${inWords(sessions)} Sessions` : `${inWords(count)} of each`;
+  return { name, service, sampled, tenant };
 }
+
+const inWords = (count: number) => count.toLocaleString('en-US');
 
 const cursor = (id: string) => Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url');
 
@@ -82,7 +91,7 @@ function amongCommits(contestant: Contestant, path: string): Contestant {
 }
 
 /** Processor time for each of many expired Sessions that are swept away. */
-function sweeps(name: string, { service, tenant }: Grown): Contestant {
+function sweeps({ name, service, tenant }: Grown): Contestant {
   const path = service.databaseUrl.slice('sqlite:'.length);
   return {
     name,
@@ -108,44 +117,59 @@ function sweeps(name: string, { service, tenant }: Grown): Contestant {
   };
 }
 
+const sweeping = 'sweep a Session';
+const ofSessions = ['look up the key of a Session', 'create a Session', sweeping];
+
 export async function growthRows(_: unknown, effort: Effort): Promise<Row[]> {
-  const small = await grow(1000);
-  const large = await grow(effort.quick ? 20_000 : 1_000_000);
   const short = effort.quick ? { ...effort, rounds: 1 } : { ...effort, rounds: 3, seconds: 1 };
-  const rows: Row[] = [];
-  const contests = Object.keys(works(small)).map((work) => ({
-    work,
-    pair: [small, large].map((grown) => {
-      const { service } = grown;
-      const plan = { port: service.port, ...(works(grown)[work] as { requests: string[]; status: number }) };
-      const loaded = underLoad(String(grown.count), service.pid, plan);
-      return work.startsWith('look') ? amongCommits(loaded, service.databaseUrl.slice(7)) : loaded;
-    }),
-  }));
-  const swept = [small, large].map((grown) => sweeps(String(grown.count), grown));
-  for (const { work, pair } of [...contests, { work: 'sweep a Session', pair: swept }]) {
-    const series = await contest(pair, short);
-    rows.push(growthRow(work, small.count, large.count, series));
-  }
+  const small = await grow(1000);
+  const all = [...Object.keys(works(small)), sweeping];
+  const rows = await beside(small, await grow(effort.quick ? 20_000 : 1_000_000), all, short);
+  if (!effort.quick && hasRoomForMany())
+    rows.push(...(await beside(small, await grow(1000, 10_000_000), ofSessions, short)));
   await small.service.stop();
+  return rows;
+}
+
+function hasRoomForMany(): boolean {
+  const { bavail, bsize } = statfsSync(tmpdir());
+  if (bavail * bsize > roomOfMany) return true;
+  console.warn('too little room on the disk for ten million Sessions: their rows are left out');
+  return false;
+}
+
+/** The larger one is stopped when it is done. */
+async function beside(small: Grown, large: Grown, which: readonly string[], effort: Effort): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const work of which) {
+    const pair = [small, large].map((grown) => (work === sweeping ? sweeps(grown) : asked(grown, work)));
+    rows.push(growthRow(work, small.name, large.name, await contest(pair, effort)));
+  }
   await large.service.stop();
   return rows;
+}
+
+function asked(grown: Grown, work: string): Contestant {
+  const { name, service } = grown;
+  const plan = { port: service.port, ...(works(grown)[work] as { requests: string[]; status: number }) };
+  const loaded = underLoad(name, service.pid, plan);
+  return work.startsWith('look') ? amongCommits(loaded, service.databaseUrl.slice(7)) : loaded;
 }
 
 /** By processor time, since what grows is work. */
 function growthRow(
   work: string,
-  few: number,
-  many: number,
+  few: string,
+  many: string,
   series: Awaited<ReturnType<typeof contest>>,
 ): Row {
   const of = ({ processor = 0 }: Sample) => processor;
-  const [less, more] = [named(series, String(few)), named(series, String(many))];
+  const [less, more] = [named(series, few), named(series, many)];
   const growth = ratio(more, less, of);
   return {
     group: 'growth',
-    work,
-    beside: `itself, with ${few.toLocaleString('en-US')} instead of ${many.toLocaleString('en-US')} of each`,
+    work: `${work}, ${many}`,
+    beside: `itself, with ${few}`,
     unit: 'µs',
     ours: figure(more.samples.map(of)),
     theirs: figure(less.samples.map(of)),
