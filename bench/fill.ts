@@ -82,7 +82,7 @@ async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
   };
 }
 
-/** What ten million of them take on disk, twice: once in the write-ahead log. */
+/** What ten million Sessions may take on disk, with the log of what is being written. */
 export const roomOfMany = 16 * 2 ** 30;
 
 /** So many Sessions more, and nothing else, spread over the same month. */

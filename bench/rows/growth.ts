@@ -1,4 +1,4 @@
-/** The same work with a thousand and with a million of everything, beside itself. */
+/** The same work with a thousand and with a million of everything, and with ten million Sessions, beside itself. */
 import { Database } from 'bun:sqlite';
 import { statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ interface Grown {
   readonly tenant: string;
 }
 
-/** So many of each, and with `sessions` more Sessions than that. */
+/** So many of each, but of Sessions as many as that. */
 async function grow(count: number, sessions = count): Promise<Grown> {
   const service = await furnish(await startService());
   const { tenant_id: tenant } = await service.call<{ tenant_id: string }>('GET', '/applications/key');

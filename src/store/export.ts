@@ -120,10 +120,10 @@ interface End {
 }
 
 /** As it is at one moment: the next commit may replace the checkpoint. */
-async function endOf(db: Db): Promise<End> {
+async function endNow(db: Db): Promise<End> {
   type Row = { last: Moment | null } & (SignedCheckpoint | { seq: null });
   const row = await db.get<Row>(
-    `select (select max(seq) from audit) as last, c.seq, c.at, c.hash, c.signature from (select 1 as one) as one
+    `select (select max(seq) from audit where seq is not null) as last, c.seq, c.at, c.hash, c.signature from (select 1 as one) as one
      left join (select seq, at, hash, signature from audit_checkpoints order by seq desc limit 1) as c on 1 = 1`,
   );
   const checkpoint = row && row.seq !== null ? toMark(row) : undefined;
@@ -131,17 +131,18 @@ async function endOf(db: Db): Promise<End> {
 }
 
 async function* everything(db: Db): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
-  if (isSealedAtOnce(db)) yield* await strayRows(db);
-  yield* chain(db, await endOf(db));
+  yield* await strayRows(db, 'seq < 1');
+  if (isSealedAtOnce(db)) yield* await strayRows(db, 'seq is null');
+  yield* chain(db, await endNow(db));
 }
 
-/** Rows that have no place where every row gets one as it is written. One of them is enough to know. */
-async function strayRows(db: Db): Promise<ExportedRow[]> {
-  const rows = await db.all<AuditRow & Pick<SealedRow, 'hash' | 'mac'>>(
-    `select ${auditColumns}, mac, hash from audit where seq is null order by id limit $1`,
+/** Rows that the service never writes: one of them is enough to know. */
+async function strayRows(db: Db, where: string): Promise<ExportedRow[]> {
+  const rows = await db.all<Omit<SealedRow, 'seq'> & { seq: Moment | null }>(
+    `select seq, ${auditColumns}, mac, hash from audit where ${where} order by id limit $1`,
     [page],
   );
-  return rows.map((row) => toRow({ ...row, seq: 0 }));
+  return rows.map((row) => toRow({ ...row, seq: row.seq ?? 0 }));
 }
 
 interface SealedRow extends AuditRow {
@@ -150,9 +151,9 @@ interface SealedRow extends AuditRow {
   readonly mac: Uint8Array | null;
 }
 
-/** Rows and checkpoints up to the end, a page at a time, from before the first number, which is 1. */
+/** Rows and checkpoints up to the end, a page at a time. */
 async function* chain(db: Db, { last, checkpoint }: End): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
-  for (let after = Number.MIN_SAFE_INTEGER; after < last; ) {
+  for (let after = 0; after < last; ) {
     const rows = await db.all<SealedRow>(
       `select seq, ${auditColumns}, mac, hash from audit where seq > $1 and seq <= $2 order by seq limit $3`,
       [after, last, page],
