@@ -61,7 +61,7 @@ export function macOf({ mac }: ChainKeys, row: AuditRow): Uint8Array {
   return new Bun.CryptoHasher('sha256', mac).update(`sallyport audit row ${textOf(row)}`).digest();
 }
 
-/** Binds a row, by what `macOf` makes of it, to its place and to everything before it. */
+/** Binds a row, by the code that `macOf` made of it, to its place and to everything before it. */
 export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, row: Uint8Array): Uint8Array {
   return new Bun.CryptoHasher('sha256', mac)
     .update(`sallyport audit link ${seq} `)

@@ -155,14 +155,12 @@ class Check {
       this.#found('missing_rows', `${rowsFrom(this.#seq + 1, seq - 1)} missing`, this.#seq + 1);
       this.#before = [];
     }
-    const stored = bytesOf(row.hash);
-    const mac = macOf(keys, row);
-    const links = this.#before.map((before) => link(keys, before, seq, mac));
+    const [stored, code] = [bytesOf(row.hash), bytesOf(row.mac)];
+    const links = this.#before.map((before) => link(keys, before, seq, code));
     const linked = links.length === 0 || links.some((each) => same(each, stored));
-    const written = same(mac, bytesOf(row.mac));
-    if (!written && !linked) this.#found('changed_row', `row ${seq} was changed`, seq);
-    else if (!written)
-      this.#found('foreign_row', `row ${seq} was put in or changed before it was sealed`, seq);
+    if (code.length === 0) this.#found('foreign_row', `row ${seq} was put in, and has no code`, seq);
+    else if (!same(code, macOf(keys, row)))
+      this.#found('changed_row', `row ${seq} is not what was written`, seq);
     else if (!linked) this.#found('misplaced_row', `row ${seq} is not what stood in this place`, seq);
     this.#seq = seq;
     this.#hash = row.hash ?? '';

@@ -50,7 +50,7 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
     writeFileSync(copy, readFileSync(file, 'utf8').replace('"application.create"', '"application.delete"'));
     expect(await away.run('audit', 'verify', copy)).toMatchObject({
       code: 1,
-      out: 'line 3: row 2 was changed\n',
+      out: 'line 3: row 2 is not what was written\n',
     });
     const { code, body } = await away.json('audit', 'verify', copy);
     expect({ code, ...body }).toMatchObject({

@@ -216,7 +216,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     );
     expect(await desk.run('recover', ...at(), '--audit', changed)).toMatchObject({
       code: 1,
-      error: expect.stringMatching(/not to be relied on: line \d+: row \d+ was changed/),
+      error: expect.stringMatching(/not to be relied on: line \d+: row \d+ is not what was written/),
     });
     const other = await openWorld(kind, { SALLYPORT_MASTER_KEY: testMasterKey });
     const foreign = desk.path('foreign.jsonl');
