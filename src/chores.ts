@@ -27,6 +27,10 @@ export function startChores(
     chore('write refusals', 1000, () => denials.flush()),
     used,
     chore('seal the audit log', 1000, () => whileFull((limit) => store.audit.seal(limit))),
+    chore('see how tables have grown', 1000, async () => {
+      const tables = await store.renewStatistics();
+      if (tables.length > 0) log.debug('looked again at tables that have grown', { tables });
+    }),
     chore('sweep', 30_000, async () => {
       const removed = await whileFull((limit) => store.sweep(limit));
       observer.swept(removed);

@@ -12,6 +12,7 @@ import { recovery } from './recovery.ts';
 import { rotateMasterKey } from './rotation.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
+import { renewStatistics } from './statistics.ts';
 import type { Store } from './store.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
@@ -83,6 +84,7 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
       if (removed < limit) await keys.forget();
       return removed;
     },
+    renewStatistics: () => renewStatistics(db),
     figures: () => figures(db),
     inFlight,
     ping: async () => {

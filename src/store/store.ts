@@ -389,6 +389,8 @@ export interface Store {
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
   /** Frees the space of at most `limit` expired rows of each kind, and answers how many. Any node may, none must. */
   sweep(limit: number): Promise<number>;
+  /** Has the database look again at tables that have outgrown what it plans by, and answers which. */
+  renewStatistics(): Promise<readonly string[]>;
   /** Cheap enough to be asked every few seconds. */
   figures(): Promise<Figures>;
   /** How many statements wait for the database. */
