@@ -43,6 +43,8 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
     hostname: '127.0.0.1',
     port,
     development: false,
+    /** The page listens for as long as it is open, whether there is anything to tell or not. */
+    idleTimeout: 0,
     routes: {
       '/': page,
       '/settings': async () => {

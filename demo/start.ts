@@ -3,12 +3,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openApp } from '../src/app.ts';
+import { untilTold } from '../src/cli/stop.ts';
 import { readConfig } from '../src/config.ts';
 import { type BackendSettings, startBackend } from './backend.ts';
 import { seed } from './seed.ts';
 
 const usualPort = 8090;
 
+const told = untilTold();
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
 const ready = Promise.withResolvers<BackendSettings>();
 const backend = listen();
@@ -39,14 +41,11 @@ console.log(`The demo is on ${backend.url.origin}
 
 Ctrl-C ends it, and removes all that it has kept.`);
 
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
-
-async function stop(): Promise<void> {
-  await backend.stop(true);
-  await app.close();
-  rmSync(folder, { recursive: true, force: true });
-  process.exit();
-}
+await told;
+await backend.stop(true);
+await app.close();
+rmSync(folder, { recursive: true, force: true });
+process.exit();
 
 /** On the port that was asked for; if none was, the usual one, or any if that is taken. */
 function listen() {

@@ -37,7 +37,6 @@ async function create(): Promise<void> {
 async function handOver({ nonce }: Session): Promise<void> {
   heading('The second door');
   if (!(await authorize(nonce))) return hint('The backend was refused. Create another Session.', 'create');
-  if (session?.nonce === nonce) session.transform = policy;
   hint(`The backend has let the Session in, for customer 42 and as ${policy}. Read the card.`, 'read');
 }
 
@@ -47,6 +46,7 @@ async function authorize(nonce: string): Promise<boolean> {
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ nonce }),
   });
+  if (response.ok && session?.nonce === nonce) session.transform = policy;
   return response.ok;
 }
 
