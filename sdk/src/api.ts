@@ -476,8 +476,8 @@ export interface LogEntry {
   at: string;
   /** Who. */
   actor: {
-    /** What kind of actor. */
-    kind: 'application' | 'session' | 'operator' | 'anonymous';
+    /** What kind of actor. unknown: the entry was changed in the database, and cannot be read. */
+    kind: 'application' | 'session' | 'operator' | 'anonymous' | 'unknown';
     /** Of the Application or the Session. */
     id?: string;
     /** The Application itself, or the one that the Session belongs to. */
@@ -492,7 +492,7 @@ export interface LogEntry {
     /** Its id. */
     id: string;
   };
-  /** denied: the key was valid but not allowed. failed: there was no valid key. */
+  /** denied: the key was valid but not allowed. failed: there was no valid key, and so no tenant whose log would show it. */
   result: 'success' | 'denied' | 'failed';
   /** The code of the problem, for what did not succeed. */
   reason?: string;

@@ -8,7 +8,9 @@ export const results = ['success', 'denied', 'failed'] as const;
 export const restoreOperation = 'database.restore';
 
 const Actor = z.object({
-  kind: z.enum(['application', 'session', 'operator', 'anonymous']).describe('What kind of actor.'),
+  kind: z
+    .enum(['application', 'session', 'operator', 'anonymous', 'unknown'])
+    .describe('What kind of actor. unknown: the entry was changed in the database, and cannot be read.'),
   id: z.uuid().optional().describe('Of the Application or the Session.'),
   application_id: z
     .uuid()
@@ -26,7 +28,9 @@ export const Entry = z.object({
     .describe('On what.'),
   result: z
     .enum(results)
-    .describe('denied: the key was valid but not allowed. failed: there was no valid key.'),
+    .describe(
+      'denied: the key was valid but not allowed. failed: there was no valid key, and so no tenant whose log would show it.',
+    ),
   reason: z.string().optional().describe('The code of the problem, for what did not succeed.'),
   from: z
     .object({
@@ -43,6 +47,9 @@ export const Entry = z.object({
   count: z.int().optional().describe('How many of the same kind this entry stands for, if more than one.'),
 });
 export type Entry = z.infer<typeof Entry>;
+
+/** The reason of an entry that somebody has changed in the database: of it, only what stands beside it is shown. */
+export const unreadable = 'unreadable';
 
 /** What was done on the machine, past the API. */
 export const byOperator = { actor: { kind: 'operator' as const }, result: 'success' as const, from: {} };

@@ -67,13 +67,9 @@ describe('the chart', () => {
     ({ at: at(milliseconds), result, ...(count && { count }) }) as LogEntry;
 
   test('counts every entry once, and those that stand for many as many', () => {
-    const bars = barsOf(
-      [entry(-minute, 'denied', 7), entry(-2 * hour, 'success'), entry(0, 'failed')],
-      now,
-      true,
-    );
-    const sum = (result: LogEntry['result']) => bars.reduce((total, bar) => total + bar[result], 0);
-    expect([sum('success'), sum('denied'), sum('failed')]).toEqual([1, 7, 1]);
+    const bars = barsOf([entry(-minute, 'denied', 7), entry(-2 * hour, 'success')], now, true);
+    const sum = (result: 'success' | 'denied') => bars.reduce((total, bar) => total + bar[result], 0);
+    expect([sum('success'), sum('denied')]).toEqual([1, 7]);
     expect(bars.length).toBeLessThanOrEqual(48);
   });
 

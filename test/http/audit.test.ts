@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { raw } from '../support/stores.ts';
 import { databases, openWorld, type World } from '../support/world.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
@@ -50,6 +51,32 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       operation: 'application.delete',
       reason: 'permission_missing',
       count: 5,
+    });
+  });
+
+  test.each([
+    ["entry = 'x'"],
+    ["entry = '{}'"],
+    ["entry = 'null'"],
+    ["entry = 'x', at = 9223372036854775807"],
+    ["entry = 'x', at = -9223372036854775807"],
+    ["entry = 'x', result = 'odd'"],
+  ])('an entry that somebody has changed (%s) is shown as that, among the others', async (change) => {
+    const { key, id } = await world.tenant();
+    for (const name of ['first', 'second', 'third']) await world.application(key, { name });
+    const [newest, changed, oldest] = await logs(key);
+    await raw(
+      world.config.databaseUrl,
+      `update audit set ${change} where tenant_id = '${id}' and id = '${changed.id}'`,
+    );
+    const after = await logs(key);
+    expect([after[0], after[2]]).toEqual([newest, oldest]);
+    expect(after[1]).toMatchObject({
+      id: changed.id,
+      actor: { kind: 'unknown' },
+      operation: 'application.create',
+      result: change.includes('odd') ? 'failed' : 'success',
+      reason: 'unreadable',
     });
   });
 

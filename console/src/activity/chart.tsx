@@ -1,4 +1,4 @@
-/** Successes, denials and failures over time, as bars that share one axis. */
+/** Successes and denials over time, as bars that share one axis. */
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { exactly, number } from '../frame/words.ts';
 
@@ -6,7 +6,6 @@ export interface Bar {
   readonly from: number;
   readonly success: number;
   readonly denied: number;
-  readonly failed: number;
 }
 
 const steps = [60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000];
@@ -22,11 +21,10 @@ export function barsOf(entries: readonly LogEntry[], now: number, whole: boolean
     from: start + index * step,
     success: 0,
     denied: 0,
-    failed: 0,
   }));
   for (const [index, { result, count = 1 }] of entries.entries()) {
     const bar = bars[Math.floor(((moments[index] as number) - start) / step)];
-    if (bar) bar[result] += count;
+    if (bar) bar[result === 'success' ? 'success' : 'denied'] += count;
   }
   return bars.slice(-mostBars);
 }
@@ -36,10 +34,9 @@ const width = 10;
 const gap = 3;
 
 export function Chart({ bars }: { bars: readonly Bar[] }) {
-  const highest = Math.max(1, ...bars.map((bar) => bar.success + bar.denied + bar.failed));
-  const sum = (result: 'success' | 'denied' | 'failed') =>
-    bars.reduce((total, bar) => total + bar[result], 0);
-  const title = `${number(sum('success'))} succeeded, ${number(sum('denied'))} denied, ${number(sum('failed'))} without a valid key`;
+  const highest = Math.max(1, ...bars.map((bar) => bar.success + bar.denied));
+  const sum = (result: 'success' | 'denied') => bars.reduce((total, bar) => total + bar[result], 0);
+  const title = `${number(sum('success'))} succeeded, ${number(sum('denied'))} denied`;
   return (
     <figure className="chart">
       <svg
@@ -56,8 +53,7 @@ export function Chart({ bars }: { bars: readonly Bar[] }) {
         <span>{exactly(new Date(bars[0]?.from ?? 0).toISOString())}</span>
         <span className="legend">
           <i className="dot dot-success" /> {number(sum('success'))} succeeded{' '}
-          <i className="dot dot-denied" /> {number(sum('denied'))} denied <i className="dot dot-failed" />{' '}
-          {number(sum('failed'))} without a valid key
+          <i className="dot dot-denied" /> {number(sum('denied'))} denied
         </span>
         <span>now</span>
       </figcaption>
@@ -69,9 +65,9 @@ function Stack({ bar, x, highest }: { bar: Bar; x: number; highest: number }) {
   let top = height;
   return (
     <g>
-      <title>{`${exactly(new Date(bar.from).toISOString())}: ${bar.success} succeeded, ${bar.denied} denied, ${bar.failed} failed`}</title>
+      <title>{`${exactly(new Date(bar.from).toISOString())}: ${bar.success} succeeded, ${bar.denied} denied`}</title>
       <rect x={x} y={height - 1} width={width} height={1} className="bar-empty" />
-      {(['success', 'denied', 'failed'] as const).map((result) => {
+      {(['success', 'denied'] as const).map((result) => {
         const size = bar[result] === 0 ? 0 : Math.max(2, (bar[result] / highest) * (height - 2));
         top -= size;
         return size > 0 ? (

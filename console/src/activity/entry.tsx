@@ -15,11 +15,13 @@ const reasons: Readonly<Record<string, string>> = {
   origin_refused: 'from a page that may not use the key',
   nonce_used: 'the nonce was used before',
   nonce_not_found: 'the nonce is not known',
+  unreadable: 'the entry was changed in the database, and cannot be read: have the operator verify the log',
 };
 
 function Actor({ actor }: Pick<LogEntry, 'actor'>) {
   const { byId } = useRoll(useSignedIn().roll);
   const id = actor.application_id ?? actor.id;
+  if (actor.kind === 'unknown') return <span>Somebody</span>;
   if (actor.kind === 'operator') return <span>The operator</span>;
   if (actor.kind === 'anonymous' || id === undefined) return <span>Somebody without a valid key</span>;
   const name = <bdi>{byId.get(id)?.name ?? shortId(id)}</bdi>;

@@ -15,7 +15,6 @@ const results: readonly [Result, string][] = [
   ['all', 'Everything'],
   ['success', 'Succeeded'],
   ['denied', 'Denied'],
-  ['failed', 'No valid key'],
 ];
 const periods: readonly [label: string, hours: number][] = [
   ['1 hour', 1],
@@ -74,7 +73,7 @@ export function Activity() {
       <header className="page-head">
         <div>
           <h1>Activity</h1>
-          <p className="quiet">Every change, and every call that was refused</p>
+          <p className="quiet">Every change, and every call that was refused to a key of this tenant</p>
         </div>
         <Button
           variant="default"
