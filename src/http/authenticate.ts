@@ -1,24 +1,28 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
-import { type Digest, recognise } from '../domain/key.ts';
+import { recognise } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Credentials } from '../store/store.ts';
 
+export type ShownKey = NonNullable<ReturnType<typeof recognise>>;
+
 /**
- * Goes on with whoever shows the key in SVC-API-KEY. A missing, doubled (the two arrive as one value, joined by a
- * comma), malformed, unknown, revoked or expired key all fail alike. `allow` throws if the key may not be looked up
- * now.
+ * The key in SVC-API-KEY, before anybody was asked about it. A missing, doubled (the two arrive as one value, joined
+ * by a comma) or malformed one fails like one that is unknown, revoked or expired.
  */
-export function authenticate<T>(
-  headers: Headers,
-  credentials: Credentials,
-  allow: (digest: Digest) => void,
-  next: (principal: Principal) => Awaitable<T>,
-): Awaitable<T> {
+export function shownKey(headers: Headers): ShownKey {
   const key = recognise(headers.get('svc-api-key') ?? '');
   if (!key) throw fail('unauthenticated');
-  allow(key.digest);
-  return then(credentials.find(key.kind, key.digest), (principal) => {
+  return key;
+}
+
+/** Goes on with whoever the key belongs to at this moment. */
+export function authenticate<T>(
+  { kind, digest }: ShownKey,
+  credentials: Credentials,
+  next: (principal: Principal) => Awaitable<T>,
+): Awaitable<T> {
+  return then(credentials.find(kind, digest), (principal) => {
     if (!principal) throw fail('unauthenticated');
     return next(principal);
   });

@@ -15,22 +15,54 @@ export interface Json {
   readonly text: string;
 }
 
-export async function readJson(request: Request, limit: number, types: readonly string[]): Promise<Json> {
-  const bytes = await receive(request, limit);
+/** What came of reading the bytes of a body: who is refused for another reason is told that, and not this. */
+export interface Arrived {
+  readonly bytes: Uint8Array;
+  readonly failure?: Failure;
+  /** Whether it came after its headers, and not together with them. */
+  readonly late: boolean;
+}
+
+export async function arriving(request: Request, limit: number): Promise<Arrived> {
+  const began = thisTurn();
+  try {
+    const bytes = await receive(request, limit);
+    return { bytes, late: thisTurn() !== began };
+  } catch (error) {
+    const failure = error instanceof Failure ? error : invalid('did not arrive whole');
+    return { bytes: nothing, failure, late: thisTurn() !== began };
+  }
+}
+
+const nothing = new Uint8Array();
+
+let turn = 0;
+let isCounted = false;
+
+/** Of the event loop: what is read from a connection at once is handed out within one. */
+function thisTurn(): number {
+  if (!isCounted) {
+    isCounted = true;
+    setImmediate(() => {
+      isCounted = false;
+      turn++;
+    });
+  }
+  return turn;
+}
+
+export function readJson({ bytes, failure }: Arrived, headers: Headers, types: readonly string[]): Json {
+  if (failure) throw failure;
   if (bytes.length === 0) return { value: undefined, text: '' };
-  if (!isOneOf(types, request.headers.get('content-type'))) throw fail('unsupported_media_type');
+  if (!isOneOf(types, headers.get('content-type'))) throw fail('unsupported_media_type');
   return parse(bytes);
 }
 
 async function receive(request: Request, limit: number): Promise<Uint8Array> {
   const declared = request.headers.get('content-length');
   if (declared !== null && Number(declared) > limit) throw tooLarge(limit);
-  try {
-    if (declared === null && request.body) return await collect(request.body, limit);
-    return await request.bytes();
-  } catch (error) {
-    throw error instanceof Failure ? error : invalid('did not arrive whole');
-  }
+  if (declared === null && request.body) return collect(request.body, limit);
+  return request.bytes();
 }
 
 /** A body of unannounced length is read only as far as the limit. */

@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { fail } from '../domain/error.ts';
 import { mint, recognise, type Secret } from '../domain/key.ts';
-import { jsonTypes, readJson } from './body.ts';
+import { arriving, jsonTypes, readJson } from './body.ts';
 import { openRoute, type Route } from './route.ts';
 import { validate } from './validate.ts';
 
@@ -45,7 +45,8 @@ export const openLink: Route = openRoute({
   replies: { 200: { description: 'The key.', schema: z.object({ key: z.string() }) } },
   failures: ['validation_failed', 'not_found', 'too_large', 'unsupported_media_type'],
   handle: async ({ link, log }, request) => {
-    const { code } = validate(Exchange, (await readJson(request, 1024, jsonTypes)).value, 'body');
+    const { value } = readJson(await arriving(request, 1024), request.headers, jsonTypes);
+    const { code } = validate(Exchange, value, 'body');
     const key = link?.take(code);
     if (!key) throw fail('not_found', { detail: 'This link is over: it opens once, within ten minutes.' });
     log.info('the console was opened by the link of the first start');

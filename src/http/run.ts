@@ -1,14 +1,13 @@
 /** How a request walks through its route. */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { type Awaitable, then } from '../domain/awaitable.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
 import { JsonText } from '../domain/json-text.ts';
-import type { Digest } from '../domain/key.ts';
 import { isA } from '../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../domain/principal.ts';
-import { authenticate } from './authenticate.ts';
-import { type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
+import { authenticate, shownKey } from './authenticate.ts';
+import { type Arrived, arriving, type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
 import { change, repeatable } from './change.ts';
 import { type Content, respondWith } from './headers.ts';
 import { noQuotas, Quotas } from './limits.ts';
@@ -45,16 +44,32 @@ export function run(
     const shown = isBadKey(failure) ? noQuotas : quotas;
     return parting(problemResponse(failure, where, world.log, {}, shown), world);
   };
+  const enter = (caller: Principal): void => {
+    principal = caller;
+    refuseOrigin(caller, request.headers);
+    admit(route as GuardedRoute, caller);
+  };
   const walk = (): Awaitable<Reply> => {
     if (route.kind === 'open') return route.handle(world, request);
     world.limits.address(where, quotas);
-    const allow = (digest: Digest) => world.limits.key(digest, quotas);
-    return authenticate(request.headers, world.store.credentials, allow, (caller) => {
-      principal = caller;
-      refuseOrigin(caller, request.headers);
-      admit(route, caller);
+    const key = shownKey(request.headers);
+    world.limits.key(key.digest, quotas);
+    const body = takesBody(route) ? arriving(request, route.bodyLimit ?? bodyLimit) : undefined;
+    const proceedAs = (caller: Principal, arrived?: Arrived) => {
       world.uses.note(caller, atRoot(route.permission));
-      return proceed(route, { principal: caller, where, quotas }, request, params, world);
+      return proceed(route, { principal: caller, where, quotas }, request, params, arrived, world);
+    };
+    return authenticate(key, world.store.credentials, (caller) => {
+      enter(caller);
+      if (!body) return proceedAs(caller);
+      return body.then((arrived) => {
+        if (!arrived.late) return proceedAs(caller, arrived);
+        principal = undefined;
+        return authenticate(key, world.store.credentials, (still) => {
+          enter(still);
+          return proceedAs(still, arrived);
+        });
+      });
     });
   };
   const answer = (reply: Reply): Response => {
@@ -88,6 +103,7 @@ function proceed(
   entry: Entering,
   request: Request,
   params: object,
+  arrived: Arrived | undefined,
   world: World,
 ): Awaitable<Reply> {
   const { principal, where } = entry;
@@ -96,14 +112,13 @@ function proceed(
     params: route.params && validate(route.params, params, 'path'),
     query: readQuery(route.query, request.url),
   };
-  return then(readBody(route, request), ({ value, text }) => {
-    const call = { ...checked, body: value };
-    const handle = (): Awaitable<Reply> =>
-      route.kind === 'read'
-        ? route.handle(call, world)
-        : change(route, call, repeatable(route, principal, request, where, text), where, world);
-    return route.enter ? inside(route.enter(entry, world), handle) : handle();
-  });
+  const { value, text } = arrived ? bodyOf(route, arrived, request.headers) : noBody;
+  const call = { ...checked, body: value };
+  const handle = (): Awaitable<Reply> =>
+    route.kind === 'read'
+      ? route.handle(call, world)
+      : change(route, call, repeatable(route, principal, request, where, text), where, world);
+  return route.enter ? inside(route.enter(entry, world), handle) : handle();
 }
 
 async function inside(entering: Promise<() => void>, handle: () => Awaitable<Reply>): Promise<Reply> {
@@ -142,13 +157,9 @@ const NoFields = z.strictObject({});
 
 const noBody: Json = { value: undefined, text: '' };
 
-function readBody(route: GuardedRoute, request: Request): Awaitable<Json> {
-  return takesBody(route) ? receiveBody(route, request) : noBody;
-}
-
-async function receiveBody(route: GuardedRoute, request: Request): Promise<Json> {
+function bodyOf(route: GuardedRoute, arrived: Arrived, headers: Headers): Json {
   const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
-  const { value, text } = await readJson(request, route.bodyLimit ?? bodyLimit, types);
+  const { value, text } = readJson(arrived, headers, types);
   if (route.body) return { value: validate(route.body, value, 'body'), text };
   return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
 }

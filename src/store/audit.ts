@@ -207,7 +207,7 @@ const lastMoment = Date.UTC(10_000, 0) - 1;
 /** One that somebody has changed is shown as that, and hides none of the others: `audit verify` tells more. */
 function toLogEntry(row: AuditRow): LogEntry {
   const at = Number(row.at);
-  const entry = Entry.safeParse(valueOf(row.entry));
+  const entry = Entry.safeParse(parsed(row.entry));
   return {
     id: row.id,
     ...(row.tenant_id !== null && { tenant_id: row.tenant_id }),
@@ -221,7 +221,7 @@ function leftOf({ operation, result }: AuditRow): Entry {
   return { actor: { kind: 'unknown' }, operation, result: known, reason: unreadable, from: {} };
 }
 
-function valueOf(text: string): unknown {
+function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
