@@ -6,7 +6,7 @@ import { type Grants, named, type Owner } from './grant.ts';
 import type { Digest } from './key.ts';
 import { isA } from './permission.ts';
 import { decideUnder, names, type Policy, type Resource } from './policy.ts';
-import type { Transform } from './transform.ts';
+import { compareTransforms, type Transform } from './transform.ts';
 
 interface Caller {
   readonly tenantId: string;
@@ -58,6 +58,19 @@ export function permit(principal: Principal, permission: string, resource: Resou
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
   if (verdict.allowed) return verdict.transform;
   throw missing(permission, explained(principal, permission, resource).reason);
+}
+
+/** The most that the principal sees of the resource, whichever of the permissions it uses; nothing by none of them. */
+export function mostSeen(
+  { policy, ceiling }: Principal,
+  permissions: readonly string[],
+  resource: Resource,
+): Transform | undefined {
+  const verdicts = permissions.map((permission) => decideUnder(policy, ceiling, permission, resource));
+  return verdicts
+    .flatMap((verdict) => (verdict.allowed ? [verdict.transform] : []))
+    .toSorted(compareTransforms)
+    .at(-1);
 }
 
 export function explained(principal: Principal, permission: string, resource: Resource): Explanation {

@@ -7,9 +7,9 @@ import { JsonText } from '../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../domain/mask.ts';
 import { mergePatch } from '../domain/merge.ts';
 import type { Resource } from '../domain/policy.ts';
-import { explained, type Principal, permit } from '../domain/principal.ts';
+import { explained, mostSeen, type Principal, permit } from '../domain/principal.ts';
 import { defaultContainer, defaultType, TokenContentFields, type TokenPatch } from '../domain/token.ts';
-import { stricter, type Transform } from '../domain/transform.ts';
+import { compareTransforms, stricter, type Transform } from '../domain/transform.ts';
 import type { StoredToken, TokenContent } from '../store/store.ts';
 import { validate } from './validate.ts';
 
@@ -60,6 +60,7 @@ export function revised(
   const transform = stricter(here, permit(principal, 'token:update', next));
   const unseen = transform !== 'reveal' && stays(patch, data);
   if (unseen && isNew(patch.mask)) throw maskNotAllowed(principal, transform === here ? current : next);
+  if (stays(patch, data)) refuseUncovering(principal, current, next);
   const untouched = patch.data === undefined && !isNew(patch.mask);
   const unjudged = unseen || untouched;
   const content =
@@ -89,6 +90,20 @@ function maskNotAllowed(principal: Principal, resource: Resource) {
   const { reason } = explained(principal, 'token:update', resource);
   return fail('mask_not_allowed', {
     detail: `A new mask over data that stays needs the permission token:update with the transform reveal, or the data along with it: ${reason}.`,
+  });
+}
+
+const showing = ['token:read', 'token:update'];
+
+/** Who sees little of the data where it lies does not get to see more of it by moving it. */
+function refuseUncovering(principal: Principal, from: Resource, to: Resource): void {
+  const [here, there] = [from, to].map((place) => mostSeen(principal, showing, place) ?? 'redact') as [
+    Transform,
+    Transform,
+  ];
+  if (compareTransforms(there, here) <= 0) return;
+  throw fail('permission_missing', {
+    detail: `This moves data that stays from where this key sees it with the transform ${here} to where it would with ${there}. That needs as much where it lies, or the data along with it.`,
   });
 }
 

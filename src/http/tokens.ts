@@ -127,7 +127,7 @@ export const updateToken = changeRoute({
   tag,
   summary: 'Update a Token',
   description:
-    'A JSON merge patch. Moving it to another container needs the permission on both. A new mask over data that stays needs the transform reveal, since a mask decides what others see.',
+    'A JSON merge patch. Moving it to another container needs the permission on both, and shows no more of data that stays than could be seen before. A new mask over data that stays needs the transform reveal, since a mask decides what others see.',
   permission: 'token:update',
   params,
   body: TokenPatch,

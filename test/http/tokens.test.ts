@@ -179,6 +179,36 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect((await move('/a/below/')).status).toBe(200);
   });
 
+  test('moving a Token shows its mover no more of the data than before, neither there nor in the answer', async () => {
+    const { key } = await world.tenant();
+    const both = ['token:read', 'token:update'];
+    const mover = await withRules(
+      key,
+      rule('/hidden/', 'redact', both),
+      rule('/masked/', 'mask', both),
+      rule('/open/', 'reveal', both),
+      rule('/updated/', 'reveal', ['token:update'], 1),
+      rule('/updated/', 'redact', ['token:read'], 2),
+    );
+    const patch = (id: string, body: object) => world.call('PATCH', `/tokens/${id}`, { key: mover, body });
+    const make = (id: string, container: string) => create(key, { id, container, data: card, mask });
+
+    await make('masked', '/masked/');
+    for (const container of ['/open/', '/updated/']) {
+      const refused = await patch('masked', { container });
+      expect([refused.status, refused.body.code]).toEqual([403, 'permission_missing']);
+      expect((await patch('masked', { container, data: { cvc: '999' } })).status).toBe(403);
+    }
+    expect((await world.call('GET', '/tokens/masked', { key: mover })).body.data).toEqual(masked);
+    expect((await patch('masked', { container: '/open/', data: 'new', mask: null })).status).toBe(200);
+
+    await make('hidden', '/hidden/');
+    expect((await patch('hidden', { container: '/masked/' })).status).toBe(403);
+    await make('open', '/open/');
+    expect((await patch('open', { container: '/masked/' })).body.data).toEqual(masked);
+    expect((await patch('open', { container: '/hidden/' })).body).not.toHaveProperty('data');
+  });
+
   test('who may not see the data may not lay another mask over it', async () => {
     const { key } = await world.tenant();
     await create(key, { id: 'card', container: '/a/', data: card, mask });
