@@ -29,7 +29,7 @@ export function applications(origins: string[], now: number): ApplicationCreate[
           ['token:read', 'token:create', 'token:update'],
           'Keeps the data of customers',
         ),
-        rule('/incoming/', 'redact', ['token:update', 'token:delete'], 'Moves what came in to its customer'),
+        rule('/incoming/', 'reveal', ['token:update', 'token:delete'], 'Moves what came in to its customer'),
       ],
     },
     {

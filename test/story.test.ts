@@ -93,7 +93,7 @@ describe.each(databases)('a card, on %s', (_, database) => {
       permissions: ['session:authorize'],
       rules: [
         rule('/customers/', 'reveal', ['token:read', 'token:update']),
-        rule('/incoming/', 'redact', ['token:update']),
+        rule('/incoming/', 'reveal', ['token:update']),
       ],
     });
     desk = await application({
@@ -154,7 +154,7 @@ describe.each(databases)('a card, on %s', (_, database) => {
     const refused = await does(ada, 'look', evesCard);
     expect(refused.status).toBe(403);
     expect(refused.body.detail).toBe(
-      'This needs the permission token:read: rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/.',
+      'This needs the permission token:read: rule 1 grants token:read but does not match: its container is not in /customers/42/.',
     );
     const { body } = await does(ada, 'list');
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual([card]);

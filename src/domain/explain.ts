@@ -66,6 +66,24 @@ export function explain(
   };
 }
 
+/**
+ * Why it is denied, for the one who is: nothing of what the authorizer may do elsewhere, nor where a resource lies
+ * that it has not said itself.
+ */
+export function refusal(
+  { holder, policy, ceiling }: Question,
+  permission: string,
+  resource: Resource,
+  isSaid: boolean,
+): string {
+  if (!decide(policy, permission, resource).allowed)
+    return denial(holder, policy, permission, resource, isSaid);
+  const above = ceiling as Policy;
+  return names(above, permission)
+    ? `${bound}, which does not have ${permission} here`
+    : nowhere('authorizer', above, permission);
+}
+
 /** Why a permission is not held at all, whatever it would be used on. */
 export function lacking({ holder, policy, ceiling }: Question, permission: string): string {
   return ceiling && names(policy, permission)
@@ -135,11 +153,11 @@ function failing(tests: readonly Test[], { id, container }: Resource): Test[] {
 }
 
 /** What speaks against it, or else all that speaks for it. */
-function account(tests: readonly Test[], given: Resource): string {
+function account(tests: readonly Test[], given: Resource, isSaid = true): string {
   if (tests.length === 0) return 'it is for everything';
   const sentences = allHold(tests, given)
     ? tests.map((test) => support(test, given[test.attribute]))
-    : failing(tests, given).map((test) => objection(test, given[test.attribute]));
+    : failing(tests, given).map((test) => objection(test, given[test.attribute], isSaid));
   return sentences.join(' and ');
 }
 
@@ -148,10 +166,11 @@ function support({ attribute, value }: Test, given: string | undefined): string 
   return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
 }
 
-function objection({ attribute, operator, value }: Test, given: string | undefined): string {
+function objection({ attribute, operator, value }: Test, given: string | undefined, isSaid: boolean): string {
   if (given === undefined) return `no ${attribute} was given to compare with ${value}`;
-  if (operator === 'equals') return `${attribute} ${given} is not ${value}`;
-  return `${attribute} ${given} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
+  const subject = isSaid ? `${attribute} ${given}` : `its ${attribute}`;
+  if (operator === 'equals') return `${subject} is not ${value}`;
+  return `${subject} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
 }
 
 function grounds(of: Holder, rule: ReadyRule | undefined, permission: string, resource: Resource): string {
@@ -161,7 +180,7 @@ function grounds(of: Holder, rule: ReadyRule | undefined, permission: string, re
 }
 
 /** The smallest change that would have allowed it: a permission more in a rule that matches, a wider rule, or a new grant. */
-function denial(of: Holder, policy: Policy, permission: string, resource: Resource): string {
+function denial(of: Holder, policy: Policy, permission: string, resource: Resource, isSaid = true): string {
   if (!isA('scoped', permission)) return nowhere(of, policy, permission);
   const given = canonical(resource);
   const [matching] = policy.rules
@@ -174,7 +193,7 @@ function denial(of: Holder, policy: Policy, permission: string, resource: Resour
     .map((rule) => ({ rule, distance: distance(rule.tests, given) }))
     .sort((a, b) => a.distance - b.distance);
   if (!nearest) return nowhere(of, policy, permission);
-  const because = account(nearest.rule.tests, given);
+  const because = account(nearest.rule.tests, given, isSaid);
   return `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`;
 }
 

@@ -1,7 +1,7 @@
 /** Who is calling, and what it may do at this moment. Every grant is checked here. */
 import type { Application } from './application.ts';
 import { fail } from './error.ts';
-import { type Explanation, explain, lacking, type Question } from './explain.ts';
+import { type Explanation, explain, lacking, type Question, refusal } from './explain.ts';
 import { type Grants, named, type Owner } from './grant.ts';
 import type { Digest } from './key.ts';
 import { isA } from './permission.ts';
@@ -53,11 +53,19 @@ export function mustHold(principal: Principal, permission: string): void {
   if (!holds(principal, permission)) throw missing(permission, lacking(asking(principal), permission));
 }
 
-/** What the principal may see when it uses the permission on the resource; refuses if it may not. */
-export function permit(principal: Principal, permission: string, resource: Resource): Transform {
+/**
+ * What the principal may see when it uses the permission on the resource; refuses if it may not. `isSaid`: whether
+ * the caller itself has said where the resource lies, and not the database.
+ */
+export function permit(
+  principal: Principal,
+  permission: string,
+  resource: Resource,
+  isSaid: boolean,
+): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
   if (verdict.allowed) return verdict.transform;
-  throw missing(permission, explained(principal, permission, resource).reason);
+  throw missing(permission, refusal(asking(principal), permission, resource, isSaid));
 }
 
 /** The most that the principal sees of the resource, whichever of the permissions it uses; nothing by none of them. */

@@ -51,13 +51,13 @@ export function revised(
   current: StoredToken,
   patch: TokenPatch,
 ): { content: TokenContent; transform: Transform; difference: Difference } {
-  const here = permit(principal, 'token:update', current);
+  const here = permit(principal, 'token:update', current, false);
   const { type, container, mask, metadata, expires_at } = current.token;
   const data = current.plaintext().value();
   const merged = mergePatch({ type, container, data, mask, metadata, expires_at }, patch);
   const fields = validate(TokenContentFields, merged, 'body');
   const next = { id: current.id, container: fields.container ?? defaultContainer };
-  const transform = stricter(here, permit(principal, 'token:update', next));
+  const transform = stricter(here, permit(principal, 'token:update', next, true));
   const unseen = transform !== 'reveal' && stays(patch, data);
   if (unseen && isNew(patch.mask)) throw maskNotAllowed(principal, transform === here ? current : next);
   if (stays(patch, data)) refuseUncovering(principal, current, next);

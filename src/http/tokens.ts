@@ -53,7 +53,7 @@ export const createToken = changeRoute({
   handle: ({ principal, body }, { store, uses }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
-    const transform = permit(principal, 'token:create', { id, container: content.container });
+    const transform = permit(principal, 'token:create', { id, container: content.container }, true);
     uses.note(principal, 'token:create', content.container);
     const creating = store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     return then(creating, (made) => {
@@ -95,7 +95,7 @@ export const listTokens = readRoute({
       () => store.tokens.count(principal.tenantId, scopes, filter),
       ({ seq }) => seq,
     );
-    const views = data.map((token) => view(token, permit(principal, 'token:read', token)));
+    const views = data.map((token) => view(token, permit(principal, 'token:read', token, false)));
     return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };
   },
 });
@@ -113,7 +113,7 @@ export const getToken = readRoute({
   handle: ({ principal, params }, { store, uses }) =>
     then(store.tokens.get(principal.tenantId, params.id), (token) => {
       if (!token) throw fail('not_found');
-      const transform = permit(principal, 'token:read', token);
+      const transform = permit(principal, 'token:read', token, false);
       uses.note(principal, 'token:read', token.container);
       return { status: 200, body: view(token, transform) };
     }),
@@ -162,7 +162,7 @@ export const deleteToken = changeRoute({
   failures: ['not_found'],
   handle: async ({ principal, params }, { store, uses }) => {
     const gone = await store.tokens.delete(principal.tenantId, params.id, (current) => {
-      permit(principal, 'token:delete', current);
+      permit(principal, 'token:delete', current, false);
       uses.note(principal, 'token:delete', current.container);
     });
     if (!gone) throw fail('not_found');

@@ -69,31 +69,38 @@ describe('holding a permission at all', () => {
 
 describe('using a permission on something', () => {
   test('answers with the transform', () => {
-    expect(permit(application(grants(pci)), 'token:read', at('/pci/'))).toBe('reveal');
-    expect(permit(application(grants('token:read')), 'token:read', at('/a/'))).toBe('mask');
+    expect(permit(application(grants(pci)), 'token:read', at('/pci/'), true)).toBe('reveal');
+    expect(permit(application(grants('token:read')), 'token:read', at('/a/'), true)).toBe('mask');
     expect(
       permit(
         session(grants(when(['id', 'equals', 'card-1'])), grants('token:read')),
         'token:read',
         at('/a/'),
+        true,
       ),
     ).toBe('mask');
   });
 
-  test('is refused with the reason that an explanation gives', () => {
+  test('is refused with the reason that an explanation gives, but for where a thing lies that the caller did not say', () => {
     const principal = application(grants(pci));
-    const { reason } = explained(principal, 'token:read', at('/a/'));
-    expect(refusal(() => permit(principal, 'token:read', at('/a/')))).toEqual({
-      code: 'permission_missing',
-      detail: `This needs the permission token:read: ${reason}.`,
-    });
+    const { reason } = explained(principal, 'token:read', at('/secret-project/'));
+    const refused = (isSaid: boolean) =>
+      refusal(() => permit(principal, 'token:read', at('/secret-project/'), isSaid)).detail;
+    expect(refused(true)).toBe(`This needs the permission token:read: ${reason}.`);
     expect(reason).toContain('/pci/');
+    expect(refused(false)).toBe(
+      'This needs the permission token:read: rule 1 grants token:read but does not match: its container is not in /pci/.',
+    );
   });
 
   test('is refused under a ceiling that does not reach there', () => {
     const principal = session(grants('token:read'), grants(pci));
-    expect(permit(principal, 'token:read', at('/pci/'))).toBe('mask');
-    expect(refusal(() => permit(principal, 'token:read', at('/a/'))).code).toBe('permission_missing');
+    expect(permit(principal, 'token:read', at('/pci/'), true)).toBe('mask');
+    expect(refusal(() => permit(principal, 'token:read', at('/a/'), true))).toEqual({
+      code: 'permission_missing',
+      detail:
+        'This needs the permission token:read: this Session may do no more than its authorizer, which does not have token:read here.',
+    });
     expect(explained(principal, 'token:read', at('/a/')).trace.map((step) => step.of)).toEqual([
       'session',
       'authorizer',

@@ -75,8 +75,8 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await get('card-43')).body).not.toHaveProperty('data');
     const refused = await get('card-41');
     expect(refused.status).toBe(403);
-    expect(refused.body.detail).toStartWith(
-      'This needs the permission token:read: this Session may do no more than its authorizer, whose rule ',
+    expect(refused.body.detail).toBe(
+      'This needs the permission token:read: this Session may do no more than its authorizer, which does not have token:read here.',
     );
     expect(await list()).toEqual([
       ['card-43', undefined],

@@ -58,7 +58,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     const { status, body } = await world.call('GET', '/tokens/other', { key: reader });
     expect(status).toBe(403);
     expect(body.detail).toBe(
-      'This needs the permission token:read: rule 1 grants token:read but does not match: container /pci-other/ is not in /pci/.',
+      'This needs the permission token:read: rule 1 grants token:read but does not match: its container is not in /pci/.',
     );
   });
 
