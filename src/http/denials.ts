@@ -6,6 +6,7 @@ import { Failure, problem } from '../domain/error.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Log } from '../log.ts';
 import type { NewEntry, Store } from '../store/store.ts';
+import { networkOf } from './address.ts';
 import type { Where } from './where.ts';
 import { witness } from './witness.ts';
 
@@ -15,19 +16,33 @@ export interface Denials {
   flush(): Promise<void>;
 }
 
-/** More kinds than this at once are counted, but not told apart. */
-const mostKinds = 1000;
+/**
+ * So many kinds at once are told apart by who and from where, of each tenant and of those without a valid key. Of
+ * more, what was refused and why is counted: nobody drowns what another was refused, or what else was.
+ */
+const most = { tenant: 100, strangers: 20 };
 
 export function denials(store: Store, log: Log, now: () => number): Denials {
-  let waiting = new Map<string, NewEntry>();
+  let waiting = new Map<string | undefined, Map<string, NewEntry>>();
+
+  function kindsOf(tenant: string | undefined): Map<string, NewEntry> {
+    const known = waiting.get(tenant);
+    if (known) return known;
+    const kinds = new Map<string, NewEntry>();
+    waiting.set(tenant, kinds);
+    return kinds;
+  }
 
   function add(entry: NewEntry): void {
     const { actor, operation, reason, from, tenantId } = entry;
-    const exact = JSON.stringify([tenantId, actor.id, operation, reason, from.ip]);
-    const name = waiting.has(exact) || waiting.size < mostKinds ? exact : 'others';
-    const known = waiting.get(name);
-    if (known) waiting.set(name, { ...known, count: (known.count ?? 1) + 1 });
-    else waiting.set(name, name === exact ? entry : { ...entry, ...faceless });
+    const kinds = kindsOf(tenantId);
+    const exact = JSON.stringify([operation, reason, actor.id, from.ip && networkOf(from.ip)]);
+    const room = tenantId === undefined ? most.strangers : most.tenant;
+    const isTold = kinds.has(exact) || kinds.size < room;
+    const name = isTold ? exact : JSON.stringify([operation, reason]);
+    const known = kinds.get(name);
+    if (known) kinds.set(name, { ...known, count: timesOf(known) + timesOf(entry) });
+    else kinds.set(name, isTold ? entry : faceless(entry));
   }
 
   return {
@@ -38,19 +53,24 @@ export function denials(store: Store, log: Log, now: () => number): Denials {
       else add({ ...stranger(where, now()), operation, result: 'failed', reason });
     },
     flush: async () => {
-      if (waiting.size === 0) return;
-      const entries = [...waiting.values()];
+      const entries = [...waiting.values()].flatMap((kinds) => [...kinds.values()]);
+      if (entries.length === 0) return;
       waiting = new Map();
       try {
         await store.audit.write(entries);
       } catch (error) {
-        log.error('refusals could not be written to the audit log', { entries: entries.length, error });
+        for (const entry of entries) add(entry);
+        log.error('refusals could not be written to the audit log yet', { entries: entries.length, error });
       }
     },
   };
 }
 
-const faceless = { tenantId: undefined, actor: { kind: 'anonymous' as const }, from: {} };
+const timesOf = ({ count = 1 }: NewEntry) => count;
+
+function faceless({ request_id: _, trace_id: __, ...entry }: NewEntry): NewEntry {
+  return { ...entry, actor: { kind: 'anonymous' }, from: {} };
+}
 
 function isRefusal({ code }: Failure): boolean {
   const { status } = problem(code);
