@@ -13,16 +13,22 @@ export interface Bound {
 export interface Scope {
   readonly container?: Bound | undefined;
   readonly id?: Bound | undefined;
+  /** It lies in any of these, too. */
+  readonly among?: readonly Scope[] | undefined;
 }
+
+/** Of two sides, so many pairs are looked at one by one; of more, each side is asked for itself. */
+const mostPairs = 100;
 
 /** Where the principal may use the permission: a resource is visible if it lies in any of these. */
 export function visible(
   { policy, ceiling }: Pick<Principal, 'policy' | 'ceiling'>,
   permission: string,
 ): Scope[] {
-  const own = scopesOf(policy, permission);
-  if (!ceiling) return widest(own);
-  const above = scopesOf(ceiling, permission);
+  const own = widest(scopesOf(policy, permission));
+  if (!ceiling) return own;
+  const above = widest(scopesOf(ceiling, permission));
+  if (own.length * above.length > mostPairs) return own.map((mine) => ({ ...mine, among: above }));
   return widest(
     own.flatMap((mine) => above.map((theirs) => meet(mine, theirs)).filter((both) => both !== undefined)),
   );
@@ -42,11 +48,12 @@ function asScope({ attribute, operator, value }: Test): Scope {
   return { [attribute]: { value, exact: operator === 'equals' } };
 }
 
-/** What lies in both, or nothing. */
+/** What lies in both, or nothing. Only the first may have an `among`. */
 export function meet(a: Scope, b: Scope): Scope | undefined {
   const container = narrower(a.container, b.container);
   const id = narrower(a.id, b.id);
-  return container === 'none' || id === 'none' ? undefined : { container, id };
+  if (container === 'none' || id === 'none') return undefined;
+  return a.among ? { container, id, among: a.among } : { container, id };
 }
 
 function narrower(a: Bound | undefined, b: Bound | undefined): Bound | undefined | 'none' {

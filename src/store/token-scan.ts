@@ -10,9 +10,6 @@ import { alive } from './applications.ts';
 import type { TokenFilter, Window } from './store.ts';
 import { all, any, type Params } from './where.ts';
 
-/** Past this, one scan that looks at every scope is better than a scan for each. */
-const mostScopes = 100;
-
 interface Scan {
   /** The table whose index is read, and what it is called: `t` for Tokens. */
   readonly from: 'tokens t' | 'token_containers c' | 'token_metadata m';
@@ -32,10 +29,11 @@ export function selectTokens(
   filter: TokenFilter,
   window?: Window,
 ): string {
+  const among = scopes[0]?.among;
   const selects = scansOf(params, scopes, filter).map(({ from, where, inOrder, check }) => {
     const entry = from.slice(-1);
     const age = ageOf(entry, inOrder);
-    const token = all(alive('t'), check, passing(params, filter));
+    const token = all(alive('t'), check, among && inAny(params, among), passing(params, filter));
     const conditions = all(
       `${entry}.tenant_id = ${params.add(tenant)}`,
       where,
@@ -76,9 +74,9 @@ export function pageOfTokens(
 function scansOf(params: Params, scopes: readonly Scope[], filter: TokenFilter): Scan[] {
   if (scopes.length === 0) return [];
   if (filter.ids) return [byIds(params, filter.ids, scopes)];
+  if (scopes[0]?.among) return [byAge(inAny(params, scopes))];
   const ofOneToken = scopes.filter(({ id }) => id?.exact);
   const others = scopes.filter(({ id }) => !id?.exact);
-  if (others.length > mostScopes) return [byAge(inAny(params, scopes))];
   const scans = others.flatMap((scope) => scansOfOne(params, scope, filter));
   if (ofOneToken.length === 0) return scans;
   const ids = ofOneToken.map(({ id }) => (id as Bound).value);
@@ -91,6 +89,7 @@ function byIds(params: Params, ids: readonly string[], scopes: readonly Scope[])
   return { from: 'tokens t', where, inOrder: false, check: inAny(params, scopes) };
 }
 
+/** One scan that looks at every scope, where there are too many for a scan each. */
 function byAge(check?: string): Scan {
   return { from: 'tokens t', inOrder: true, check };
 }

@@ -139,7 +139,11 @@ function* seen(
 export function liesIn({ id, container }: Resource, scope: Scope): boolean {
   const path = container?.toLowerCase().split('/').filter(Boolean) ?? [];
   const canonical = path.length === 0 ? '/' : `/${path.join('/')}/`;
-  return passes(id, scope.id) && passes(container === undefined ? undefined : canonical, scope.container);
+  return (
+    passes(id, scope.id) &&
+    passes(container === undefined ? undefined : canonical, scope.container) &&
+    (scope.among?.some((one) => liesIn({ id, container }, one)) ?? true)
+  );
 }
 
 function passes(value: string | undefined, bound: Bound | undefined): boolean {
