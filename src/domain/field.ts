@@ -1,5 +1,6 @@
 /** The kinds of field that several resources share. Every string that gets in has passed one of these. */
 import { z } from 'zod';
+import { withoutSecrets } from './key.ts';
 
 /** A UUID of any version in lower-case form; ids made here are version 7. */
 export const Id = z
@@ -21,11 +22,19 @@ export function list<S extends z.ZodType<unknown[]>>(schema: S) {
     .meta({ default: [] });
 }
 
+/** What is kept in the clear must not be what opens something. */
+export function holdsNoSecret(value: string): boolean {
+  return withoutSecrets(value) === value;
+}
+
+export const secretHeld = 'must not hold a key or a nonce, since it is kept in the clear';
+
 /** Code points, not UTF-16 units. */
 export function text(shortest: number, longest: number) {
   return z
     .string()
     .refine((value) => value.isWellFormed(), 'must be well-formed Unicode')
+    .refine(holdsNoSecret, secretHeld)
     .refine((value) => within(value, shortest, longest), `must have ${shortest} to ${longest} characters`)
     .meta({ minLength: shortest, maxLength: longest });
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Description, line, optional } from './field.ts';
+import { Description, holdsNoSecret, line, optional, secretHeld } from './field.ts';
 import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
 
@@ -7,7 +7,7 @@ const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
 const notPath = 'must be a path such as /pci/high/ of letters, digits, - and _';
 
 /** `/a/b/`; a missing leading or trailing slash is understood, `/` alone is the root. Kept as given. */
-export const Container = z.string().max(500).regex(path, notPath);
+export const Container = z.string().max(500).regex(path, notPath).refine(holdsNoSecret, secretHeld);
 
 /** No capital letter, and nothing beyond ASCII, of which some has a lower case, too. */
 const canonical = /^\/(?:[^A-Z\u0080-\uffff]*\/)?$/;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isWellFormed, line, Moment, optional, Timestamp, text } from './field.ts';
+import { holdsNoSecret, isWellFormed, line, Moment, optional, secretHeld, Timestamp, text } from './field.ts';
 import { JsonText } from './json-text.ts';
 import { Mask } from './mask.ts';
 import { Container } from './rule.ts';
@@ -25,7 +25,8 @@ function fits({ text }: JsonText): boolean {
 
 export const TokenId = z
   .string()
-  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"');
+  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"')
+  .refine(holdsNoSecret, secretHeld);
 
 export const TokenType = z
   .string()

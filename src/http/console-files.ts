@@ -3,6 +3,7 @@ import type { ConsoleFile } from '../../console/build.ts';
 import { fail } from '../domain/error.ts';
 import { openLink } from './console-link.ts';
 import { openRoute, type Reply, type Route } from './route.ts';
+import { pathOf } from './where.ts';
 
 /** Nothing from elsewhere, nothing inline, no text that becomes markup or code. */
 export const consolePolicy = [
@@ -44,7 +45,7 @@ async function make(): Promise<Map<string, ConsoleFile>> {
 }
 
 async function send(request: Request): Promise<Reply> {
-  const path = new URL(request.url).pathname.replace(/\/$/, '');
+  const path = pathOf(request.url).replace(/\/$/, '');
   const file = (await files()).get(path);
   if (!file) throw fail('path_unknown');
   const accepted = request.headers.get('accept-encoding') ?? '';

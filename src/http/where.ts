@@ -21,7 +21,7 @@ export class Where {
 
   /** Without the query, which may hold what does not belong in a log. */
   get path(): string {
-    return pathOf(this.#request.url);
+    return discreet(pathOf(this.#request.url));
   }
 
   /** Of the trace that the request is part of, if it says so. */
@@ -46,8 +46,15 @@ function shown(agent: string): string {
   return withoutSecrets(agent).slice(0, longestUserAgent);
 }
 
+/** A key is one however its characters are written. */
+function discreet(path: string): string {
+  if (!path.includes('%')) return path;
+  const plain = path.replace(/%([0-9a-f]{2})/gi, (_, code) => String.fromCharCode(Number.parseInt(code, 16)));
+  return withoutSecrets(plain) === plain ? path : withoutSecrets(plain);
+}
+
 /** The URL is the path alone when the Host header makes no sense. */
-function pathOf(url: string): string {
+export function pathOf(url: string): string {
   const path = url.startsWith('/') ? url : url.slice(url.indexOf('/', 8));
   const mark = path.indexOf('?');
   return mark < 0 ? path : path.slice(0, mark);

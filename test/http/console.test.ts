@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { dirname, join } from 'node:path';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { buildConsole, type ConsoleFile } from '../../console/build.ts';
+import { raw, rawRequest } from '../support/raw.ts';
 import { openWorld, sqlite, type World } from '../support/world.ts';
 
 let world: World;
@@ -30,6 +31,11 @@ describe('the console', () => {
     expect(await response.text()).toBe(html);
     expect(headers.get('content-type')).toBe('text/html; charset=utf-8');
     expect(headers.get('cache-control')).toBe('no-store');
+  });
+
+  test('opens whatever the Host header is, and without one', async () => {
+    expect((await rawRequest(world.url, 'GET /console', ['Host: a b'])).status).toBe(200);
+    expect(await raw(world.url, 'GET /console HTTP/1.0\r\n\r\n')).toStartWith('HTTP/1.1 200');
   });
 
   test('may run nothing inline, load nothing from elsewhere and be framed by nobody', async () => {

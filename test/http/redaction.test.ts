@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { routes } from '../../src/http/routes.ts';
 import { everythingIn, takeAway } from '../support/database.ts';
-import { type CallOptions, databases, openWorld, type World } from '../support/world.ts';
+import { type CallOptions, databases, openWorld, sqlite, type World } from '../support/world.ts';
 
 const plaintext = 'plaintext-of-a-token-4242';
 const everyForm = (secret: string) => [
@@ -144,5 +144,46 @@ describe.each(databases)('secrets on %s', (_, database) => {
     expect(failed.length).toBeGreaterThan(4);
     expectNoneIn(world.logged.join('\n'));
     expectNoneIn(answers.join('\n'));
+  });
+});
+
+describe('a key that somebody puts where it does not belong', () => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
+    key = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+
+  const grants = { type: 'private', permissions: ['token:read'] };
+  const rule = { priority: 1, container: '/', transform: 'mask', permissions: ['token:read'] };
+
+  test.each<[field: string, path: string, body: (secret: string) => object]>([
+    ['name', '/applications', (name) => ({ name, ...grants })],
+    [
+      'rules.0.description',
+      '/applications',
+      (description) => ({ ...grants, name: 'x', rules: [{ ...rule, description }] }),
+    ],
+    ['id', '/tokens', (id) => ({ id, data: 1 })],
+    ['container', '/tokens', (secret) => ({ container: `/${secret}/`, data: 1 })],
+    ['metadata.note', '/tokens', (note) => ({ metadata: { note }, data: 1 })],
+  ])('is refused as %s, which is kept in the clear', async (field, path, body) => {
+    const { status, body: problem } = await world.call('POST', path, { key, body: body(key) });
+    expect(status).toBe(400);
+    expect(problem.errors[field]).toContain('must not hold a key or a nonce, since it is kept in the clear');
+  });
+
+  test('is left out of the path in answers and in the log, however it is written', async () => {
+    const written = [key.replaceAll('_', '%5F'), key.replace('s', '%73'), encodeURIComponent(key)];
+    for (const part of written) {
+      for (const path of [`/applications/${part}`, `/${part}`]) {
+        const text = await (await fetch(world.url + path, { headers: { 'SVC-API-KEY': key } })).text();
+        expect(JSON.parse(text).instance).toContain('[secret]');
+        expect(text).not.toContain(key.slice(10));
+      }
+    }
+    expect(world.logged.join('\n')).not.toContain(key.slice(10));
   });
 });
