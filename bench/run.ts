@@ -36,8 +36,11 @@ const quick = process.argv.includes('--quick');
 const effort: Effort = quick ? { quick, rounds: 2, seconds: 0.6 } : { quick, rounds: 5, seconds: 2 };
 
 if (process.platform !== 'linux') throw new Error('the bench reads /proc, and so needs Linux');
-if (!Bun.which('pgbench'))
-  throw new Error('pgbench is missing: on Debian, apt-get install postgresql-contrib');
+for (const [program, from] of [
+  ['pgbench', 'postgresql-contrib'],
+  ['strace', 'strace'],
+] as const)
+  if (!Bun.which(program)) throw new Error(`${program} is missing: on Debian, apt-get install ${from}`);
 installPeers();
 const stage = await setStage();
 const results: Results = { at: new Date().toISOString(), quick, machine: machine(), rows: [], nodes: [] };

@@ -133,6 +133,29 @@ export async function startService(
   };
 }
 
+/**
+ * Before a command: every sync of the disk takes some milliseconds, as on one that waits until what it was given is
+ * safe. Many disks of virtual machines do not, and then commits cost next to nothing.
+ */
+export const slowDisk = [
+  ...['strace', '-f', '--seccomp-bpf', '-qq', '-o', '/dev/null', '-e', 'signal=none'],
+  ...['-e', 'trace=fsync,fdatasync', '-e', 'inject=fsync,fdatasync:delay_exit=1000'],
+];
+
+/** The one that is slowed down does not end with the one that slows it down. */
+export async function startOnSlowDisk(): Promise<Service> {
+  const service = await startService({}, [...slowDisk, ...usual]);
+  const [slowed] = childrenOf(service.pid) as [number];
+  endWithUs(slowed);
+  return {
+    ...service,
+    stop: async () => {
+      process.kill(slowed, 'SIGTERM');
+      await service.stop();
+    },
+  };
+}
+
 export function startBare(answers: Answers): Promise<Server> {
   return start(
     [process.execPath, '--no-env-file', join(import.meta.dirname, 'bare.ts')],

@@ -1,13 +1,21 @@
 /** Open a Session and let it in: two durable writes, each with its audit entry, beside what the databases can commit. */
-import { Database } from 'bun:sqlite';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
-import { type Contestant, connections, contest, type Effort, named, underLoad } from '../contest.ts';
+import {
+  type Contestant,
+  connections,
+  contest,
+  type Effort,
+  named,
+  type Sample,
+  underLoad,
+} from '../contest.ts';
+import { commitFor } from '../raw.ts';
 import { type Row, rowOf } from '../report.ts';
-import { wire } from '../servers.ts';
-import { type Furnished, type Stage, sessionRules } from '../stage.ts';
+import { slowDisk, startOnSlowDisk, wire } from '../servers.ts';
+import { type Furnished, furnish, type Stage, sessionRules } from '../stage.ts';
 
 function pairs(name: string, service: Furnished): Contestant {
   const nonce = 'NONCE'.padEnd(57, ' ');
@@ -21,21 +29,19 @@ function pairs(name: string, service: Furnished): Contestant {
   return underLoad(name, service.pid, plan, service.database);
 }
 
-/** One row of the size of a Session in each commit, one commit after the other: what the disk gives to one writer. */
+/** On the disk as it is. */
 function rawCommits(name: string, folder: string): Contestant {
-  const db = new Database(join(folder, 'raw.db'));
-  db.run('pragma journal_mode = wal');
-  db.run('pragma synchronous = full');
-  db.run('create table if not exists rows (id integer primary key, body blob not null)');
-  const insert = db.prepare('insert into rows (body) values (randomblob(400))');
+  return { name, measure: async (seconds) => commitFor(seconds, folder) };
+}
+
+/** The same under `slowDisk`. */
+function rawCommitsOnSlowDisk(name: string): Contestant {
+  const command = [...slowDisk, process.execPath, '--no-env-file', join(import.meta.dirname, '../raw.ts')];
   return {
     name,
     measure: async (seconds) => {
-      const [began, used] = [performance.now(), process.cpuUsage()];
-      let done = 0;
-      for (; performance.now() - began < seconds * 1000; done++) insert.run();
-      const { user, system } = process.cpuUsage(used);
-      return { rate: done / ((performance.now() - began) / 1000), processor: (user + system) / done };
+      const child = Bun.spawn([...command, String(seconds)], { stdio: ['ignore', 'pipe', 'inherit'] });
+      return (await new Response(child.stdout).json()) as Sample;
     },
   };
 }
@@ -85,6 +91,9 @@ export async function sessionRows(stage: Stage, effort: Effort): Promise<Row[]> 
     effort,
   );
   rmSync(folder, { recursive: true });
+  const onSlowDisk = await furnish(await startOnSlowDisk());
+  const slow = await contest([pairs('SQLite', onSlowDisk), rawCommitsOnSlowDisk('raw')], effort);
+  await onSlowDisk.stop();
   const shared = { group: 'writes', unit: 'pairs/s' };
   return [
     rowOf(
@@ -96,6 +105,16 @@ export async function sessionRows(stage: Stage, effort: Effort): Promise<Row[]> 
       },
       named(series, 'SQLite'),
       named(series, 'raw'),
+    ),
+    rowOf(
+      {
+        ...shared,
+        work: 'create and authorize a Session, SQLite, where a sync takes milliseconds',
+        beside: 'raw durable commits of SQLite on the same',
+        least: 1,
+      },
+      named(slow, 'SQLite'),
+      named(slow, 'raw'),
     ),
     rowOf(
       {
