@@ -64,6 +64,7 @@ export function run(
       if (!body) return proceedAs(caller);
       return body.then((arrived) => {
         if (!arrived.late) return proceedAs(caller, arrived);
+        // Whoever waits with the body may have lost the key meanwhile.
         principal = undefined;
         return authenticate(key, world.store.credentials, (still) => {
           enter(still);
