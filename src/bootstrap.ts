@@ -4,21 +4,26 @@ import { dirname } from 'node:path';
 import { ConfigError } from './config.ts';
 import { mint, newId, recognise, type Secret } from './domain/key.ts';
 import { builtIn } from './domain/permission.ts';
-import type { NewTenant, Store } from './store/store.ts';
+import type { NewApplication, NewTenant, Store } from './store/store.ts';
 
 export function newTenant(name: string, now: number): NewTenant & { secret: Secret } {
   const key = mint('mgt');
-  const application = {
+  const application = managementOf(`${name}: first management key`, now);
+  return { id: newId(now), name, createdAt: now, application, key, secret: key.secret };
+}
+
+/** One that may do all that there is. */
+export function managementOf(name: string, now: number): NewApplication {
+  return {
     id: newId(now),
-    name: [...`${name}: first management key`].slice(0, 200).join(''),
-    type: 'management' as const,
+    name: [...name].slice(0, 200).join(''),
+    type: 'management',
     permissions: [...builtIn],
     rules: [],
     createdBy: undefined,
     createdAt: now,
     expiresAt: undefined,
   };
-  return { id: newId(now), name, createdAt: now, application, key, secret: key.secret };
 }
 
 export interface Bootstrapped {

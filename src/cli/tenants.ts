@@ -1,7 +1,8 @@
 /** Tenants are the operator's: they are looked after on the machine, past the API, and each change is on record. */
-import { newTenant } from '../bootstrap.ts';
+import { managementOf, newTenant } from '../bootstrap.ts';
 import { byOperator, type Difference } from '../domain/audit.ts';
 import { Name } from '../domain/field.ts';
+import { mint } from '../domain/key.ts';
 import type { NewEntry, Store, Tenant, Tenants, Unit } from '../store/store.ts';
 import { type Invocation, type LocalCommand, Refused, UsageError } from './command.ts';
 import { confirmedByName, yesOption } from './confirm.ts';
@@ -24,6 +25,13 @@ export const tenantCommands: readonly LocalCommand[] = [
     takes: [],
     summary: 'List the tenants and their state, oldest first.',
     run: (invocation) => withStore(invocation, (store) => list(store, invocation)),
+  },
+  {
+    words: ['tenants', 'key'],
+    takes: ['TENANT'],
+    summary: 'Make a tenant one more management Application; prints its key.',
+    details: `For when every management key is lost. The others stay as they are. The key is shown this once. ${either}`,
+    run: (invocation) => withStore(invocation, (store) => addKey(store, invocation)),
   },
   {
     words: ['tenants', 'rename'],
@@ -65,6 +73,23 @@ async function create(store: Store, { args, json, print }: Invocation): Promise<
   });
   const key = tenant.secret.reveal();
   print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
+}
+
+async function addKey(store: Store, { args, json, print }: Invocation): Promise<void> {
+  const key = mint('mgt');
+  const now = Date.now();
+  const made = await store.change(async (unit) => {
+    const { id: tenant, name } = await changeable(unit.tenants, args[0]);
+    const { id } = await unit.applications.create(tenant, managementOf(`${name}: management key`, now), key);
+    unit.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
+    return { tenant_id: tenant, application_id: id };
+  });
+  const secret = key.secret.reveal();
+  print(
+    json
+      ? JSON.stringify({ ...made, key: secret })
+      : `tenant       ${made.tenant_id}\napplication  ${made.application_id}\nkey          ${secret}`,
+  );
 }
 
 async function list(store: Store, { json, print, paint }: Invocation): Promise<void> {

@@ -40,6 +40,25 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       )
     ).map(({ operation, entry }) => ({ operation, ...JSON.parse(entry) }));
 
+  test('one whose management keys are lost gets another, and the audit log says that the operator made it', async () => {
+    const { id, key: lost } = await create('shop');
+    const made = await json('tenants', 'key', 'shop');
+    expect(made).toMatchObject({ tenant_id: id, application_id: expect.any(String) });
+    expect(made.key).not.toBe(lost);
+    const { status: answered, body } = await world.call('GET', '/applications/key', { key: made.key });
+    expect([answered, body.id, body.type]).toEqual([200, made.application_id, 'management']);
+    expect((await world.call('GET', '/applications', { key: made.key })).body.pagination.total_items).toBe(2);
+    expect(await operations(id)).toMatchObject([
+      { operation: 'tenant.create' },
+      {
+        operation: 'application.create',
+        actor: { kind: 'operator' },
+        entity: { kind: 'application', id: made.application_id },
+      },
+    ]);
+    expect(await operate(['tenants', 'key', 'nobody'])).toMatchObject({ code: 1 });
+  });
+
   test('one is made, renamed, disabled and enabled, and the audit log has all of it by the operator', async () => {
     const { id, key } = await create('shop');
     expect(await json('tenants', 'rename', 'shop', 'store')).toMatchObject({ id, name: 'store' });
