@@ -66,8 +66,11 @@ export interface Db extends Room {
    * statements, and may run twice, if the first time has come to nothing.
    */
   change<T>(work: (tx: Shared) => Awaitable<T>, manner?: Manner): Promise<T>;
-  /** Holds off every other process that calls this on the same database. */
-  exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  /**
+   * Holds off every other process that calls this on the same database. Over a network it is given up after a few
+   * seconds, or after an hour if it is `slow`.
+   */
+  exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;
   close(): Promise<void>;
 }
 

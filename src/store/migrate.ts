@@ -51,12 +51,12 @@ export interface Migrated {
  * would in the end wait for a change that waits for the first. So each alters one table that others use.
  */
 export async function migrate(db: Db): Promise<Migrated> {
-  const from = await db.exclusively((tx) => begin(db, tx));
+  const from = await db.exclusively((tx) => begin(db, tx), 'slow');
   if (isAlone(db, from)) return { from, to: newestSchema };
   for (let version = from; version < newestSchema; version++) {
     await db.exclusively(async (tx) => {
       if ((await versionIn(tx)) === version) await apply(db, tx, version);
-    });
+    }, 'slow');
   }
   return { from, to: newestSchema };
 }

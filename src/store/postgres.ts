@@ -7,6 +7,10 @@ import { type Late, shareTransactions, unlessLate, type Work } from './postgres-
 const patience = 800;
 /** Milliseconds for which a statement waits for somebody else's lock. */
 const lockPatience = 250;
+/** Milliseconds for what must happen once; what goes through whole tables is `slow`. */
+const oncePatience = { usual: 5000, slow: 3_600_000 };
+/** Milliseconds by which the server gives up sooner than we do. */
+const sooner = 100;
 const connections = 10;
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
 /** Fails on a standby, which may not know yet what was taken away; asked once a query, whether it finds any row or not. */
@@ -26,24 +30,35 @@ export function openPostgres(url: string, clock?: () => number): Db {
   let pool = connect(url);
   let answers = 0;
 
+  /** Connections may hang for as long as the network swallows what they send: the pool is replaced whole. */
+  function replace(old: SQL): void {
+    if (old !== pool) return;
+    pool = connect(url);
+    old.close({ timeout: 5 }).catch(() => {});
+  }
+
   /**
-   * Never waits longer than `patience`. A pool from which nothing has come back in all that time is replaced
-   * whole, since its connections may hang for as long as the network swallows what they send. A pool that
-   * answers others is only slow, and stays.
+   * Never waits longer than `patience`. A pool from which nothing has come back in all that time is replaced. One
+   * that answers others is only slow, and stays.
    */
-  async function bounded<T>(work: (pool: SQL, late: Late) => Promise<T>): Promise<T> {
-    const mine = pool;
+  function bounded<T>(work: (pool: SQL, late: Late) => Promise<T>): Promise<T> {
     const before = answers;
+    return within(patience, () => answers === before, work);
+  }
+
+  async function within<T>(
+    longest: number,
+    isDead: () => boolean,
+    work: (pool: SQL, late: Late) => Promise<T>,
+  ): Promise<T> {
+    const mine = pool;
     let isLate = false;
     const giveUp = Promise.withResolvers<never>();
     const timer = setTimeout(() => {
       isLate = true;
-      if (mine === pool && answers === before) {
-        pool = connect(url);
-        mine.close({ timeout: 5 }).catch(() => {});
-      }
+      if (isDead()) replace(mine);
       giveUp.reject(new DbUnavailable('the database does not answer'));
-    }, patience);
+    }, longest);
     try {
       const value = await Promise.race([work(mine, () => isLate), giveUp.promise]);
       answers++;
@@ -73,6 +88,18 @@ export function openPostgres(url: string, clock?: () => number): Db {
 
   const inOne = <T>(work: Work<T>) => bounded((pool, late) => transaction(pool, unlessLate(work, late)));
 
+  /** The server ends what waits too long, so if we have to, the connection is most likely swallowed. */
+  function once<T>(work: Work<T>, longest: number): Promise<T> {
+    const locked = async (tx: Queries) => {
+      await tx.run(`set local statement_timeout = ${longest - sooner}`);
+      await tx.run('set local lock_timeout = 0');
+      await tx.get(`select pg_advisory_xact_lock(${onceLock})`);
+      return work(tx);
+    };
+    const isDead = () => true;
+    return within(longest, isDead, (pool, late) => transaction(pool, unlessLate(locked, late)));
+  }
+
   return {
     dialect: 'postgres',
     get: (sql, params) => read(async (pool) => queries(pool, clock).get(sql, params)),
@@ -86,18 +113,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
     transaction: inOne,
     leave: (write, one) => inOne((tx) => write(tx, [one])),
     change: shareTransactions(inOne, bounded),
-    exclusively: async (work) => {
-      try {
-        return await transaction(pool, async (tx) => {
-          await tx.run('set local statement_timeout = 0');
-          await tx.run('set local lock_timeout = 0');
-          await tx.get(`select pg_advisory_xact_lock(${onceLock})`);
-          return work(tx);
-        });
-      } catch (error) {
-        throw judged(error);
-      }
-    },
+    exclusively: (work, pace) => once(work, oncePatience[pace ?? 'usual']),
     close: () => pool.close({ timeout: 5 }),
   };
 }
@@ -108,7 +124,7 @@ function connect(url: string): SQL {
     connectionTimeout: 1,
     connection: {
       application_name: 'sallyport',
-      statement_timeout: String(patience - 100),
+      statement_timeout: String(patience - sooner),
       lock_timeout: String(lockPatience),
       idle_in_transaction_session_timeout: '5000',
     },

@@ -94,7 +94,7 @@ export function recovery(db: Db, masters: MasterKeys, chainKeys: () => Awaitable
         for (const one of takeOut.tenants) await close(db, tx, record, one);
         for (const one of takeOut.applications) await remove(tx, record, one);
         return { sessions, replies };
-      });
+      }, 'slow');
       for (const { tenant_id, closed } of takeOut.tenants)
         if (closed === 'deleted') while (!(await removeSome(db, tenant_id, several)).done);
       return recovered;

@@ -1,9 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { SQL } from 'bun';
 import { newTenant } from '../../src/bootstrap.ts';
+import { byOperator } from '../../src/domain/audit.ts';
 import { mint } from '../../src/domain/key.ts';
 import { DbUnavailable } from '../../src/store/db.ts';
 import { openStore } from '../../src/store/open.ts';
+import { onceLock, waiting, whileHeld } from '../support/held.ts';
 import { patient, patiently } from '../support/patience.ts';
 import { newSession, openStores, type Stores } from '../support/stores.ts';
 import { openWire, type Wire } from '../support/wire.ts';
@@ -79,33 +80,33 @@ describe('a service whose wire to PostgreSQL is cut', () => {
   });
 });
 
+test('what is done once gives up on a connection that is swallowed, and is done the next time', async () => {
+  const direct = await postgres.ready('');
+  const url = new URL(direct);
+  const wire = await openWire(Number(url.port));
+  url.port = String(wire.port);
+  const on = await openStores({ ...postgres, ready: async () => url.href });
+  const entry = { ...byOperator, at: 1, operation: 'test' };
+  await on.store.audit.write([entry]);
+  const { sealing } = await whileHeld(direct, onceLock, async () => {
+    const sealing = on.store.audit.seal(10).catch((error: unknown) => error);
+    await waiting(direct);
+    wire.set('swallow');
+    return { sealing };
+  });
+  expect(await sealing).toBeInstanceOf(DbUnavailable);
+  wire.set('pass');
+  expect(await patiently(() => on.store.audit.seal(10))).toBe(1);
+  await on.close();
+  await wire.close();
+});
+
 describe('the store on PostgreSQL, beside somebody who holds a row', () => {
   let on: Stores;
-  let other: SQL;
   beforeEach(async () => {
     on = await openStores(postgres);
-    other = new SQL(on.url, { max: 1 });
   });
-  afterEach(async () => {
-    await other.close();
-    await on.close();
-  });
-
-  /** Runs `sql` in a transaction that stays open until `during` is done. */
-  async function holding<T>(sql: string, during: () => Promise<T>): Promise<T> {
-    return (await other.begin(async (tx) => {
-      await tx.unsafe(sql);
-      return during();
-    })) as T;
-  }
-
-  const waiting = async (sessions = 1) => {
-    const monitor = new SQL(on.url, { max: 1 });
-    const sql =
-      "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    while ((await monitor.unsafe(sql)).length < sessions);
-    await monitor.close();
-  };
+  afterEach(() => on.close());
 
   test('a change that it gives up on does not happen later, and others are not disturbed', async () => {
     const tenant = await on.tenant();
@@ -116,15 +117,19 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
       on.store.applications.update(tenant, id, { by: id, at: 1 }, (current) => ({ ...current, name: 'new' }));
     const before = await on.raw(sessions);
     let found = 0;
-    const outcome = await holding(`select 1 from applications where id = '${id}' for update`, async () => {
-      const updating = update().catch((error: unknown) => error);
-      let pending = true;
-      void updating.then(() => {
-        pending = false;
-      });
-      for (; pending; found++) expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
-      return updating;
-    });
+    const outcome = await whileHeld(
+      on.url,
+      `select 1 from applications where id = '${id}' for update`,
+      async () => {
+        const updating = update().catch((error: unknown) => error);
+        let pending = true;
+        void updating.then(() => {
+          pending = false;
+        });
+        for (; pending; found++) expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
+        return updating;
+      },
+    );
     expect(outcome).toBeInstanceOf(DbUnavailable);
     expect(found).toBeGreaterThan(10);
     expect(await on.raw(sessions)).toEqual(expect.arrayContaining(before));
@@ -134,12 +139,11 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
 
   test('a change of one statement that waits for a connection until it is given up does not happen later', async () => {
     const tenant = await on.tenant();
-    const once = 'select pg_advisory_xact_lock(7255901877)';
-    const busy = await holding(once, async () => {
+    const busy = await whileHeld(on.url, onceLock, async () => {
       const first = Array.from({ length: 10 }, () =>
         on.store.tenants.createFirst(newTenant('test', 1)).catch((error: unknown) => error),
       );
-      await waiting(10);
+      await waiting(on.url, 10);
       await expect(on.store.tenants.rename(tenant, 'late')).rejects.toThrow(DbUnavailable);
       return { first };
     });
@@ -152,11 +156,11 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     const tenant = await on.tenant();
     const { id } = await on.application(tenant, { type: 'public' });
     const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));
-    const creating = await holding(`delete from applications where id = '${id}'`, async () => {
+    const creating = await whileHeld(on.url, `delete from applications where id = '${id}'`, async () => {
       const created = patiently(async () => on.store.sessions.create(tenant, session)).catch(
         (error) => error,
       );
-      await waiting();
+      await waiting(on.url);
       return { created };
     });
     expect(await creating.created).toMatchObject({ code: 'unauthenticated' });

@@ -2,8 +2,8 @@
 import { connect, createServer, type Socket } from 'node:net';
 
 /**
- * Passes everything on; turns new connections away; takes everything but passes nothing on; passes on what is
- * sent to the server, but nothing that it says.
+ * Passes everything on; turns new connections away; takes everything but passes nothing on, not even that the other
+ * end has closed; passes on what is sent to the server, but nothing that it says.
  */
 type Mode = 'pass' | 'refuse' | 'swallow' | 'mute';
 
@@ -40,7 +40,9 @@ export async function openWire(target: number): Promise<Wire> {
       if (pause === 0) write(chunk);
       else setTimeout(write, pause, chunk);
     });
-    from.on('close', () => to.destroy());
+    from.on('close', () => {
+      if (!silent.includes(mode)) to.destroy();
+    });
   }
 
   const server = createServer((client) => {

@@ -1,0 +1,31 @@
+/** Somebody else who is at the same rows in PostgreSQL, for as long as a test needs. */
+import { SQL } from 'bun';
+
+/** The advisory lock of what is done once. */
+export const onceLock = 'select pg_advisory_xact_lock(7255901877)';
+
+/** Runs `sql` in a transaction that stays open until `during` is done, which may run more in it. */
+export async function whileHeld<T>(
+  url: string,
+  sql: string,
+  during: (run: (sql: string) => Promise<unknown>) => Promise<T>,
+): Promise<T> {
+  const other = new SQL(url, { max: 1 });
+  try {
+    return (await other.begin(async (tx) => {
+      await tx.unsafe(sql);
+      return during(async (more) => tx.unsafe(more));
+    })) as T;
+  } finally {
+    await other.close();
+  }
+}
+
+/** Resolves when so many wait for a lock that somebody else holds. */
+export async function waiting(url: string, connections = 1): Promise<void> {
+  const monitor = new SQL(url, { max: 1 });
+  const sql =
+    "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+  while ((await monitor.unsafe(sql)).length < connections);
+  await monitor.close();
+}
