@@ -6,11 +6,13 @@ import type { Observer } from './observe.ts';
 import type { Store } from './store/store.ts';
 
 const batch = 500;
+/** Milliseconds for which a program that is told to stop waits for what is under way. */
+const patience = 3000;
 
 export interface Chores {
   /** Does at once what is done now and then. */
   flush(): Promise<void>;
-  /** Resolves when what was under way is done, and nothing is left waiting. */
+  /** Resolves when what was under way is done, and nothing is left waiting; or after some seconds, if it hangs. */
   stop(): Promise<void>;
 }
 
@@ -66,12 +68,15 @@ export function startChores(
         running ??= turn();
         await running;
       },
-      stop: async () => {
+      stop: () => {
         clearInterval(timer);
-        await running;
+        return running;
       },
     };
   }
+
+  /** At the same time, so that what hangs keeps nothing else from being written. */
+  const finish = () => Promise.all([...chores.map((one) => one.stop()), denials.flush(), used.now()]);
 
   return {
     flush: async () => {
@@ -79,9 +84,13 @@ export function startChores(
     },
     stop: async () => {
       stopped = true;
-      for (const one of chores) await one.stop();
-      await denials.flush();
-      await used.now();
+      const waited = Promise.withResolvers<void>();
+      const timer = setTimeout(() => {
+        log.warn('stopped without what is still under way');
+        waited.resolve();
+      }, patience);
+      await Promise.race([finish(), waited.promise]);
+      clearTimeout(timer);
     },
   };
 }
