@@ -164,10 +164,11 @@ function insert(tx: Queries, row: TokenRow) {
   ]);
 }
 
-/** Whether the id was only taken by a Token that is over. */
+/** Whether the id was only taken by a Token that is over, and that a sweep may have removed just now. */
 async function insteadOfExpired(tx: Queries, row: TokenRow): Promise<boolean> {
   const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
-  return (await tx.run(expired, [row.tenant_id, row.id])) > 0 && (await insert(tx, row)) > 0;
+  await tx.run(expired, [row.tenant_id, row.id]);
+  return (await insert(tx, row)) > 0;
 }
 
 function update(tx: Queries, row: TokenRow) {

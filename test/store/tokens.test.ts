@@ -1,13 +1,25 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
+import type { Queries } from '../../src/store/db.ts';
 import type { StoredToken, TokenContent } from '../../src/store/store.ts';
 import { everythingIn } from '../support/database.ts';
 import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases, postgres } from '../support/world.ts';
 
 const data = { number: '4242424242424242', name: 'Ada Lovelace' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
+
+const content = (given: Partial<TokenContent> = {}): TokenContent => ({
+  type: 'card',
+  container: '/customers/42/',
+  data: JsonText.of(data),
+  mask: { number: '{{ data.number | reveal_last: 4 }}' },
+  masked: JsonText.of(masked),
+  metadata: undefined,
+  expiresAt: undefined,
+  ...given,
+});
 
 describe.each(databases)('sealed Tokens on %s', (_, database) => {
   let on: Stores;
@@ -17,16 +29,6 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
   afterAll(() => on.close());
 
   const change = () => ({ by: newId(on.clock.now()), at: on.clock.now() });
-  const content = (given: Partial<TokenContent> = {}): TokenContent => ({
-    type: 'card',
-    container: '/customers/42/',
-    data: JsonText.of(data),
-    mask: { number: '{{ data.number | reveal_last: 4 }}' },
-    masked: JsonText.of(masked),
-    metadata: undefined,
-    expiresAt: undefined,
-    ...given,
-  });
 
   async function create(tenant: string, id: string, given?: Partial<TokenContent>): Promise<void> {
     expect(await on.store.tokens.create(tenant, id, content(given), change())).toBeDefined();
@@ -159,5 +161,35 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     await Promise.all(ids.map(make));
     for (const id of ids) expect((await get(tenant, id)).plaintext().value()).toEqual(data);
     expect(await on.raw(`select 1 as one from data_keys where tenant_id = '${tenant}'`)).toHaveLength(1);
+  });
+});
+
+describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
+  let on: Stores;
+  beforeEach(async () => {
+    on = await openStores(postgres);
+  });
+  afterEach(() => on.close());
+
+  test('an id whose Token has expired is free, also if a sweep removes it meanwhile', async () => {
+    const [tenant, change] = [await on.tenant(), { by: newId(1), at: 1 }];
+    await on.store.tokens.create(tenant, 'card-1', content({ expiresAt: on.clock.now() }), change);
+    const swept: number[] = [];
+    const sweepAfterwards = (tx: Queries): Queries => ({
+      ...tx,
+      run: async (sql, params) => {
+        const changed = await tx.run(sql, params);
+        if (swept.length === 0) swept.push(await on.store.sweep(10));
+        return changed;
+      },
+    });
+    const node = await on.another(undefined, (db) => ({
+      ...db,
+      transaction: (work) => db.transaction((tx) => work(sweepAfterwards(tx))),
+    }));
+    await node.warm(tenant);
+    swept.length = 0;
+    expect(await node.tokens.create(tenant, 'card-1', content(), change)).toMatchObject({ id: 'card-1' });
+    expect(swept).toEqual([1]);
   });
 });

@@ -8,7 +8,7 @@ import { newTenant } from '../../src/bootstrap.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key.ts';
 import { parseMasterKeys } from '../../src/store/cipher.ts';
 import type { MasterKeys } from '../../src/store/keyring.ts';
-import { openStore } from '../../src/store/open.ts';
+import { type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
 import { patiently } from './patience.ts';
 import { Clock, type Database, testMasterKey } from './world.ts';
@@ -17,8 +17,8 @@ export interface Stores {
   readonly store: Store;
   readonly clock: Clock;
   readonly url: string;
-  /** One more node on the same database, with these master keys; closed with the rest. */
-  another(masters?: MasterKeys): Promise<Store>;
+  /** One more node on the same database, with these master keys; closed with the rest. See `openStore` for `through`. */
+  another(masters?: MasterKeys, through?: OpenOptions['through']): Promise<Store>;
   /** The id of a new tenant. Tests on one database keep apart by tenant. */
   tenant(): Promise<string>;
   application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
@@ -41,8 +41,8 @@ export async function openStores(database: Database): Promise<Stores> {
   const url = await database.ready(folder);
   const clock = new Clock();
   const opened: Store[] = [];
-  const another = async (masters = holding(testMasterKey)) => {
-    const { store } = await openStore(url, { clock: clock.now, masters });
+  const another: Stores['another'] = async (masters = holding(testMasterKey), through) => {
+    const { store } = await openStore(url, { clock: clock.now, masters, through });
     opened.push(store);
     return store;
   };
