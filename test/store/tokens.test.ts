@@ -4,6 +4,8 @@ import { newId } from '../../src/domain/key.ts';
 import type { Queries } from '../../src/store/db.ts';
 import type { StoredToken, TokenContent } from '../../src/store/store.ts';
 import { everythingIn } from '../support/database.ts';
+import { waiting, whileHeld } from '../support/held.ts';
+import { patiently } from '../support/patience.ts';
 import { openStores, type Stores } from '../support/stores.ts';
 import { databases, postgres } from '../support/world.ts';
 
@@ -191,5 +193,28 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
     swept.length = 0;
     expect(await node.tokens.create(tenant, 'card-1', content(), change)).toMatchObject({ id: 'card-1' });
     expect(swept).toEqual([1]);
+  });
+
+  test.each<[string, (tenant: string, look: (token: StoredToken) => void) => Promise<unknown>]>([
+    [
+      'changes it',
+      (tenant, look) =>
+        on.store.tokens.update(tenant, 'card-1', { by: newId(1), at: 1 }, (token) => {
+          look(token);
+          return content({ container: token.container });
+        }),
+    ],
+    ['deletes it', (tenant, look) => on.store.tokens.delete(tenant, 'card-1', look)],
+  ])('whoever %s goes by what the one before has made of it', async (_, change) => {
+    const tenant = await on.tenant();
+    await on.store.tokens.create(tenant, 'card-1', content(), { by: newId(1), at: 1 });
+    const seen: string[] = [];
+    const { changing } = await whileHeld(on.url, "update tokens set container = '/moved/'", async () => {
+      const changing = patiently(() => change(tenant, ({ container }) => seen.push(container)));
+      await waiting(on.url);
+      return { changing };
+    });
+    await changing;
+    expect(seen).toEqual(['/moved/']);
   });
 });

@@ -2,8 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
 import { mostContainers } from '../../src/store/usage.ts';
+import { waiting, whileHeld } from '../support/held.ts';
+import { patiently } from '../support/patience.ts';
 import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases, postgres } from '../support/world.ts';
 
 const moment = (at: number) => new Date(at).toISOString();
 
@@ -124,4 +126,22 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     await on.store.applications.delete(tenant, all[9]!.id);
     for (const one of all.slice(0, 5)) expect((await seen(one)).application).toBe(moment(5000));
   });
+});
+
+test('on PostgreSQL, who writes an earlier moment at the same time does not put back a later one', async () => {
+  const on = await openStores(postgres);
+  const tenantId = await on.tenant();
+  const { id: applicationId } = await on.application(tenantId);
+  const later = `update applications set last_used_at = 3000 where id = '${applicationId}'`;
+  const { writing } = await whileHeld(on.url, later, async () => {
+    const use = { tenantId, applicationId, at: 2000, keys: new Map(), permissions: new Map() };
+    const writing = patiently(() => on.store.usage.write([use]));
+    await waiting(on.url);
+    return { writing };
+  });
+  await writing;
+  expect(await on.store.applications.get(tenantId, applicationId)).toMatchObject({
+    last_used_at: moment(3000),
+  });
+  await on.close();
 });
