@@ -11,6 +11,7 @@ import {
   toOrigins,
 } from './applications.ts';
 import type { Db, Moment } from './db.ts';
+import { Memory } from './memory.ts';
 import { type Found, Recollection } from './recollection.ts';
 import { withAuthorizer, works } from './sessions.ts';
 import type { Credentials } from './store.ts';
@@ -79,15 +80,12 @@ export function credentials(db: Db): Credentials {
   };
 }
 
-/** A row and what it was made into take a few kilobytes; more than so many are forgotten, all at once. */
-const mostMade = 2000;
-
 /**
  * What a row was made into, kept for as long as the database answers with the very same row: only the work of
  * making it again is saved, never the question.
  */
 class Made<R extends { now: Moment }> {
-  readonly #known = new Map<string, { row: R; found: Found }>();
+  readonly #known = new Memory<{ row: R; found: Found }>(2000);
   readonly #make: (row: R, digest: Digest) => Found;
 
   constructor(make: (row: R, digest: Digest) => Found) {
@@ -98,13 +96,12 @@ class Made<R extends { now: Moment }> {
     if (!row) return undefined;
     const known = this.#known.get(name);
     if (known && isSame(known.row, row)) {
-      const { principal, until } = known.found;
+      const { principal, until, text } = known.found;
       known.row = row;
-      return { principal: { ...principal, now: Number(row.now) }, until };
+      return { principal: { ...principal, now: Number(row.now) }, until, text };
     }
-    if (this.#known.size >= mostMade) this.#known.clear();
     const found = this.#make(row, digest);
-    this.#known.set(name, { row, found });
+    this.#known.keep(name, { row, found }, found.text);
     return found;
   }
 }
@@ -130,7 +127,8 @@ function fromKey(row: KeyRow, digest: Digest): Found {
     digest,
     now: Number(row.now),
   };
-  return { principal, until: soonest(row.expires_at) };
+  const text = row.permissions.length + row.rules.length;
+  return { principal, until: soonest(row.expires_at), text };
 }
 
 function fromSession(row: SessionRow, digest: Digest): Found {
@@ -148,23 +146,23 @@ function fromSession(row: SessionRow, digest: Digest): Found {
     digest,
     now: Number(row.now),
   };
-  return { principal, until: soonest(row.expires_at, row.application_expires_at, row.authorizer_expires_at) };
+  const text = row.permissions.length + row.rules.length + (permissions?.length ?? 0) + (rules?.length ?? 0);
+  const until = soonest(row.expires_at, row.application_expires_at, row.authorizer_expires_at);
+  return { principal, until, text };
 }
 
 function soonest(...moments: (Moment | null)[]): number {
   return Math.min(...moments.map((moment) => (moment === null ? Number.POSITIVE_INFINITY : Number(moment))));
 }
 
-const known = new Map<string, Policy>();
-const mostKnown = 10_000;
+const known = new Memory<Policy>(10_000);
 
 /** The same text always means the same policy, so remembering it can never be stale. */
 function policyOf(permissions: string, rules: string): Policy {
   const text = `${permissions}\n${rules}`;
   const remembered = known.get(text);
   if (remembered) return remembered;
-  if (known.size >= mostKnown) known.clear();
   const policy = ready(toGrants({ permissions, rules }));
-  known.set(text, policy);
+  known.keep(text, policy, text.length);
   return policy;
 }

@@ -1,21 +1,21 @@
 import type { Principal } from '../domain/principal.ts';
 import type { Local } from './db.ts';
+import { Memory } from './memory.ts';
 
 /** A principal, and the moment at which it ends even if nothing changes. */
 export interface Found {
   readonly principal: Principal;
   readonly until: number;
+  /** How many characters it was made of, as far as that may be many. */
+  readonly text: number;
 }
-
-/** More than this are forgotten, all at once. */
-const most = 10_000;
 
 /**
  * Who shows which key, remembered for exactly as long as nobody has committed anything. Each question first
  * looks whether that is so, and then at the clock: the answer is the one that a query would give.
  */
 export class Recollection {
-  readonly #found = new Map<string, Found>();
+  readonly #found = new Memory<Found>(10_000);
   readonly #local: Local;
 
   constructor(local: Local) {
@@ -35,7 +35,6 @@ export class Recollection {
   }
 
   keep(name: string, found: Found): void {
-    if (this.#found.size >= most) this.#found.clear();
-    this.#found.set(name, found);
+    this.#found.keep(name, found, found.text);
   }
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type Kind, mint } from '../../src/domain/key.ts';
+import { type Kind, type Minted, mint } from '../../src/domain/key.ts';
 import { grants, openStores, type Stores } from '../support/stores.ts';
 import { databases } from '../support/world.ts';
 
@@ -52,6 +52,19 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
       expect(after?.policy.grants.permissions).toEqual(permissions);
       await before;
     }
+  });
+
+  test('what grants were read as is remembered, and forgotten when there is too much of it', async () => {
+    const tenant = await on.tenant();
+    const policyOf = async (digest: Buffer) => (await on.store.credentials.find('pvt', digest))?.policy;
+    const { key } = await on.application(tenant);
+    const large: Minted[] = [];
+    for (let at = 0; at < 17; at++)
+      large.push((await on.application(tenant, { permissions: [`${'x'.repeat(1_000_000)}:${at}`] })).key);
+    const first = await policyOf(key.digest);
+    expect(await policyOf(key.digest)).toBe(first);
+    for (const { digest } of large) await policyOf(digest);
+    expect(await policyOf(key.digest)).not.toBe(first);
   });
 });
 

@@ -1,0 +1,32 @@
+/** How much text, in characters. What it is made into takes several times as much. */
+const mostText = 16_000_000;
+
+/**
+ * What is remembered by name. With more than `most`, or of more text than there is room for, all of it is forgotten
+ * at once: so nothing has to be done where something is found.
+ */
+export class Memory<T> {
+  readonly #kept = new Map<string, T>();
+  readonly #most: number;
+  #text = 0;
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  get(name: string): T | undefined {
+    return this.#kept.get(name);
+  }
+
+  /** `text` is how many characters it was made of. */
+  keep(name: string, one: T, text: number): void {
+    if (this.#kept.size >= this.#most || this.#text + text > mostText) this.clear();
+    this.#kept.set(name, one);
+    this.#text += text;
+  }
+
+  clear(): void {
+    this.#kept.clear();
+    this.#text = 0;
+  }
+}
