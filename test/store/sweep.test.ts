@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { whileHeld } from '../support/held.ts';
 import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases, postgres } from '../support/world.ts';
 
 describe.each(databases)('the store on %s: the sweep', (_, database) => {
   let on: Stores;
@@ -45,6 +46,20 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     expect(await rows('sessions')).toEqual([]);
   });
 
+  test('removes answers that were kept for repeated requests, after a day', async () => {
+    const tenant = await on.tenant();
+    await on.store.warm(tenant);
+    const request = { caller: (await on.application(tenant)).id, key: 'x', request: 'POST /tokens' };
+    await on.store.change((unit) =>
+      unit.idempotency.remember(tenant, request, { status: 204 }, on.clock.now()),
+    );
+    on.clock.advance(86_399_999);
+    expect(await on.store.sweep(10)).toBe(0);
+    on.clock.advance(1);
+    expect(await on.store.sweep(10)).toBe(1);
+    expect(await on.raw('select 1 from idempotency')).toEqual([]);
+  });
+
   test('several nodes sweep at once without getting in the way of each other', async () => {
     const tenant = await on.tenant();
     const web = await on.application(tenant, { type: 'public' });
@@ -55,4 +70,17 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     expect(swept.reduce((sum, count) => sum + count)).toBe(12);
     expect(await rows('sessions')).toEqual([]);
   });
+});
+
+test('on PostgreSQL, the sweep passes over rows that somebody holds, and comes back for them', async () => {
+  const on = await openStores(postgres);
+  const tenant = await on.tenant();
+  const web = await on.application(tenant, { type: 'public' });
+  const ids = [];
+  for (let index = 0; index < 3; index++) ids.push((await on.session(tenant, web.id)).id);
+  on.clock.advance(180_000);
+  const hold = `select 1 from sessions where id = '${ids[1]}' for update`;
+  expect(await whileHeld(on.url, hold, () => on.store.sweep(10))).toBe(2);
+  expect(await on.store.sweep(10)).toBe(1);
+  await on.close();
 });

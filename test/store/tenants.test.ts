@@ -132,6 +132,21 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
       expect(await on.raw(`select 1 from ${table} where tenant_id = '${id}'`)).toEqual([]);
   });
 
+  test('what is added between the last batch and the end goes with it', async () => {
+    const id = await on.tenant();
+    const node = await on.another(undefined, (db) => ({
+      ...db,
+      transaction: async (work) => {
+        await on.application(id);
+        return db.transaction(work);
+      },
+    }));
+    await on.store.tenants.condemn(id);
+    while (!(await node.tenants.removeSome(id, 100)).done);
+    expect(await on.store.tenants.get(id)).toBeUndefined();
+    expect(await on.raw(`select 1 from application_keys where tenant_id = '${id}'`)).toEqual([]);
+  });
+
   async function gone(nodes: readonly Store[] = []): Promise<string> {
     const id = await on.tenant();
     for (const node of nodes) await node.warm(id);
@@ -148,17 +163,14 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
   });
 
   test('the data key of one that is gone leaves the memory of every node with the next sweep', async () => {
-    const node = await on.another();
-    const [id, other] = [await gone([on.store, node]), await on.tenant()];
-    await node.warm(other);
-    const request = { caller: other, key: 'x', request: 'POST /tokens' };
-    await node.sweep(10);
-    const remember = (tenant: string) =>
-      node
-        .change((unit) => unit.idempotency.remember(tenant, request, { status: 204 }, on.clock.now()))
-        .then(() => 'kept')
-        .catch((error) => error.code);
-    expect(await remember(other)).toBe('kept');
-    expect(await remember(id)).toBe('unauthenticated');
+    const nodes = [on.store, await on.another()];
+    const [id, other] = [await gone(nodes), await on.tenant()];
+    for (const node of nodes) {
+      await node.warm(other);
+      expect(await Promise.resolve(node.warm(id))).toBeUndefined();
+      await node.sweep(10);
+      await expect(Promise.resolve(node.warm(id))).rejects.toMatchObject({ code: 'unauthenticated' });
+      expect(await Promise.resolve(node.warm(other))).toBeUndefined();
+    }
   });
 });

@@ -1,0 +1,28 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { openStores, type Stores } from '../support/stores.ts';
+import { postgres } from '../support/world.ts';
+
+describe('on PostgreSQL, a request that is under way on one node', () => {
+  let on: Stores;
+  beforeEach(async () => {
+    on = await openStores(postgres);
+  });
+  afterEach(() => on.close());
+
+  test('is not begun on another, and is answered there once it is done', async () => {
+    const [tenant, node] = [await on.tenant(), await on.another()];
+    const { id: caller } = await on.application(tenant);
+    const request = { caller, key: 'the same', request: 'POST /tokens' };
+    const reply = { status: 201 };
+    for (const each of [on.store, node]) await each.warm(tenant);
+    const elsewhere = () => node.change((unit) => unit.idempotency.recall(tenant, request));
+    const meanwhile = await on.store.change(async (unit) => {
+      expect(await unit.idempotency.recall(tenant, request)).toBeUndefined();
+      const answer = await elsewhere().catch((error) => error.code);
+      await unit.idempotency.remember(tenant, request, reply, on.clock.now());
+      return answer;
+    });
+    expect(meanwhile).toBe('idempotency_running');
+    expect(await elsewhere()).toEqual(reply);
+  });
+});
