@@ -5,6 +5,7 @@ import {
   existsSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   truncateSync,
   writeFileSync,
@@ -252,6 +253,20 @@ describe('a restore', () => {
     expect(readFileSync(body.replaced, 'utf8')).toBe('rubbish');
     await start();
     expect(await statusOf(kept)).toBe(200);
+  });
+
+  test('does not take the log of a database that is gone for its own', async () => {
+    const { key: kept } = await world.application(key, { permissions: ['application:read'] });
+    await desk.run('backup', backup());
+    const { key: later } = await world.application(key, { permissions: ['application:read'] });
+    const log = readFileSync(`${database()}-wal`);
+    await stop();
+    rmSync(database());
+    writeFileSync(`${database()}-wal`, log);
+    const { body } = await desk.json('restore', backup());
+    expect(readFileSync(`${body.replaced}-wal`)).toEqual(log);
+    await start();
+    expect([await statusOf(kept), await statusOf(later)]).toEqual([200, 401]);
   });
 
   test('reads what came after a backup of a database in which nothing had happened yet', async () => {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Failure } from '../../src/domain/error.ts';
 import { makeWaitingRoom } from '../../src/http/waiting.ts';
+import { refuseRows } from '../support/database.ts';
 import { Clock, databases, openWorld, testMasterKey, type World } from '../support/world.ts';
 
 const settings = { SALLYPORT_SESSIONS_WAITING: '5', SALLYPORT_MASTER_KEY: testMasterKey };
@@ -62,6 +63,16 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
     expect(answers.filter(({ status }) => status === 201)).toHaveLength(5);
   });
 
+  test('are not those whose request has failed', async () => {
+    const web = await application();
+    const allow = await refuseRows(world.config.databaseUrl, 'audit');
+    for (let i = 0; i < 5; i++) expect((await create(web)).status).toBe(503);
+    await allow();
+    const answers = [];
+    for (let i = 0; i < 6; i++) answers.push((await create(web)).status);
+    expect(answers).toEqual([201, 201, 201, 201, 201, 429]);
+  });
+
   test('are known to another process after a second', async () => {
     const other = await openWorld(world.config.databaseUrl, settings);
     other.clock.advance(world.clock.now() - other.clock.now());
@@ -118,6 +129,19 @@ describe('the waiting room', () => {
     await expect(enter()).rejects.toThrow(Failure);
     for (const leave of leaving) leave();
     expect((await enter())()).toBeUndefined();
+  });
+
+  test('counts those that were made while it was being counted', async () => {
+    let counted = Promise.resolve(0);
+    const { clock, enter } = room(1, () => counted);
+    const leave = await enter();
+    clock.advance(1000);
+    const counting = Promise.withResolvers<number>();
+    counted = counting.promise;
+    const entering = enter();
+    leave();
+    counting.resolve(0);
+    await expect(entering).rejects.toThrow(Failure);
   });
 
   test('can be counted again after a count has failed', async () => {
