@@ -135,6 +135,21 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     expect(await raw(url, 'select name from things where count = 1')).toHaveLength(3);
   });
 
+  test('leave nothing if they fail, even if that is all they have done', async () => {
+    const write = async (tx: Queries, all: readonly string[]) => {
+      for (const name of all) await add(tx, name);
+    };
+    const outcomes = await Promise.allSettled([
+      db.change(async (tx) => tx.leave(write, 'left by one')),
+      db.change(async (tx) => {
+        tx.leave(write, 'left by two');
+        throw refused;
+      }),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+    expect(await names()).toEqual(['left by one']);
+  });
+
   test('do not happen where what they leave cannot be written, and the others do', async () => {
     const write = async (tx: Queries, all: readonly string[]) => {
       for (const name of all) await add(tx, name);

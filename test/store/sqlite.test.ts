@@ -70,6 +70,20 @@ test('changes that share a commit resolve after it, none before', async () => {
   expect(await names()).toEqual(['one', 'three', 'two']);
 });
 
+test('changes whose commit fails have all failed, and left nothing', async () => {
+  await db.run(
+    `create table parts (thing text references things (name) deferrable initially deferred) strict`,
+  );
+  const outcomes = await Promise.allSettled([
+    add('one'),
+    db.run("insert into parts values ('nobody')"),
+    add('two'),
+  ]);
+  expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+  await add('three');
+  expect(await names()).toEqual(['three']);
+});
+
 test('a change that fails takes back its own statements, and does not disturb those it shares a commit with', async () => {
   const outcomes = await Promise.allSettled([
     add('before'),
