@@ -80,25 +80,70 @@ describe('a service whose wire to PostgreSQL is cut', () => {
   });
 });
 
-test('what is done once gives up on a connection that is swallowed, and is done the next time', async () => {
-  const direct = await postgres.ready('');
-  const url = new URL(direct);
-  const wire = await openWire(Number(url.port));
-  url.port = String(wire.port);
-  const on = await openStores({ ...postgres, ready: async () => url.href });
-  const entry = { ...byOperator, at: 1, operation: 'test' };
-  await on.store.audit.write([entry]);
-  const { sealing } = await whileHeld(direct, onceLock, async () => {
-    const sealing = on.store.audit.seal(10).catch((error: unknown) => error);
-    await waiting(direct);
-    wire.set('swallow');
-    return { sealing };
+describe('the store whose wire to PostgreSQL is cut', () => {
+  let direct: string;
+  let wire: Wire;
+  let on: Stores;
+  beforeEach(async () => {
+    direct = await postgres.ready('');
+    const url = new URL(direct);
+    wire = await openWire(Number(url.port));
+    url.port = String(wire.port);
+    on = await openStores({ ...postgres, ready: async () => url.href });
   });
-  expect(await sealing).toBeInstanceOf(DbUnavailable);
-  wire.set('pass');
-  expect(await patiently(() => on.store.audit.seal(10))).toBe(1);
+  afterEach(async () => {
+    await on.close();
+    await wire.close();
+  });
+
+  test('asks again if it is cut while it reads', async () => {
+    const tenant = await on.tenant();
+    const { reading } = await whileHeld(direct, 'lock table tenants', async () => {
+      const reading = Promise.resolve(on.store.tenants.get(tenant));
+      await waiting(direct);
+      wire.cut();
+      return { reading };
+    });
+    expect(await reading).toMatchObject({ id: tenant });
+  });
+
+  test('goes on with other connections when all that it has hang', async () => {
+    const tenant = await on.tenant();
+    const reads = () =>
+      Promise.allSettled(Array.from({ length: 20 }, () => Promise.resolve(on.store.tenants.get(tenant))));
+    await reads();
+    wire.set('swallow');
+    for (const { status } of await reads()) expect(status).toBe('rejected');
+    wire.set('pass');
+    expect(await patiently(async () => on.store.tenants.get(tenant))).toMatchObject({ id: tenant });
+  });
+
+  test('gives up on what is done once if its connection hangs, and does it the next time', async () => {
+    await on.store.audit.write([{ ...byOperator, at: 1, operation: 'test' }]);
+    const { sealing } = await whileHeld(direct, onceLock, async () => {
+      const sealing = on.store.audit.seal(10).catch((error: unknown) => error);
+      await waiting(direct);
+      wire.set('swallow');
+      return { sealing };
+    });
+    expect(await sealing).toBeInstanceOf(DbUnavailable);
+    wire.set('pass');
+    expect(await patiently(() => on.store.audit.seal(10))).toBe(1);
+  });
+});
+
+test('no key is looked up on a standby, whether it knows the key or not', async () => {
+  const on = await openStores(postgres);
+  const { key } = await on.application(await on.tenant());
+  const name = new URL(on.url).pathname.slice(1);
+  await on.raw(
+    "create function pg_is_in_recovery() returns boolean language plpgsql as 'begin return true; end'",
+  );
+  await on.raw(`alter database ${name} set search_path = public, pg_catalog`);
+  const node = await on.another();
+  for (const { digest } of [key, mint('pvt')])
+    await expect(Promise.resolve(node.credentials.find('pvt', digest))).rejects.toThrow('it is a standby');
   await on.close();
-  await wire.close();
 });
 
 describe('the store on PostgreSQL, beside somebody who holds a row', () => {

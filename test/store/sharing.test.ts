@@ -228,6 +228,64 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     await other.close();
   });
 
+  /** Has as many transactions under way as there may be, and so whatever comes now wait, for so many seconds. */
+  async function busy(seconds: number): Promise<Promise<unknown>[]> {
+    const under: Promise<unknown>[] = [];
+    for (let lane = 0; lane < 4; lane++) {
+      const begun = Promise.withResolvers<void>();
+      const work = async (tx: Shared) => {
+        begun.resolve();
+        await tx.get(`select pg_sleep(${seconds})`);
+      };
+      under.push(db.change(work).catch(() => {}));
+      await begun.promise;
+    }
+    return under;
+  }
+
+  /** Nobody has the table in hand any more. */
+  const over = () => raw(url, 'alter table things add column over integer');
+
+  test('are not begun when they have waited too long', async () => {
+    let begun = false;
+    const others = await busy(0.6);
+    const change = db.change(async () => {
+      begun = true;
+    });
+    await expect(change).rejects.toThrow(DbUnavailable);
+    await Promise.all(others);
+    expect(begun).toBe(false);
+  });
+
+  test('do not happen when one of them is given up before they are done', async () => {
+    const others = await busy(0.3);
+    const givenUp = Promise.withResolvers<void>();
+    const changes = ['one', 'two'].map((name) =>
+      db.change(async (tx) => {
+        await add(tx, name);
+        await givenUp.promise;
+      }),
+    );
+    const outcomes = await Promise.allSettled(changes);
+    givenUp.resolve();
+    for (const { status } of outcomes) expect(status).toBe('rejected');
+    await Promise.all(others);
+    await over();
+    expect(await names()).toEqual([]);
+  });
+
+  test('or alone: none happens that is given up before it is done', async () => {
+    const givenUp = Promise.withResolvers<void>();
+    const change = db.transaction(async (tx) => {
+      await add(tx, 'late');
+      await givenUp.promise;
+    });
+    await expect(change).rejects.toThrow(DbUnavailable);
+    givenUp.resolve();
+    await over();
+    expect(await names()).toEqual([]);
+  });
+
   test('are refused when they have waited so long that they would come to nothing, and take nobody with them', async () => {
     const outcomes = await Promise.allSettled(
       Array.from({ length: 400 }, (_, at) =>
