@@ -3,7 +3,7 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
-import type { Moment, Queries, Room } from './db.ts';
+import { type Moment, type Queries, type Room, rowLock } from './db.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
 import { all, Params } from './where.ts';
 
@@ -35,8 +35,8 @@ const one = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
 
 /** The Application as it is, held until the transaction ends. Whoever changes its keys holds it first. */
-export function held({ dialect }: Pick<Room, 'dialect'>) {
-  const sql = dialect === 'postgres' ? `${one} for no key update` : one;
+export function held(db: Pick<Room, 'dialect'>) {
+  const sql = `${one} ${rowLock(db, 'for no key update')}`;
   return async (tx: Queries, tenant: string, id: string): Promise<Application | undefined> => {
     const row = await tx.get<ApplicationRow>(sql, [tenant, id]);
     return row && toApplication(row);

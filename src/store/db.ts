@@ -90,7 +90,9 @@ export function ownerGone(cause: unknown): Failure {
   return fail('unauthenticated', { cause });
 }
 
-/** Appended to a subselect of rows to delete, so that nodes sweep past each other. */
-export function skipLocked(db: Pick<Db, 'dialect'>): string {
-  return db.dialect === 'postgres' ? 'for update skip locked' : '';
+/** Appended to a select, where rows have locks of their own: on SQLite, a transaction that changes has the whole file. */
+export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
+  return dialect === 'postgres' ? lock : '';
 }
+
+type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share';

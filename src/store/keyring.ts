@@ -4,7 +4,7 @@ import type { Awaitable } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from './chain.ts';
 import { type MasterKey, open, seal } from './cipher.ts';
-import { type Db, ownerGone, type Queries } from './db.ts';
+import { type Db, ownerGone, type Queries, rowLock } from './db.ts';
 
 /** The master keys that the operator has given; the first seals, all of them open. */
 export interface MasterKeys {
@@ -49,10 +49,15 @@ export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> 
 
 const notGiven = 'which SALLYPORT_MASTER_KEY or SALLYPORT_MASTER_KEY_FILE does not hold';
 
-/** The fingerprint of the one that seals what is new. With `forShare`, it stays so until the transaction ends. */
+/** The fingerprint of the one that seals what is new. */
 export async function sealingMaster(tx: Queries, lock = ''): Promise<string> {
   const row = await tx.get<{ id: string }>(`select id from master_key where one = 1 ${lock}`);
   return row?.id as string;
+}
+
+/** The same, and it stays so until the transaction ends: a rotation waits for whoever goes by it. */
+export function heldSealingMaster(db: Pick<Db, 'dialect'>, tx: Queries): Promise<string> {
+  return sealingMaster(tx, rowLock(db, 'for share'));
 }
 
 /** The fingerprints of all that something is sealed with. */
@@ -145,7 +150,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   /** Only under the master key that seals at this moment, so that a rotation leaves none behind. */
   function make(slot: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
     return db.transaction(async (tx) => {
-      const master = masters.find(await sealingMaster(tx, forShare(db)));
+      const master = masters.find(await heldSealingMaster(db, tx));
       if (!master) return undefined;
       const made = await tx.run(
         `insert into ${slot.table} (${slot.column}, sealed, master_id) values ($1, $2, $3) on conflict do nothing`,
@@ -182,9 +187,4 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     },
     ofChain: () => chain ?? loadChain(),
   };
-}
-
-/** So that a rotation waits for whoever goes by the master key of this moment. */
-export function forShare(db: Pick<Db, 'dialect'>): string {
-  return db.dialect === 'postgres' ? 'for share' : '';
 }

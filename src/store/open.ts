@@ -2,7 +2,7 @@ import { then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { auditLog } from './audit.ts';
 import { credentials } from './credentials.ts';
-import { type Db, skipLocked } from './db.ts';
+import { type Db, rowLock } from './db.ts';
 import { figures } from './figures.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
@@ -107,7 +107,7 @@ async function removeExpired(db: Db, table: keyof typeof primaryKeys, limit: num
   const key = primaryKeys[table];
   return db.run(
     `delete from ${table} where (${key}) in
-       (select ${key} from ${table} where expires_at <= (select :now) order by expires_at limit $1 ${skipLocked(db)})`,
+       (select ${key} from ${table} where expires_at <= (select :now) order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})`,
     [limit],
   );
 }

@@ -7,7 +7,7 @@ import type { MasterKey } from './cipher.ts';
 import type { Db, Queries } from './db.ts';
 import {
   chainSlot,
-  forShare,
+  heldSealingMaster,
   type MasterKeys,
   mastersInUse,
   openKey,
@@ -53,7 +53,7 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
 
 /** With whichever master key seals now: if a second rotation has overtaken this one, with that one's. */
 async function resealSome(db: Db, tx: Queries, find: MasterKeys['find']): Promise<number> {
-  const to = known(find, await sealingMaster(tx, forShare(db)));
+  const to = known(find, await heldSealingMaster(db, tx));
   const chain = await tx.all<SealedKey>('select sealed, master_id from audit_key where master_id <> $1', [
     to.id,
   ]);

@@ -4,7 +4,7 @@ import { timestamp } from '../domain/field.ts';
 import { insertApplication } from './applications.ts';
 import { insertEntries } from './audit.ts';
 import type { ChainKeys } from './chain.ts';
-import type { Db, Moment, Queries, Room } from './db.ts';
+import { type Db, type Moment, type Queries, type Room, rowLock } from './db.ts';
 import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
 
 interface TenantRow {
@@ -104,9 +104,8 @@ export async function removeSome(db: Db, tenant: string, limit: number): Promise
     );
     if (removed > 0) return { removed, done: false };
   }
-  const held = db.dialect === 'postgres' ? `${condemned} for update` : condemned;
   await db.transaction(async (tx) => {
-    await tx.get(held, [tenant]);
+    await tx.get(`${condemned} ${rowLock(db, 'for update')}`, [tenant]);
     for (const table of Object.keys(belongings))
       await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
     await tx.run('delete from tenants where id = $1', [tenant]);

@@ -7,7 +7,7 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
-import type { Moment, Queries, Room, Value } from './db.ts';
+import { type Moment, type Queries, type Room, rowLock, type Value } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
 import { indexAnew, indexToken } from './token-index.ts';
@@ -36,10 +36,9 @@ const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.version, t.dat
   t.created_by, t.created_at, t.modified_by, t.modified_at, t.expires_at`;
 
 const one = `select ${columns} from tokens t where t.tenant_id = $1 and t.id = $2 and ${alive('t')}`;
-const oneLocked = `${one} for update`;
 
 export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
-  const locked = db.dialect === 'postgres' ? oneLocked : one;
+  const locked = `${one} ${rowLock(db, 'for update')}`;
 
   return {
     create: (tenant, id, content, change) =>

@@ -1,7 +1,7 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { gathered, type Moments } from '../domain/usage.ts';
-import type { Moment, Queries, Room } from './db.ts';
+import { type Moment, type Queries, type Room, rowLock } from './db.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 import { Params } from './where.ts';
 
@@ -17,7 +17,7 @@ interface UseRow {
 const ofApplication = 'tenant_id = $1 and application_id = $2';
 
 export function usage(db: Room): Usage {
-  const held = db.dialect === 'postgres' ? 'for no key update' : '';
+  const held = rowLock(db, 'for no key update');
 
   /** Whoever changes keys holds the Application first, and so does this: neither ever waits in a circle. */
   async function write(tx: Queries, use: ApplicationUse): Promise<void> {
