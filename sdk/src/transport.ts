@@ -1,13 +1,14 @@
 /** Sends one operation: with a deadline, and again where that is safe and promising. */
 import { type Operations, operations, type Problem } from './api.ts';
 import { ConnectionError, errorOf, ProblemError, SallyportError, TimeoutError } from './errors.ts';
+import { sleep, within } from './patience.ts';
 
 export interface Options {
   /** Where the service is, such as `http://127.0.0.1:8080`. */
   readonly url: string | URL;
   /** The key of an Application or a Session; a function is asked before each request. */
   readonly key?: string | (() => string | Promise<string>) | undefined;
-  /** Milliseconds that one attempt may take; 10 seconds unless told otherwise. */
+  /** Milliseconds that one attempt may take, and that the key may be waited for; 10 seconds unless told otherwise. */
   readonly timeout?: number;
   /** How often a request is sent again after a failure that may pass; 2 unless told otherwise. */
   readonly retries?: number;
@@ -25,6 +26,8 @@ export interface CallOptions {
   /** Finds the request in the log of the service. */
   readonly requestId?: string;
 }
+
+export const longestAttempt = 10_000;
 
 export type Input<O extends keyof Operations> = Operations[O]['input'];
 export type Reply<O extends keyof Operations> = Operations[O]['reply'];
@@ -64,12 +67,14 @@ export function transport(options: Options): Transport {
 
   return {
     call: async (name, input, call = {}) => {
-      const key = typeof options.key === 'function' ? await options.key() : options.key;
+      const timeout = call.timeout ?? options.timeout ?? longestAttempt;
+      const { key: asked } = options;
+      const key = typeof asked === 'function' ? await within(timeout, 'key', asked, call.signal) : asked;
       const request = prepare(base, name, input as Parts, key, call);
       const tries = (call.retries ?? options.retries ?? 2) + 1;
       for (let left = tries - 1; ; left--) {
         try {
-          return (await attempt(request, call.timeout ?? options.timeout ?? 10_000, call.signal)) as never;
+          return (await attempt(request, timeout, call.signal)) as never;
         } catch (error) {
           const pause = left > 0 ? pauseAfter(error, tries - left) : undefined;
           if (pause === undefined) throw error;
@@ -155,19 +160,4 @@ function pauseAfter(error: unknown, attempt: number): number | undefined {
   if (!passes) return undefined;
   const asked = error.retryAfter ?? 0;
   return asked > longestPause ? undefined : Math.max(asked, growing);
-}
-
-function sleep(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    signal?.throwIfAborted();
-    const timer = setTimeout(resolve, milliseconds);
-    signal?.addEventListener(
-      'abort',
-      () => {
-        clearTimeout(timer);
-        reject(signal.reason);
-      },
-      { once: true },
-    );
-  });
 }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { getEventListeners } from 'node:events';
 import {
   AuthenticationError,
   ConflictError,
@@ -145,6 +146,19 @@ describe('the SDK', () => {
     expect(await thrown(nobody.permissions())).toBeInstanceOf(ConnectionError);
   });
 
+  test('waits no longer for its key than for an answer, and not at all once told to give up', async () => {
+    const never = () => new Promise<string>(() => {});
+    const keyless = new Sallyport({ url: world.url, key: never, timeout: 20 });
+    expect(await thrown(keyless.tenant())).toMatchObject({
+      name: 'TimeoutError',
+      message: 'no key within 20 ms',
+    });
+    const signal = AbortSignal.timeout(20);
+    const given = await thrown(keyless.tenant({ timeout: 15_000, signal }));
+    expect(given).toBe(signal.reason);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  });
+
   test('does not carry the key to wherever an answer points', async () => {
     const asked: string[] = [];
     const stray = Bun.serve({
@@ -203,6 +217,21 @@ describe('the SDK', () => {
     expect((await patient.permissions()).length).toBeGreaterThan(5);
     await door.stop(true);
     expect((asked[1] as number) - (asked[0] as number)).toBeGreaterThanOrEqual(990);
+  });
+
+  test('leaves no listener on the signal of a caller that it has waited for', async () => {
+    const { door, client: patient } = busy(0);
+    const { signal } = new AbortController();
+    await patient.permissions({ signal });
+    await door.stop(true);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  });
+
+  test('is woken from its pause by the signal', async () => {
+    const { door, client: patient } = busy(20);
+    const call = thrown(patient.permissions({ signal: AbortSignal.timeout(50) }));
+    expect(await call).toMatchObject({ name: 'TimeoutError' });
+    await door.stop(true);
   });
 
   test('does not wait longer than half a minute, and says how long it would have been', async () => {
