@@ -2,7 +2,8 @@
 import type { SessionAuthorize } from './api.ts';
 import { Sallyport } from './client.ts';
 import { SallyportError } from './errors.ts';
-import type { CallOptions, Options } from './transport.ts';
+import { unlessAborted, within } from './patience.ts';
+import { type CallOptions, longestAttempt, type Options } from './transport.ts';
 
 export interface StartOptions extends Omit<Options, 'key'> {
   /** The key of a public Application. */
@@ -11,7 +12,7 @@ export interface StartOptions extends Omit<Options, 'key'> {
   readonly authorize: (nonce: string) => Promise<unknown>;
   /**
    * Milliseconds before its end at which the Session is replaced by a new one: 20 seconds unless told otherwise,
-   * and never before half of its life is over.
+   * and never before half of its life is over. Where that fails, it is used until its end.
    */
   readonly renewBefore?: number;
 }
@@ -30,6 +31,7 @@ export interface StartedSession {
 /** For browsers: creates a Session, has it authorized, and keeps one alive for as long as it is used. */
 export async function startSession(options: StartOptions): Promise<StartedSession> {
   const { publicKey, authorize, renewBefore = 20_000, ...rest } = options;
+  const { timeout = longestAttempt } = rest;
   const send = rest.fetch ?? globalThis.fetch.bind(globalThis);
   const door = new Sallyport({ ...rest, key: publicKey });
   let stopped = false;
@@ -38,8 +40,9 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
 
   async function open(): Promise<Opened> {
     const { session_key, nonce, expires_at } = await door.sessions.create();
-    await authorize(nonce);
     const end = Date.parse(expires_at);
+    const useful = Math.max(end - Date.now(), timeout);
+    await within(useful, 'authorization', () => authorize(nonce));
     return { key: session_key, end, renewAt: renewalOf(end - Date.now(), renewBefore) };
   }
 
@@ -66,11 +69,19 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
     const response = await send(url, init);
     if (response.status !== 401 || stopped) return response;
     const used = init.headers['SVC-API-KEY'];
-    const key = used === current.key ? await renewed() : current.key;
+    const key = used === current.key ? await unlessAborted(init.signal ?? undefined, renewed) : current.key;
     return send(url, { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } });
   }
 
-  const key = async () => (stopped || Date.now() < current.renewAt ? current.key : renewed());
+  /** While the old key works, a new one is waited for no longer than a moment, and may fail to come. */
+  async function key(): Promise<string> {
+    if (stopped || Date.now() < current.renewAt) return current.key;
+    if (Date.now() >= current.end) return within(timeout, 'new Session', renewed);
+    return within(moment, 'new Session', renewed).catch(() => {
+      current = { ...current, renewAt: nextTry(current.end) };
+      return current.key;
+    });
+  }
 
   return {
     key,
@@ -88,6 +99,8 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
   };
 }
 
+const moment = 1000;
+
 interface Opened {
   readonly key: string;
   readonly end: number;
@@ -98,6 +111,12 @@ interface Opened {
 function renewalOf(left: number, renewBefore: number): number {
   if (left <= 0) return Number.POSITIVE_INFINITY;
   return Date.now() + Math.max(left - renewBefore, left / 2);
+}
+
+/** Not at every request, but after half of the time that is left. */
+function nextTry(end: number): number {
+  const half = (end - Date.now()) / 2;
+  return half < moment ? end : Date.now() + half;
 }
 
 /** For backends: opens the second door, once, for what is named. */

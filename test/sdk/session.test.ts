@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
+import { getEventListeners } from 'node:events';
 import { applyTransform, guardFetch } from '../../sdk/src/guard.ts';
 import {
   AuthenticationError,
@@ -6,6 +7,7 @@ import {
   Sallyport,
   SallyportError,
   startSession,
+  TimeoutError,
 } from '../../sdk/src/sallyport.ts';
 import { databases, openWorld, type World } from '../support/world.ts';
 
@@ -81,27 +83,63 @@ describe('a Session by the SDK', () => {
     expect(nonces).toHaveLength(2);
   });
 
-  test.each([
-    ['before its end', 165_000],
-    ['after it', 200_000],
-  ])('that the backend will not let in again %s says so, and asks it once', async (_, later) => {
-    advance(0);
-    let asked = 0;
+  /** One whose backend lets it in once, and then does as it is told. */
+  async function startedOnce(again: () => Promise<never>, timeout = 10_000) {
+    const asked: string[] = [];
     const session = await startSession({
       url: world.url,
       publicKey,
+      timeout,
       authorize: async (nonce) => {
-        if (++asked > 1) throw new Error('logged out');
-        await authorizeSession(admin, nonce, { permissions: ['token:read'] });
+        asked.push(nonce);
+        if (asked.length > 1) return again();
+        return authorizeSession(admin, nonce, { permissions: ['token:read'] });
       },
     });
-    if (later > 180_000) setSystemTime(world.clock.now());
-    world.clock.advance(later);
-    if (later < 180_000) setSystemTime(world.clock.now());
+    return { session, asked };
+  }
+  const loggedOut = () => Promise.reject(new Error('logged out'));
+  const silent = () => new Promise<never>(() => {});
+
+  test.each([
+    ['by a clock that says so', true],
+    ['by a clock that is behind', false],
+  ])('that is over %s and not let in again says so, and asks once', async (_, told) => {
+    advance(0);
+    const { session, asked } = await startedOnce(loggedOut);
+    if (told) advance(200_000);
+    else world.clock.advance(200_000);
     const error = await session.client.tokens.list().catch((one) => one);
     expect(error).toBeInstanceOf(SallyportError);
     expect([error.message, error.cause.message]).toEqual(['the Session could not be renewed', 'logged out']);
-    expect(asked).toBe(2);
+    expect(asked).toHaveLength(2);
+  });
+
+  test.each([
+    ['refused', loggedOut],
+    ['never answered', silent],
+  ])(
+    'whose renewal is %s goes on with its key until that ends, and is not renewed at every request',
+    async (_, again) => {
+      advance(0);
+      const { session, asked } = await startedOnce(again, 1500);
+      const key = await session.key();
+      advance(165_000);
+      for (let i = 0; i < 3; i++) expect((await session.client.tokens.list()).data).toEqual([]);
+      expect([await session.key(), asked.length]).toEqual([key, 2]);
+      advance(15_000);
+      expect(await session.client.tokens.list().catch((error) => error)).toBeInstanceOf(SallyportError);
+    },
+  );
+
+  test('that turns out to be over does not wait for its backend longer than for an answer', async () => {
+    advance(0);
+    const { session } = await startedOnce(silent);
+    world.clock.advance(200_000);
+    const { signal } = new AbortController();
+    const call = session.client.tokens.list({}, { signal, timeout: 50, retries: 0 });
+    expect(await call.catch((error) => error)).toBeInstanceOf(TimeoutError);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 
   test('is not replaced after it was told to stop', async () => {
