@@ -21,7 +21,10 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   readonly timeout?: number;
   readonly retries?: number;
-  /** Names the request, so that sending it again does nothing twice. Made up for every change unless given. */
+  /**
+   * Names the request, so that sending it again does nothing twice. Sent with everything but reads, DELETE and
+   * decisions, and made up unless given.
+   */
   readonly idempotencyKey?: string;
   /** Finds the request in the log of the service. */
   readonly requestId?: string;
@@ -72,10 +75,13 @@ export function transport(options: Options): Transport {
       const key = typeof asked === 'function' ? await within(timeout, 'key', asked, call.signal) : asked;
       const request = prepare(base, name, input as Parts, key, call);
       const tries = (call.retries ?? options.retries ?? 2) + 1;
+      let lost = false;
       for (let left = tries - 1; ; left--) {
         try {
           return (await attempt(request, timeout, call.signal)) as never;
         } catch (error) {
+          if (lost && isGone(request, error)) return undefined as never;
+          lost ||= error instanceof ConnectionError;
           const pause = left > 0 ? pauseAfter(error, tries - left) : undefined;
           if (pause === undefined) throw error;
           await sleep(pause, call.signal);
@@ -137,6 +143,11 @@ function search(query: Record<string, unknown>): string {
   }
   const text = pairs.toString();
   return text === '' ? '' : `?${text}`;
+}
+
+/** What an attempt whose answer was lost may have deleted is not there for the next one. */
+function isGone({ init }: Prepared, error: unknown): boolean {
+  return init.method === 'DELETE' && error instanceof ProblemError && error.code === 'not_found';
 }
 
 async function read(response: Response): Promise<unknown> {

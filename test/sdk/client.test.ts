@@ -187,7 +187,7 @@ describe('the SDK', () => {
         const answer = await fetch(world.url + pathname + search, {
           method: request.method,
           headers: request.headers,
-          body: await request.text(),
+          ...(request.method !== 'GET' && { body: await request.text() }),
         });
         if (lost++ < answers) return new Response('gone', { status: 502 });
         return answer;
@@ -256,5 +256,34 @@ describe('the SDK', () => {
     const { pagination, data } = await direct.applications.list({ name: 'once' });
     expect(pagination.total_items).toBe(1);
     expect(data[0]?.id).toBe(made.id);
+  });
+
+  test('a delete that is sent again and finds nothing has happened', async () => {
+    const { key } = await world.tenant();
+    const direct = new Sallyport({ url: world.url, key });
+    const { id } = await direct.tokens.create({ data: 'x' });
+    const between = losing(1);
+    const admin = new Sallyport({ url: `http://127.0.0.1:${between.port}`, key });
+    expect(await admin.tokens.delete(id)).toBeUndefined();
+    await between.stop(true);
+    expect(await thrown(direct.tokens.get(id))).toBeInstanceOf(NotFoundError);
+  });
+
+  test('a delete that is answered at once says that there is nothing, and so does a read that is sent again', async () => {
+    const { key } = await world.tenant();
+    const direct = new Sallyport({ url: world.url, key });
+    expect(await thrown(direct.tokens.delete('nobody'))).toBeInstanceOf(NotFoundError);
+    const between = losing(1);
+    const reader = new Sallyport({ url: `http://127.0.0.1:${between.port}`, key });
+    expect(await thrown(reader.tokens.get('nobody'))).toBeInstanceOf(NotFoundError);
+    await between.stop(true);
+  });
+
+  test('a delete at a path that the service does not have fails, lost answer or not', async () => {
+    const { key } = await world.tenant();
+    const between = losing(1);
+    const lost = new Sallyport({ url: `http://127.0.0.1:${between.port}/elsewhere`, key });
+    expect(await thrown(lost.tokens.delete('nobody'))).toMatchObject({ code: 'path_unknown' });
+    await between.stop(true);
   });
 });
