@@ -22,8 +22,8 @@ export interface CallOptions {
   readonly timeout?: number;
   readonly retries?: number;
   /**
-   * Names the request, so that sending it again does nothing twice. Sent with everything but reads, DELETE and
-   * decisions, and made up unless given.
+   * Names the request, so that sending it again does nothing twice. Made up unless given, and sent with whatever
+   * creates or changes something, but not with a DELETE or `sessions.create`, for which the service has no use.
    */
   readonly idempotencyKey?: string;
   /** Finds the request in the log of the service. */
@@ -91,6 +91,9 @@ export function transport(options: Options): Transport {
   };
 }
 
+/** A decision changes nothing, and a new Session is answered from memory to nobody, since pages share a key. */
+const nameless: readonly (keyof Operations)[] = ['decide', 'createSession'];
+
 interface Prepared {
   readonly url: string;
   readonly init: RequestInit;
@@ -105,11 +108,11 @@ function prepare(
 ): Prepared {
   const [method, path] = operations[name];
   const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => segment(part, params[part]));
-  const changes = method !== 'GET' && method !== 'DELETE' && name !== 'decide';
+  const named = method !== 'GET' && method !== 'DELETE' && !nameless.includes(name);
   const headers: Record<string, string> = {
     ...(key !== undefined && { 'SVC-API-KEY': key }),
     ...(body !== undefined && { 'Content-Type': 'application/json' }),
-    ...(changes && { 'Idempotency-Key': options.idempotencyKey ?? newName() }),
+    ...(named && { 'Idempotency-Key': options.idempotencyKey ?? newName() }),
     ...(options.requestId !== undefined && { 'SVC-REQUEST-ID': options.requestId }),
   };
   return {

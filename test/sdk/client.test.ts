@@ -286,4 +286,26 @@ describe('the SDK', () => {
     expect(await thrown(lost.tokens.delete('nobody'))).toMatchObject({ code: 'path_unknown' });
     await between.stop(true);
   });
+
+  test('names what creates or changes something, and nothing else', async () => {
+    const named: boolean[] = [];
+    const listening = new Sallyport({
+      url: 'http://127.0.0.1:9',
+      fetch: (async (_: string, { headers }: { headers: Record<string, string> }) => {
+        named.push(headers['Idempotency-Key'] !== undefined);
+        return Response.json({});
+      }) as unknown as typeof fetch,
+    });
+    await listening.tokens.create({ data: 1 });
+    await listening.tokens.update('some', { data: 2 });
+    await listening.applications.regenerate('some');
+    await listening.sessions.authorize({ nonce: 'n' });
+    expect(named).toEqual([true, true, true, true]);
+    named.length = 0;
+    await listening.tokens.list();
+    await listening.tokens.delete('some');
+    await listening.sessions.create();
+    await listening.decide({ credential: 'c', permission: 'p:q' });
+    expect(named).toEqual([false, false, false, false]);
+  });
 });
