@@ -129,6 +129,14 @@ function anyExpress(framework) {
   app.get('/:customer/open-page', guardExpress(withPages), (_, response) => {
     response.send(answers.page?.body);
   });
+  /** @type {import('express').RequestHandler} */
+  const hasty = (_, response, next) => {
+    response.send('answered before the guard');
+    next();
+  };
+  app.get('/:customer/hasty', hasty, guardExpress(options), (_, response) => {
+    response.json(invoice);
+  });
   app.get('/:customer/jsonp', guardExpress(options), (_, response) => {
     response.jsonp(invoice);
   });
@@ -151,7 +159,7 @@ function anyExpress(framework) {
   });
   /** @type {import('express').ErrorRequestHandler} */
   const failed = (_error, _request, response, _next) => {
-    response.status(500).send('it failed');
+    if (!response.headersSent) response.status(500).send('it failed');
   };
   app.use(failed);
   return new Promise((resolve) => {

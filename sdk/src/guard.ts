@@ -132,7 +132,7 @@ export function guardExpress(options: GuardOptions) {
       holdBack(response, verdict.decision, options);
       return next();
     };
-    check(options, shownByNode(request)).then(judged, next);
+    check(options, shownByNode(request)).then(judged).catch(next);
   };
 }
 

@@ -166,6 +166,14 @@ describe.skipIf(missing)('the guards', () => {
       expect((await get('mask', 'invoice')).status).toBe(200);
     });
 
+    if (nodeStyle.includes(framework))
+      test('a decision that comes after the answer ends neither the process nor the answer', async () => {
+        for (const as of ['mask', 'nothing'] as const) {
+          expect(await get(as, 'hasty')).toMatchObject({ status: 200, text: 'answered before the guard' });
+          for (let i = 0; i < 3; i++) expect((await get('mask', 'invoice')).status).toBe(200);
+        }
+      });
+
     test('nothing about the whole can be learned from the headers of a part', async () => {
       const all = await get('reveal', 'invoice');
       const headers = { 'SVC-API-KEY': key, 'If-None-Match': all.headers.get('etag') ?? '"whole"' };
