@@ -13,7 +13,7 @@ import {
 } from './answer.ts';
 import type { Decision, Resource } from './api.ts';
 import type { Sallyport } from './client.ts';
-import { ProblemError } from './errors.ts';
+import { ProblemError, ValidationError } from './errors.ts';
 import { type ExpressResponse, holdBack, sendRefusal } from './node-response.ts';
 
 export { type AnswerOptions, applyTransform } from './answer.ts';
@@ -57,9 +57,20 @@ export async function check(options: GuardOptions, shown: Shown, signal?: AbortS
     const detail = `This needs the permission ${permission}: ${decision.reason}.`;
     return { allowed: false, ...refusal(403, detail) };
   } catch (error) {
+    const wrong = wrongResource(error);
+    if (wrong) return { allowed: false, ...refusal(403, `There can be no such resource: ${wrong}.`) };
     const code = error instanceof ProblemError ? error.code : 'unreachable';
     return { allowed: false, ...refusal(503, `The decision could not be made (${code}).`) };
   }
+}
+
+/** What of the resource cannot be, if that is all: it comes from the request, so no key could ever be let in. */
+function wrongResource(error: unknown): string | undefined {
+  if (!(error instanceof ValidationError)) return undefined;
+  const parts = Object.entries(error.errors).map(([part, [sentence]]) =>
+    /^resource\.(id|container)$/.test(part) ? `${part.slice('resource.'.length)} ${sentence}` : undefined,
+  );
+  return parts.includes(undefined) ? undefined : parts.join(', ');
 }
 
 /** Wraps a `fetch` handler, as Bun, Deno, workers and many frameworks have them. */

@@ -4,6 +4,7 @@ import { applyTransform, guardFetch } from '../../sdk/src/guard.ts';
 import {
   AuthenticationError,
   authorizeSession,
+  type Resource,
   Sallyport,
   SallyportError,
   startSession,
@@ -197,6 +198,38 @@ describe('a Session by the SDK', () => {
     );
     expect((await ask('/invoices/42')).status).toBe(401);
     expect((await ask('/invoices/42', 'junk')).status).toBe(401);
+  });
+
+  describe('whose guard asks about what a request names', () => {
+    const guarding = (permission: string, resource: Resource, client = admin) =>
+      guardFetch({ client, permission, resource: () => resource, fields: [] }, () => Response.json({}));
+    const ask = async (guard: ReturnType<typeof guarding>, key = 'junk') => {
+      const headers: Record<string, string> = key ? { 'SVC-API-KEY': key } : {};
+      const answer = await guard(new Request('http://localhost/', { headers }));
+      return [answer.status, ((await answer.json()) as { detail?: string }).detail];
+    };
+
+    test.each<[string, Resource, string]>([
+      ['has a space', { container: '/customers/a%20b/' }, 'container must be a path such as'],
+      ['is too long', { container: `/${'c'.repeat(600)}/` }, 'container must have at most 500 characters'],
+      ['is empty', { container: '/customers//' }, 'container must be a path such as'],
+      ['is an empty id', { id: '' }, 'id must have 1 to 500 characters'],
+    ])('refuses what can be nowhere, where it %s', async (_, resource, why) => {
+      const { key } = await world.application((await world.tenant()).key, { permissions: ['invoice:read'] });
+      const guard = guarding('invoice:read', resource);
+      expect(await ask(guard, key)).toEqual([403, expect.stringContaining(why)]);
+      expect((await ask(guard, ''))[0]).toBe(401);
+    });
+
+    test('says that it cannot ask where the fault is its own', async () => {
+      const wrong = { container: '/a b/' };
+      const unknown = { place: '/customers/' } as Resource;
+      const failed = [503, 'The decision could not be made (validation_failed).'];
+      expect(await ask(guarding('invoice', wrong))).toEqual(failed);
+      expect(await ask(guarding('invoice:read', unknown))).toEqual(failed);
+      const keyless = new Sallyport({ url: world.url, key: 'junk' });
+      expect((await ask(guarding('invoice:read', wrong, keyless)))[0]).toBe(503);
+    });
   });
 
   test('leaves of JSON what the decision leaves', () => {
