@@ -36,17 +36,18 @@ export async function change(
   const holds = route.holds ? route.holds(call) : (call.params as { id?: string } | undefined)?.id;
   if (!repeat) return (await world.store.change(make, { alongside: route.single, holds })).reply;
 
+  const named = { ...repeat, request: `${placeOf(route, call)} ${repeat.request}` };
   const once = () =>
     world.store.change(
       async (unit) => {
-        const earlier = await unit.idempotency.recall(tenant, repeat);
+        const earlier = await unit.idempotency.recall(tenant, named);
         if (earlier) {
           const inside = worldOf(unit, world);
           const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
           return { ...reply, headers: replayed };
         }
         const { reply, kept } = await make(unit);
-        await unit.idempotency.remember(tenant, repeat, kept, principal.now);
+        await unit.idempotency.remember(tenant, named, kept, principal.now);
         return reply;
       },
       { holds },
@@ -77,14 +78,19 @@ async function alone<T>({ underWay }: World, name: string, work: () => Promise<T
   }
 }
 
+/** What the request is about, however its path is written. */
+function placeOf({ path }: Route, { params }: Call<unknown, unknown, unknown>): string {
+  return `${path} ${JSON.stringify(params)}`;
+}
+
 const header = 'idempotency-key';
 
-/** The request as something that may be sent again, if its sender gave it a name. */
+/** The request as something that may be sent again, if its sender gave it a name; its place is still to be added. */
 export function repeatable(
   route: Route,
   principal: Principal,
   { headers }: Request,
-  where: Where,
+  { method }: Where,
   text: string,
 ): Repeatable | undefined {
   const key = isRepeatable(route) ? headers.get(header) : null;
@@ -93,7 +99,7 @@ export function repeatable(
     refuse({ [header]: ['must have 1 to 255 visible ASCII characters'] });
   }
   const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
-  return { caller, key, request: `${where.method} ${where.path}\n${rights(route, principal)}\n${text}` };
+  return { caller, key, request: `${method}\n${rights(route, principal)}\n${text}` };
 }
 
 /**

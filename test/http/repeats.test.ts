@@ -151,4 +151,57 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     expect(first.status).toBe(200);
     expect(await narrow()).toMatchObject({ status: 200, body: first.body });
   });
+
+  const regenerate = (key: string, path: string) =>
+    world.call('POST', path, { key, headers: { 'Idempotency-Key': 'again' } });
+
+  test('gets its answer however its path is written', async () => {
+    const { key } = await world.tenant();
+    const { id } = await world.application(key);
+    const first = await regenerate(key, `/applications/${id}/regenerate`);
+    expect(first.status).toBe(200);
+    for (const path of [`/applications/${id}/regenerate/`, `/applications/${id.toUpperCase()}/regenerate`]) {
+      const again = await regenerate(key, path);
+      expect(again).toMatchObject({ status: 200, body: first.body });
+      expect(again.headers.get('idempotency-replayed')).toBe('true');
+    }
+  });
+
+  test('gets nothing for another thing, or for another operation on the same', async () => {
+    const { key } = await world.tenant();
+    const [one, other] = [await world.application(key), await world.application(key)];
+    expect((await regenerate(key, `/applications/${one.id}/regenerate`)).status).toBe(200);
+    for (const path of [`/applications/${other.id}/regenerate`, `/applications/${one.id}/keys`]) {
+      const { status, body } = await regenerate(key, path);
+      expect([status, body.code]).toEqual([422, 'idempotency_mismatch']);
+    }
+  });
+
+  test('gets what its own caller got: each has names of its own', async () => {
+    const { key: management } = await world.tenant();
+    const web = await world.application(management, { type: 'public' });
+    const session = async () => {
+      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const grant = { nonce: body.nonce, permissions: ['token:create'] };
+      await world.call('POST', '/sessions/authorize', { key: management, body: grant });
+      return body.session_key as string;
+    };
+    const backend = async (key: string) =>
+      (await world.application(key, { permissions: ['token:create'] })).key as string;
+    const stranger = (await world.tenant()).key;
+    const callers = [
+      ...[await backend(management), await backend(management), await backend(stranger)],
+      ...[await session(), await session()],
+    ];
+    const ids = new Set<string>();
+    for (const key of callers) {
+      const create = () =>
+        world.call('POST', '/tokens', { key, body: { data }, headers: { 'Idempotency-Key': 'mine' } });
+      const first = await create();
+      expect(first.status).toBe(201);
+      expect((await create()).body.id).toBe(first.body.id);
+      ids.add(first.body.id);
+    }
+    expect(ids.size).toBe(callers.length);
+  });
 });
