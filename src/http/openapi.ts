@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { type Code, codes, fail, problem } from '../domain/error.ts';
 import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema } from './json-schema.ts';
-import { headersOf, responseHeaders } from './openapi-headers.ts';
+import { headersOf, headersOfSuccess, requestHeaders, responseHeaders } from './openapi-headers.ts';
 import { Problem, problemBody } from './problem.ts';
 import { failuresOf, type Route } from './route.ts';
 import { bodyLimit } from './run.ts';
@@ -15,7 +15,7 @@ export interface Reference {
 
 export interface Parameter {
   readonly name: string;
-  readonly in: 'path' | 'query';
+  readonly in: 'path' | 'query' | 'header';
   readonly required: boolean;
   readonly description?: string;
   readonly style?: 'form';
@@ -45,7 +45,7 @@ export interface Operation {
   readonly security?: Record<string, string[]>[];
   readonly 'x-permission'?: string;
   readonly 'x-callers'?: readonly string[];
-  readonly parameters?: Parameter[];
+  readonly parameters: Parameter[];
   readonly requestBody?: { description: string; required: true; content: Record<string, Content> };
   readonly responses: Record<string, Answer | Reference>;
 }
@@ -138,6 +138,7 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     tags: [route.tag] as [string],
     summary: route.summary,
     description: [route.description, need(route)].filter(Boolean).join('\n\n'),
+    parameters: parameters(route, schemaOf),
   };
   const responses = {
     ...successes(route, schemaOf),
@@ -150,7 +151,6 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     ...described,
     ...(permission && { security: [{ key: [permission] }], 'x-permission': permission }),
     ...(callers && { 'x-callers': callers }),
-    ...((route.params || route.query) && { parameters: parameters(route, schemaOf) }),
     ...(route.body && {
       requestBody: {
         description: `At most ${size(route.bodyLimit ?? bodyLimit)}.`,
@@ -173,7 +173,9 @@ function need(route: Route): string {
   return `Takes the key of a ${route.callers.join(' or ')} Application, and needs no permission.`;
 }
 
-function parameters(route: { params?: z.ZodType; query?: z.ZodType }, schemaOf: SchemaOf): Parameter[] {
+function parameters(route: Route, schemaOf: SchemaOf): Parameter[] {
+  const headers = requestHeaders(route);
+  if (route.kind === 'open') return headers;
   const fields = (place: 'path' | 'query', schema: z.ZodType | undefined) =>
     Object.entries((schema && schemaOf(schema).properties) ?? {}).map(
       ([name, { description, examples, ...field }]): Parameter => ({
@@ -186,7 +188,7 @@ function parameters(route: { params?: z.ZodType; query?: z.ZodType }, schemaOf: 
         ...(examples && { example: examples[0] }),
       }),
     );
-  return [...fields('path', route.params), ...fields('query', route.query)];
+  return [...fields('path', route.params), ...fields('query', route.query), ...headers];
 }
 
 /** A map is sent as NAME=value with its own name before the dot, for which OpenAPI has no word. */
@@ -203,7 +205,7 @@ function successes(route: Route, schemaOf: SchemaOf): Record<string, Answer> {
     status,
     {
       description,
-      headers: headersOf(route.kind),
+      headers: headersOfSuccess(route),
       ...(schema && { content: content(schemaOf(schema), example) }),
     },
   ]);
@@ -239,9 +241,7 @@ function examplesOf(these: Code[]): Record<string, Reference> {
 /** As the last route that can fail so would answer. */
 function problemExample(code: Code, routes: readonly Route[], schemaOf: SchemaOf) {
   const route = routes.findLast((each) => failuresOf(each).includes(code));
-  const path = route
-    ? pathExample(templateOf(route), route.kind === 'open' ? [] : parameters(route, schemaOf))
-    : '/example';
+  const path = route ? pathExample(templateOf(route), parameters(route, schemaOf)) : '/example';
   const errors = { 'rules.0.priority': ['must be an integer of at least 1'] };
   const failure = fail(code, code === 'validation_failed' ? { errors } : {});
   return { summary: problem(code).title, value: problemBody(failure, { path, requestId: 'checkout-7f3a' }) };

@@ -57,7 +57,7 @@ describe('the OpenAPI document', () => {
     };
     for (const [name, schema] of Object.entries(document.components.schemas)) visit(schema, name);
     for (const { operationId, parameters, requestBody, responses } of operations) {
-      for (const { name, description } of parameters ?? []) {
+      for (const { name, description } of parameters) {
         if (!description) silent.push(`${operationId} ${name}`);
       }
       const bodies = [requestBody, ...answersOf(responses).map(([, answer]) => answer)];
@@ -104,12 +104,15 @@ describe('the OpenAPI document', () => {
   });
 });
 
+/** What changes nothing, and what hands a secret to whoever has a key that many have. */
+const inVain = ['decide', 'createSession'];
+
 describe.each(named)('%s in the OpenAPI document', (name, operation) => {
   const route = routeOf(name);
 
   test('declares the parameters of its path, and no other', () => {
     const inPath = [...operation.path.matchAll(/\{(\w+)\}/g)].map((match) => match[1] as string);
-    const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === 'path');
+    const declared = operation.parameters.filter((parameter) => parameter.in === 'path');
     expect(declared.map((parameter) => parameter.name)).toEqual(inPath);
     expect(declared.every((parameter) => parameter.required && parameter.example !== undefined)).toBe(true);
     expect(operation.path).not.toContain(':');
@@ -141,6 +144,23 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     for (const [, { headers }] of answersOf(operation.responses)) {
       expect(headers['SVC-REQUEST-ID']).toEqual({ $ref: '#/components/headers/SVC-REQUEST-ID' });
     }
+  });
+
+  test('names the Idempotency-Key if it heeds it, and the request id in any case', () => {
+    const headers = operation.parameters.filter((parameter) => parameter.in === 'header');
+    const heeds = ['post', 'put', 'patch'].includes(operation.method) && !inVain.includes(name);
+    const expected = heeds ? ['Idempotency-Key', 'SVC-REQUEST-ID'] : ['SVC-REQUEST-ID'];
+    expect(headers.map((parameter) => parameter.name)).toEqual(expected);
+    expect(
+      headers.every((parameter) =>
+        new RegExp(String(parameter.schema.pattern)).test(String(parameter.example)),
+      ),
+    ).toBe(true);
+    const replayed = answersOf(operation.responses).filter(
+      ([, answer]) => 'Idempotency-Replayed' in answer.headers,
+    );
+    const good = answersOf(operation.responses).filter(([status]) => Number(status) < 300);
+    expect(replayed).toEqual(heeds ? good : []);
   });
 
   test('has examples which the service itself would take and give', () => {

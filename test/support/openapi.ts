@@ -87,7 +87,7 @@ const Operation = z.strictObject({
     .array(
       z.strictObject({
         name: text,
-        in: z.enum(['path', 'query']),
+        in: z.enum(['path', 'query', 'header']),
         required: z.boolean(),
         description: text,
         style: z.literal('form').optional(),

@@ -1,5 +1,5 @@
 /** One operation: what it needs, takes and answers, with commands to copy beside it. */
-import { type Answer, type Operation, problemJson } from '../openapi.ts';
+import { type Answer, type Operation, type Parameter, problemJson } from '../openapi.ts';
 import { fieldDetails, fieldTree, parameterTree, type Schemas } from './fields.ts';
 import { type Html, html } from './html.ts';
 import { inline, paragraphs } from './prose.ts';
@@ -23,6 +23,7 @@ export function operationArticle({ method, path, operation }: Entry, schemas: Sc
 ${said.map((paragraph) => html`<p>${inline(paragraph)}</p>`)}
 ${parameters('path', operation, schemas)}
 ${parameters('query', operation, schemas)}
+${parameters('header', operation, schemas)}
 ${body(operation, schemas)}
 ${replies(operation, schemas)}
 ${failures(operation)}
@@ -41,8 +42,11 @@ export function methodLabel(method: string): Html {
   return html`<span class="method ${method}">${method.toUpperCase()}</span>`;
 }
 
-function parameters(place: 'path' | 'query', operation: Operation, schemas: Schemas): Html | false {
-  const here = operation.parameters?.filter((parameter) => parameter.in === place) ?? [];
+/** Every operation takes it, so it is said once, at the top. */
+const everywhere = 'SVC-REQUEST-ID';
+
+function parameters(place: Parameter['in'], operation: Operation, schemas: Schemas): Html | false {
+  const here = operation.parameters.filter((each) => each.in === place && each.name !== everywhere);
   return here.length > 0 && html`<h4>In the ${place}</h4>${parameterTree(here, schemas)}`;
 }
 

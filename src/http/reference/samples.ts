@@ -20,7 +20,7 @@ export function curl(method: string, path: string, operation: Operation): Html {
     options.push(html`-H "Content-Type: application/json"`);
     options.push(html`-d '${highlighted(shellQuoted(pretty(body, '  ')))}'`);
   }
-  return html`curl ${verb}${origin}${pathExample(path, operation.parameters ?? [])}${options.map(
+  return html`curl ${verb}${origin}${pathExample(path, operation.parameters)}${options.map(
     (option) => html` \\\n  ${option}`,
   )}`;
 }
