@@ -4,22 +4,10 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type Schema, withoutNull } from '../src/http/json-schema.ts';
 import { openApi } from '../src/http/openapi.ts';
 import { routes } from '../src/http/routes.ts';
 import { version } from '../src/version.ts';
-
-interface Schema {
-  readonly $ref?: string;
-  readonly type?: string;
-  readonly description?: string;
-  readonly enum?: readonly unknown[];
-  readonly const?: unknown;
-  readonly anyOf?: readonly Schema[];
-  readonly items?: Schema;
-  readonly properties?: Readonly<Record<string, Schema>>;
-  readonly required?: readonly string[];
-  readonly additionalProperties?: boolean | Schema;
-}
 
 interface Operation {
   readonly operationId: string;
@@ -55,6 +43,7 @@ function typeOf(schema: Schema): string {
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(' | ');
   if (schema.anyOf) return schema.anyOf.map(typeOf).join(' | ');
+  if (Array.isArray(schema.type)) return schema.type.map((type) => typeOf({ ...schema, type })).join(' | ');
   if (schema.type === 'array') return `Array<${typeOf(schema.items ?? {})}>`;
   if (schema.type === 'object') return objectOf(schema);
   return primitives[schema.type ?? ''] ?? 'unknown';
@@ -66,7 +55,7 @@ function objectOf({ properties, required = [], additionalProperties }: Schema): 
   const fields = Object.entries(properties).map(([name, field]) =>
     [
       comment(field.description),
-      `${quoted(name)}${required.includes(name) ? '' : '?'}: ${typeOf(field)};`,
+      `${quoted(name)}${required.includes(name) ? '' : '?'}: ${typeOf(withoutNull(field))};`,
     ].join(''),
   );
   return `{\n${fields.join('\n')}\n}`;

@@ -332,7 +332,7 @@ export interface TokenCreate {
   /** What is kept secret: any JSON but null. */
   data: unknown;
   /** What others see of the data: Liquid outputs in a string, object or list. */
-  mask?: unknown;
+  mask?: string | Record<string, unknown> | Array<unknown>;
   /** Names and values that lists can be filtered by. Kept in the clear. */
   metadata?: Record<string, string>;
   /** From this moment on it is gone. Must be in the future. */
@@ -349,17 +349,17 @@ export interface TokenPage {
 
 export interface TokenPatch {
   /** Another type; `null` for the default. */
-  type?: unknown;
+  type?: string | null;
   /** Another container; `null` for the default. */
-  container?: unknown;
+  container?: string | null;
   /** Other data; an object is merged into one that is there. */
   data?: unknown;
   /** Another mask; `null` for none. */
   mask?: unknown;
   /** Entries to set, or with `null` to remove; `null` for none at all. */
-  metadata?: unknown;
+  metadata?: Record<string, unknown> | null;
   /** Another moment, in the future; `null` for never. */
-  expires_at?: unknown;
+  expires_at?: string | null;
 }
 
 export interface Decision {

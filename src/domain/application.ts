@@ -78,13 +78,14 @@ export const ApplicationCreate = z
 export type ApplicationCreate = z.infer<typeof ApplicationCreate>;
 
 /** Taken whatever it holds, since it is compared with what is stored. */
-const ReadOnly = z.unknown().optional().meta({
-  type: 'string',
-  readOnly: true,
-  description: 'Cannot be changed, but may be sent back as it was fetched.',
-});
-const ReadOnlyId = ReadOnly.meta({ format: 'uuid' });
-const ReadOnlyMoment = ReadOnly.meta({ format: 'date-time' });
+function readOnly(kind: { format?: string; enum?: readonly string[] }) {
+  return optional(z.unknown().meta({ type: 'string', ...kind })).meta({
+    readOnly: true,
+    description: 'Cannot be changed, but may be sent back as it was fetched.',
+  });
+}
+const ReadOnlyId = readOnly({ format: 'uuid' });
+const ReadOnlyMoment = readOnly({ format: 'date-time' });
 
 export const ApplicationUpdate = z
   .strictObject({
@@ -95,7 +96,7 @@ export const ApplicationUpdate = z
     ),
     id: ReadOnlyId,
     tenant_id: ReadOnlyId,
-    type: ReadOnly.meta({ enum: ApplicationType.options }),
+    type: readOnly({ enum: ApplicationType.options }),
     created_by: ReadOnlyId,
     created_at: ReadOnlyMoment,
     modified_by: ReadOnlyId,

@@ -47,7 +47,11 @@ const table = {
     'The same request is being answered at this moment: try again shortly.',
   ],
   too_large: [413, 'Body too large', 'The body is larger than this operation takes.'],
-  unsupported_media_type: [415, 'Unsupported media type', 'Send the body as application/json in UTF-8.'],
+  unsupported_media_type: [
+    415,
+    'Unsupported media type',
+    'Send the body as application/json in UTF-8, or that of a PATCH as application/merge-patch+json.',
+  ],
   idempotency_mismatch: [
     422,
     'Idempotency key used for another request',

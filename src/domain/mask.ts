@@ -24,7 +24,10 @@ export const Mask = z
   })
   .refine((mask) => depth(mask) <= deepest, `must not be nested deeper than ${deepest} levels`)
   .refine(isWellFormed, 'must be well-formed Unicode throughout')
-  .describe('What others see of the data: Liquid outputs in a string, object or list.');
+  .meta({
+    type: ['string', 'object', 'array'],
+    description: 'What others see of the data: Liquid outputs in a string, object or list.',
+  });
 export type Mask = z.infer<typeof Mask>;
 
 function isTextOrObject(mask: unknown): boolean {

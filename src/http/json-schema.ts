@@ -21,6 +21,8 @@ export interface Schema {
   maxItems?: number;
   properties?: Record<string, Schema>;
   required?: string[];
+  minProperties?: number;
+  maxProperties?: number;
   additionalProperties?: boolean | Schema;
   propertyNames?: Schema;
   anyOf?: Schema[];
@@ -62,13 +64,20 @@ function keepMeta({
 /** What zod calls a schema that holds itself and has no name: there is one such, and it is JSON itself. */
 const unnamed = '__schema';
 
-/** Null means absent wherever it is taken, so it is not spoken of; nor is what a format or a type implies. */
+/** Null means absent wherever it is taken: for people and for types, what is left is enough. */
+export function withoutNull({ anyOf, ...own }: Schema): Schema {
+  const options = anyOf?.filter((option) => option.type !== 'null');
+  if (!options) return own;
+  return options.length === 1 ? { ...options[0], ...own } : { ...own, anyOf: options };
+}
+
+/** What a format or a type implies is not spoken of. */
 function tidy({ anyOf, ...own }: Schema): Schema {
   if (own.$ref?.startsWith(`#/$defs/${unnamed}`)) delete own.$ref;
-  const options = anyOf?.filter((option) => option.type !== 'null').map(tidy);
+  const options = anyOf?.map(tidy);
   if (options?.some(isListOfAnything)) return own;
   const schema: Schema = options?.length === 1 ? { ...options[0], ...own } : own;
-  if (options && options.length > 1) schema.anyOf = options;
+  if (options && options.length > 1) Object.assign(schema, hoisted(options), own);
   if (schema.$ref) schema.$ref = schema.$ref.replace('#/$defs/', '#/components/schemas/');
   if (schema.format) delete schema.pattern;
   if (schema.minLength === 0) delete schema.minLength;
@@ -81,6 +90,17 @@ function tidy({ anyOf, ...own }: Schema): Schema {
     schema.additionalProperties = tidy(schema.additionalProperties);
   }
   return schema;
+}
+
+/** What the only option beside null says of itself belongs to the whole. */
+function hoisted(options: Schema[]): Schema {
+  const [only, ...more] = options.filter(({ type }) => type !== 'null');
+  if (!only || more.length > 0) return { anyOf: options };
+  const { description, ...rest } = only;
+  return {
+    anyOf: options.map((option) => (option === only ? rest : option)),
+    ...(description !== undefined && { description }),
+  };
 }
 
 /** Only in the union that JSON itself is. */

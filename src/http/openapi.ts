@@ -1,8 +1,9 @@
 /** The OpenAPI 3.1 document, from the same declarations that check requests. */
 import type { z } from 'zod';
 import { type Code, codes, fail, problem } from '../domain/error.ts';
+import { jsonTypes, mergePatchTypes } from './body.ts';
 import introduction from './introduction.md' with { type: 'text' };
-import { jsonSchema, type Schema } from './json-schema.ts';
+import { jsonSchema, type Schema, withoutNull } from './json-schema.ts';
 import { headersOf, headersOfSuccess, requestHeaders, responseHeaders } from './openapi-headers.ts';
 import { Problem, problemBody } from './problem.ts';
 import { failuresOf, type Route } from './route.ts';
@@ -68,7 +69,6 @@ export interface Document {
 
 type SchemaOf = (schema: z.ZodType) => Schema;
 
-const json = 'application/json';
 export const problemJson = 'application/problem+json';
 
 export function openApi(routes: readonly Route[], version: string): Document {
@@ -155,7 +155,7 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
       requestBody: {
         description: `At most ${size(route.bodyLimit ?? bodyLimit)}.`,
         required: true,
-        content: content(schemaOf(route.body), route.bodyExample),
+        content: content(schemaOf(route.body), route.bodyExample, bodyTypes(route)),
       },
     }),
     responses,
@@ -177,18 +177,26 @@ function parameters(route: Route, schemaOf: SchemaOf): Parameter[] {
   const headers = requestHeaders(route);
   if (route.kind === 'open') return headers;
   const fields = (place: 'path' | 'query', schema: z.ZodType | undefined) =>
-    Object.entries((schema && schemaOf(schema).properties) ?? {}).map(
-      ([name, { description, examples, ...field }]): Parameter => ({
-        name: field.type === 'object' ? `${name}.NAME` : name,
-        in: place,
-        required: place === 'path',
-        ...(description !== undefined && { description }),
-        ...(field.type === 'array' && { style: 'form', explode: true }),
-        schema: entryOf(field),
-        ...(examples && { example: examples[0] }),
-      }),
+    Object.entries((schema && schemaOf(schema).properties) ?? {}).map(([name, field]) =>
+      parameter(name, place, withoutNull(field)),
     );
   return [...fields('path', route.params), ...fields('query', route.query), ...headers];
+}
+
+function parameter(
+  name: string,
+  place: 'path' | 'query',
+  { description, examples, ...field }: Schema,
+): Parameter {
+  return {
+    name: field.type === 'object' ? `${name}.NAME` : name,
+    in: place,
+    required: place === 'path',
+    ...(description !== undefined && { description }),
+    ...(field.type === 'array' && { style: 'form', explode: true }),
+    schema: entryOf(field),
+    ...(examples && { example: examples[0] }),
+  };
 }
 
 /** A map is sent as NAME=value with its own name before the dot, for which OpenAPI has no word. */
@@ -196,8 +204,14 @@ function entryOf(field: Schema): Schema {
   return typeof field.additionalProperties === 'object' ? field.additionalProperties : field;
 }
 
-function content(schema: Schema, example: unknown): Record<string, Content> {
-  return { [json]: { schema, ...(example !== undefined && { example }) } };
+function content(schema: Schema, example: unknown, types = jsonTypes): Record<string, Content> {
+  const each = { schema, ...(example !== undefined && { example }) };
+  return Object.fromEntries(types.map((type) => [type, each]));
+}
+
+/** The usual one first. */
+function bodyTypes({ method }: Route): string[] {
+  return method === 'PATCH' ? mergePatchTypes.toReversed() : jsonTypes;
 }
 
 function successes(route: Route, schemaOf: SchemaOf): Record<string, Answer> {

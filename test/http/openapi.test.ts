@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
 import { type Code, codes, problem } from '../../src/domain/error.ts';
-import type { Schema } from '../../src/http/json-schema.ts';
+import { type Schema, withoutNull } from '../../src/http/json-schema.ts';
 import { type Answer, type Content, openApi, problemJson } from '../../src/http/openapi.ts';
 import { Problem } from '../../src/http/problem.ts';
 import type { Route } from '../../src/http/route.ts';
@@ -49,7 +49,7 @@ describe('the OpenAPI document', () => {
         const target = field.$ref ? (lookUp(field.$ref) as Schema) : field;
         const container = field.$ref !== undefined && target.properties !== undefined;
         if (!field.description && !container) silent.push(`${at}.${name}`);
-        if (field.readOnly && !field.type) silent.push(`${at}.${name}`);
+        if (field.readOnly && !withoutNull(field).type) silent.push(`${at}.${name}`);
         visit(field, `${at}.${name}`);
       }
       if (schema.items) visit(schema.items, `${at}.*`);
@@ -94,13 +94,23 @@ describe('the OpenAPI document', () => {
   test('takes any JSON where any JSON is taken', () => {
     const { Token, TokenCreate, TokenPatch } = document.components.schemas;
     expect(Object.keys(Token?.properties?.data ?? {})).toEqual(['description']);
-    expect(Object.keys(TokenCreate?.properties?.mask ?? {})).toEqual(['description']);
+    expect(withoutNull(TokenCreate?.properties?.mask ?? {}).type).toEqual(['string', 'object', 'array']);
     expect(Object.keys(TokenPatch?.properties?.data ?? {})).toEqual(['description']);
     expect(TokenPatch?.properties?.type?.type).toEqual(['string', 'null']);
   });
 
-  test('never speaks of null, which means absent', () => {
-    expect(JSON.stringify(document.components.schemas)).not.toContain('"type":"null"');
+  test('speaks of null only where it is taken: not in the path, the query, or a reply of its own', () => {
+    const parameters = operations.flatMap((operation) => operation.parameters);
+    const { Application, Session, Token } = document.components.schemas;
+    expect(JSON.stringify([parameters, Application, Session, Token])).not.toContain('"null"');
+  });
+
+  test('names both types of a patch', () => {
+    const typesOf = (operation = document.paths['/tokens']?.post) =>
+      Object.keys(operation?.requestBody?.content ?? {});
+    expect(typesOf()).toEqual(['application/json']);
+    const patch = document.paths['/tokens/{id}']?.patch;
+    expect(typesOf(patch)).toEqual(['application/json', 'application/merge-patch+json']);
   });
 });
 
@@ -168,6 +178,19 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
       expect(route.body.safeParse(route.bodyExample).error).toBeUndefined();
     for (const { schema, example } of Object.values(route.replies)) {
       if (schema) expect(schema.parse(example)).toEqual(example);
+    }
+  });
+
+  test('takes null for a field that may be left out if and only if the service does', () => {
+    const body = operation.requestBody?.content['application/json'];
+    if (!body || route.kind === 'open') return;
+    const { properties = {}, required = [] } = lookUp(body.schema.$ref ?? '') as Schema;
+    const schema = fromDocument(body.schema);
+    for (const field of Object.keys(properties)) {
+      if (required.includes(field)) continue;
+      const sent = { ...(body.example as object), [field]: null };
+      const taken = route.body?.safeParse(sent).success === true;
+      expect([field, schema.safeParse(sent).success]).toEqual([field, taken]);
     }
   });
 

@@ -5,13 +5,13 @@ const text = z.string().min(1);
 const mapOf = <S extends z.ZodType>(schema: S) => z.record(text, schema);
 const Reference = z.strictObject({ $ref: z.string().startsWith('#/components/') });
 
-const Type = z.enum(['string', 'integer', 'number', 'boolean', 'array', 'object']);
+const Type = z.enum(['string', 'integer', 'number', 'boolean', 'array', 'object', 'null']);
 
 const Schema: z.ZodType = z.lazy(() =>
   z
     .strictObject({
       $ref: z.string().startsWith('#/components/schemas/'),
-      type: z.union([Type, z.array(z.union([Type, z.literal('null')])).min(2)]),
+      type: z.union([Type, z.array(Type).min(2)]),
       format: z.enum(['uuid', 'date-time', 'uri']),
       description: text,
       enum: z.array(z.unknown()).min(1),
@@ -29,6 +29,8 @@ const Schema: z.ZodType = z.lazy(() =>
       maxItems: z.int().min(1),
       properties: mapOf(Schema),
       required: z.array(text).min(1),
+      minProperties: z.int().min(1),
+      maxProperties: z.int().min(1),
       additionalProperties: z.union([z.boolean(), Schema]),
       anyOf: z.array(Schema).min(2),
     })

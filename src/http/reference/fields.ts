@@ -1,5 +1,5 @@
 /** The fields of a body and the parameters of a request, as a tree that resolves every reference. */
-import type { Schema } from '../json-schema.ts';
+import { type Schema, withoutNull } from '../json-schema.ts';
 import type { Parameter } from '../openapi.ts';
 import { type Html, html } from './html.ts';
 import { inline } from './prose.ts';
@@ -23,7 +23,7 @@ export function fieldTree(schema: Schema, schemas: Schemas, side: Side, above: s
   const { properties = {}, required = [] } = resolve(schema, schemas);
   const fields = Object.entries(properties).map(([name, field]) => ({
     name,
-    schema: field,
+    schema: withoutNull(field),
     description: field.description,
     required: required.includes(name),
   }));
