@@ -4,6 +4,7 @@ import type { Errors } from './error.ts';
 import { list } from './field.ts';
 import { isA, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
+import { placeIn } from './twins.ts';
 
 export const grantFields = {
   permissions: list(Permissions).describe('What it may do. Must be non-empty when there are no rules.'),
@@ -36,7 +37,7 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   }
   grants.rules.forEach((rule, index) => {
     const wrong = scopeError(owner, rule);
-    if (wrong) errors[`rules.${index}.${wrong.field}`] = [wrong.sentence];
+    if (wrong) errors[`rules.${placeIn(grants.rules, index)}.${wrong.field}`] = [wrong.sentence];
   });
   return errors;
 }
@@ -58,10 +59,13 @@ function scopeError(owner: Owner, rule: Rule): { field: string; sentence: string
   return { field: 'container', sentence: `is required in a rule of a ${owner} Application` };
 }
 
-function* placed(grants: Grants): Generator<[path: string, permission: string]> {
-  for (const [index, permission] of grants.permissions.entries()) yield [`permissions.${index}`, permission];
-  for (const [index, rule] of grants.rules.entries()) {
-    for (const [at, permission] of rule.permissions.entries())
-      yield [`rules.${index}.permissions.${at}`, permission];
-  }
+function* placed({ permissions, rules }: Grants): Generator<[path: string, permission: string]> {
+  yield* placedIn(permissions, 'permissions');
+  for (const [index, rule] of rules.entries())
+    yield* placedIn(rule.permissions, `rules.${placeIn(rules, index)}.permissions`);
+}
+
+function* placedIn(permissions: string[], at: string): Generator<[path: string, permission: string]> {
+  for (const [index, permission] of permissions.entries())
+    yield [`${at}.${placeIn(permissions, index)}`, permission];
 }

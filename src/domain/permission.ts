@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { withoutTwins } from './twins.ts';
 
 /**
  * The permissions that Sallyport itself checks.
@@ -67,4 +68,4 @@ export const permissionsLimit = 50;
 export const Permissions = z
   .array(Permission)
   .max(permissionsLimit)
-  .transform((names) => [...new Set(names)]);
+  .transform((names) => withoutTwins(names, (name) => name));

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { Description, holdsNoSecret, line, optional, secretHeld } from './field.ts';
 import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
+import { withoutTwins } from './twins.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
 const notPath = 'must be a path such as /pci/high/ of letters, digits, - and _';
@@ -62,9 +63,7 @@ export const Rule = z
 export type Rule = z.infer<typeof Rule>;
 
 export const rulesLimit = 50;
-export const Rules = z.array(Rule).max(rulesLimit).transform(withoutTwins);
-
-function withoutTwins<T>(rules: T[]): T[] {
-  if (rules.length < 2) return rules;
-  return [...new Map(rules.map((rule) => [JSON.stringify(rule), rule])).values()];
-}
+export const Rules = z
+  .array(Rule)
+  .max(rulesLimit)
+  .transform((rules) => withoutTwins(rules, (rule) => JSON.stringify(rule)));

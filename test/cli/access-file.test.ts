@@ -47,6 +47,18 @@ describe('a file that is wrong changes nothing, and says where:', () => {
       ['access.yaml:4: "one": permissions.0 application:create may not be held by a public Application'],
     ],
     [
+      'what its type may not hold, below something said twice',
+      good
+        .replace('private', 'public')
+        .replace(
+          ' [token:read]',
+          ['token:read', 'token:read', 'log:read', 'session:delete']
+            .map((name) => `\n      - ${name}`)
+            .join(''),
+        ),
+      ['access.yaml:8: "one": permissions.3 session:delete may not be held by a public Application'],
+    ],
+    [
       'a missing container',
       good
         .replace('permissions', 'rules')

@@ -229,6 +229,20 @@ describe('grants', () => {
     });
   });
 
+  test.each(['public', 'session'] as const)(
+    'what a %s may not hold is named by its place in what was sent, twins included',
+    async (owner) => {
+      const held = ruleOf(owner, { permissions: ['token:read', 'token:read'] });
+      const beyond = ruleOf(owner, { permissions: ['a:b', 'a:b', 'a:c', 'session:authorize'] });
+      const given = {
+        permissions: ['token:read', 'token:read', 'application:create'],
+        rules: [held, held, { ...rule, permissions: ['a:b'] }, beyond],
+      };
+      const missing = owner === 'session' ? 'conditions' : 'container';
+      await expectRefused(owner, given, ['permissions.2', 'rules.3.permissions.3', `rules.2.${missing}`]);
+    },
+  );
+
   test('a management Application’s rule may do without a container, the others’ may not', async () => {
     await expectTaken('management', { rules: [rule] });
     for (const owner of ['private', 'public'] as const) {
