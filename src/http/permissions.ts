@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { builtIn, isA, sentenceOf } from '../domain/permission.ts';
+import { readQuery } from './query.ts';
 import { openRoute } from './route.ts';
 
 const PermissionView = z
@@ -34,5 +35,9 @@ export const listPermissions = openRoute({
       example: { data },
     },
   },
-  handle: () => ({ status: 200, body: { data } }),
+  failures: ['validation_failed'],
+  handle: (_, { url }) => {
+    readQuery(undefined, url);
+    return { status: 200, body: { data } };
+  },
 });

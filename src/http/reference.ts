@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { version } from '../version.ts';
 import { openApi } from './openapi.ts';
+import { readQuery } from './query.ts';
 import { contentSecurityPolicy, referencePage } from './reference/page.ts';
 import { openRoute, type Route } from './route.ts';
 
@@ -25,7 +26,11 @@ export function documentation(api: readonly Route[]): Route[] {
     summary: 'Get this interface as an OpenAPI 3.1 document',
     description: 'Made from the declarations that check requests, so it cannot differ from what they do.',
     replies: { 200: { description: 'The document.', schema: OpenApi, example: sample } },
-    handle: () => ({ status: 200, body: document() }),
+    failures: ['validation_failed'],
+    handle: (_, { url }) => {
+      readQuery(undefined, url);
+      return { status: 200, body: document() };
+    },
   });
   const page = once(() => referencePage(document()));
   return [openapi, docs(page), home];

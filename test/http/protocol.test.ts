@@ -67,6 +67,18 @@ describe('the protocol', () => {
     for (const { description } of body.data) expect(description).toMatch(/^[A-Z].*\.$/);
   });
 
+  test.each(['/permissions', '/permissions/', '/openapi.json'])(
+    'an unknown parameter of %s is refused, though it needs no key',
+    async (path) => {
+      const { status, body } = await world.call('GET', `${path}?colour=red`);
+      expect([status, body.errors]).toEqual([400, { colour: ['is not a known parameter'] }]);
+    },
+  );
+
+  test.each(['/livez', '/readyz', '/docs'])('%s puts up with what browsers and probes add', async (path) => {
+    expect((await world.call('GET', `${path}?t=1`)).status).toBe(200);
+  });
+
   test('HEAD answers as GET does, without the body', async () => {
     for (const [path, as] of [
       ['/applications', key],
