@@ -175,8 +175,10 @@ describe('a mask', () => {
     ['null', null, ['must be a string, an object or a list']],
     ['absent', undefined, ['must be a string, an object or a list']],
     ['4,096 characters as JSON', 'x'.repeat(4094), []],
-    ['4,097 characters as JSON', 'x'.repeat(4095), ['must have at most 4096 characters']],
-    ['a list of very many', new Array(500_000).fill(0), ['must have at most 4096 characters']],
+    ['4,097 characters as JSON', 'x'.repeat(4095), ['must have at most 4096 characters as JSON']],
+    ['4,096 characters of two units each', '😀'.repeat(4094), []],
+    ['4,097 of them', '😀'.repeat(4095), ['must have at most 4096 characters as JSON']],
+    ['a list of very many', new Array(500_000).fill(0), ['must have at most 4096 characters as JSON']],
     ['8 levels', [[[[[[[['x']]]]]]]], []],
     ['9 levels', [[[[[[[[['x']]]]]]]]], ['must not be nested deeper than 8 levels']],
     ['9 levels, none in the last', [[[[[[[[{}]]]]]]]], ['must not be nested deeper than 8 levels']],
@@ -184,7 +186,7 @@ describe('a mask', () => {
     [
       'long and deep, of which the first is enough',
       JSON.parse(`${'['.repeat(3000)}${']'.repeat(3000)}`),
-      ['must have at most 4096 characters'],
+      ['must have at most 4096 characters as JSON'],
     ],
     ['half a character', ['\ud800'], ['must be well-formed Unicode throughout']],
   ])('may be or may not be %s', (_, mask, expected) => {
