@@ -13,9 +13,9 @@ export interface Fault {
 export function check<S extends z.ZodType>(
   schema: S,
   value: unknown,
-  part = 'field',
+  part: 'field' | 'parameter' = 'field',
 ): { readonly data: z.output<S> } | { readonly faults: readonly Fault[] } {
-  const result = schema.safeParse(value, { error: sentence });
+  const result = schema.safeParse(value, { error: part === 'field' ? sentence : ofParameter });
   if (result.success) return { data: result.data };
   const message = `is not a known ${part}`;
   const faults = result.error.issues.flatMap((issue): Fault[] =>
@@ -59,26 +59,36 @@ const nouns: Record<string, string> = {
   boolean: 'true or false',
 };
 
+/** A parameter is a list when it is given more than once. */
+function ofParameter(issue: Issue): string {
+  const single = issue.code === 'invalid_type' || issue.code === 'invalid_value';
+  return single && Array.isArray(issue.input) ? 'must be given once' : sentence(issue);
+}
+
 /** For issues whose schema has no sentence of its own. */
 function sentence(issue: Issue): string {
   switch (issue.code) {
     case 'invalid_type':
       if (issue.input === undefined) return 'is required';
-      if (issue.expected === 'string' && Array.isArray(issue.input)) return 'must be a string, given once';
       return `must be ${nouns[issue.expected] ?? issue.expected}`;
     case 'invalid_value':
       return issue.input === undefined ? 'is required' : `must be one of ${issue.values.join(', ')}`;
     case 'too_big':
       return issue.origin === 'number' || issue.origin === 'int'
         ? `must be at most ${issue.maximum}`
-        : `must have at most ${issue.maximum} ${issue.origin === 'array' ? 'entries' : 'characters'}`;
+        : `must have at most ${counted(issue.maximum, issue.origin)}`;
     case 'too_small':
       return issue.origin === 'number' || issue.origin === 'int'
         ? `must be at least ${issue.minimum}`
-        : `must have at least ${issue.minimum} ${issue.origin === 'array' ? 'entries' : 'characters'}`;
+        : `must have at least ${counted(issue.minimum, issue.origin)}`;
     case 'invalid_key':
       return `has a name that ${issue.issues[0]?.message ?? 'is not valid'}`;
     default:
       return 'is not valid';
   }
+}
+
+function counted(count: number | bigint, origin: string): string {
+  const [one, many] = origin === 'array' ? ['entry', 'entries'] : ['character', 'characters'];
+  return `${count} ${count === 1 ? one : many}`;
 }

@@ -1,6 +1,6 @@
 /** Input is checked by functions that are compiled from the schemas: they must say what the schemas say. */
 import { describe, expect, test } from 'bun:test';
-import type { z } from 'zod';
+import { z } from 'zod';
 import type { Failure } from '../../src/domain/error.ts';
 import { routes } from '../../src/http/routes.ts';
 import { check, validate } from '../../src/http/validate.ts';
@@ -78,5 +78,30 @@ describe('what is checked again and again says the same as its schema:', () => {
     }
     expect(refused).toBeGreaterThan(20);
     expect(values.length - refused).toBeGreaterThan(3);
+  });
+});
+
+describe('what is wrong is said in plain words:', () => {
+  const said = (schema: z.ZodType, value: unknown, at = 'body') => {
+    try {
+      return validate(schema, value, at);
+    } catch (error) {
+      return (error as Failure).errors?.x;
+    }
+  };
+
+  test.each<[z.ZodType, unknown, string]>([
+    [z.string().min(1), '', 'must have at least 1 character'],
+    [z.string().min(2), '', 'must have at least 2 characters'],
+    [z.string().max(1), 'ab', 'must have at most 1 character'],
+    [z.array(z.string()).min(1), [], 'must have at least 1 entry'],
+    [z.array(z.string()).max(2), ['a', 'b', 'c'], 'must have at most 2 entries'],
+    [z.string(), ['a'], 'must be a string'],
+  ])('of a field', (x, value, sentence) => {
+    expect(said(z.object({ x }), { x: value })).toEqual([sentence]);
+  });
+
+  test.each([z.string(), z.enum(['a', 'b'])])('of a parameter that is given twice', (x) => {
+    expect(said(z.object({ x }), { x: ['a', 'b'] }, 'query')).toEqual(['must be given once']);
   });
 });
