@@ -24,7 +24,7 @@ export interface ApplicationWithKey {
   modified_at?: string;
   /** From this moment on it is gone; absent if it stays. */
   expires_at?: string;
-  /** When a key or a Session of it was last let in, to the minute; absent if never. */
+  /** When a key or a Session of it was last let in. Written once a minute; absent if never. */
   last_used_at?: string;
   /** Shown this once: only a digest of it is kept. */
   key: string;
@@ -153,7 +153,7 @@ export interface Application {
   modified_at?: string;
   /** From this moment on it is gone; absent if it stays. */
   expires_at?: string;
-  /** When a key or a Session of it was last let in, to the minute; absent if never. */
+  /** When a key or a Session of it was last let in. Written once a minute; absent if never. */
   last_used_at?: string;
 }
 
@@ -195,7 +195,7 @@ export interface ApplicationKeyMade {
   created_by?: string;
   /** When it was made. */
   created_at: string;
-  /** When it was last let in, to the minute; absent if never. */
+  /** When it was last let in. Written once a minute; absent if never. */
   last_used_at?: string;
   /** Shown this once: only a digest of it is kept. */
   key: string;
@@ -215,7 +215,7 @@ export interface ApplicationKey {
   created_by?: string;
   /** When it was made. */
   created_at: string;
-  /** When it was last let in, to the minute; absent if never. */
+  /** When it was last let in. Written once a minute; absent if never. */
   last_used_at?: string;
 }
 

@@ -34,7 +34,7 @@ export const Application = z
     modified_at: Timestamp.optional().describe('When it was last changed; absent until then.'),
     expires_at: Timestamp.optional().describe('From this moment on it is gone; absent if it stays.'),
     last_used_at: Timestamp.optional().describe(
-      'When a key or a Session of it was last let in, to the minute; absent if never.',
+      'When a key or a Session of it was last let in. Written once a minute; absent if never.',
     ),
   })
   .meta({ id: 'Application' });
@@ -54,7 +54,9 @@ export const ApplicationKey = z
     ending: z.string().describe('Its last four characters, by which people tell keys apart.'),
     created_by: z.uuid().optional().describe('The Application that made it, as far as that is known.'),
     created_at: Timestamp.describe('When it was made.'),
-    last_used_at: Timestamp.optional().describe('When it was last let in, to the minute; absent if never.'),
+    last_used_at: Timestamp.optional().describe(
+      'When it was last let in. Written once a minute; absent if never.',
+    ),
   })
   .meta({ id: 'ApplicationKey' });
 export type ApplicationKey = z.infer<typeof ApplicationKey>;

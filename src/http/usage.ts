@@ -24,7 +24,7 @@ export const getUsage = readRoute({
   tag: 'Applications',
   summary: 'See what an Application makes use of',
   description:
-    'Which of its permissions were last used when and in which container, and which never. Written once a minute. What a Session does counts for the Application whose key it may not do more than; an allowed decision counts for the credential that it is about.',
+    'Which of its permissions were last used when and in which container, and which never. Written once a minute. What a Session does counts for its authorizer if it can do no more than that one, and for nobody otherwise; an allowed decision counts for the credential that it is about.',
   permission: 'application:read',
   params,
   replies: {
