@@ -75,6 +75,11 @@ function checkPostgres({ version }: Engine, state: PostgresState): Check[] {
   const bad = (says: string, todo: string) => wrong.push(fail('database', says, todo));
   const doubtful = (says: string, todo: string) => wrong.push(warn('database', says, todo));
   if (state.standby) bad('it is a standby, which cannot be written to', 'let DATABASE_URL name the primary');
+  if (state.readOnly)
+    bad(
+      'default_transaction_read_only is on: every change is answered with 503',
+      'see why it was set, which providers do when storage runs out, and set it off again',
+    );
   if (state.fsync !== 'on') bad('fsync is off: a crash can damage it', 'set fsync = on in postgresql.conf');
   if (state.fullPageWrites !== 'on')
     bad('full_page_writes is off: a crash can damage it', 'set full_page_writes = on in postgresql.conf');

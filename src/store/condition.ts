@@ -42,6 +42,8 @@ export interface SqliteState {
 export interface PostgresState {
   readonly number: number;
   readonly standby: boolean;
+  /** Whether a transaction may only read, unless it says otherwise. */
+  readonly readOnly: boolean;
   readonly encoding: string;
   readonly fsync: string;
   readonly fullPageWrites: string;
@@ -109,6 +111,7 @@ async function postgresState(db: Db): Promise<PostgresState> {
   const setting = (name: string) => `current_setting('${name}')`;
   const row = await db.get<PostgresState>(
     `select ${setting('server_version_num')}::int as number, pg_is_in_recovery() as standby,
+       ${setting('default_transaction_read_only')} = 'on' as "readOnly",
        ${setting('server_encoding')} as encoding, ${setting('fsync')} as fsync,
        ${setting('full_page_writes')} as "fullPageWrites",
        ${setting('synchronous_commit')} as "synchronousCommit",

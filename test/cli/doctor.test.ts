@@ -210,6 +210,19 @@ describe('doctor on PostgreSQL', () => {
     expect(shown(unsafe.checks).join('\n')).toContain('fsync is off');
   });
 
+  test('finds a database in which nothing can be written', async () => {
+    await raw(server.url, 'alter database postgres set default_transaction_read_only = on');
+    const { code, checks } = await examine(desk, ...at('postgres'));
+    await raw(
+      server.url,
+      'begin read write; alter database postgres reset default_transaction_read_only; commit',
+    );
+    expect({ code, shown: shown(checks) }).toEqual({
+      code: 1,
+      shown: ['fail database: default_transaction_read_only is on: every change is answered with 503'],
+    });
+  });
+
   test('finds an empty database, one of another encoding, and one that is out of reach', async () => {
     await raw(server.url, "create database latin template template0 encoding 'LATIN1'");
     const { checks } = await examine(desk, ...at('latin'));
