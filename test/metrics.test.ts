@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Registry } from '../src/metrics.ts';
+import { refuseRows } from './support/database.ts';
 import { databases, openWorld, type World } from './support/world.ts';
 
 describe('the text of figures', () => {
@@ -23,6 +24,8 @@ describe('the text of figures', () => {
     expect(text).toEndWith('\n');
   });
 });
+
+const docs = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8');
 
 describe.each(databases)('metrics on %s', (_, database) => {
   let world: World;
@@ -83,12 +86,32 @@ describe.each(databases)('metrics on %s', (_, database) => {
     expect((await world.call('GET', '/metrics')).status).toBe(404);
   });
 
-  test('are what the dashboard asks for', async () => {
-    const dashboard = readFileSync(join(import.meta.dirname, '../docs/grafana.json'), 'utf8');
+  test('tell of changes that are refused because nothing can be written, which nothing else does', async () => {
+    const { key } = await world.tenant();
+    const allow = await refuseRows(world.config.databaseUrl, 'audit');
+    const body = { name: 'x', type: 'private', permissions: ['token:read'] };
+    expect((await world.call('POST', '/applications', { key, body })).status).toBe(503);
+    expect((await world.call('GET', '/readyz')).status).toBe(200);
+    await allow();
     const text = await scrape();
-    const asked = new Set(dashboard.match(/\b(sallyport|process)_[a-z_]+/g));
+    const series = alertOn503().replace('X', 'createApplication');
+    expect([figure(text, series), figure(text, 'sallyport_database_up')]).toEqual([1, 1]);
+  });
+
+  /** The series that the page has an alert on, for the route X. */
+  function alertOn503(): string {
+    const [, name, status] =
+      /rate\((\w+)\{(status="503"), route!="ready"\}/.exec(docs('observability.md')) ?? [];
+    return `${name}{route="X",${status}}`;
+  }
+
+  test('are what the dashboard and the page ask for', async () => {
+    const text = await scrape();
+    const asked = new Set(
+      `${docs('grafana.json')}${docs('observability.md')}`.match(/\b(sallyport|process)_[a-z_]+[a-z]\b/g),
+    );
     const known = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name, type]) =>
-      type === 'histogram' ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name as string],
+      type === 'histogram' ? [name, `${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
     );
     expect([...asked].filter((name) => !known.includes(name))).toEqual([]);
     expect(asked.size).toBeGreaterThan(8);
