@@ -1,5 +1,5 @@
 /** What the database tells of itself, of its clock, and of the audit log. */
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/field.ts';
 import { masterKeys } from '../master-key.ts';
@@ -13,14 +13,15 @@ import {
   type SqliteState,
 } from '../store/condition.ts';
 import { newestSchema } from '../store/migrate.ts';
+import { lockFile } from '../store/sqlite-lock.ts';
 import { type Check, fail, ok, warn } from './check.ts';
-import { databasePlace, sqlitePath } from './place.ts';
+import { databasePlace, shortPath, sqlitePath } from './place.ts';
 
 export async function checkDatabase(config: Config): Promise<Check[]> {
   const path = sqlitePath(config.databaseUrl);
+  const nothing = path === undefined ? undefined : checkPresence(path, config);
+  if (nothing) return [nothing];
   const place = databasePlace(config.databaseUrl);
-  if (path !== undefined && !existsSync(path))
-    return [warn('database', `${place} is not there`, 'the first start of the service makes it')];
   try {
     return checksOf(await examine(config.databaseUrl, masterKeys(config), Date.now), Date.now());
   } catch (error) {
@@ -32,6 +33,26 @@ export async function checkDatabase(config: Config): Promise<Check[]> {
       ),
     ];
   }
+}
+
+const restore = 'stop the service, and restore a backup: docs/backup.md';
+
+/** Before it is opened, since SQLite removes the log of an empty file, which may hold all that is left. */
+function checkPresence(path: string, config: Config): Check | undefined {
+  const size = statSync(path, { throwIfNoEntry: false })?.size;
+  if (size !== undefined && size > 0) return undefined;
+  const says = `${shortPath(path)} is ${size === 0 ? 'empty' : 'not there'}`;
+  const left = tracesOf(path, config, size === 0).find((file) => existsSync(file));
+  if (left) return fail('database', `${says}, but ${shortPath(left)} shows that it was in use`, restore);
+  const start = 'the first start of the service makes it';
+  const unless = existsSync(config.masterKeyFile) ? '; if there was one before, restore a backup' : '';
+  return warn('database', says, start + unless);
+}
+
+/** What a database leaves behind. A start that has failed leaves an empty one with a lock. */
+function tracesOf(path: string, { managementKeyFile }: Config, empty: boolean): string[] {
+  const files = [managementKeyFile, `${path}-wal`, `${path}-shm`];
+  return empty ? files : [...files, lockFile(path)];
 }
 
 function checksOf({ engine, sqlite, postgres, health }: Examined, machine: number): Check[] {
@@ -52,8 +73,7 @@ function checkSqlite({ version }: Engine, { journal, synchronous, flaws }: Sqlit
   const bad = (says: string, todo: string) => wrong.push(fail('database', says, todo));
   if (isOlder(version, leastSqlite))
     bad(`SQLite ${version} can lose data`, `run with SQLite ${leastSqlite} or later: npm ci`);
-  if (flaws.length > 0)
-    bad(`it is damaged: ${flaws[0]}`, 'stop the service, and restore a backup: docs/backup.md');
+  if (flaws.length > 0) bad(`it is damaged: ${flaws[0]}`, restore);
   if (journal !== 'wal' || synchronous !== 2)
     bad(
       `journal ${journal}, synchronous ${synchronous}`,

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { newMasterKey } from '../../src/store/cipher.ts';
 import { newestSchema } from '../../src/store/migrate.ts';
 import { type Desk, openDesk } from '../support/cli.ts';
@@ -154,6 +154,53 @@ describe('doctor on SQLite', () => {
     await raw(url(), 'update audit_checkpoints set at = at + 1');
     const again = await examine(desk);
     expect(shown(again.checks)).toEqual(['fail audit log: the last checkpoint is forged']);
+  });
+
+  const beside = ['sallyport.db-wal', 'sallyport.db-shm', 'sallyport.db-lock', 'management.key'];
+  const clearAll = () => {
+    for (const name of ['sallyport.db', ...beside]) rmSync(at(name), { force: true });
+  };
+
+  test.each(beside)('finds a database that is gone where %s is left, and advises a backup', async (name) => {
+    clearAll();
+    writeFileSync(at(name), 'x', { mode: 0o600 });
+    const { code, checks } = await examine(desk);
+    expect(code).toBe(1);
+    expect(bad(checks)).toEqual([
+      {
+        name: 'database',
+        state: 'fail',
+        says: expect.stringMatching(new RegExp(`is not there, but .*${name} shows that it was in use$`)),
+        todo: 'stop the service, and restore a backup: docs/backup.md',
+      },
+    ]);
+  });
+
+  test('finds a database that was emptied, and leaves its log as it is', async () => {
+    writeFileSync(at('sallyport.db'), '');
+    writeFileSync(at('sallyport.db-wal'), 'all that is left', { mode: 0o600 });
+    const { code, checks } = await examine(desk);
+    expect({ code, shown: shown(checks) }).toEqual({
+      code: 1,
+      shown: [expect.stringMatching(/^fail database: .*sallyport.db is empty, but .*-wal shows that it was/)],
+    });
+    expect(readFileSync(at('sallyport.db-wal'), 'utf8')).toBe('all that is left');
+  });
+
+  test('does not mind that there is none yet, nor an empty one that a failed start has left', async () => {
+    clearAll();
+    const first = await examine(desk);
+    expect({ code: first.code, shown: shown(first.checks) }).toEqual({
+      code: 0,
+      shown: [expect.stringMatching(/^warn database: .*sallyport.db is not there$/)],
+    });
+    expect(bad(first.checks)[0]?.todo).toContain('if there was one before, restore a backup');
+    for (const name of ['sallyport.db', 'sallyport.db-lock']) writeFileSync(at(name), '', { mode: 0o600 });
+    const { code, checks } = await examine(desk);
+    expect({ code, shown: shown(checks) }).toEqual({
+      code: 0,
+      shown: [expect.stringMatching(/^warn database: .*sallyport.db is empty$/)],
+    });
   });
 
   test('finds settings that mean nothing, and wrong ones', async () => {
