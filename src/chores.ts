@@ -33,6 +33,9 @@ export function startChores(
       const tables = await store.renewStatistics();
       if (tables.length > 0) log.debug('looked again at tables that have grown', { tables });
     }),
+    chore('look for the database', 5000, () =>
+      store.ping().catch((error) => log.error('the database is out of reach', { error })),
+    ),
     chore('sweep', 30_000, async () => {
       const removed = await whileFull((limit) => store.sweep(limit));
       observer.swept(removed);

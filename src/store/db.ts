@@ -49,6 +49,8 @@ export interface Local {
   unchanged(): boolean;
   /** This moment, by the clock that decides. */
   now(): number;
+  /** What is wrong, if its file is no longer where it was opened. */
+  lost(): string | undefined;
 }
 
 export interface Db extends Room {

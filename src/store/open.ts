@@ -2,7 +2,7 @@ import { then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { auditLog } from './audit.ts';
 import { credentials } from './credentials.ts';
-import { type Db, rowLock } from './db.ts';
+import { type Db, DbUnavailable, rowLock } from './db.ts';
 import { figures } from './figures.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
@@ -85,13 +85,22 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
       return removed;
     },
     renewStatistics: () => renewStatistics(db),
-    figures: () => figures(db),
+    figures: async () => {
+      mustBeThere(db);
+      return figures(db);
+    },
     inFlight,
     ping: async () => {
+      mustBeThere(db);
       await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
     },
     close: () => db.close(),
   };
+}
+
+function mustBeThere({ local }: Db): void {
+  const lost = local?.lost();
+  if (lost !== undefined) throw new DbUnavailable(lost);
 }
 
 const primaryKeys = {

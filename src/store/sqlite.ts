@@ -20,6 +20,8 @@ export function openSqlite(path: string, now: () => number): Db {
   const writes = prepared(writer, now);
   const group = new GroupCommit(writer, writes, judged);
   const commits = watchCommits(path, reads);
+  const lost = () =>
+    hasMoved(writer) ? `its file is no longer at ${path}, so nothing can be kept` : undefined;
   let waiting: Queued[] = [];
   let flushing = false;
 
@@ -35,14 +37,16 @@ export function openSqlite(path: string, now: () => number): Db {
   async function flush(): Promise<void> {
     const batch = waiting.slice(0, sizeOfBatch(waiting));
     waiting = waiting.slice(batch.length);
-    await group.commit(batch);
+    const gone = lost();
+    if (gone === undefined) await group.commit(batch);
+    else for (const { reject } of batch) reject(new DbUnavailable(gone));
     flushing = waiting.length > 0;
     if (flushing) setImmediate(flush);
   }
 
   return {
     dialect: 'sqlite',
-    local: { unchanged: commits.unchanged, now },
+    local: { unchanged: commits.unchanged, now, lost },
     get: reads.get,
     all: reads.all,
     run: (sql, params) => enqueue((tx) => tx.run(sql, params)),
@@ -101,6 +105,15 @@ function connect(path: string): Database {
     db?.close();
     throw error;
   }
+}
+
+const SQLITE_FCNTL_HAS_MOVED = 20;
+
+/** With a write-ahead log SQLite goes on writing to a file that was removed; it only tells when it is asked. */
+function hasMoved(db: Database): boolean {
+  const answer = new Int32Array(2);
+  db.fileControl(SQLITE_FCNTL_HAS_MOVED, answer);
+  return answer[0] === 1;
 }
 
 /** Lists have a statement for every mix of filters and scopes: as many as this are kept. */

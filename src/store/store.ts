@@ -395,7 +395,7 @@ export interface Store {
   figures(): Promise<Figures>;
   /** How many statements wait for the database. */
   inFlight(): number;
-  /** Rejects when the database is out of reach. */
+  /** Rejects when the database is out of reach, or its file is no longer in its place. */
   ping(): Promise<void>;
   close(): Promise<void>;
 }

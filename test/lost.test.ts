@@ -1,0 +1,40 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { renameSync, writeFileSync } from 'node:fs';
+import { openWorld, sqlite, type World } from './support/world.ts';
+
+describe('when the file of a SQLite database is taken away from a running service', () => {
+  let world: World;
+  let key: string;
+  const path = () => world.config.databaseUrl.slice('sqlite:'.length);
+  const body = { name: 'x', type: 'private', permissions: ['token:read'] };
+  const create = async () => (await world.call('POST', '/applications', { key, body })).status;
+  const ready = async () => (await world.call('GET', '/readyz')).status;
+  const up = async () => {
+    const text = await (await fetch(`http://127.0.0.1:${world.app.metricsPort}/metrics`)).text();
+    return /^sallyport_database_up (\d)$/m.exec(text)?.[1];
+  };
+  beforeEach(async () => {
+    world = await openWorld(sqlite, { SALLYPORT_METRICS_PORT: '0' });
+    key = (await world.tenant()).key;
+    expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);
+  });
+  afterEach(() => world.close());
+
+  test.each([
+    ['nothing', () => {}],
+    ['another file', () => writeFileSync(path(), 'x')],
+  ])(
+    'with %s in its place, no change is answered as made, and everything that asks is told',
+    async (_, put) => {
+      renameSync(path(), `${path()}.away`);
+      put();
+      expect([await create(), await ready(), await up()]).toEqual([503, 503, '0']);
+      world.logged.length = 0;
+      await world.flush();
+      const told = world.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
+      expect(told.error).toContain(`its file is no longer at ${path()}`);
+      renameSync(`${path()}.away`, path());
+      expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);
+    },
+  );
+});
