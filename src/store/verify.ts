@@ -91,7 +91,8 @@ class Check {
   #before: Uint8Array[] = [genesis];
   /** The last row with a sound checkpoint. */
   #signed = 0;
-  #restored: number | undefined;
+  /** The rows that tell of a restore, each with the end of the log that it replaced. */
+  readonly #restores: { readonly row: number; readonly end: number }[] = [];
 
   constructor(options: VerifyOptions) {
     this.#options = options;
@@ -165,7 +166,7 @@ class Check {
     this.#seq = seq;
     this.#hash = row.hash ?? '';
     this.#before = linked ? [stored] : [stored, ...links];
-    if (row.operation === restoreOperation) this.#restored = seq;
+    if (row.operation === restoreOperation) this.#restores.push({ row: seq, end: replacedEnd(row) });
     this.#anchored(seq, this.#hash);
     this.#options.onRow?.(row);
   }
@@ -184,12 +185,13 @@ class Check {
   #anchored(seq: number, hash: string): void {
     const anchor = this.#anchors.get(seq);
     if (anchor === undefined || anchor === hash) return;
-    this.#found('anchor_differs', `row ${seq} is not the one that the anchor names${this.#since()}`, seq);
+    this.#found('anchor_differs', `row ${seq} is not the one that the anchor names${this.#since(seq)}`, seq);
   }
 
-  #since(): string {
-    if (this.#restored === undefined) return '';
-    return `; row ${this.#restored} says that the database was put back to an earlier state`;
+  /** A restore accounts for what an anchor names behind it, up to the end of the log that it replaced. */
+  #since(anchor: number): string {
+    const restore = this.#restores.findLast(({ row, end }) => row <= anchor && anchor <= end);
+    return restore ? `; row ${restore.row} says that the database was put back to an earlier state` : '';
   }
 
   #end(footer: Footer, { exported_at }: Header): void {
@@ -217,13 +219,11 @@ class Check {
     if (!this.#footer) this.#found('cut_off', `the export breaks off behind row ${last}`, last);
     else if (this.#signed < last)
       this.#found('unsigned_end', `${rowsFrom(this.#signed + 1, last)} behind the last checkpoint`, last);
-    const known = Math.max(this.#signed, ...this.#anchors.keys());
+    const anchor = Math.max(0, ...this.#anchors.keys());
+    const known = Math.max(this.#signed, anchor);
+    const since = anchor > this.#signed ? this.#since(anchor) : '';
     if (known > last)
-      this.#found(
-        'cut_off',
-        `the log ends at row ${last}, and went on to row ${known}${this.#since()}`,
-        last,
-      );
+      this.#found('cut_off', `the log ends at row ${last}, and went on to row ${known}${since}`, last);
   }
 
   #found(flaw: Flaw, says: string, row?: number): void {
@@ -240,6 +240,12 @@ function parse(text: string): Line | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Where the replaced log ended; anywhere, where the restore could not tell. */
+function replacedEnd({ entry }: ExportedRow): number {
+  const seq = /"audit_head":\{"from":"(\d{1,15}):/.exec(entry)?.[1];
+  return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);
 }
 
 function rowsFrom(first: number, last: number): string {

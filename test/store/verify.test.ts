@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
+import { restoreOperation } from '../../src/domain/audit.ts';
 import { newMasterKey } from '../../src/store/cipher.ts';
 import { entry, exportOf, masters, named, verify, write } from '../support/exports.ts';
 import { openStores, type Stores } from '../support/stores.ts';
@@ -136,6 +137,31 @@ describe('an export of the audit log', () => {
     expect(named(await verify(lines, { masters: another }))).toEqual(['wrong_key']);
     const impostor = { ...newMasterKey(), id: masters.current().id };
     expect(named(await verify(lines, { masters: { find: () => impostor } }))).toEqual(['wrong_key']);
+  });
+
+  test.each([
+    [
+      'which names the end of the log that it replaced',
+      { audit_head: { from: '8:00', to: '3:00' } },
+      [4, 5, 6, 8],
+    ],
+    ['which could not tell what it replaced', { audit_head: { to: '3:00' } }, [4, 5, 6, 8, 9]],
+  ])('lays to a restore, %s, only what it can account for', async (_, difference, accounted) => {
+    const restored = await openStores(sqlite);
+    await write(restored.store, 3);
+    await restored.store.audit.write([{ ...entry(4), operation: restoreOperation, difference }]);
+    await write(restored.store, 2);
+    const after = await exportOf(restored.store);
+    await restored.close();
+    const laid = async (seq: number) => {
+      const { findings } = await verify(after, { anchors: [{ seq, hash: '' }] });
+      expect(findings).toHaveLength(1);
+      return findings[0]?.says.endsWith('; row 4 says that the database was put back to an earlier state');
+    };
+    const found = await Promise.all(
+      [1, 2, 3, 4, 5, 6, 8, 9].map(async (seq) => ((await laid(seq)) ? [seq] : [])),
+    );
+    expect(found.flat()).toEqual(accounted);
   });
 
   test('goes through the anchors that were taken before', async () => {
