@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/field.ts';
 import { masterKeys } from '../master-key.ts';
-import { anchorOf, isSealedAtOnce } from '../store/chain.ts';
+import { anchorOf, type Checkpoint, isSealedAtOnce } from '../store/chain.ts';
 import {
   type Engine,
   type Examined,
@@ -158,7 +158,7 @@ const start = 'start the service, or look for the reason in its log';
 const prove = 'sallyport audit export, then sallyport audit verify: docs/audit.md';
 
 function checkHealth(engine: Engine, health: Health): Check[] {
-  const { master, sweepLag, head, headSigned } = health;
+  const { master, sweepLag, head } = health;
   return [
     master === undefined
       ? ok('master key', 'opens what the database holds')
@@ -167,7 +167,7 @@ function checkHealth(engine: Engine, health: Health): Check[] {
       ? warn('sweep', `something expired ${Math.round(sweepLag)} s ago and still takes up room`, start)
       : ok('sweep', 'nothing expired is left lying about'),
     checkSealed(engine, health),
-    ...(head ? [checkHead(anchorOf(head), headSigned)] : []),
+    ...(head ? [checkHead(head, health)] : []),
   ];
 }
 
@@ -183,11 +183,10 @@ function checkSealed({ kind }: Engine, { unsealed, unsealedFor }: Health): Check
     : ok('audit log', `${unsealed} rows wait to be sealed`);
 }
 
-function checkHead(anchor: string, signed: boolean | undefined): Check {
-  if (signed === true) return ok('audit log', `signed up to ${anchor}`);
-  return fail(
-    'audit log',
-    signed === false ? 'the last checkpoint is forged' : 'the last checkpoint cannot be checked',
-    prove,
-  );
+function checkHead(head: Checkpoint, { headSigned, headKept }: Health): Check {
+  if (headSigned === undefined) return fail('audit log', 'the last checkpoint cannot be checked', prove);
+  if (!headSigned) return fail('audit log', 'the last checkpoint is forged', prove);
+  if (!headKept)
+    return fail('audit log', `row ${head.seq} was signed, and is not there as it was signed`, prove);
+  return ok('audit log', `signed up to ${anchorOf(head)}`);
 }

@@ -29,6 +29,8 @@ export interface Health {
   readonly head: SignedCheckpoint | undefined;
   /** Whether the last checkpoint was signed with the keys of the chain; undefined if nobody can tell. */
   readonly headSigned: boolean | undefined;
+  /** Whether the row that the last checkpoint signs is there, with the link that it had. */
+  readonly headKept: boolean;
   /** When the newest audit entry was made, by the clock of that time. */
   readonly newestEntry: number | undefined;
 }
@@ -134,6 +136,7 @@ async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Healt
     unsealedFor: unsealed === 0 ? 0 : now - Number(waiting?.at),
     head,
     headSigned: head && (await isSigned(db, masters, head)),
+    headKept: head === undefined || (await isKept(db, head)),
     newestEntry: newest && Number(newest.at),
   };
 }
@@ -155,4 +158,8 @@ async function isSigned(db: Db, masters: MasterKeys, head: SignedCheckpoint): Pr
   if (!master) return undefined;
   const keys = openChainKeys(master, kept.sealed);
   return keys !== undefined && signatureCheck(keys)(checkpointText(head), head.signature);
+}
+
+async function isKept(db: Db, { seq, hash }: SignedCheckpoint): Promise<boolean> {
+  return (await db.get('select 1 as one from audit where seq = $1 and hash = $2', [seq, hash])) !== undefined;
 }

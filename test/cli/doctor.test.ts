@@ -203,6 +203,20 @@ describe('doctor on SQLite', () => {
     });
   });
 
+  test.each([
+    ['is gone', 'delete from audit where seq = (select max(seq) from audit)'],
+    ['has another link', "update audit set hash = x'00' where seq = (select max(seq) from audit)"],
+  ])('finds that the last row that was signed %s', async (_, spoil) => {
+    await raw(url(), spoil);
+    const { code, checks } = await examine(desk);
+    expect({ code, shown: shown(checks) }).toEqual({
+      code: 1,
+      shown: [
+        expect.stringMatching(/^fail audit log: row \d+ was signed, and is not there as it was signed$/),
+      ],
+    });
+  });
+
   test('finds settings that mean nothing, and wrong ones', async () => {
     const typo = openDesk(() => ({ ...quiet, SALLYPORT_SESION_TTL: '3' }));
     const found = bad((await examine(typo)).checks);
@@ -230,6 +244,7 @@ describe('doctor on PostgreSQL', () => {
     server = await startPostgres({ fsync: 'on' });
     desk = openDesk(() => ({ ...quiet, SALLYPORT_MASTER_KEY: testMasterKey }));
     expect((await desk.run('tenants', 'create', 'x', ...at('postgres'))).code).toBe(0);
+    expect((await desk.run('audit', 'head', ...at('postgres'))).code).toBe(0);
   });
   afterAll(async () => {
     await server.stop();
@@ -243,6 +258,7 @@ describe('doctor on PostgreSQL', () => {
       /^PostgreSQL 18\.\d+, \d+ connections left$/,
     );
     expect(checks.find(({ name }) => name === 'clock')?.says).toContain('by the database, which decides');
+    expect(checks.at(-1)?.says).toStartWith('signed up to ');
   });
 
   test('finds settings with which a crash would undo what was answered', async () => {
