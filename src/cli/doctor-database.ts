@@ -1,4 +1,5 @@
 /** What the database tells of itself, of its clock, and of the audit log. */
+import { SQLiteError } from 'bun:sqlite';
 import { existsSync, statSync } from 'node:fs';
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/field.ts';
@@ -25,17 +26,18 @@ export async function checkDatabase(config: Config): Promise<Check[]> {
   try {
     return checksOf(await examine(config.databaseUrl, masterKeys(config), Date.now), Date.now());
   } catch (error) {
-    return [
-      fail(
-        'database',
-        `${place}: ${(error as Error).message}`,
-        'check that it is there, and can be reached and written to from here',
-      ),
-    ];
+    const todo = isDamage(error as Error) ? restore : reach;
+    return [fail('database', `${place}: ${(error as Error).message}`, todo)];
   }
 }
 
+const reach = 'check that it is there, and can be reached and written to from here';
 const restore = 'stop the service, and restore a backup: docs/backup.md';
+
+/** What SQLite says of a file that is torn, or is none of its own. */
+function isDamage({ cause }: { cause?: unknown }): boolean {
+  return cause instanceof SQLiteError && /^SQLITE_(CORRUPT|NOTADB)/.test(cause.code ?? '');
+}
 
 /** Before it is opened, since SQLite removes the log of an empty file, which may hold all that is left. */
 function checkPresence(path: string, config: Config): Check | undefined {
@@ -156,9 +158,11 @@ const longestUnsealed = 60_000;
 
 const start = 'start the service, or look for the reason in its log';
 const prove = 'sallyport audit export, then sallyport audit verify: docs/audit.md';
+const keyFirst = 'give the right master key first: nothing can be proved without it';
 
 function checkHealth(engine: Engine, health: Health): Check[] {
   const { master, sweepLag, head } = health;
+  const todo = master === undefined ? prove : keyFirst;
   return [
     master === undefined
       ? ok('master key', 'opens what the database holds')
@@ -166,27 +170,31 @@ function checkHealth(engine: Engine, health: Health): Check[] {
     sweepLag > longestSweep
       ? warn('sweep', `something expired ${Math.round(sweepLag)} s ago and still takes up room`, start)
       : ok('sweep', 'nothing expired is left lying about'),
-    checkSealed(engine, health),
-    ...(head ? [checkHead(head, health)] : []),
+    checkSealed(engine, health, todo),
+    ...(head ? [checkHead(head, health, todo)] : []),
   ];
 }
 
-function checkSealed({ kind }: Engine, { unsealed, unsealedFor }: Health): Check {
+function checkSealed({ kind }: Engine, { unsealed, unsealedFor }: Health, todo: string): Check {
   if (isSealedAtOnce({ dialect: kind })) {
     return unsealed === 0
       ? ok('audit log', 'every row is sealed')
-      : fail('audit log', `${unsealed} rows are not sealed, and were put in by something else`, prove);
+      : fail('audit log', `${rowsAre(unsealed)} not sealed: put in, or set back, by something else`, todo);
   }
-  const waited = `${unsealed} rows are not sealed, the oldest for ${Math.round(unsealedFor / 1000)} s`;
+  const waited = `${rowsAre(unsealed)} not sealed, the oldest for ${Math.round(unsealedFor / 1000)} s`;
   return unsealedFor > longestUnsealed
     ? warn('audit log', waited, start)
-    : ok('audit log', `${unsealed} rows wait to be sealed`);
+    : ok('audit log', `${rowsAre(unsealed)} waiting to be sealed`);
 }
 
-function checkHead(head: Checkpoint, { headSigned, headKept }: Health): Check {
-  if (headSigned === undefined) return fail('audit log', 'the last checkpoint cannot be checked', prove);
-  if (!headSigned) return fail('audit log', 'the last checkpoint is forged', prove);
+function rowsAre(count: number): string {
+  return count === 1 ? '1 row is' : `${count} rows are`;
+}
+
+function checkHead(head: Checkpoint, { headSigned, headKept }: Health, todo: string): Check {
+  if (headSigned === undefined) return fail('audit log', 'the last checkpoint cannot be checked', todo);
+  if (!headSigned) return fail('audit log', 'the last checkpoint is forged', todo);
   if (!headKept)
-    return fail('audit log', `row ${head.seq} was signed, and is not there as it was signed`, prove);
+    return fail('audit log', `row ${head.seq} was signed, and is not there as it was signed`, todo);
   return ok('audit log', `signed up to ${anchorOf(head)}`);
 }

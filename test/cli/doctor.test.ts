@@ -113,7 +113,7 @@ describe('doctor on SQLite', () => {
       'a row that was put into the audit log',
       () => unsealed(Date.now() - day),
       1,
-      /^fail audit log: 1 rows are not sealed, and were put in by something else$/,
+      /^fail audit log: 1 row is not sealed: put in, or set back, by something else$/,
     ],
     [
       'a sweep that does not happen',
@@ -154,6 +154,28 @@ describe('doctor on SQLite', () => {
     await raw(url(), 'update audit_checkpoints set at = at + 1');
     const again = await examine(desk);
     expect(shown(again.checks)).toEqual(['fail audit log: the last checkpoint is forged']);
+  });
+
+  test('advises a backup for a file that SQLite cannot read', async () => {
+    for (const [from, to] of [
+      [100, 4096],
+      [0, 4096],
+    ]) {
+      const bytes = readFileSync(at('sallyport.db'));
+      writeFileSync(at('sallyport.db'), bytes.fill(0xff, from, to));
+      expect(bad((await examine(desk)).checks)).toMatchObject([
+        { name: 'database', state: 'fail', todo: 'stop the service, and restore a backup: docs/backup.md' },
+      ]);
+    }
+  });
+
+  test('does not advise to prove anything without the master key that this takes', async () => {
+    const other = Buffer.from(newMasterKey().bytes).toString('base64');
+    writeFileSync(at('master.key'), other, { mode: 0o600 });
+    await unsealed(Date.now() - day);
+    expect((await desk.run('audit', 'export', desk.path('audit.jsonl'))).code).toBe(1);
+    const found = bad((await examine(desk)).checks).filter(({ name }) => name === 'audit log');
+    expect(found.map(({ todo }) => todo)).toEqual(Array(2).fill(expect.stringContaining('master key first')));
   });
 
   const beside = ['sallyport.db-wal', 'sallyport.db-shm', 'sallyport.db-lock', 'management.key'];
