@@ -1,4 +1,5 @@
 /** The condition that a database is in, for an operator. Changes nothing, not even an old schema. */
+import { newId } from '../domain/key.ts';
 import { headOf } from './audit.ts';
 import { checkpointText, type SignedCheckpoint, signatureCheck } from './chain.ts';
 import type { Db, Moment } from './db.ts';
@@ -33,6 +34,8 @@ export interface Health {
   readonly headKept: boolean;
   /** When the newest audit entry was made, by the clock of that time. */
   readonly newestEntry: number | undefined;
+  /** Whether the clock had leapt ahead when that was made, and was put back since. */
+  readonly leapt: boolean;
 }
 
 export interface SqliteState {
@@ -138,6 +141,7 @@ async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Healt
     headSigned: head && (await isSigned(db, masters, head)),
     headKept: head === undefined || (await isKept(db, head)),
     newestEntry: newest && Number(newest.at),
+    leapt: newest !== undefined && (await hasLeapt(db, now, Number(newest.at))),
   };
 }
 
@@ -162,4 +166,27 @@ async function isSigned(db: Db, masters: MasterKeys, head: SignedCheckpoint): Pr
 
 async function isKept(db: Db, { seq, hash }: SignedCheckpoint): Promise<boolean> {
   return (await db.get('select 1 as one from audit where seq = $1 and hash = $2', [seq, hash])) !== undefined;
+}
+
+/** As many entries of the future as are looked at. */
+const mostAhead = 100_000;
+
+/**
+ * Goes by the chain, which is in the order in which entries came. A clock that is behind now has the entries of its
+ * future one after the other; one that was ahead has a leap before them that is longer than they are ahead, and the
+ * last entry is of the past again.
+ */
+async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
+  const at = async (where: string, params: readonly number[] = []) =>
+    Number((await db.get<{ at: Moment }>(`select at from audit where ${where}`, params))?.at ?? Number.NaN);
+  const ahead = await db.get<{ first: Moment | null }>(
+    `select min(seq) as first from
+       (select seq from audit where id > $1 and seq is not null limit ${mostAhead}) as ahead`,
+    [newId(now)],
+  );
+  if (ahead?.first == null) return false;
+  const first = Number(ahead.first);
+  const last = await at('seq is not null order by seq desc limit 1');
+  const leap = (await at('seq = $1', [first])) - (await at('seq < $1 order by seq desc limit 1', [first]));
+  return last <= now && leap >= newest - now;
 }
