@@ -4,9 +4,9 @@ import { Id } from '../domain/field.ts';
 import type { Store } from '../store/store.ts';
 import { sealAll } from './audit.ts';
 import { type Invocation, type LocalCommand, type Option, type Options, UsageError } from './command.ts';
-import { inOneLine, lines, pause, tailOptions } from './log-line.ts';
+import { follow } from './follow.ts';
+import { inOneLine, lines, tailOptions } from './log-line.ts';
 import { withStore } from './open.ts';
-import { untilTold } from './stop.ts';
 
 const Filter = z.strictObject({
   ...logFilter,
@@ -28,7 +28,7 @@ export const auditTailCommand: LocalCommand = {
 };
 
 async function tail(invocation: Invocation): Promise<number> {
-  const { options, json, print } = invocation;
+  const { options, json, print, terminal, config } = invocation;
   const { lines, ...filter } = filterOf(options);
   const show = (entries: readonly LogEntry[]) => {
     for (const entry of entries) print(json ? JSON.stringify(entry) : inOneLine(entry));
@@ -36,7 +36,8 @@ async function tail(invocation: Invocation): Promise<number> {
   return withStore(invocation, async (store) => {
     const end = await sealedUpTo(store);
     show(await last(store, filter, lines, end));
-    if (options.on('follow')) await follow(store, filter, end, show);
+    const next = looks(store, filter, end, show);
+    if (options.on('follow')) await follow(next, terminal, { databaseUrl: config.databaseUrl });
   });
 }
 
@@ -74,17 +75,15 @@ async function last(
   return found.slice(-count);
 }
 
-async function follow(
+/** Each shows what has come since the one before. One that fails on the way leaves the rest to the next. */
+function looks(
   store: Store,
   filter: Omit<Filter, 'lines'>,
   end: number,
   show: (entries: readonly LogEntry[]) => void,
-): Promise<void> {
-  let stopped = false;
-  const told = untilTold().then(() => {
-    stopped = true;
-  });
-  for (let shown = end; !stopped; await Promise.race([Bun.sleep(pause), told])) {
+): () => Promise<void> {
+  let shown = end;
+  return async () => {
     const now = await sealedUpTo(store);
     for (let length = stretch; shown < now; ) {
       const upTo = Math.min(now, shown + length);
@@ -93,5 +92,5 @@ async function follow(
       shown = upTo;
       length = after(length, more);
     }
-  }
+  };
 }

@@ -5,7 +5,10 @@ import type { Option } from './command.ts';
 import { visible } from './table.ts';
 
 export const tailOptions: readonly Option[] = [
-  { name: 'follow', sentence: 'Go on, and print what comes, until told to stop.' },
+  {
+    name: 'follow',
+    sentence: 'Go on, and print what comes, until told to stop, also when it is out of reach for a while.',
+  },
   { name: 'lines', takes: 'NUMBER', sentence: 'How many to print at first, 20 unless told otherwise.' },
   { name: 'actor', takes: 'ID', sentence: 'Only what this Application or Session did.' },
   { name: 'entity', takes: 'ID', sentence: 'Only what was done to the thing with this id.' },
@@ -25,9 +28,6 @@ export const lines = z
   .regex(/^[1-9]\d{0,5}$/, 'must be a whole number from 1 to 999999')
   .default('20')
   .transform(Number);
-
-/** Milliseconds between two looks at what has come. */
-export const pause = 1000;
 
 /** Who did what on what, from where, and what came of it. */
 export function inOneLine(entry: Omit<LogEntry, 'difference'> & { difference?: object | undefined }): string {

@@ -1,9 +1,8 @@
 import type { LogEntry } from '../../sdk/src/sallyport.ts';
-import { parseMoment } from '../domain/field.ts';
 import { only } from './body.ts';
 import { type Call, type Options, type RemoteCommand, UsageError } from './command.ts';
-import { inOneLine, lines, pause, tailOptions } from './log-line.ts';
-import { untilTold } from './stop.ts';
+import { follow } from './follow.ts';
+import { inOneLine, lines, tailOptions } from './log-line.ts';
 
 export const logsCommands: readonly RemoteCommand[] = [
   {
@@ -18,22 +17,27 @@ export const logsCommands: readonly RemoteCommand[] = [
 
 type Filter = NonNullable<Parameters<Call['service']['logs']['all']>[0]>;
 
-async function tail({ service, options, json, print }: Call): Promise<number> {
+async function tail({ service, url, options, json, print, terminal }: Call): Promise<number> {
   const wanted = lines.safeParse(options.value('lines'));
   if (!wanted.success) throw new UsageError(`--lines ${wanted.error.issues[0]?.message}`);
   const filter = filterOf(options);
   const show = (entries: readonly LogEntry[]) => {
     for (const entry of entries) print(json ? JSON.stringify(entry) : inOneLine(entry));
   };
-  const look = (query: Filter, most = Number.POSITIVE_INFINITY) =>
-    newest(service.logs.all({ ...filter, ...query, size: Math.min(most, 100) }), most);
-
-  const before = options.on('follow') ? await look(since(filter, await look({}, 1))) : [];
-  const last = await look({}, wanted.data);
+  const list = (size: number, signal?: AbortSignal) =>
+    service.logs.all({ ...filter, size }, signal && { signal });
+  const newcomers = new Newcomers((signal) => list(most, signal));
+  if (options.on('follow')) await newcomers.look();
+  const last = await newest(list(Math.min(wanted.data, most)), wanted.data);
   show(last);
-  if (options.on('follow')) await follow(filter, [...before, ...last], look, show);
+  newcomers.remember(last);
+  const next = async (signal: AbortSignal) => show(await newcomers.look(signal));
+  if (options.on('follow')) await follow(next, terminal, { url });
   return 0;
 }
+
+/** What a page holds at most. */
+const most = 100;
 
 function filterOf(options: Options): Filter {
   const names = ['actor', 'entity', 'operation', 'result', 'from', 'to'] as const;
@@ -52,30 +56,52 @@ async function newest(entries: AsyncIterable<LogEntry>, count: number): Promise<
 
 /** Milliseconds after which nothing comes in that happened before: refusals are gathered, and clocks differ. */
 const grace = 10_000;
+/** Milliseconds for which an entry is remembered that is no longer looked at. */
+const memory = 600_000;
 
-/** The moment from which on something may still come in, given the latest that has. */
-function since({ from }: Filter, entries: readonly LogEntry[]): Filter {
-  if (entries.length === 0) return {};
-  const latest = Math.max(...entries.map(({ at }) => Date.parse(at)));
-  const least = (from && parseMoment(from)) || 0;
-  return { from: new Date(Math.max(latest - grace, least)).toISOString() };
+/**
+ * Finds what has come since the last look. The list is in the order of the clock, and so what comes stands on top;
+ * but below what was written while the clock was ahead. So a look goes down to this moment and a little further, and
+ * to where the one before would have begun.
+ */
+class Newcomers {
+  readonly #list: (signal?: AbortSignal) => AsyncIterable<LogEntry>;
+  readonly #known = new Map<string, number>();
+  #since = Number.POSITIVE_INFINITY;
+
+  constructor(list: (signal?: AbortSignal) => AsyncIterable<LogEntry>) {
+    this.#list = list;
+  }
+
+  /** The oldest of them first. One that fails on the way has not happened. */
+  async look(signal?: AbortSignal): Promise<LogEntry[]> {
+    const now = Date.now();
+    let since = Number.NEGATIVE_INFINITY;
+    const listed: LogEntry[] = [];
+    for await (const entry of this.#list(signal)) {
+      if (listed.length === 0) since = Math.min(now, momentOf(entry)) - grace;
+      if (momentOf(entry) < Math.min(since, this.#since)) break;
+      listed.push(entry);
+    }
+    const came = listed.filter((entry) => this.#isNew(entry, now));
+    this.#since = since;
+    this.remember(listed);
+    return came.reverse();
+  }
+
+  /** Where a clock was put back, a look goes further down than before: what is still to come there is old. */
+  #isNew(entry: LogEntry, now: number): boolean {
+    const at = momentOf(entry);
+    return !this.#known.has(entry.id) && (at >= this.#since || at <= now + grace);
+  }
+
+  remember(entries: readonly LogEntry[]): void {
+    const now = performance.now();
+    for (const { id } of entries) this.#known.set(id, now);
+    for (const [id, at] of this.#known) if (at < now - memory) this.#known.delete(id);
+  }
 }
 
-/** Looks back a little each time, and shows what it has not seen yet. */
-async function follow(
-  filter: Filter,
-  start: readonly LogEntry[],
-  look: (query: Filter) => Promise<LogEntry[]>,
-  show: (entries: readonly LogEntry[]) => void,
-): Promise<void> {
-  let stopped = false;
-  const told = untilTold().then(() => {
-    stopped = true;
-  });
-  for (let seen = start; !stopped; await Promise.race([Bun.sleep(pause), told])) {
-    const known = new Set(seen.map(({ id }) => id));
-    const found = await look(since(filter, seen));
-    show(found.filter(({ id }) => !known.has(id)));
-    if (found.length > 0) seen = found;
-  }
+function momentOf({ at }: LogEntry): number {
+  return Date.parse(at);
 }

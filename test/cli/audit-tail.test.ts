@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { inOneLine } from '../../src/cli/log-line.ts';
 import { type Desk, openDesk } from '../support/cli.ts';
 import { raw } from '../support/stores.ts';
-import { databases, openWorld, start, testMasterKey, type World } from '../support/world.ts';
+import { databases, openWorld, postgres, start, testMasterKey, type World } from '../support/world.ts';
 
 describe.each(databases)('audit tail on %s', (_, database) => {
   let world: World;
@@ -109,6 +109,32 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     expect(code).toBe(2);
     expect(error).toMatch(complaint);
   });
+});
+
+test('audit tail follows through an outage of PostgreSQL: it says so once, and loses and doubles nothing', async () => {
+  const world = await openWorld(postgres);
+  const { key } = await world.tenant();
+  const { databaseUrl } = world.config;
+  const name = databaseUrl.slice(databaseUrl.lastIndexOf('/') + 1);
+  const server = process.env.SALLYPORT_TEST_POSTGRES as string;
+  const desk = openDesk(() => ({ DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey }));
+  await world.application(key);
+  const { next, said, stop } = desk.follow('audit', 'tail', '--lines', '1');
+  expect(await next()).toHaveLength(1);
+  await raw(server, `alter database ${name} with allow_connections false`);
+  await raw(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+  expect(await said()).toMatch(
+    /^sallyport: warning: DATABASE_URL postgres:.*; it is asked again until it answers\n$/,
+  );
+  await raw(server, `alter database ${name} with allow_connections true`);
+  for (let count = 0; count < 2; count++) {
+    const { id } = await world.application(key);
+    expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
+  }
+  expect(await stop()).toBe(0);
+  expect(await said()).toBe('');
+  await world.close();
+  desk.clear();
 });
 
 test('what a stranger sends cannot steer the terminal of whoever reads the log', () => {

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
 import type { NewEntry } from '../../src/store/store.ts';
 import { type Desk, openDesk } from '../support/cli.ts';
+import { Place } from '../support/program.ts';
 import { openWorld, sqlite, start, type World } from '../support/world.ts';
 
 describe('logs tail', () => {
@@ -90,4 +92,82 @@ describe('logs tail', () => {
     expect(await stop()).toBe(0);
     follower.clear();
   });
+});
+
+test('logs tail follows a clock that was ahead: what comes after it was put right is shown, and nothing twice', async () => {
+  const day = 86_400_000;
+  const unlimited = { SALLYPORT_RATE_PER_ADDRESS: '0', SALLYPORT_RATE_PER_KEY: '0' };
+  const world = await openWorld(sqlite, unlimited);
+  const { clock, application } = world;
+  clock.advance(Date.now() - clock.now());
+  const { key } = await world.tenant();
+  const create = async (name: string) => (await application(key, { name })).id;
+  const follower = openDesk(() => ({ SALLYPORT_URL: world.url, SALLYPORT_KEY: key }));
+  const ids = (entries: readonly { entity?: { id: string } }[]) => entries.map(({ entity }) => entity?.id);
+
+  const before = await create('before');
+  const early = follower.follow('logs', 'tail');
+  expect(ids(await early.next())).toEqual([before]);
+  clock.advance(day);
+  const ahead = await create('ahead');
+  expect(ids(await early.next())).toEqual([ahead]);
+  clock.advance(60_000);
+  const further = await create('further ahead');
+  expect(ids(await early.next())).toEqual([further]);
+  clock.advance(-day - 60_000);
+  const late = follower.follow('logs', 'tail', '--lines', '1');
+  expect(ids(await late.next())).toEqual([further]);
+  for (const name of ['back', 'and on']) {
+    clock.advance(1000);
+    const id = await create(name);
+    expect(ids(await early.next())).toEqual([id]);
+    expect(ids(await late.next())).toEqual([id]);
+  }
+  expect([await early.stop(), await late.stop()]).toEqual([0, 0]);
+  await world.close();
+  follower.clear();
+});
+
+test('logs tail follows through a restart of the service: it says so once, and loses and doubles nothing', async () => {
+  const place = new Place();
+  const first = await place.serve();
+  const env = { PORT: new URL(first.url).port };
+  const key = readFileSync(place.path('data/management.key'), 'utf8').trim();
+  const desk = openDesk(() => ({ SALLYPORT_URL: first.url, SALLYPORT_KEY: key }));
+  const create = async (name: string) =>
+    desk.run('apps', 'create', '--name', name, '--type', 'private', '--permission', 'token:read');
+  await create('one');
+  const { next, said, stop } = desk.follow('logs', 'tail', '--lines', '1');
+  expect(await next()).toHaveLength(1);
+  first.kill('SIGTERM');
+  await first.ended;
+  expect(await said()).toBe(
+    `sallyport: warning: ${first.url}: the service could not be reached; it is asked again until it answers\n`,
+  );
+  await Bun.sleep(1500);
+  const second = await place.serve(env);
+  for (const name of ['two', 'three']) {
+    const { out } = await create(name);
+    expect(await next()).toMatchObject([{ entity: { id: out.match(/[0-9a-f-]{36}/)?.[0] } }]);
+  }
+  expect(await stop()).toBe(0);
+  expect(await said()).toBe('');
+  second.kill('SIGTERM');
+  expect(await second.ended).toBe(0);
+  await place.close();
+  desk.clear();
+});
+
+test('logs tail stops at a refusal, which does not pass', async () => {
+  const world = await openWorld(sqlite);
+  const { key } = await world.tenant();
+  const reader = await world.application(key, { permissions: ['log:read'] });
+  const desk = openDesk(() => ({ SALLYPORT_URL: world.url, SALLYPORT_KEY: reader.key }));
+  const { next, said, ended } = desk.follow('logs', 'tail');
+  expect(await next()).toHaveLength(1);
+  await world.call('DELETE', `/applications/${reader.id}`, { key });
+  expect(await said()).toContain('unauthenticated');
+  expect(await ended).toBe(4);
+  await world.close();
+  desk.clear();
 });

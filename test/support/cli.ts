@@ -22,6 +22,10 @@ export interface Shown {
 export interface Following {
   /** What comes next, as far as it comes at once. */
   next(): Promise<Shown[]>;
+  /** The exit code, when it has ended. */
+  readonly ended: Promise<number>;
+  /** What it says next on standard error. */
+  said(): Promise<string>;
   /** Answers with the exit code. */
   stop(): Promise<number>;
 }
@@ -72,8 +76,11 @@ export function openDesk(settings: (folder: string) => Record<string, string> = 
     follow: (...words) => {
       const following = start(...words, '--json', '--follow');
       const reader = following.stdout.getReader();
+      const notes = following.stderr.getReader();
       return {
         next: async () => entriesIn(new TextDecoder().decode((await reader.read()).value)),
+        ended: following.exited,
+        said: async () => new TextDecoder().decode((await notes.read()).value),
         stop: () => {
           following.kill('SIGTERM');
           return following.exited;
