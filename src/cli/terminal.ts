@@ -17,6 +17,7 @@ export interface Terminal {
 
 export function processTerminal(): Terminal {
   process.stdout.on('error', stopQuietly);
+  process.stderr.on('error', nowhereToSay);
   return {
     env: process.env,
     write: (text) => process.stdout.write(text),
@@ -38,6 +39,9 @@ export function processTerminal(): Terminal {
     },
   };
 }
+
+/** What cannot be told there can be told nowhere, and is no reason to fail. */
+function nowhereToSay(): void {}
 
 /** Whoever read the output has seen enough. */
 function stopQuietly(error: NodeJS.ErrnoException): void {

@@ -49,6 +49,24 @@ describe('serve', () => {
     expect(seen).toContain(keyIn('data/management.key'));
   });
 
+  test('it serves on and ends well when nobody reads its log any more', async () => {
+    const child = Bun.spawn(place.command(['serve']), {
+      cwd: place.folder,
+      env: place.environment({ PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_LOG_LEVEL: 'debug' }),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    await child.stderr.cancel();
+    let banner = '';
+    for await (const bytes of child.stdout) {
+      banner += new TextDecoder().decode(bytes);
+      if (banner.includes('curl')) break;
+    }
+    const url = /listening on (\S+)/.exec(banner)?.[1] as string;
+    for (let count = 0; count < 3; count++) expect((await fetch(`${url}/livez`)).status).toBe(200);
+    child.kill('SIGTERM');
+    expect(await child.exited).toBe(0);
+  });
+
   test('a flag beats the environment, which beats .env', async () => {
     writeFileSync(place.path('.env'), 'SALLYPORT_DATA_DIR=from-file\nSALLYPORT_LOG_LEVEL=nonsense\n');
     await place.serve({ SALLYPORT_LOG_LEVEL: 'info' });
