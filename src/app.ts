@@ -23,7 +23,7 @@ import type { Store } from './store/store.ts';
 export interface App {
   readonly url: string;
   /** Where Prometheus finds the figures, if it was asked for. */
-  readonly metricsPort: number | undefined;
+  readonly metricsUrl: string | undefined;
   readonly store: Store;
   readonly migrated: Migrated;
   readonly bootstrapped: Bootstrapped;
@@ -90,13 +90,14 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       listenForScrapes(host, at, observed),
     ));
   const chores = startChores(store, refused, used, observer, log);
+  const at = (port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${server.port}`,
+    url: at(server.port),
     store,
     migrated,
     bootstrapped,
     link: link?.code,
-    metricsPort: metrics?.port,
+    metricsUrl: metrics && `${at(metrics.port)}/metrics`,
     flush: () => chores.flush(),
     close: async () => {
       ready = false;

@@ -145,7 +145,7 @@ export const settings = {
   metricsPort: {
     variable: 'SALLYPORT_METRICS_PORT',
     sentence:
-      'The port for Prometheus, on the same address; with several workers, each has the next one. Without it, nothing is measured.',
+      'The port for Prometheus, on the same address; with several workers, each has the next one. 0 picks a free one and prints it. Without it, nothing is measured.',
     fallback: 'none',
     parse: (text) => (text === undefined ? undefined : integer(text, 0, 0, 65_535)),
   } satisfies Setting<number | undefined>,
@@ -175,6 +175,11 @@ export function flagOf(variable: string): string {
     .replaceAll('_', '-');
 }
 
+/** By the name that it was given. */
+function sourceOf(variable: string, flags: Values = {}): string {
+  return flags[flagOf(variable)] ? `--${flagOf(variable)} (${variable})` : variable;
+}
+
 type Values = Record<string, string | undefined>;
 
 /** Flag beats environment beats `.env` beats default. An empty value counts as not given. */
@@ -188,15 +193,23 @@ export function readConfig(sources: { flags?: Values; env?: Values; envFile?: st
     try {
       entries.push([name, setting.parse(text, Object.fromEntries(entries) as { dataDir: string })]);
     } catch (error) {
-      const source = sources.flags?.[flag] ? `--${flag} (${setting.variable})` : setting.variable;
-      throw new ConfigError(`${source} ${(error as Error).message}`);
+      throw new ConfigError(`${sourceOf(setting.variable, sources.flags)} ${(error as Error).message}`);
     }
   }
   const config = Object.fromEntries(entries) as Config;
   if (config.sessionTtl > config.sessionTtlMax) {
     throw new ConfigError('SALLYPORT_SESSION_TTL must not be longer than SALLYPORT_SESSION_TTL_MAX');
   }
+  refuseHighPorts(config, sourceOf('SALLYPORT_METRICS_PORT', sources.flags));
   return config;
+}
+
+/** Each worker takes the next port for its figures. */
+function refuseHighPorts({ metricsPort, workers }: Config, name: string): void {
+  const most = 65_536 - workers;
+  if (metricsPort === undefined || metricsPort <= most) return;
+  const why = `each of ${workers} workers takes the next port`;
+  throw new ConfigError(`${name} must be at most ${most}, not "${metricsPort}": ${why}`);
 }
 
 function readEnvFile(path: string | undefined): Values {

@@ -10,7 +10,7 @@ describe('when the file of a SQLite database is taken away from a running servic
   const create = async () => (await world.call('POST', '/applications', { key, body })).status;
   const ready = async () => (await world.call('GET', '/readyz')).status;
   const up = async () => {
-    const text = await (await fetch(`http://127.0.0.1:${world.app.metricsPort}/metrics`)).text();
+    const text = await (await fetch(world.app.metricsUrl as string)).text();
     return /^sallyport_database_up (\d)$/m.exec(text)?.[1];
   };
   beforeEach(async () => {

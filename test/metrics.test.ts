@@ -34,7 +34,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
   });
   afterAll(() => world.close());
 
-  const scrape = async () => (await fetch(`http://127.0.0.1:${world.app.metricsPort}/metrics`)).text();
+  const scrape = async () => (await fetch(world.app.metricsUrl as string)).text();
   const figure = (text: string, series: string) =>
     Number(
       text

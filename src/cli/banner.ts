@@ -8,8 +8,9 @@ import { databasePlace, shortPath } from './place.ts';
 
 type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped' | 'link'>;
 
-/** What to do next. */
-export function banner(config: Config, { url, migrated, bootstrapped, link }: Opened): string {
+/** What to do next. `figures` is where they are, one address a process. */
+export function banner(config: Config, opened: Opened, figures: readonly string[]): string {
+  const { url, migrated, bootstrapped, link } = opened;
   const made = bootstrapped.secret;
   const state = migrated.from === 0 ? 'new' : made ? 'was empty' : 'kept as it was';
   const upgraded =
@@ -20,6 +21,7 @@ export function banner(config: Config, { url, migrated, bootstrapped, link }: Op
     '',
     `  console         ${url}/console${door(link)}`,
     `  reference       ${url}/docs`,
+    ...figures.map((at) => `  figures         ${at}`),
     `  database        ${databasePlace(config.databaseUrl)} (${state}${upgraded})`,
     `  management key  ${note}`,
     '',

@@ -9,8 +9,8 @@ export async function serve({ config, print }: Invocation): Promise<number> {
   const stop = untilTold();
   try {
     const app = await openApp(config, { shared: isWorker() });
-    if (isWorker()) tellSupervisor(app.url);
-    else print(banner(config, app));
+    if (isWorker()) tellSupervisor(app);
+    else print(banner(config, app, app.metricsUrl === undefined ? [] : [app.metricsUrl]));
     await stop;
     await app.close();
     return 0;

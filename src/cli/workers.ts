@@ -1,5 +1,5 @@
 /** Several processes that share one port. Each is a whole server; nothing is shared but the database. */
-import { cannotListen, openData } from '../app.ts';
+import { type App, cannotListen, openData } from '../app.ts';
 import type { Config } from '../config.ts';
 import { makeLog } from '../log.ts';
 import { banner } from './banner.ts';
@@ -12,8 +12,8 @@ export function isWorker(): boolean {
   return process.env[mark] === '1';
 }
 
-export function tellSupervisor(url: string): void {
-  process.send?.({ url });
+export function tellSupervisor({ url, metricsUrl }: Listening): void {
+  process.send?.({ url, metricsUrl } satisfies Listening);
 }
 
 /** Without this, the open line to the supervisor would keep the worker running. */
@@ -21,8 +21,9 @@ export function leaveSupervisor(): void {
   if (process.connected) process.disconnect?.();
 }
 
-/** A worker that listens, or the exit code of one that could not. */
-type Started = { url: string } | { code: number };
+/** Where a worker listens, or the exit code of one that could not. */
+type Listening = Pick<App, 'url' | 'metricsUrl'>;
+type Started = Listening | { code: number };
 
 export async function superviseWorkers(config: Config, print: (line: string) => void): Promise<number> {
   const log = makeLog({ level: config.logLevel });
@@ -31,6 +32,8 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
   const { store, migrated, bootstrapped } = await openData(config);
   await store.close();
   const running = new Set<Bun.Subprocess>();
+  /** The port for the figures of each, which one that takes its place gets, too. */
+  const scraped = Array.from({ length: config.workers }, (_, number) => nextPort(config, number));
   let { port } = config;
   let stopping = false;
   process.on('exit', () => {
@@ -40,13 +43,14 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
   function start(number: number): Promise<Started> {
     const started = Promise.withResolvers<Started>();
     let listens = false;
-    const worker = Bun.spawn([...program(), ...portsOf(config, port, number)], {
+    const worker = Bun.spawn([...program(), ...portsOf(port, scraped[number])], {
       env: { ...process.env, [mark]: '1' },
       stdio: ['ignore', 'inherit', 'inherit'],
-      ipc: ({ url }: { url: string }) => {
+      ipc: (listening: Listening) => {
         listens = true;
         log.debug('a worker listens', { pid: worker.pid });
-        started.resolve({ url });
+        scraped[number] = portOf(listening.metricsUrl);
+        started.resolve(listening);
       },
       onExit: (self, code, signal) => {
         running.delete(self);
@@ -86,7 +90,8 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
     await stop();
     return failed.code;
   }
-  print(banner(config, { url: first.url, migrated, bootstrapped }));
+  const figures = [first, ...others].flatMap((one) => ('metricsUrl' in one && one.metricsUrl) || []);
+  print(banner(config, { url: first.url, migrated, bootstrapped }, figures));
   await told;
   return stop();
 }
@@ -100,10 +105,19 @@ function refuseTakenPort({ host, port }: Config): void {
   }
 }
 
-/** The same port to serve on, and one of its own for its figures. */
-function portsOf({ metricsPort }: Config, port: number, number: number): string[] {
-  const metrics = metricsPort ? ['--metrics-port', String(metricsPort + number)] : [];
-  return ['--port', String(port), ...metrics];
+/** The same port to serve on, and one of its own for its figures; it has no workers below it. */
+function portsOf(port: number, scraped: number | undefined): string[] {
+  const metrics = scraped === undefined ? [] : ['--metrics-port', String(scraped)];
+  return ['--port', String(port), ...metrics, '--workers', '1'];
+}
+
+/** 0 is a free one for each. */
+function nextPort({ metricsPort }: Config, number: number): number | undefined {
+  return metricsPort ? metricsPort + number : metricsPort;
+}
+
+function portOf(url: string | undefined): number | undefined {
+  return url === undefined ? undefined : Number(new URL(url).port);
 }
 
 /** How this process was started; one executable file needs no script. */

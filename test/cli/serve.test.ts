@@ -49,6 +49,13 @@ describe('serve', () => {
     expect(seen).toContain(keyIn('data/management.key'));
   });
 
+  test.each(['1', '2'])('it says where its figures are, with %s workers', async (workers) => {
+    const { out } = await place.serve({ SALLYPORT_METRICS_PORT: '0', SALLYPORT_WORKERS: workers });
+    const figures = Array.from(out().matchAll(/^ {2}figures +(http:\S+)$/gm), ([, url]) => url as string);
+    expect(new Set(figures).size).toBe(Number(workers));
+    for (const url of figures) expect(await (await fetch(url)).text()).toContain('sallyport_build_info');
+  });
+
   test('it serves on and ends well when nobody reads its log any more', async () => {
     const child = Bun.spawn(place.command(['serve']), {
       cwd: place.folder,
@@ -102,6 +109,16 @@ describe('serve refuses with one line that names what to change:', () => {
     const figures = { SALLYPORT_METRICS_PORT: PORT };
     await refused(figures, 2, 'SALLYPORT_METRICS_PORT', PORT);
     await refused({ ...figures, SALLYPORT_WORKERS: '2' }, 2, 'SALLYPORT_METRICS_PORT', PORT);
+  });
+
+  test('a port for figures that leaves none for the next worker', async () => {
+    const figures = { SALLYPORT_METRICS_PORT: '65535', SALLYPORT_WORKERS: '2' };
+    await refused(
+      figures,
+      2,
+      'SALLYPORT_METRICS_PORT must be at most 65534, not "65535"',
+      'takes the next port',
+    );
   });
 
   test('an address that is not of this machine', async () => {

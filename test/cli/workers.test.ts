@@ -87,6 +87,24 @@ test('a worker that is killed is replaced, on the same port', async () => {
   expect([now, ...workers].filter(runs)).toEqual([]);
 });
 
+test('a worker that takes the place of another has its figures where that had them', async () => {
+  const measured = await place.serve({
+    SALLYPORT_WORKERS: '2',
+    SALLYPORT_LOG_LEVEL: 'debug',
+    SALLYPORT_METRICS_PORT: '0',
+    SALLYPORT_DATA_DIR: 'measured',
+  });
+  const figures = Array.from(
+    measured.out().matchAll(/^ {2}figures +(http:\S+)$/gm),
+    ([, url]) => url as string,
+  );
+  process.kill(Number(await measured.until(/"a worker listens","pid":(\d+)/)), 'SIGKILL');
+  await measured.until(/(?:a worker listens[\s\S]*){3}()/);
+  for (const url of figures) expect((await fetch(url)).status).toBe(200);
+  measured.kill('SIGTERM');
+  expect(await measured.ended).toBe(0);
+});
+
 test('workers do not outlive a supervisor that is killed', async () => {
   service.kill('SIGKILL');
   await service.ended;

@@ -109,7 +109,7 @@ describe('rate limits', () => {
   });
 
   test('leave no entry in the audit log for those who were turned away, but a figure', async () => {
-    const scrape = async () => (await fetch(`http://127.0.0.1:${world.app.metricsPort}/metrics`)).text();
+    const scrape = async () => (await fetch(world.app.metricsUrl as string)).text();
     const counted = async (limit: string) =>
       Number(
         new RegExp(`^sallyport_limited_total{limit="${limit}"} (\\d+)$`, 'm').exec(await scrape())?.[1] ?? 0,
