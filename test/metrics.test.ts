@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { routes } from '../src/http/routes.ts';
 import { Registry } from '../src/metrics.ts';
 import { refuseRows } from './support/database.ts';
 import { databases, openWorld, type World } from './support/world.ts';
@@ -80,6 +81,29 @@ describe.each(databases)('metrics on %s', (_, database) => {
     expect(figure(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(60);
     await world.flush();
     expect(figure(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(0);
+  });
+
+  test('and the log count what no route answers, by names that no caller can choose', async () => {
+    const path = `/nowhere-${crypto.randomUUID()}`;
+    expect((await world.call('GET', `${path}?q=hidden`)).status).toBe(404);
+    expect((await world.call('DELETE', '/livez')).status).toBe(405);
+    expect((await world.call('OPTIONS', '/tokens')).status).toBe(204);
+    const text = await scrape();
+    const requests = 'sallyport_http_request_duration_seconds_count';
+    expect(figure(text, `${requests}{route="unknownPath",status="404"}`)).toBe(1);
+    expect(figure(text, `${requests}{route="wrongMethod",status="405"}`)).toBe(1);
+    expect(figure(text, `${requests}{route="preflight",status="204"}`)).toBe(1);
+    expect(text).not.toContain(path);
+    const logged = world.logged
+      .map((line) => JSON.parse(line))
+      .filter(({ message }) => message === 'request');
+    expect(logged.slice(-3)).toMatchObject([
+      { method: 'GET', path, status: 404 },
+      { method: 'DELETE', path: '/livez', status: 405 },
+      { method: 'OPTIONS', path: '/tokens', status: 204 },
+    ]);
+    const names = routes.map(({ name }) => name);
+    for (const taken of ['unknownPath', 'wrongMethod', 'preflight']) expect(names).not.toContain(taken);
   });
 
   test('are not on the port of the service', async () => {

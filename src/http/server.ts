@@ -56,8 +56,12 @@ export function listen(routes: readonly Route[], world: World, options: Listen):
     idleTimeout: 10,
     maxRequestBodySize: 1024 * 1024 * 1024,
     routes: table(routes, world, senders),
-    fetch: (request, server) =>
-      parting(problemResponse(fail('path_unknown'), new Where(request, senders(server)), world.log), world),
+    fetch: (request, server) => {
+      const where = new Where(request, senders(server));
+      return aside('unknownPath', where, world, () =>
+        problemResponse(fail('path_unknown'), where, world.log),
+      );
+    },
     error: (error) => {
       const where = new Where(new Request('http://unknown/'), () => undefined);
       return problemResponse(error, where, world.log);
@@ -91,17 +95,38 @@ function onPath(routes: readonly Route[], world: World, senders: Senders): Handl
     const where = new Where(request, senders(server));
     const route = byMethod.get(request.method);
     if (route) return handle(route, request, request.params ?? {}, where, world);
-    if (request.method === 'OPTIONS') return parting(preflightResponse(where.requestId, allow), world);
-    return parting(problemResponse(fail('method_not_allowed'), where, world.log, { Allow: allow }), world);
+    if (request.method === 'OPTIONS')
+      return aside('preflight', where, world, () => preflightResponse(where.requestId, allow));
+    const refuse = () => problemResponse(fail('method_not_allowed'), where, world.log, { Allow: allow });
+    return aside('wrongMethod', where, world, refuse);
   };
+}
+
+/** What no route answers. It has a name of its own, since its path may be anything. */
+function aside(name: string, where: Where, world: World, answer: () => Response): Response {
+  const start = performance.now();
+  const response = parting(answer(), world);
+  if (world.watched) note(name, false, where, response, start, world);
+  return response;
 }
 
 /** The same, for those who want to know of every single request. */
 async function watched(...[route, request, params, where, world]: Parameters<typeof run>): Promise<Response> {
   const start = performance.now();
   const response = await run(route, request, params, where, world);
-  const seconds = (performance.now() - start) / 1000;
-  world.observer.request(route.name, route.kind !== 'open', response.status, seconds);
-  world.log.debug('request', { ...placeOf(where), status: response.status, seconds });
+  note(route.name, route.kind !== 'open', where, response, start, world);
   return response;
+}
+
+function note(
+  name: string,
+  guarded: boolean,
+  where: Where,
+  { status }: Response,
+  start: number,
+  { observer, log }: World,
+): void {
+  const seconds = (performance.now() - start) / 1000;
+  observer.request(name, guarded, status, seconds);
+  log.debug('request', { ...placeOf(where), status, seconds });
 }
