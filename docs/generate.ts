@@ -9,7 +9,7 @@ import type { Command, Option } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
 import { exitCodes } from '../src/cli/complaint.ts';
 import { overview } from '../src/cli/help.ts';
-import { flagOf, settingList } from '../src/config.ts';
+import { flagOf, settingList, unset } from '../src/config.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, isA, sentenceOf } from '../src/domain/permission.ts';
 import { failuresOf } from '../src/http/route.ts';
@@ -51,7 +51,7 @@ function configPage(): string {
   const rows = settingList.map(({ variable, fallback, sentence, secret }) => [
     `\`${variable}\``,
     secret ? 'none' : `\`--${flagOf(variable)}\``,
-    `\`${fallback}\``,
+    fallback === unset ? fallback : `\`${fallback}\``,
     sentence,
   ]);
   return lines(

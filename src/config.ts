@@ -20,18 +20,21 @@ interface Setting<T> {
   readonly sentence: string;
   /** Has no flag: what stands in an argument list is seen by everyone on the machine. */
   readonly secret?: true;
-  /** As the documentation shows it. */
+  /** As the documentation shows it. All but `unset` may be given as a value. */
   readonly fallback: string;
   /** Of which value to read; may depend on settings above it. Throws a sentence that says what is accepted. */
   readonly parse: (text: string | undefined, settings: { dataDir: string }) => T;
 }
+
+/** Where there is no default. */
+export const unset = 'unset';
 
 export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 
 export const settings = {
   dataDir: {
     variable: 'SALLYPORT_DATA_DIR',
-    sentence: 'The folder for the database and the management key.',
+    sentence: 'The folder for the database, the master key and the management key.',
     fallback: './data',
     parse: (text) => resolve(text ?? 'data'),
   } satisfies Setting<string>,
@@ -51,7 +54,7 @@ export const settings = {
     variable: 'SALLYPORT_TRUSTED_PROXIES',
     sentence:
       'The proxies in front, as addresses or networks separated by commas. Only they are believed when they say for whom they send.',
-    fallback: 'none',
+    fallback: unset,
     parse: parseTrust,
   } satisfies Setting<Trust>,
   databaseUrl: {
@@ -76,7 +79,7 @@ export const settings = {
     variable: 'SALLYPORT_MASTER_KEY',
     sentence:
       'The master key itself, instead of a file: base64 of 32 bytes. After a comma, older ones that still open what they sealed.',
-    fallback: 'none',
+    fallback: unset,
     secret: true,
     parse: (text) => (text === undefined ? undefined : checkedMasterKey(text)),
   } satisfies Setting<Secret | undefined>,
@@ -146,7 +149,7 @@ export const settings = {
     variable: 'SALLYPORT_METRICS_PORT',
     sentence:
       'The port for Prometheus, on the same address; with several workers, each has the next one. 0 picks a free one and prints it. Without it, nothing is measured.',
-    fallback: 'none',
+    fallback: unset,
     parse: (text) => (text === undefined ? undefined : integer(text, 0, 0, 65_535)),
   } satisfies Setting<number | undefined>,
   drain: {

@@ -7,7 +7,7 @@ import manifest from '../package.json' with { type: 'json' };
 import { callOptions, callVariables } from '../src/cli/call.ts';
 import { commands } from '../src/cli/commands.ts';
 import { projectVariables } from '../src/cli/init.ts';
-import { flagOf, settingList, settings } from '../src/config.ts';
+import { flagOf, readConfig, settingList, settings } from '../src/config.ts';
 import { codes } from '../src/domain/error.ts';
 import { builtIn } from '../src/domain/permission.ts';
 
@@ -44,6 +44,14 @@ function anchors(path: string): string[] {
 
 test('the generated pages are what the code says', () => {
   expect(stalePages()).toEqual([]);
+});
+
+test('what is shown as the default of a setting may be given as its value', () => {
+  const row = /^\| `(\w+)` *\| [^|]+ \| `([^`<]+)` *\|/gm;
+  const shown = Array.from(read('docs/config.md').matchAll(row), ([, variable, value]) => [variable, value]);
+  expect(shown.length).toBeGreaterThan(12);
+  for (const [variable, value] of shown)
+    expect(() => readConfig({ env: { [variable as string]: value } })).not.toThrow();
 });
 
 test('every error code is documented, and every documented code exists', () => {
