@@ -1,8 +1,9 @@
-import { closeSync, existsSync, renameSync, rmSync, statSync } from 'node:fs';
+import { closeSync, renameSync, rmSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { backUp, flaws, removeDatabase } from '../store/sqlite-files.ts';
 import { type Command, type Invocation, Refused, UsageError } from './command.ts';
 import { create, syncFolderOf } from './files.ts';
+import { mustBeThere } from './open.ts';
 import { sqlitePath } from './place.ts';
 
 export const backupCommand: Command = {
@@ -20,7 +21,7 @@ const pgDump =
 async function backup({ config, args, json, print }: Invocation): Promise<number> {
   const from = sqlitePath(config.databaseUrl);
   if (from === undefined) throw new UsageError('PostgreSQL makes its own backups', pgDump);
-  if (!existsSync(from)) throw new Refused(`${from} is not there`, 'the first start of the service makes it');
+  mustBeThere(config);
   const path = resolve(args[0] as string);
   const partial = `${path}.part`;
   closeSync(create(path));

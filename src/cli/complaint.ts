@@ -10,8 +10,9 @@ import {
 import { ConfigError } from '../config.ts';
 import { Failure } from '../domain/error.ts';
 import { WrongMasterKey } from '../store/keyring.ts';
-import { SchemaTooNew } from '../store/migrate.ts';
+import { NoSchema, SchemaTooNew } from '../store/migrate.ts';
 import { Missing, Refused, UsageError } from './command.ts';
+import { noDatabaseHint } from './open.ts';
 import { databasePlace } from './place.ts';
 import { visible } from './table.ts';
 
@@ -58,6 +59,10 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
     return { errors: [error.message], hint, code: 2 };
   }
   if (error instanceof SchemaTooNew) return { errors: [error.message], code: 1 };
+  if (error instanceof NoSchema) {
+    const database = where.databaseUrl ? databasePlace(where.databaseUrl) : 'the database';
+    return { errors: [`${database} is empty`], hint: noDatabaseHint, code: 1 };
+  }
   if (error instanceof WrongMasterKey) {
     return {
       errors: [error.message],

@@ -1,10 +1,10 @@
-import { openDatabase } from '../app.ts';
 import { byOperator } from '../domain/audit.ts';
-import { masterKeys, rotation } from '../master-key.ts';
+import { rotation } from '../master-key.ts';
 import { newMasterKey } from '../store/cipher.ts';
 import type { Rotated } from '../store/rotation.ts';
 import type { NewEntry } from '../store/store.ts';
 import type { Invocation } from './command.ts';
+import { withStore } from './open.ts';
 
 /** For a fleet, whose nodes are all given the same key. */
 export async function printMasterKey({ print, json }: Pick<Invocation, 'print' | 'json'>): Promise<number> {
@@ -19,15 +19,11 @@ export async function rotate({
   json,
 }: Pick<Invocation, 'config' | 'print' | 'json'>): Promise<number> {
   const wanted = rotation(config);
-  const { store } = await openDatabase(config, { masters: masterKeys(config) });
-  try {
+  return withStore({ config }, async (store) => {
     const rotated = await store.rotateMasterKey(wanted);
     if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
     print(json ? JSON.stringify(rotated) : told(rotated));
-    return 0;
-  } finally {
-    await store.close();
-  }
+  });
 }
 
 /** Fingerprints, which tell nothing about the keys. */

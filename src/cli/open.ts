@@ -1,14 +1,34 @@
-import { openDatabase } from '../app.ts';
+import { statSync } from 'node:fs';
+import type { Config } from '../config.ts';
 import { masterKeys } from '../master-key.ts';
+import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
-import type { Invocation } from './command.ts';
+import { type Invocation, Refused } from './command.ts';
+import { sqlitePath } from './place.ts';
 
-/** Opens the database that the service uses, with its master key: every change leaves an audit entry. */
+/** What to do where there is no database: it may be another that was meant. */
+export const noDatabaseHint =
+  'SALLYPORT_DATA_DIR or DATABASE_URL says where it is; sallyport serve makes a new one';
+
+/** A path that is mistyped must not look like a service without data. */
+export function mustBeThere({ databaseUrl }: Config): void {
+  const path = sqlitePath(databaseUrl);
+  if (path === undefined) return;
+  const file = statSync(path, { throwIfNoEntry: false });
+  if (!file) throw new Refused(`${path} is not there`, noDatabaseHint);
+  if (file.size === 0) throw new Refused(`${path} is empty`, noDatabaseHint);
+}
+
+/**
+ * Opens the database that the service uses, with its master key: every change leaves an audit entry. Only the
+ * service itself, and `migrate`, make one.
+ */
 export async function withStore(
   { config }: Pick<Invocation, 'config'>,
   work: (store: Store) => Promise<void>,
 ): Promise<number> {
-  const { store } = await openDatabase(config, { masters: masterKeys(config) });
+  mustBeThere(config);
+  const { store } = await openStore(config.databaseUrl, { masters: masterKeys(config), existing: true });
   try {
     await work(store);
     return 0;

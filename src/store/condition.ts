@@ -5,7 +5,7 @@ import { checkpointText, type SignedCheckpoint, signatureCheck } from './chain.t
 import type { Db, Moment } from './db.ts';
 import { figures } from './figures.ts';
 import { bindMasterKey, type MasterKeys, openChainKeys, sealedChainKeys } from './keyring.ts';
-import { newestSchema } from './migrate.ts';
+import { newestSchema, schemaOf } from './migrate.ts';
 import { openPostgres } from './postgres.ts';
 import { openSqlite } from './sqlite.ts';
 
@@ -89,16 +89,6 @@ async function engineOf(db: Db): Promise<Engine> {
     now: Number(row?.now),
     schema: await schemaOf(db),
   };
-}
-
-async function schemaOf(db: Db): Promise<number> {
-  const there =
-    db.dialect === 'sqlite'
-      ? "select 1 as one from sqlite_master where name = 'schema_versions'"
-      : "select 1 as one where to_regclass('schema_versions') is not null";
-  if (!(await db.get(there))) return 0;
-  const row = await db.get<{ version: Moment | null }>('select max(version) as version from schema_versions');
-  return Number(row?.version ?? 0);
 }
 
 async function sqliteState(db: Db): Promise<SqliteState> {

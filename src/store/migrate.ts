@@ -1,4 +1,4 @@
-import type { Db, Queries } from './db.ts';
+import type { Db, Moment, Queries } from './db.ts';
 import core from './migrations/0001_core.sql' with { type: 'text' };
 import tokens from './migrations/0002_tokens.sql' with { type: 'text' };
 import audit from './migrations/0003_audit.sql' with { type: 'text' };
@@ -40,9 +40,23 @@ export const newestSchema = migrations.length;
 /** The database was made by a newer program than this one. */
 export class SchemaTooNew extends Error {}
 
+/** There is nothing in the database yet. */
+export class NoSchema extends Error {}
+
 export interface Migrated {
   readonly from: number;
   readonly to: number;
+}
+
+/** The version that it has; 0 if there is none yet. */
+export async function schemaOf(db: Db): Promise<number> {
+  const there =
+    db.dialect === 'sqlite'
+      ? "select 1 as one from sqlite_master where name = 'schema_versions'"
+      : "select 1 as one where to_regclass('schema_versions') is not null";
+  if (!(await db.get(there))) return 0;
+  const row = await db.get<{ version: Moment | null }>('select max(version) as version from schema_versions');
+  return Number(row?.version ?? 0);
 }
 
 /**

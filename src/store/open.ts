@@ -6,7 +6,7 @@ import { type Db, DbUnavailable, rowLock } from './db.ts';
 import { figures } from './figures.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
-import { type Migrated, migrate } from './migrate.ts';
+import { type Migrated, migrate, NoSchema, schemaOf } from './migrate.ts';
 import { openPostgres } from './postgres.ts';
 import { recovery } from './recovery.ts';
 import { rotateMasterKey } from './rotation.ts';
@@ -27,6 +27,8 @@ export interface OpenOptions {
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
   /** Without them there are no Tokens, and nothing that the audit log tells of can be changed. */
   readonly masters?: MasterKeys | undefined;
+  /** Refuses a database with nothing in it, where the schema would be made otherwise. */
+  readonly existing?: boolean | undefined;
   /** Puts something between the store and its database, which is opened and up to date by then. */
   readonly through?: ((db: Db) => Db) | undefined;
 }
@@ -34,12 +36,13 @@ export interface OpenOptions {
 /** `sqlite:PATH` or `postgres://…`, with its schema brought up to date and its master key checked. */
 export async function openStore(
   url: string,
-  { clock, masters, timing, through = (db) => db }: OpenOptions = {},
+  { clock, masters, timing, existing, through = (db) => db }: OpenOptions = {},
 ): Promise<{ store: Store; migrated: Migrated }> {
   const db = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now)
     : openPostgres(url, clock);
   try {
+    if (existing && (await schemaOf(db)) === 0) throw new NoSchema('the database is empty');
     const migrated = await migrate(db);
     if (masters) await bindMasterKey(db, masters);
     const between = through(db);

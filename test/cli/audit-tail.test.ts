@@ -152,7 +152,7 @@ test('what a stranger sends cannot steer the terminal of whoever reads the log',
 
 test('a new master key is on record by its fingerprint', async () => {
   const desk = openDesk();
-  await desk.run('tenants', 'create', 'x');
+  await desk.run('migrate');
   const { body } = await desk.json('master-key', 'rotate');
   const { out } = await desk.run('audit', 'tail', '--json', '--operation', 'master-key.rotate');
   expect(JSON.parse(out)).toMatchObject({

@@ -25,6 +25,7 @@ test('tenants create prints an id and a key that works; tenants list shows the i
 });
 
 test('with --json the same is for programs', async () => {
+  await place.run(['migrate']);
   const made = JSON.parse((await place.run(['tenants', 'create', 'acme', '--json'])).out);
   expect(Object.keys(made)).toEqual(['tenant_id', 'key']);
   const listed = JSON.parse((await place.run(['--json', 'tenants', 'list'])).out);
@@ -34,11 +35,13 @@ test('with --json the same is for programs', async () => {
 
 test('a tenant may have a name of two hundred characters, whatever they are', async () => {
   const name = '🗝'.repeat(200);
+  await place.run(['migrate']);
   expect((await place.run(['tenants', 'create', name])).code).toBe(0);
   expect((await place.run(['tenants', 'list'])).out).toContain(name);
 });
 
 test.each([[''], [' '], ['a\nb'], ['x'.repeat(201)]])('%p is no name for a tenant', async (name) => {
+  await place.run(['migrate']);
   const { code, out, err } = await place.run(['tenants', 'create', name]);
   expect([code, out]).toEqual([2, '']);
   expect(err).toStartWith('sallyport: error: NAME must ');

@@ -32,6 +32,7 @@ describe('doctor on SQLite', () => {
   const url = () => `sqlite:${at('sallyport.db')}`;
   beforeEach(async () => {
     desk = openDesk(() => quiet);
+    await desk.run('migrate');
     expect((await desk.run('tenants', 'create', 'x')).code).toBe(0);
   });
   afterEach(() => desk.clear());
@@ -289,6 +290,7 @@ describe('doctor on PostgreSQL', () => {
   beforeAll(async () => {
     server = await startPostgres({ fsync: 'on' });
     desk = openDesk(() => ({ ...quiet, SALLYPORT_MASTER_KEY: testMasterKey }));
+    await desk.run('migrate', ...at('postgres'));
     expect((await desk.run('tenants', 'create', 'x', ...at('postgres'))).code).toBe(0);
     expect((await desk.run('audit', 'head', ...at('postgres'))).code).toBe(0);
   });

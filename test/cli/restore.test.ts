@@ -272,6 +272,7 @@ describe('a restore', () => {
   test('reads what came after a backup of a database in which nothing had happened yet', async () => {
     await stop();
     const young = openDesk();
+    await young.run('migrate');
     await young.run('audit', 'head');
     await young.run('backup', young.path('first.db'));
     await young.run('tenants', 'create', 'x');
