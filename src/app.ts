@@ -1,5 +1,4 @@
 /** The program as an object: tests open it on port 0, `main` on the configured one. */
-import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Bootstrapped, bootstrap } from './bootstrap.ts';
 import { startChores } from './chores.ts';
@@ -18,6 +17,7 @@ import { masterKeys } from './master-key.ts';
 import { type Observer, observe, unobserved } from './observe.ts';
 import type { Migrated } from './store/migrate.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
+import { makeFolder } from './store/owner.ts';
 import type { Store } from './store/store.ts';
 
 export interface App {
@@ -157,7 +157,7 @@ export function cannotListen(variable: string, host: string, port: number, error
 
 /** The database, with its schema up to date. */
 export async function openDatabase({ databaseUrl }: Config, options: OpenOptions = {}) {
-  if (databaseUrl.startsWith('sqlite:')) makeFolder(dirname(databaseUrl.slice('sqlite:'.length)));
+  if (databaseUrl.startsWith('sqlite:')) makeDataFolder(dirname(databaseUrl.slice('sqlite:'.length)));
   return openStore(databaseUrl, options);
 }
 
@@ -173,9 +173,9 @@ export async function openData(config: Config, options: Omit<OpenOptions, 'maste
   }
 }
 
-function makeFolder(path: string): void {
+function makeDataFolder(path: string): void {
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    makeFolder(path);
   } catch (error) {
     throw new ConfigError(`SALLYPORT_DATA_DIR: cannot make ${path}: ${(error as Error).message}`);
   }

@@ -1,9 +1,10 @@
 /** The first tenant, and how a tenant gets its first management key. */
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from './config.ts';
 import { mint, newId, recognise, type Secret } from './domain/key.ts';
 import { builtIn } from './domain/permission.ts';
+import { giveToOwnerOf, makeFolder } from './store/owner.ts';
 import type { NewApplication, NewTenant, Store } from './store/store.ts';
 
 export function newTenant(name: string, now: number): NewTenant & { secret: Secret } {
@@ -78,9 +79,10 @@ function refuseToReplace(keyFile: string): void {
 
 function writeKey(path: string, secret: Secret): void {
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    makeFolder(dirname(path));
     rmSync(path, { force: true });
     writeFileSync(path, `${secret.reveal()}\n`, { mode: 0o600, flag: 'wx', flush: true });
+    giveToOwnerOf(dirname(path), path);
   } catch (error) {
     throw new ConfigError(`SALLYPORT_MANAGEMENT_KEY_FILE cannot be written: ${(error as Error).message}`);
   }

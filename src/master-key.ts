@@ -5,16 +5,17 @@ import {
   constants,
   existsSync,
   fsyncSync,
-  mkdirSync,
   openSync,
   readFileSync,
   renameSync,
+  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config.ts';
 import { type MasterKey, newMasterKey, parseMasterKeys } from './store/cipher.ts';
 import type { MasterKeys } from './store/keyring.ts';
+import { makeFolder, makeLike } from './store/owner.ts';
 import type { Rotation } from './store/rotation.ts';
 
 export function masterKeys(config: Config): MasterKeys {
@@ -94,12 +95,14 @@ function isWritable(path: string): boolean {
   }
 }
 
-/** Replaces the file in one step, for good: a reader sees all of the old or all of the new, a crash too. */
+/** Replaces the file in one step, for good: a reader sees all of the old or all of the new, a crash too. Whoever could read it still can. */
 function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
   const text = keys.map(({ bytes }) => `${Buffer.from(bytes).toString('base64')}\n`).join('');
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    writeFileSync(`${path}.new`, text, { mode: 0o600, flush: true });
+    makeFolder(dirname(path));
+    rmSync(`${path}.new`, { force: true });
+    writeFileSync(`${path}.new`, text, { mode: 0o600, flag: 'wx', flush: true });
+    makeLike(path, `${path}.new`);
     renameSync(`${path}.new`, path);
     const folder = openSync(dirname(path), 'r');
     fsyncSync(folder);

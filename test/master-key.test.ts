@@ -101,7 +101,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   );
 
   test('on top of a file is gone over to, and the file is left with it alone', async () => {
-    writeFileSync(keyFile(), `${one}\n`);
+    writeFileSync(keyFile(), `${one}\n`, { mode: 0o600 });
     await start();
     writeFileSync(keyFile(), `${two}\n${one}\n`);
     await start();

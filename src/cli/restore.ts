@@ -1,7 +1,8 @@
-import { existsSync, mkdirSync, realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { masterKeys } from '../master-key.ts';
 import { openStore } from '../store/open.ts';
+import { makeFolder, makeLike } from '../store/owner.ts';
 import { anythingOf, flaws, moveAway, removeDatabase, settle, unpack } from '../store/sqlite-files.ts';
 import { takeLock } from '../store/sqlite-lock.ts';
 import { type Command, type Invocation, Refused, UsageError } from './command.ts';
@@ -29,14 +30,14 @@ async function restore(invocation: Invocation): Promise<number> {
     throw new UsageError('PostgreSQL restores its own backups', 'pg_restore, then sallyport recover');
   const file = resolve(args[0] as string);
   mustBeFile(file);
-  mkdirSync(dirname(target), { recursive: true, mode: 0o700 });
+  makeFolder(dirname(target));
   const letGo = takeLock(target);
   if (!letGo) throw new Refused(`${target} is in use`, 'stop the service first');
   try {
     mayReplace(file, target, options.on('force'));
     const staged = `${target}.restoring`;
     const before = existsSync(target) ? settle(target) : undefined;
-    const report = await stage(file, staged, before, invocation).catch((error) => {
+    const report = await stage(file, staged, target, before, invocation).catch((error) => {
       removeDatabase(staged);
       throw error;
     });
@@ -63,12 +64,14 @@ function mayReplace(file: string, target: string, force: boolean): void {
 async function stage(
   file: string,
   staged: string,
+  target: string,
   before: string | undefined,
   { config, options }: Invocation,
 ): Promise<Report> {
   removeDatabase(staged);
   const [flaw] = tryUnpack(file, staged) ?? flaws(staged);
   if (flaw) throw new Refused(`${file} cannot be restored: ${flaw}`, 'try an earlier backup');
+  makeLike(target, staged);
   const { store } = await openStore(`sqlite:${staged}`, { masters: masterKeys(config) });
   try {
     return await recoverStore(store, options, before === undefined ? {} : { audit_head: { from: before } });

@@ -5,6 +5,8 @@
  */
 import { Database } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { giveToOwnerOf } from './owner.ts';
 
 export function lockFile(path: string): string {
   return `${path}-lock`;
@@ -31,7 +33,10 @@ export function takeLock(path: string): (() => void) | undefined {
 
 function openLock(path: string, patience: number): Database {
   const file = lockFile(path);
-  if (!existsSync(file)) closeSync(openSync(file, 'a', 0o600));
+  if (!existsSync(file)) {
+    closeSync(openSync(file, 'a', 0o600));
+    giveToOwnerOf(existsSync(path) ? path : dirname(path), file);
+  }
   const db = new Database(file);
   db.run(`pragma busy_timeout = ${patience}`);
   return db;

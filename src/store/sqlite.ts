@@ -1,8 +1,10 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { Awaitable } from '../domain/awaitable.ts';
 import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Value } from './db.ts';
 import { GroupCommit } from './group-commit.ts';
+import { giveToOwnerOf } from './owner.ts';
 import type { Waiting } from './sharing.ts';
 import { shareLock } from './sqlite-lock.ts';
 import { watchCommits } from './wal.ts';
@@ -124,7 +126,9 @@ const mostPrepared = 500;
  * database drops the locks that the whole process holds on it.
  */
 function createPrivately(path: string): void {
-  if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600));
+  if (existsSync(path)) return;
+  closeSync(openSync(path, 'a', 0o600));
+  giveToOwnerOf(dirname(path), path);
 }
 
 interface Prepared {

@@ -60,7 +60,8 @@ describe.each(databases)('the master key on %s', (_, database) => {
     place = new Place();
     databaseUrl = database.name === 'SQLite' ? `sqlite:${place.path('test.db')}` : await database.fresh('');
     env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY_FILE: place.path('master.key') };
-    if (database.name !== 'SQLite') writeFileSync(keyFile(), Buffer.alloc(32, 1).toString('base64'));
+    if (database.name !== 'SQLite')
+      writeFileSync(keyFile(), Buffer.alloc(32, 1).toString('base64'), { mode: 0o600 });
     tenants = (await openStore(databaseUrl)).store;
   });
   afterEach(async () => {
