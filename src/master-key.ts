@@ -57,41 +57,47 @@ function firstKey(config: Config): MasterKey {
 
 /**
  * The new key is the first of those given, if the database is not on it yet. Otherwise a file gets one more on
- * top, and is left with those that are in use.
+ * top. The others stay below it, for backups and exports from before, unless they are to be dropped.
  */
-export function rotation(config: Config): Rotation {
+export function rotation(config: Config, dropOld = false): Rotation {
   if (config.masterKey) {
     const [first, second] = parseMasterKeys(config.masterKey.reveal());
     if (first && second) return { next: () => first, done: () => {} };
     throw new ConfigError('SALLYPORT_MASTER_KEY must hold the new key and, after a comma, the old one');
   }
   const path = config.masterKeyFile;
-  let made = false;
+  if (dropOld) mustBeWritable(path);
   return {
     next: (current) => {
       const keys = readFile(path);
       if (keys[0] && keys[0].id !== current) return keys[0];
       const key = newMasterKey();
       writeMasterKeys(path, [key, ...keys]);
-      made = true;
       return key;
     },
     done: (inUse) => {
+      if (!dropOld) return;
       const keys = readFile(path);
-      const needed = keys.filter(({ id }) => inUse.includes(id));
-      if (needed.length < keys.length && (made || isWritable(path))) writeMasterKeys(path, needed);
+      writeMasterKeys(
+        path,
+        keys.filter(({ id }) => inUse.includes(id)),
+      );
     },
   };
 }
 
-/** If not, somebody else writes it, and tidies it up. */
-function isWritable(path: string): boolean {
+/** The fingerprints of the keys in the file. */
+export function keysInFile({ masterKeyFile }: Config): string[] {
+  return readFile(masterKeyFile).map(({ id }) => id);
+}
+
+/** Before anything is sealed anew. */
+function mustBeWritable(path: string): void {
   try {
     accessSync(path, constants.W_OK);
     accessSync(dirname(path), constants.W_OK);
-    return true;
-  } catch {
-    return false;
+  } catch (error) {
+    throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be written: ${(error as Error).message}`);
   }
 }
 

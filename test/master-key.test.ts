@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openData } from '../src/app.ts';
 import { printMasterKey, rotate } from '../src/cli/master-key.ts';
+import type { Terminal } from '../src/cli/terminal.ts';
 import { type Config, ConfigError, readConfig } from '../src/config.ts';
 import { parseMasterKeys } from '../src/store/cipher.ts';
 import { WrongMasterKey } from '../src/store/keyring.ts';
@@ -38,13 +39,14 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await store.close();
   }
 
-  async function rotated(env?: Record<string, string>): Promise<string> {
-    let printed = '';
-    const print = (line: string) => {
-      printed += line;
-    };
-    expect(await rotate({ config: configured(env), json: false, print })).toBe(0);
-    return printed;
+  /** The first line that it prints. */
+  async function rotated(env?: Record<string, string>, ...given: string[]): Promise<string> {
+    const printed: string[] = [];
+    const print = (line: string) => printed.push(...line.split('\n'));
+    const options = { on: (name: string) => given.includes(name), value: () => undefined, values: () => [] };
+    const terminal = {} as Terminal;
+    expect(await rotate({ config: configured(env), options, terminal, json: false, print })).toBe(0);
+    return printed[0] as string;
   }
 
   const masters = async () => {
@@ -100,24 +102,27 @@ describe.each(databases)('the master key on %s', (_, database) => {
     },
   );
 
-  test('on top of a file is gone over to, and the file is left with it alone', async () => {
+  test('on top of a file is gone over to, and the old one stays below it unless it is dropped', async () => {
     writeFileSync(keyFile(), `${one}\n`, { mode: 0o600 });
     await start();
     writeFileSync(keyFile(), `${two}\n${one}\n`);
     await start();
     expect(await rotated()).toBe(`master key ${idOf(one)} → ${idOf(two)}, 2 keys sealed anew`);
-    expect(readFileSync(keyFile(), 'utf8')).toBe(`${two}\n`);
+    expect(readFileSync(keyFile(), 'utf8')).toBe(`${two}\n${one}\n`);
+    writeFileSync(keyFile(), `${three}\n${two}\n${one}\n`);
+    await rotated({}, 'drop-old', 'yes');
+    expect(readFileSync(keyFile(), 'utf8')).toBe(`${three}\n`);
     expect(statSync(keyFile()).mode & 0o777).toBe(0o600);
-    expect(await masters()).toEqual([idOf(two)]);
+    expect(await masters()).toEqual([idOf(three)]);
     await start();
   });
 
-  test('is made by a rotation when the file has no new one, and never drops one that is in use', async () => {
+  test('is made by a rotation when the file has no new one, and all the others are kept', async () => {
     writeFileSync(keyFile(), `${one}\n${three}\n`);
     await start();
     const printed = await rotated();
-    const [made, ...others] = readFileSync(keyFile(), 'utf8').trimEnd().split('\n') as [string];
-    expect(others).toEqual([]);
+    const [made, ...others] = readFileSync(keyFile(), 'utf8').trimEnd().split('\n') as [string, ...string[]];
+    expect(others).toEqual([one, three]);
     expect(printed).toBe(`master key ${idOf(one)} → ${idOf(made)}, 2 keys sealed anew`);
     await start();
   });

@@ -9,12 +9,13 @@ import { backupCommand } from './backup.ts';
 import { canCommands } from './can.ts';
 import type { Command, Invocation } from './command.ts';
 import { completionScript, shells } from './completion.ts';
+import { yesOption } from './confirm.ts';
 import { doctorCommand } from './doctor.ts';
 import { healthCommand } from './health.ts';
 import { initCommands } from './init.ts';
 import { keyCommands } from './keys.ts';
 import { logsCommands } from './logs.ts';
-import { printMasterKey, rotate } from './master-key.ts';
+import { dropOldOption, printMasterKey, rotate } from './master-key.ts';
 import { recoverCommand } from './recover.ts';
 import { restoreCommand } from './restore.ts';
 import { serve } from './serve.ts';
@@ -41,9 +42,10 @@ export const commands: readonly Command[] = [
   {
     words: ['master-key', 'rotate'],
     takes: [],
+    options: [dropOldOption, yesOption],
     summary: 'Seal all that the master key seals with a new one, while the service runs.',
     details:
-      'A key file gets the new key, and loses the old one when nothing is left on it. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD in it, rotate with the same value, and restart them with NEW alone. Where every node has a copy of the key file, do the same with the new key on a line above the old one. A rotation that breaks off leaves everything readable: run it again.',
+      'A key file gets the new key on top. The old one stays below it, since backups and audit exports from before need it; --drop-old takes it out, for ever, and asks first. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD in it, rotate with the same value, and restart them with NEW alone; keep OLD elsewhere. Where every node has a copy of the key file, do the same with the new key on a line above the old one. A rotation that breaks off leaves everything readable: run it again.',
     run: rotate,
   },
   auditTailCommand,

@@ -1,10 +1,12 @@
 import { byOperator } from '../domain/audit.ts';
-import { rotation } from '../master-key.ts';
+import { keysInFile, rotation } from '../master-key.ts';
 import { newMasterKey } from '../store/cipher.ts';
 import type { Rotated } from '../store/rotation.ts';
 import type { NewEntry } from '../store/store.ts';
-import type { Invocation } from './command.ts';
-import { withStore } from './open.ts';
+import { type Invocation, type Option, UsageError } from './command.ts';
+import { confirmed } from './confirm.ts';
+import { mustBeThere, withStore } from './open.ts';
+import { shortPath } from './place.ts';
 
 /** For a fleet, whose nodes are all given the same key. */
 export async function printMasterKey({ print, json }: Pick<Invocation, 'print' | 'json'>): Promise<number> {
@@ -13,17 +15,40 @@ export async function printMasterKey({ print, json }: Pick<Invocation, 'print' |
   return 0;
 }
 
-export async function rotate({
-  config,
-  print,
-  json,
-}: Pick<Invocation, 'config' | 'print' | 'json'>): Promise<number> {
-  const wanted = rotation(config);
-  return withStore({ config }, async (store) => {
+export const dropOldOption: Option = {
+  name: 'drop-old',
+  sentence: 'Take the old key out of the key file when nothing in the database is left on it.',
+};
+
+type Rotating = Pick<Invocation, 'config' | 'options' | 'terminal' | 'print' | 'json'>;
+
+export async function rotate(invocation: Rotating): Promise<number> {
+  const { config, options, print, json } = invocation;
+  const dropOld = options.on(dropOldOption.name);
+  mustBeThere(config);
+  if (dropOld && !(await mayDrop(invocation))) return 1;
+  const wanted = rotation(config, dropOld);
+  return withStore(invocation, async (store) => {
     const rotated = await store.rotateMasterKey(wanted);
     if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
-    print(json ? JSON.stringify(rotated) : told(rotated));
+    const kept = config.masterKey || dropOld ? [] : [keptIn(config.masterKeyFile)];
+    print(json ? JSON.stringify(rotated) : [told(rotated), ...kept].join('\n'));
   });
+}
+
+async function mayDrop({ config, options, terminal }: Rotating): Promise<boolean> {
+  if (config.masterKey)
+    throw new UsageError(
+      '--drop-old is for a key file',
+      'take the old key out of SALLYPORT_MASTER_KEY when the rotation is done',
+    );
+  const keys = keysInFile(config).join(', ');
+  const warning = `This takes ${keys} out of ${shortPath(config.masterKeyFile)}, for ever.`;
+  return confirmed({ options, terminal }, `${warning} Backups and audit exports from before need it. Go on?`);
+}
+
+function keptIn(file: string): string {
+  return `the old key stays in ${shortPath(file)}, below the new one: backups and audit exports from before need it`;
 }
 
 /** Fingerprints, which tell nothing about the keys. */
