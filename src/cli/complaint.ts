@@ -11,6 +11,7 @@ import { ConfigError } from '../config.ts';
 import { Failure } from '../domain/error.ts';
 import { WrongMasterKey } from '../store/keyring.ts';
 import { NoSchema, SchemaTooNew } from '../store/migrate.ts';
+import { InUse } from '../store/sqlite-lock.ts';
 import { Missing, Refused, UsageError } from './command.ts';
 import { noDatabaseHint } from './open.ts';
 import { databasePlace } from './place.ts';
@@ -63,6 +64,7 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
     const database = where.databaseUrl ? databasePlace(where.databaseUrl) : 'the database';
     return { errors: [`${database} is empty`], hint: noDatabaseHint, code: 1 };
   }
+  if (error instanceof InUse) return { errors: [error.message], hint: 'stop the service first', code: 1 };
   if (error instanceof WrongMasterKey) {
     return {
       errors: [error.message],

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import type { Config } from '../config.ts';
 import { masterKeys } from '../master-key.ts';
-import { openStore } from '../store/open.ts';
+import { type OpenOptions, openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { type Invocation, Refused } from './command.ts';
 import { sqlitePath } from './place.ts';
@@ -26,9 +26,11 @@ export function mustBeThere({ databaseUrl }: Config): void {
 export async function withStore(
   { config }: Pick<Invocation, 'config'>,
   work: (store: Store) => Promise<void>,
+  options: Pick<OpenOptions, 'alone'> = {},
 ): Promise<number> {
   mustBeThere(config);
-  const { store } = await openStore(config.databaseUrl, { masters: masterKeys(config), existing: true });
+  const masters = masterKeys(config);
+  const { store } = await openStore(config.databaseUrl, { ...options, masters, existing: true });
   try {
     await work(store);
     return 0;

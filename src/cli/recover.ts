@@ -5,8 +5,9 @@ import { none, type Recovered, type Revived, type RevivedApplication } from '../
 import type { Store } from '../store/store.ts';
 import { inWords, sealAll } from './audit.ts';
 import { type Command, type Invocation, type Option, type Options, Refused, UsageError } from './command.ts';
+import { confirmed, yesOption } from './confirm.ts';
 import { readLines } from './files.ts';
-import { withStore } from './open.ts';
+import { mustBeThere, withStore } from './open.ts';
 import { visible } from './table.ts';
 
 export const recoverOptions: readonly Option[] = [
@@ -21,10 +22,10 @@ export const recoverOptions: readonly Option[] = [
 export const recoverCommand: Command = {
   words: ['recover'],
   takes: [],
-  options: recoverOptions,
+  options: [...recoverOptions, yesOption],
   summary: 'After the database was put back by other means: end all that must not come back.',
   details:
-    'For PostgreSQL after pg_restore or a recovery to a point in time, before the service starts. Ends every Session, and forgets nonces and remembered answers.',
+    'For PostgreSQL after pg_restore or a recovery to a point in time, before the service starts. Ends every Session of every tenant, and forgets nonces and remembered answers, so it asks first. On SQLite the service must be stopped.',
   run: recover,
 };
 
@@ -35,12 +36,22 @@ export interface Report extends Recovered {
   readonly revoked: boolean;
 }
 
-function recover(invocation: Invocation): Promise<number> {
-  const { options, json, print } = invocation;
-  return withStore(invocation, async (store) => {
+async function recover(invocation: Invocation): Promise<number> {
+  const { config, options, json, print } = invocation;
+  mustGoTogether(options);
+  mustBeThere(config);
+  const question = 'This ends every Session of every tenant. Go on?';
+  if (!(await confirmed(invocation, question))) return 1;
+  const work = async (store: Store) => {
     const report = await recoverStore(store, options, {});
     print(json ? JSON.stringify(report) : ['recovered', ...reportLines(report)].join('\n'));
-  });
+  };
+  return withStore(invocation, work, { alone: true });
+}
+
+export function mustGoTogether(options: Options): void {
+  if (options.on('revoke') && options.value('audit') === undefined)
+    throw new UsageError('--revoke goes with --audit EXPORT');
 }
 
 /** What came before is in the story, for the audit log. */
@@ -51,7 +62,6 @@ export async function recoverStore(
 ): Promise<Report> {
   const path = options.value('audit');
   const revoked = options.on('revoke');
-  if (revoked && path === undefined) throw new UsageError('--revoke goes with --audit EXPORT');
   const told = path === undefined ? undefined : await readExport(store, resolve(path));
   await sealAll(store);
   const head = await store.audit.head();

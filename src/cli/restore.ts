@@ -4,11 +4,11 @@ import { masterKeys } from '../master-key.ts';
 import { openStore } from '../store/open.ts';
 import { makeFolder, makeLike } from '../store/owner.ts';
 import { anythingOf, flaws, moveAway, removeDatabase, settle, unpack } from '../store/sqlite-files.ts';
-import { takeLock } from '../store/sqlite-lock.ts';
+import { lockAlone } from '../store/sqlite-lock.ts';
 import { type Command, type Invocation, Refused, UsageError } from './command.ts';
 import { mustBeFile, syncFolderOf } from './files.ts';
 import { sqlitePath } from './place.ts';
-import { type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
+import { mustGoTogether, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
 
 export const restoreCommand: Command = {
   words: ['restore'],
@@ -28,11 +28,11 @@ async function restore(invocation: Invocation): Promise<number> {
   const target = sqlitePath(config.databaseUrl);
   if (target === undefined)
     throw new UsageError('PostgreSQL restores its own backups', 'pg_restore, then sallyport recover');
+  mustGoTogether(options);
   const file = resolve(args[0] as string);
   mustBeFile(file);
   makeFolder(dirname(target));
-  const letGo = takeLock(target);
-  if (!letGo) throw new Refused(`${target} is in use`, 'stop the service first');
+  const letGo = lockAlone(target);
   try {
     mayReplace(file, target, options.on('force'));
     const staged = `${target}.restoring`;

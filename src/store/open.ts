@@ -29,6 +29,8 @@ export interface OpenOptions {
   readonly masters?: MasterKeys | undefined;
   /** Refuses a database with nothing in it, where the schema would be made otherwise. */
   readonly existing?: boolean | undefined;
+  /** Holds off whoever else would use a SQLite database, and throws `InUse` if somebody does. */
+  readonly alone?: boolean | undefined;
   /** Puts something between the store and its database, which is opened and up to date by then. */
   readonly through?: ((db: Db) => Db) | undefined;
 }
@@ -36,10 +38,10 @@ export interface OpenOptions {
 /** `sqlite:PATH` or `postgres://…`, with its schema brought up to date and its master key checked. */
 export async function openStore(
   url: string,
-  { clock, masters, timing, existing, through = (db) => db }: OpenOptions = {},
+  { clock, masters, timing, existing, alone, through = (db) => db }: OpenOptions = {},
 ): Promise<{ store: Store; migrated: Migrated }> {
   const db = url.startsWith('sqlite:')
-    ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now)
+    ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, alone)
     : openPostgres(url, clock);
   try {
     if (existing && (await schemaOf(db)) === 0) throw new NoSchema('the database is empty');

@@ -3,7 +3,7 @@
  * place holds that lock alone. It does not depend on what is in the database, and the system lets go of it when
  * a process ends, however it ends.
  */
-import { Database } from 'bun:sqlite';
+import { Database, type SQLiteError } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { giveToOwnerOf } from './owner.ts';
@@ -21,13 +21,17 @@ export function shareLock(path: string): () => void {
   });
 }
 
-/** The same, but undefined while anybody else has any part of it. */
-export function takeLock(path: string): (() => void) | undefined {
+/** Somebody else uses the database. */
+export class InUse extends Error {}
+
+/** The same for one alone. Throws `InUse` while anybody else has any part of it. */
+export function lockAlone(path: string): () => void {
   const db = openLock(path, 0);
   try {
     return hold(db, () => db.run('begin exclusive'));
-  } catch {
-    return undefined;
+  } catch (error) {
+    if ((error as SQLiteError).code?.startsWith('SQLITE_BUSY')) throw new InUse(`${path} is in use`);
+    throw error;
   }
 }
 

@@ -6,7 +6,7 @@ import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Valu
 import { GroupCommit } from './group-commit.ts';
 import { giveToOwnerOf } from './owner.ts';
 import type { Waiting } from './sharing.ts';
-import { shareLock } from './sqlite-lock.ts';
+import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
 import { watchCommits } from './wal.ts';
 
 /** How many waiting changes one commit may carry. */
@@ -16,8 +16,8 @@ const batchLimit = 512;
  * Two connections: reads see what is committed and nothing else; changes queue for the other one. Changes that
  * wait at the same time share one commit, and so one sync to disk, each with an outcome of its own.
  */
-export function openSqlite(path: string, now: () => number): Db {
-  const { writer, reader, letGo } = connectTwice(path);
+export function openSqlite(path: string, now: () => number, alone = false): Db {
+  const { writer, reader, letGo } = connectTwice(path, alone);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
   const group = new GroupCommit(writer, writes, judged);
@@ -79,13 +79,17 @@ function sizeOfBatch(waiting: readonly Queued[]): number {
   return single < 0 ? Math.min(waiting.length, batchLimit) : Math.min(Math.max(single, 1), batchLimit);
 }
 
-function connectTwice(path: string): { writer: Database; reader: Database; letGo: () => void } {
+function connectTwice(
+  path: string,
+  alone: boolean,
+): { writer: Database; reader: Database; letGo: () => void } {
   let letGo = () => {};
   try {
-    letGo = shareLock(path);
+    letGo = alone ? lockAlone(path) : shareLock(path);
     return { writer: connect(path), reader: connect(path), letGo };
   } catch (error) {
     letGo();
+    if (error instanceof InUse) throw error;
     throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -16,7 +16,7 @@ const commands = [
   ['audit', 'tail'],
   ['audit', 'export', 'x.jsonl'],
   ['audit', 'head'],
-  ['recover'],
+  ['recover', '--yes'],
 ].map((words): [string, string[]] => [words.join(' '), words]);
 
 let desk: Desk;

@@ -5,6 +5,9 @@ import { SQL } from 'bun';
 import type { LogEntry } from '../../src/domain/audit.ts';
 import type { Revived } from '../../src/store/recovery.ts';
 import { type Desk, openDesk } from '../support/cli.ts';
+import { environment } from '../support/service.ts';
+import { shell } from '../support/shell.ts';
+import { raw } from '../support/stores.ts';
 import { databases, openWorld, postgres, sqlite, testMasterKey, type World } from '../support/world.ts';
 
 /** How an earlier state is kept, and put back while nobody is there. */
@@ -73,7 +76,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
       bringBack: async (...options) => {
         await admin(`drop database ${name}`);
         await admin(`alter database ${name}_copy rename to ${name}`);
-        return desk.json('recover', ...at(), ...options);
+        return desk.json('recover', '--yes', ...at(), ...options);
       },
     };
   }
@@ -89,6 +92,14 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     expect(code).toBe(0);
     await reopen();
     return body;
+  }
+
+  /** While nobody is there. */
+  async function revokeLater(): Promise<{ body: Report }> {
+    await world.close();
+    const done = await desk.json('recover', '--yes', ...at(), '--audit', exported(), '--revoke');
+    await reopen();
+    return done;
   }
 
   const statusOf = async (credential: string) =>
@@ -158,7 +169,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
       await story();
     await bringBack();
     expect(await statusOf(deleted.key)).toBe(200);
-    const { body } = await desk.json('recover', ...at(), '--audit', exported(), '--revoke');
+    const { body } = await revokeLater();
     expect(body.revived.applications).toHaveLength(5);
     for (const one of [regenerated, deleted, second]) expect(await statusOf(one.key)).toBe(401);
     for (const one of [rotated, narrowed, untouched, settled, widened])
@@ -177,7 +188,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
         `application.update ${narrowed.id}`,
       ].sort(),
     );
-    const again = await desk.json('recover', ...at(), '--audit', exported(), '--revoke');
+    const again = await revokeLater();
     expect(again.body.revived).toEqual({ tenants: [], applications: [] });
   });
 
@@ -197,8 +208,8 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     ];
     expect(revived).toEqual({ tenants: closed, applications: [] });
     for (const tenant of [disabled, deleted, paused]) expect(await statusOf(tenant.key)).toBe(200);
-    const { out } = await desk.run('recover', ...at(), '--audit', exported(), '--revoke');
-    expect(out).toContain(`tenant ${deleted.id}  "test"  was deleted`);
+    const { body } = await revokeLater();
+    expect(body.revived.tenants).toContainEqual({ tenant_id: deleted.id, name: 'test', closed: 'deleted' });
     for (const tenant of [disabled, deleted]) expect(await statusOf(tenant.key)).toBe(401);
     expect(await statusOf(paused.key)).toBe(200);
     const left = (await desk.json('tenants', 'list', ...at())).body.map(({ id }: { id: string }) => id);
@@ -214,7 +225,8 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
       changed,
       readFileSync(exported(), 'utf8').replace('application.delete', 'application.update'),
     );
-    expect(await desk.run('recover', ...at(), '--audit', changed)).toMatchObject({
+    await world.close();
+    expect(await desk.run('recover', '--yes', ...at(), '--audit', changed)).toMatchObject({
       code: 1,
       error: expect.stringMatching(/not to be relied on: line \d+: row \d+ is not what was written/),
     });
@@ -222,10 +234,11 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     const foreign = desk.path('foreign.jsonl');
     await desk.run('audit', 'export', foreign, '--database-url', other.config.databaseUrl);
     await other.close();
-    expect(await desk.run('recover', ...at(), '--audit', foreign)).toMatchObject({
+    expect(await desk.run('recover', '--yes', ...at(), '--audit', foreign)).toMatchObject({
       code: 1,
       error: expect.stringContaining('it is the log of another database'),
     });
+    await reopen();
     const { data } = (await world.call('GET', '/logs?operation=database.restore', { key })).body;
     expect(data).toEqual([]);
   });
@@ -244,12 +257,55 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     expect((await authorize(other.nonce)).status).toBe(404);
   });
 
+  test('is not looked for until somebody has agreed that every Session ends', async () => {
+    const web = await make({ type: 'public' });
+    const { session_key } = (await world.call('POST', '/sessions', { key: web.key })).body;
+    const alive = { status: 200, sessions: 1 };
+    const seen = async () => ({
+      status: await statusOf(web.key),
+      sessions: (await raw(url, 'select 1 from sessions')).length,
+    });
+    expect(await desk.run('recover', ...at())).toMatchObject({
+      code: 2,
+      error: expect.stringContaining('--yes does it'),
+    });
+    const env = environment(desk.folder, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const left = await shell(['recover', ...at()], { env, person: ['n'] });
+    expect(left).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('ends every Session of every tenant'),
+    });
+    expect(await seen()).toEqual(alive);
+    await world.close();
+    expect((await shell(['recover', ...at()], { env, person: ['y'] })).code).toBe(0);
+    await reopen();
+    expect(await seen()).toEqual({ ...alive, sessions: 0 });
+    expect(await statusOf(session_key)).toBe(401);
+  });
+
   test('--revoke without an export is refused', async () => {
     expect(await desk.run('recover', ...at(), '--revoke')).toMatchObject({
       code: 2,
       error: expect.stringContaining('--revoke goes with --audit EXPORT'),
     });
   });
+});
+
+test('beside a service that runs on SQLite, recover is refused', async () => {
+  const world = await openWorld(sqlite);
+  const desk = openDesk(() => ({
+    DATABASE_URL: world.config.databaseUrl,
+    SALLYPORT_DATA_DIR: world.config.dataDir,
+  }));
+  expect(await desk.run('recover', '--yes')).toEqual({
+    code: 1,
+    out: '',
+    error: expect.stringMatching(
+      /^sallyport: error: \S+test.db is in use\nsallyport: hint: stop the service first\n$/,
+    ),
+  });
+  await world.close();
+  desk.clear();
 });
 
 test('for PostgreSQL, backup and restore say what to run instead', async () => {
