@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+
 /** Milliseconds within which a second signal is the first one again: a launcher passes on what the terminal sent. */
 const echo = 500;
 
@@ -10,8 +12,22 @@ export function untilTold(): Promise<void> {
       told = Math.min(told, performance.now());
       resolve();
     };
-    process.on('SIGTERM', tell);
-    process.on('SIGINT', tell);
+    for (const signal of stopSignals()) process.on(signal, tell);
     process.on('disconnect', resolve);
   });
+}
+
+/** What asks it to stop; a terminal that is closed does so with SIGHUP. */
+function stopSignals(): NodeJS.Signals[] {
+  return ignoresHangUp() ? ['SIGTERM', 'SIGINT'] : ['SIGTERM', 'SIGINT', 'SIGHUP'];
+}
+
+/** Whoever starts it with nohup wants it to outlive the terminal. Only Linux tells. */
+function ignoresHangUp(): boolean {
+  try {
+    const ignored = /^SigIgn:\s*([0-9a-f]+)$/m.exec(readFileSync('/proc/self/status', 'utf8'));
+    return ignored !== null && Number.parseInt(ignored[1]?.at(-1) as string, 16) % 2 === 1;
+  } catch {
+    return false;
+  }
 }

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'bun:test';
-import { root, type Service, startService } from '../support/service.ts';
+import { program, root, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 afterEach(() => service.close());
@@ -10,6 +10,24 @@ test('a Ctrl-C that a launcher passes on a second time is still one request to s
   service.process.kill('SIGTERM');
   expect(await service.process.exited).toBe(0);
 });
+
+test('a terminal that is closed stops it as any other request does', async () => {
+  service = await startService();
+  service.process.kill('SIGHUP');
+  expect(await service.process.exited).toBe(0);
+});
+
+test.skipIf(process.platform !== 'linux')(
+  'one that was started with nohup outlives the terminal',
+  async () => {
+    service = await startService({}, ['sh', '-c', 'trap "" HUP; exec "$@"', 'sh', ...program]);
+    service.process.kill('SIGHUP');
+    await Bun.sleep(200);
+    expect((await fetch(`${service.url}/livez`)).status).toBe(200);
+    service.process.kill('SIGTERM');
+    expect(await service.process.exited).toBe(0);
+  },
+);
 
 test('a second request to stop is not kept waiting', async () => {
   service = await startService({ SALLYPORT_DRAIN: '300' });
