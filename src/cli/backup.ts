@@ -1,10 +1,12 @@
-import { closeSync, renameSync, rmSync, statSync } from 'node:fs';
+import { closeSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { backUp, flaws, removeDatabase } from '../store/sqlite-files.ts';
+import { backUp, flaws, removeDatabase, removeParts } from '../store/sqlite-files.ts';
+import { InUse, lockAlone } from '../store/sqlite-lock.ts';
 import { type Command, type Invocation, Refused, UsageError } from './command.ts';
-import { create, syncFolderOf } from './files.ts';
+import { create, mustBeFree, nameIt, syncFolderOf } from './files.ts';
 import { mustBeThere } from './open.ts';
 import { sqlitePath } from './place.ts';
+import { heeding } from './stop.ts';
 
 export const backupCommand: Command = {
   words: ['backup'],
@@ -23,22 +25,38 @@ async function backup({ config, args, json, print }: Invocation): Promise<number
   if (from === undefined) throw new UsageError('PostgreSQL makes its own backups', pgDump);
   mustBeThere(config);
   const path = resolve(args[0] as string);
-  const partial = `${path}.part`;
-  closeSync(create(path));
-  try {
-    removeDatabase(partial);
-    closeSync(create(partial));
-    backUp(from, partial);
-    const [flaw] = flaws(partial);
-    if (flaw) throw new Refused(`the database is damaged: ${flaw}`, 'sallyport doctor tells more');
-    renameSync(partial, path);
-    syncFolderOf(path);
-  } catch (error) {
-    removeDatabase(partial);
-    rmSync(path, { force: true });
-    throw error;
-  }
+  mustBeFree(path);
+  await heeding((heed) => copy(from, path, heed));
   const bytes = statSync(path).size;
   print(json ? JSON.stringify({ file: path, bytes }) : `wrote ${path}, ${bytes} bytes`);
   return 0;
+}
+
+/** Under another name, which is locked, until it is whole: what a backup left that was killed is written over. */
+async function copy(from: string, path: string, heed: () => Promise<void>): Promise<void> {
+  const partial = `${path}.part`;
+  const letGo = lockPartial(path, partial);
+  try {
+    removeParts(partial);
+    closeSync(create(partial));
+    backUp(from, partial);
+    await heed();
+    const [flaw] = flaws(partial);
+    if (flaw) throw new Refused(`the database is damaged: ${flaw}`, 'sallyport doctor tells more');
+    await heed();
+    nameIt(path, partial);
+    syncFolderOf(path);
+  } finally {
+    removeDatabase(partial);
+    letGo();
+  }
+}
+
+function lockPartial(path: string, partial: string): () => void {
+  try {
+    return lockAlone(partial);
+  } catch (error) {
+    if (error instanceof InUse) throw new Refused(`another backup to ${path} is under way`, 'wait for it');
+    throw new UsageError(`${path} cannot be written: ${(error as Error).message}`);
+  }
 }

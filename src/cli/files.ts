@@ -1,7 +1,18 @@
 /** Files that an operator names. */
-import { closeSync, fsyncSync, openSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { UsageError } from './command.ts';
+import { heeding } from './stop.ts';
 
 const feed = 0x0a;
 const longestLine = 64 * 1024 * 1024;
@@ -41,7 +52,15 @@ export function mustBeFile(path: string): void {
 }
 
 /** A new file that is complete and on disk when this resolves, with its last line, or not there at all. */
-export async function writeLines(path: string, lines: AsyncIterable<string>): Promise<string> {
+export function writeLines(path: string, lines: AsyncIterable<string>): Promise<string> {
+  return heeding((heed) => writeEach(path, lines, heed));
+}
+
+async function writeEach(
+  path: string,
+  lines: AsyncIterable<string>,
+  heed: () => Promise<void>,
+): Promise<string> {
   const file = create(path);
   let last = '';
   try {
@@ -51,6 +70,7 @@ export async function writeLines(path: string, lines: AsyncIterable<string>): Pr
       if (waiting.push(line, '\n') < chunkOfLines) continue;
       writeFileSync(file, waiting.join(''));
       waiting = [];
+      await heed();
     }
     writeFileSync(file, waiting.join(''));
     fsyncSync(file);
@@ -69,13 +89,28 @@ export function create(path: string): number {
   try {
     return openSync(path, 'wx', 0o600);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== 'EEXIST') throw new UsageError(`${path} cannot be written: ${message}`);
-    throw new UsageError(
-      `${path} is there already`,
-      'name a file that is not there yet, or move this one away',
-    );
+    mustBeFree(path);
+    throw new UsageError(`${path} cannot be written: ${(error as Error).message}`);
   }
+}
+
+/** Gives a file its name in one step, and never takes that of another. */
+export function nameIt(path: string, from: string): void {
+  try {
+    linkSync(from, path);
+  } catch {
+    mustBeFree(path);
+    // Not every file system has links.
+    renameSync(from, path);
+  }
+}
+
+export function mustBeFree(path: string): void {
+  if (!existsSync(path)) return;
+  throw new UsageError(
+    `${path} is there already`,
+    'name a file that is not there yet, or move this one away',
+  );
 }
 
 /** Makes the name of a file as durable as what is in it. */

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { Refused } from './command.ts';
 
 /** Milliseconds within which a second signal is the first one again: a launcher passes on what the terminal sent. */
 const echo = 500;
@@ -15,6 +16,27 @@ export function untilTold(): Promise<void> {
     for (const signal of stopSignals()) process.on(signal, tell);
     process.on('disconnect', resolve);
   });
+}
+
+/**
+ * For work that leaves nothing behind when it is broken off. `heed` throws if it was told to stop since, which
+ * is noticed nowhere else: whatever the work has begun, it can take back.
+ */
+export async function heeding<T>(work: (heed: () => Promise<void>) => Promise<T>): Promise<T> {
+  let told = false;
+  const tell = () => {
+    told = true;
+  };
+  const signals = stopSignals();
+  for (const signal of signals) process.on(signal, tell);
+  try {
+    return await work(async () => {
+      await new Promise(setImmediate);
+      if (told) throw new Refused('it was told to stop, and has written nothing', 'run it again');
+    });
+  } finally {
+    for (const signal of signals) process.off(signal, tell);
+  }
 }
 
 /** What asks it to stop; a terminal that is closed does so with SIGHUP. */

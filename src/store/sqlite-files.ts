@@ -85,7 +85,13 @@ export function moveAway(from: string, to: string): void {
 }
 
 export function removeDatabase(path: string): void {
-  for (const file of [...parts.map((part) => path + part), lockFile(path)]) rmSync(file, { force: true });
+  removeParts(path);
+  rmSync(lockFile(path), { force: true });
+}
+
+/** The same, but for its lock, which somebody holds. */
+export function removeParts(path: string): void {
+  for (const part of parts) rmSync(path + part, { force: true });
 }
 
 function within<T>(path: string, work: (db: Database) => T): T {
