@@ -1,12 +1,14 @@
+import type { SQLiteError } from 'bun:sqlite';
 import { closeSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { backUp, flaws, removeDatabase, removeParts } from '../store/sqlite-files.ts';
 import { InUse, lockAlone } from '../store/sqlite-lock.ts';
 import { type Command, type Invocation, Refused, UsageError } from './command.ts';
-import { create, mustBeFree, nameIt, syncFolderOf } from './files.ts';
+import { create, mustBeFree, nameIt, notMade, syncFolderOf } from './files.ts';
 import { mustBeThere } from './open.ts';
 import { sqlitePath } from './place.ts';
 import { heeding } from './stop.ts';
+import { cannot } from './trouble.ts';
 
 export const backupCommand: Command = {
   words: ['backup'],
@@ -39,7 +41,7 @@ async function copy(from: string, path: string, heed: () => Promise<void>): Prom
   try {
     removeParts(partial);
     closeSync(create(partial));
-    backUp(from, partial);
+    tryBackUp(from, partial, path);
     await heed();
     const [flaw] = flaws(partial);
     if (flaw) throw new Refused(`the database is damaged: ${flaw}`, 'sallyport doctor tells more');
@@ -52,11 +54,21 @@ async function copy(from: string, path: string, heed: () => Promise<void>): Prom
   }
 }
 
+/** SQLite does not say which of the two it is about; that there is no room can only be the new one. */
+function tryBackUp(from: string, partial: string, path: string): void {
+  try {
+    backUp(from, partial);
+  } catch (error) {
+    const isFull = (error as SQLiteError).code === 'SQLITE_FULL';
+    throw cannot(isFull ? `${path} cannot be written` : `${from} cannot be copied`, error);
+  }
+}
+
 function lockPartial(path: string, partial: string): () => void {
   try {
     return lockAlone(partial);
   } catch (error) {
     if (error instanceof InUse) throw new Refused(`another backup to ${path} is under way`, 'wait for it');
-    throw new UsageError(`${path} cannot be written: ${(error as Error).message}`);
+    throw notMade(path, error);
   }
 }

@@ -16,6 +16,7 @@ import { Missing, Refused, UsageError } from './command.ts';
 import { noDatabaseHint } from './open.ts';
 import { databasePlace } from './place.ts';
 import { visible } from './table.ts';
+import { troubleOf } from './trouble.ts';
 
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
@@ -76,6 +77,11 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
     const database = where.databaseUrl ? ` ${databasePlace(where.databaseUrl)}` : '';
     const hint = 'check that the database is there, and can be reached and written to from here';
     return { errors: [`DATABASE_URL${database}: ${error.message}`], hint, code: 1 };
+  }
+  const trouble = troubleOf(error);
+  if (trouble) {
+    const { path, says, todo } = trouble;
+    return { errors: [path ? `${path}: ${says}` : says], hint: todo, code: 1 };
   }
   return { errors: [(error as Error)?.stack ?? String(error)], code: 1 };
 }

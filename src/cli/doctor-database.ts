@@ -17,17 +17,18 @@ import { newestSchema } from '../store/migrate.ts';
 import { lockFile } from '../store/sqlite-lock.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 import { databasePlace, shortPath, sqlitePath } from './place.ts';
+import { troubleOf } from './trouble.ts';
 
 export async function checkDatabase(config: Config): Promise<Check[]> {
   const path = sqlitePath(config.databaseUrl);
-  const nothing = path === undefined ? undefined : checkPresence(path, config);
-  if (nothing) return [nothing];
   const place = databasePlace(config.databaseUrl);
   try {
+    const nothing = path === undefined ? undefined : checkPresence(path, config);
+    if (nothing) return [nothing];
     return checksOf(await examine(config.databaseUrl, masterKeys(config), Date.now), Date.now());
   } catch (error) {
-    const todo = isDamage(error as Error) ? restore : reach;
-    return [fail('database', `${place}: ${(error as Error).message}`, todo)];
+    const { says, todo } = troubleOf(error) ?? { says: (error as Error).message, todo: reach };
+    return [fail('database', `${place}: ${says}`, isDamage(error as Error) ? restore : todo)];
   }
 }
 

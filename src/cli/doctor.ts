@@ -4,6 +4,7 @@ import type { Invocation, LocalCommand } from './command.ts';
 import { checkDatabase } from './doctor-database.ts';
 import { checkDisk, checkFiles, checkSettings } from './doctor-place.ts';
 import type { Ink } from './paint.ts';
+import { troubleOf } from './trouble.ts';
 
 export const doctorCommand: LocalCommand = {
   words: ['doctor'],
@@ -34,12 +35,23 @@ async function examineAll(invocation: Invocation): Promise<Check[]> {
     const { config, terminal } = invocation;
     return [
       ...checkSettings(config, terminal.env),
-      ...checkFiles(config),
-      ...checkDisk(config),
+      ...asFarAsItGoes('files', () => checkFiles(config)),
+      ...asFarAsItGoes('disk', () => checkDisk(config)),
       ...(await checkDatabase(config)),
     ];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return [fail('settings', error.message, 'sallyport serve --help lists the settings')];
+  }
+}
+
+/** What this user may not look at is something to tell, not a reason to stop. */
+function asFarAsItGoes(name: string, check: () => Check[]): Check[] {
+  try {
+    return check();
+  } catch (error) {
+    const trouble = troubleOf(error);
+    if (!trouble) throw error;
+    return [fail(name, `${trouble.path}: ${trouble.says}`, trouble.todo)];
   }
 }

@@ -1,6 +1,8 @@
 /** Files that an operator names. */
 import {
+  accessSync,
   closeSync,
+  constants,
   existsSync,
   fsyncSync,
   linkSync,
@@ -13,6 +15,7 @@ import {
 import { dirname } from 'node:path';
 import { UsageError } from './command.ts';
 import { heeding } from './stop.ts';
+import { cannot, troubleOf } from './trouble.ts';
 
 const feed = 0x0a;
 const longestLine = 64 * 1024 * 1024;
@@ -49,6 +52,7 @@ function decode(bytes: Uint8Array): string {
 export function mustBeFile(path: string): void {
   const file = statSync(path, { throwIfNoEntry: false });
   if (!file?.isFile()) throw new UsageError(`${path} is ${file ? 'not a file' : 'not there'}`);
+  accessSync(path, constants.R_OK);
 }
 
 /** A new file that is complete and on disk when this resolves, with its last line, or not there at all. */
@@ -78,7 +82,7 @@ async function writeEach(
     return last;
   } catch (error) {
     rmSync(path, { force: true });
-    throw error;
+    throw cannot(`${path} cannot be written`, error);
   } finally {
     closeSync(file);
   }
@@ -90,8 +94,16 @@ export function create(path: string): number {
     return openSync(path, 'wx', 0o600);
   } catch (error) {
     mustBeFree(path);
-    throw new UsageError(`${path} cannot be written: ${(error as Error).message}`);
+    throw notMade(path, error);
   }
+}
+
+export function notMade(path: string, error: unknown): UsageError {
+  const trouble = troubleOf(error);
+  return new UsageError(
+    `${path} cannot be written: ${trouble?.says ?? (error as Error).message}`,
+    trouble?.todo,
+  );
 }
 
 /** Gives a file its name in one step, and never takes that of another. */

@@ -2,6 +2,7 @@
 import { closeSync, fsyncSync, rmSync, writeSync } from 'node:fs';
 import type { Call, Option } from './command.ts';
 import { create, syncFolderOf } from './files.ts';
+import { cannot } from './trouble.ts';
 
 export const keyToOption: Option = {
   name: 'key-to',
@@ -36,9 +37,13 @@ export async function withNewFile<T>(
   let kept = false;
   try {
     return await work((text) => {
-      writeSync(file, text);
-      fsyncSync(file);
-      syncFolderOf(path);
+      try {
+        writeSync(file, text);
+        fsyncSync(file);
+        syncFolderOf(path);
+      } catch (error) {
+        throw cannot(`${path} cannot be written`, error);
+      }
       kept = true;
     });
   } finally {

@@ -1,3 +1,4 @@
+import { SQLiteError } from 'bun:sqlite';
 import { existsSync, realpathSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { masterKeys } from '../master-key.ts';
@@ -9,6 +10,7 @@ import { type Command, type Invocation, Refused, UsageError } from './command.ts
 import { mustBeFile, syncFolderOf } from './files.ts';
 import { sqlitePath } from './place.ts';
 import { mustGoTogether, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
+import { cannot } from './trouble.ts';
 
 export const restoreCommand: Command = {
   words: ['restore'],
@@ -85,7 +87,9 @@ function tryUnpack(file: string, staged: string): string[] | undefined {
     unpack(file, staged);
     return undefined;
   } catch (error) {
-    return [(error as Error).message];
+    if (!(error instanceof SQLiteError)) throw error;
+    if (error.code === 'SQLITE_FULL') throw cannot(`${staged} cannot be written`, error);
+    return [error.message];
   }
 }
 

@@ -1,5 +1,7 @@
 /** What the command line stands in: where it reads and writes, and where a person sits. */
+import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
+import { troubleOf } from './trouble.ts';
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -16,7 +18,7 @@ export interface Terminal {
 }
 
 export function processTerminal(): Terminal {
-  process.stdout.on('error', stopQuietly);
+  process.stdout.on('error', stop);
   process.stderr.on('error', nowhereToSay);
   return {
     env: process.env,
@@ -43,8 +45,14 @@ export function processTerminal(): Terminal {
 /** What cannot be told there can be told nowhere, and is no reason to fail. */
 function nowhereToSay(): void {}
 
-/** Whoever read the output has seen enough. */
-function stopQuietly(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(0);
+/** Whoever read the output has seen enough; or it could not be written, which must not pass for success. */
+function stop(error: NodeJS.ErrnoException): never {
+  if (error.code === 'EPIPE') process.exit(0);
+  const says = troubleOf(error)?.says ?? error.message;
+  writeSync(
+    2,
+    `sallyport: error: standard output cannot be written: ${says}\n` +
+      'sallyport: hint: what was asked for may be done all the same: look before you ask again\n',
+  );
+  process.exit(1);
 }

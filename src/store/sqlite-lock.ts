@@ -6,6 +6,7 @@
 import { Database, type SQLiteError } from 'bun:sqlite';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { DbUnavailable } from './db.ts';
 import { giveToOwnerOf } from './owner.ts';
 
 export function lockFile(path: string): string {
@@ -31,7 +32,7 @@ export function lockAlone(path: string): () => void {
     return hold(db, () => db.run('begin exclusive'));
   } catch (error) {
     if ((error as SQLiteError).code?.startsWith('SQLITE_BUSY')) throw new InUse(`${path} is in use`);
-    throw error;
+    throw new DbUnavailable(`cannot be locked: ${(error as Error).message}`, { cause: error });
   }
 }
 

@@ -114,7 +114,12 @@ describe('a backup', () => {
     const bytes = readFileSync(database());
     bytes.fill(0xff, 4096, 3 * 4096);
     writeFileSync(database(), bytes);
-    expect((await desk.run('backup', backup())).code).toBe(1);
+    expect(await desk.run('backup', backup())).toMatchObject({
+      code: 1,
+      error: expect.stringMatching(
+        /^sallyport: error: \S+live\.db cannot be copied: it is damaged \(.+\)\nsallyport: hint: .+\n$/,
+      ),
+    });
     expect(readdirSync(desk.folder).filter((name) => name.startsWith('backup'))).toEqual([]);
   });
 });
