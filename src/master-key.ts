@@ -21,7 +21,11 @@ import type { Rotation } from './store/rotation.ts';
 export function masterKeys(config: Config): MasterKeys {
   if (config.masterKey) {
     const given = parseMasterKeys(config.masterKey.reveal());
-    return { current: () => given[0] as MasterKey, find: (id) => given.find((key) => key.id === id) };
+    return {
+      current: () => given[0] as MasterKey,
+      find: (id) => given.find((key) => key.id === id),
+      lacking: () => 'which SALLYPORT_MASTER_KEY does not hold',
+    };
   }
   let known: MasterKey[] = [];
   const read = () => {
@@ -31,15 +35,32 @@ export function masterKeys(config: Config): MasterKeys {
   return {
     current: () => read()[0] ?? firstKey(config),
     find: (id) => known.find((key) => key.id === id) ?? read().find((key) => key.id === id),
+    lacking: () => lackingIn(config.masterKeyFile),
   };
 }
 
+function lackingIn(path: string): string {
+  const file = `SALLYPORT_MASTER_KEY_FILE ${path}`;
+  return existsSync(path) ? `which ${file} does not hold` : `and ${file} is not there`;
+}
+
+/** None if there is no file. */
 function readFile(path: string): MasterKey[] {
-  if (!existsSync(path)) return [];
+  const text = readText(path);
+  if (text === undefined) return [];
   try {
-    return parseMasterKeys(readFileSync(path, 'utf8'));
+    return parseMasterKeys(text);
   } catch (error) {
     throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE ${path} ${(error as Error).message}`);
+  }
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be read: ${(error as Error).message}`);
   }
 }
 
@@ -47,7 +68,8 @@ function readFile(path: string): MasterKey[] {
 function firstKey(config: Config): MasterKey {
   if (!config.databaseUrl.startsWith('sqlite:')) {
     throw new ConfigError(
-      'SALLYPORT_MASTER_KEY or SALLYPORT_MASTER_KEY_FILE must be given with PostgreSQL: openssl rand -base64 32 makes a key',
+      `there is no master key: SALLYPORT_MASTER_KEY is not set, and SALLYPORT_MASTER_KEY_FILE ${config.masterKeyFile} is not there`,
+      'every node on PostgreSQL is given the same one; sallyport master-key new makes it',
     );
   }
   const key = newMasterKey();

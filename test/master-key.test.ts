@@ -62,7 +62,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start({ SALLYPORT_MASTER_KEY: one });
     const refusal = start({ SALLYPORT_MASTER_KEY: two });
     await expect(refusal).rejects.toThrow(
-      `the database was sealed with the master key ${idOf(one)}, which SALLYPORT_MASTER_KEY or SALLYPORT_MASTER_KEY_FILE does not hold`,
+      `the database was sealed with the master key ${idOf(one)}, which SALLYPORT_MASTER_KEY does not hold`,
     );
     await expect(refusal).rejects.toBeInstanceOf(WrongMasterKey);
     expect(await masters()).toEqual([idOf(one)]);
@@ -70,9 +70,17 @@ describe.each(databases)('the master key on %s', (_, database) => {
 
   test('that is gone is not made anew', async () => {
     await start({ SALLYPORT_MASTER_KEY: one });
-    await expect(start()).rejects.toThrow('the database was sealed with');
+    await expect(start()).rejects.toThrow(
+      `the database was sealed with the master key ${idOf(one)}, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} is not there`,
+    );
     expect(existsSync(keyFile())).toBe(false);
     expect(existsSync(`${keyFile()}.new`)).toBe(false);
+  });
+
+  test('in a file that holds another is refused with the name of that file', async () => {
+    await start({ SALLYPORT_MASTER_KEY: one });
+    writeFileSync(keyFile(), two);
+    await expect(start()).rejects.toThrow(`which SALLYPORT_MASTER_KEY_FILE ${keyFile()} does not hold`);
   });
 
   test('may be one of several: whichever opens is found, and what is new is sealed with the same', async () => {
@@ -162,7 +170,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
         return;
       }
       await expect(start()).rejects.toThrow(
-        'SALLYPORT_MASTER_KEY or SALLYPORT_MASTER_KEY_FILE must be given with PostgreSQL',
+        `SALLYPORT_MASTER_KEY is not set, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} is not there`,
       );
       expect(existsSync(keyFile())).toBe(false);
       expect(await masters()).toEqual([]);

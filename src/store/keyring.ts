@@ -11,6 +11,8 @@ export interface MasterKeys {
   current(): MasterKey;
   /** Looks again at what was given if the key is not among those known so far. */
   find(id: string): MasterKey | undefined;
+  /** Says behind the name of a key where it was looked for in vain. */
+  readonly lacking?: () => string;
 }
 
 /** None of the master keys given is the one that this database was sealed with. */
@@ -38,16 +40,18 @@ export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> 
     if (!row) return writeMasterKey(tx, masters.current());
     const key = masters.find(row.id);
     if (!key || !open(key.bytes, proof.place, row.proof))
-      throw new WrongMasterKey(`the database was sealed with the master key ${row.id}, ${notGiven}`);
+      throw new WrongMasterKey(`the database was sealed with the master key ${row.id}, ${lacking(masters)}`);
     const left = (await mastersInUse(tx)).find((id) => !masters.find(id));
     if (left === undefined) return;
     throw new WrongMasterKey(
-      `a rotation was not finished, and still needs the master key ${left}, ${notGiven}`,
+      `a rotation was not finished, and still needs the master key ${left}, ${lacking(masters)}`,
     );
   });
 }
 
-const notGiven = 'which SALLYPORT_MASTER_KEY or SALLYPORT_MASTER_KEY_FILE does not hold';
+export function lacking(masters: Pick<MasterKeys, 'lacking'>): string {
+  return masters.lacking?.() ?? 'which was not given';
+}
 
 /** The fingerprint of the one that seals what is new. */
 export async function sealingMaster(tx: Queries, lock = ''): Promise<string> {
@@ -134,7 +138,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       if (key) return key;
     }
     throw fail('unavailable', {
-      cause: new Error(`the ${slot.name} needs a master key, ${notGiven}`),
+      cause: new Error(`the ${slot.name} needs a master key, ${lacking(masters)}`),
     });
   }
 

@@ -11,7 +11,7 @@ import {
   type Header,
   Line,
 } from './export.ts';
-import { type MasterKeys, openChainKeys } from './keyring.ts';
+import { lacking, type MasterKeys, openChainKeys } from './keyring.ts';
 
 /** What can be wrong. */
 export type Flaw =
@@ -55,7 +55,7 @@ export interface Anchor {
 }
 
 export interface VerifyOptions {
-  readonly masters: Pick<MasterKeys, 'find'>;
+  readonly masters: Pick<MasterKeys, 'find' | 'lacking'>;
   /** Places in the chain that were written down elsewhere before. */
   readonly anchors?: readonly Anchor[];
   /** The log that it must be of. */
@@ -132,7 +132,10 @@ class Check {
     const master = this.#options.masters.find(header.master_key);
     this.#keys = master && openChainKeys(master, Buffer.from(header.chain_key, 'base64'));
     if (!this.#keys) {
-      this.#found('wrong_key', `it takes the master key ${header.master_key}, which was not given`);
+      this.#found(
+        'wrong_key',
+        `it takes the master key ${header.master_key}, ${lacking(this.#options.masters)}`,
+      );
       return false;
     }
     this.#isSigned = signatureCheck(this.#keys);
