@@ -7,11 +7,17 @@ export function shortPath(path: string): string {
   return near.startsWith('..') ? path : near;
 }
 
-/** Without the password that the address may hold. */
+/**
+ * Without anything that may be of a password, which may hold any sign and may not be escaped: what is behind the
+ * last @ and before a query. Where either might be within the other, nothing is shown.
+ */
 export function databasePlace(databaseUrl: string): string {
   if (databaseUrl.startsWith('sqlite:')) return shortPath(databaseUrl.slice('sqlite:'.length));
-  const url = new URL(databaseUrl);
-  return `postgres://${url.host}${url.pathname}`;
+  const address = databaseUrl.replace(/^\w+:\/\//, '');
+  const query = address.search(/[?#]/);
+  if (query >= 0 && address.lastIndexOf('@') > query) return 'postgres://…';
+  const shown = address.slice(address.lastIndexOf('@') + 1, query < 0 ? undefined : query);
+  return `postgres://${shown}`;
 }
 
 /** Of the file; undefined for PostgreSQL. */
