@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type LogEntry, logFilter } from '../domain/audit.ts';
 import { Id } from '../domain/field.ts';
+import { check } from '../http/validate.ts';
 import type { Store } from '../store/store.ts';
 import { sealAll } from './audit.ts';
 import { type Invocation, type LocalCommand, type Option, type Options, UsageError } from './command.ts';
@@ -43,10 +44,11 @@ async function tail(invocation: Invocation): Promise<number> {
 
 function filterOf(options: Options): Filter {
   const names = Object.keys(Filter.shape);
-  const filter = Filter.safeParse(Object.fromEntries(names.map((name) => [name, options.value(name)])));
-  if (filter.success) return filter.data;
-  const [issue] = filter.error.issues;
-  throw new UsageError(`--${issue?.path[0] as string} ${issue?.message}`);
+  const given = Object.fromEntries(names.map((name) => [name, options.value(name)]));
+  const checked = check(Filter, given);
+  if ('data' in checked) return checked.data;
+  const [fault] = checked.faults;
+  throw new UsageError(`--${fault?.path[0] as string} ${fault?.message}`);
 }
 
 /** The order of the chain is that in which entries came in, and it takes them all: first those that wait for it. */
