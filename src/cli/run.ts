@@ -38,7 +38,8 @@ export async function run(argv: readonly string[], terminal: Terminal = processT
     const print = (line: string) => terminal.write(`${line}\n`);
     if (values.version) return say(print, version);
     const command = commands.find(({ words }) => words.every((word, index) => positionals[index] === word));
-    if (values.help || positionals.length === 0) {
+    const isGroup = positionals.length <= 1 && commands.some(({ words }) => words[0] === positionals[0]);
+    if (positionals.length === 0 || (values.help && (command || isGroup))) {
       return say(print, command ? helpFor(command) : overview(positionals[0]));
     }
     if (!command) throw unknownCommand(positionals);

@@ -92,6 +92,9 @@ test.each([[['tenants']], [['tenants', 'create']], [['serve']]])(
 
 test.each([
   [['nonsense'], 'nonsense'],
+  [['help', 'nonsense'], 'nonsense'],
+  [['nonsense', '--help'], 'nonsense'],
+  [['help', 'tenants', 'nonsense'], 'tenants nonsense'],
   [['tenants'], 'tenants'],
   [['tenants', 'remove'], 'tenants remove'],
   [['tenants', 'create'], 'tenants create NAME'],
