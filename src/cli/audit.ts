@@ -14,7 +14,8 @@ export const auditCommands: readonly Command[] = [
     words: ['audit', 'export'],
     takes: ['FILE'],
     summary: 'Write the audit log to a new file, with what proves it.',
-    details: 'While the service runs or not. FILE holds no keys that open anything without the master key.',
+    details:
+      'While the service runs or not. With - it goes to standard output, and the anchor to standard error. FILE holds no keys that open anything without the master key.',
     run: exportAudit,
   },
   {
@@ -41,20 +42,40 @@ export const auditCommands: readonly Command[] = [
   },
 ];
 
+/** Characters that are written at once. */
+const chunk = 65_536;
+
 /** So that it tells of everything up to this moment. */
 export async function sealAll(store: Store): Promise<void> {
   while ((await store.audit.seal(1000)) > 0);
 }
 
 function exportAudit(invocation: Invocation): Promise<number> {
-  const { args, json, print } = invocation;
+  const { args, json, print, terminal } = invocation;
+  const isStandard = args[0] === '-';
   const path = resolve(args[0] as string);
   return withStore(invocation, async (store) => {
     await sealAll(store);
-    const footer = await writeLines(path, store.audit.export(Date.now()));
+    const lines = store.audit.export(Date.now());
+    const footer = await (isStandard ? printLines(terminal, lines) : writeLines(path, lines));
     const { head: anchor } = JSON.parse(footer) as Footer;
-    print(json ? JSON.stringify({ file: path, anchor }) : `wrote ${path}\nanchor ${anchor}`);
+    if (isStandard) terminal.note(`anchor ${anchor}\n`);
+    else print(json ? JSON.stringify({ file: path, anchor }) : `wrote ${path}\nanchor ${anchor}`);
   });
+}
+
+/** Answers with the last of them. */
+async function printLines({ pour }: Invocation['terminal'], lines: AsyncIterable<string>): Promise<string> {
+  let [last, waiting] = ['', ''];
+  for await (const line of lines) {
+    last = line;
+    waiting += `${line}\n`;
+    if (waiting.length < chunk) continue;
+    await pour(waiting);
+    waiting = '';
+  }
+  await pour(waiting);
+  return last;
 }
 
 async function verifyAudit({ config, args, options, json, print }: Invocation): Promise<number> {

@@ -25,6 +25,8 @@ const pgDump =
 async function backup({ config, args, json, print }: Invocation): Promise<number> {
   const from = sqlitePath(config.databaseUrl);
   if (from === undefined) throw new UsageError('PostgreSQL makes its own backups', pgDump);
+  if (args[0] === '-')
+    throw new UsageError('a backup is a file: it cannot go to standard output', 'name a new file');
   mustBeThere(config);
   const path = resolve(args[0] as string);
   mustBeFree(path);

@@ -7,6 +7,8 @@ export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Data, on standard output. */
   write(text: string): void;
+  /** The same for more than fits into memory: resolves when whoever reads it has taken it. */
+  pour(text: string): Promise<void>;
   /** What is not data, on standard error. */
   note(text: string): void;
   /** All of standard input. */
@@ -23,6 +25,7 @@ export function processTerminal(): Terminal {
   return {
     env: process.env,
     write: (text) => process.stdout.write(text),
+    pour: (text) => new Promise((resolve) => process.stdout.write(text, () => resolve())),
     note: (text) => process.stderr.write(text),
     read: () => new Response(Bun.stdin.stream()).text(),
     ask: async (question) => {

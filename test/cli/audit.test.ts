@@ -36,6 +36,14 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
     expect(readFileSync(file, 'utf8')).toBe(before);
   });
 
+  test('goes to standard output for -, and nothing else does', async () => {
+    const { code, out, error } = await desk.run('audit', 'export', '-');
+    expect({ code, error }).toEqual({ code: 0, error: expect.stringMatching(/^anchor 6:[0-9a-f]{64}\n$/) });
+    expect(existsSync('-')).toBe(false);
+    writeFileSync(away.path('piped.jsonl'), out);
+    expect((await away.run('audit', 'verify', away.path('piped.jsonl'))).code).toBe(0);
+  });
+
   test('is verified without its database', async () => {
     expect(await away.run('audit', 'verify', file)).toMatchObject({
       code: 0,

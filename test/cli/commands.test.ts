@@ -95,6 +95,7 @@ test.each([
   [['help', 'nonsense'], 'nonsense'],
   [['nonsense', '--help'], 'nonsense'],
   [['help', 'tenants', 'nonsense'], 'tenants nonsense'],
+  [['backup', '-'], 'standard output'],
   [['tenants'], 'tenants'],
   [['tenants', 'remove'], 'tenants remove'],
   [['tenants', 'create'], 'tenants create NAME'],

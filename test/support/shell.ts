@@ -26,6 +26,9 @@ export async function shell(
     write: (text) => {
       out += text;
     },
+    pour: async (text) => {
+      out += text;
+    },
     note: (text) => {
       err += text;
     },
