@@ -42,7 +42,7 @@ export const Metadata = z
   .refine((entries) => !Object.hasOwn(Object(entries), '__proto__'), 'must not have an entry __proto__')
   .pipe(z.record(MetadataName, MetadataValue))
   .refine((entries) => Object.keys(entries).length <= 50, 'must have at most 50 entries')
-  .meta({ type: 'object', additionalProperties: { type: 'string', maxLength: 500 } });
+  .meta({ type: 'object', maxProperties: 50, additionalProperties: { type: 'string', maxLength: 500 } });
 export type Metadata = z.infer<typeof Metadata>;
 
 /** A Token as responses show it. What `data` holds, if it is there, is up to the caller's transform. */
@@ -115,5 +115,5 @@ export const TokenPatch = z
     }),
   })
   .refine((patch) => Object.keys(patch).length > 0, 'must change something')
-  .meta({ id: 'TokenPatch' });
+  .meta({ id: 'TokenPatch', minProperties: 1 });
 export type TokenPatch = z.infer<typeof TokenPatch>;
