@@ -47,8 +47,8 @@ export class History {
         needs === 'nothing' ||
         { application: applications, session: sessions, token: tokens }[needs].length > 0,
     );
-    const [weights] = [able.flatMap(([weight, , command]) => Array<Command>(weight).fill(command))];
-    await this.#random.one(weights as Command[]).call(this);
+    const weighted = able.flatMap(([weight, , command]) => Array<Command>(weight).fill(command));
+    await this.#random.one(weighted).call(this);
   }
 
   readonly #commands: readonly [weight: number, needs: Needs, command: Command][] = [

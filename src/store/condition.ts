@@ -1,4 +1,8 @@
-/** The condition that a database is in, for an operator. Changes nothing, not even an old schema. */
+/**
+ * The condition that a database is in, for an operator. Changes nothing that it holds, not even an old schema. A
+ * SQLite database is opened as the service opens it, with its log and lock beside it: what is told of how it is written
+ * is how the service writes it.
+ */
 import { newId } from '../domain/key.ts';
 import { headOf } from './audit.ts';
 import { checkpointText, type SignedCheckpoint, signatureCheck } from './chain.ts';

@@ -14,6 +14,7 @@ import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
 import { renewStatistics } from './statistics.ts';
 import type { Store } from './store.ts';
+import { primaryKeys } from './tables.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
@@ -108,16 +109,9 @@ function mustBeThere({ local }: Db): void {
   if (lost !== undefined) throw new DbUnavailable(lost);
 }
 
-const primaryKeys = {
-  idempotency: 'tenant_id, caller_id, key_digest',
-  sessions: 'tenant_id, id',
-  tokens: 'seq',
-  applications: 'tenant_id, id',
-};
+const expiring = ['idempotency', 'sessions', 'tokens', 'applications'] as const;
 
-const expiring = Object.keys(primaryKeys) as (keyof typeof primaryKeys)[];
-
-async function removeExpired(db: Db, table: keyof typeof primaryKeys, limit: number): Promise<number> {
+async function removeExpired(db: Db, table: (typeof expiring)[number], limit: number): Promise<number> {
   const key = primaryKeys[table];
   return db.run(
     `delete from ${table} where (${key}) in

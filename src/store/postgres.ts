@@ -21,12 +21,13 @@ const onceLock = 7_255_901_877;
 
 type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
+type OnPool<T> = (pool: SQL, late: Late) => Promise<T>;
 
 /** Pauses before a read is tried again, when the connection that it was sent on turns out to be cut. */
 const pauses = [10, 100];
 
-/** `clock` stands in for the database's own clock in tests. */
-export function openPostgres(url: string, clock?: () => number): Db {
+/** Connections to the database, and deadlines for what is done on them. */
+function poolOf(url: string) {
   let pool = connect(url);
   let answers = 0;
 
@@ -37,20 +38,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
     old.close({ timeout: 5 }).catch(() => {});
   }
 
-  /**
-   * Never waits longer than `patience`. A pool from which nothing has come back in all that time is replaced. One
-   * that answers others is only slow, and stays.
-   */
-  function bounded<T>(work: (pool: SQL, late: Late) => Promise<T>): Promise<T> {
-    const before = answers;
-    return within(patience, () => answers === before, work);
-  }
-
-  async function within<T>(
-    longest: number,
-    isDead: () => boolean,
-    work: (pool: SQL, late: Late) => Promise<T>,
-  ): Promise<T> {
+  async function within<T>(longest: number, isDead: () => boolean, work: OnPool<T>): Promise<T> {
     const mine = pool;
     let isLate = false;
     const giveUp = Promise.withResolvers<never>();
@@ -70,6 +58,25 @@ export function openPostgres(url: string, clock?: () => number): Db {
     }
   }
 
+  return {
+    /**
+     * Never waits longer than `patience`. A pool from which nothing has come back in all that time is replaced. One
+     * that answers others is only slow, and stays.
+     */
+    bounded: <T>(work: OnPool<T>): Promise<T> => {
+      const before = answers;
+      return within(patience, () => answers === before, work);
+    },
+    /** For what the server ends before that: if it has not, the connection is most likely swallowed. */
+    boundedBy: <T>(longest: number, work: OnPool<T>): Promise<T> => within(longest, () => true, work),
+    close: () => pool.close({ timeout: 5 }),
+  };
+}
+
+/** `clock` stands in for the database's own clock in tests. */
+export function openPostgres(url: string, clock?: () => number): Db {
+  const { bounded, boundedBy, close } = poolOf(url);
+
   /** Reading twice does no harm, so a cut connection is worth another try on the next one. */
   async function read<T>(work: (pool: SQL) => Promise<T>): Promise<T> {
     for (const pause of pauses) {
@@ -88,7 +95,6 @@ export function openPostgres(url: string, clock?: () => number): Db {
 
   const inOne = <T>(work: Work<T>) => bounded((pool, late) => transaction(pool, unlessLate(work, late)));
 
-  /** The server ends what waits too long, so if we have to, the connection is most likely swallowed. */
   function once<T>(work: Work<T>, longest: number): Promise<T> {
     const locked = async (tx: Queries) => {
       await tx.run(`set local statement_timeout = ${longest - sooner}`);
@@ -96,8 +102,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
       await tx.get(`select pg_advisory_xact_lock(${onceLock})`);
       return work(tx);
     };
-    const isDead = () => true;
-    return within(longest, isDead, (pool, late) => transaction(pool, unlessLate(locked, late)));
+    return boundedBy(longest, (pool, late) => transaction(pool, unlessLate(locked, late)));
   }
 
   return {
@@ -114,7 +119,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
     leave: (write, one) => inOne((tx) => write(tx, [one])),
     change: shareTransactions(inOne, bounded),
     exclusively: (work, pace) => once(work, oncePatience[pace ?? 'usual']),
-    close: () => pool.close({ timeout: 5 }),
+    close,
   };
 }
 

@@ -9,14 +9,7 @@ import {
   type Told,
   tellsOfAccess,
 } from '../domain/revocation.ts';
-import {
-  type ApplicationRow,
-  alive,
-  applicationColumns,
-  originsText,
-  toApplication,
-  toText,
-} from './applications.ts';
+import { applications, originsText, toText } from './applications.ts';
 import { insertEntries } from './audit.ts';
 import type { ChainKeys } from './chain.ts';
 import type { Db, Queries } from './db.ts';
@@ -119,14 +112,14 @@ async function unknownTo(db: Db, told: readonly Told[]): Promise<Told[]> {
 }
 
 async function lookUp(db: Db, told: readonly Told[]): Promise<Revived> {
-  const { tenants: closed, applications } = revocations(told);
+  const { tenants: closed, applications: changed } = revocations(told);
   const found: RevivedTenant[] = [];
   for (const [id, how] of closed) {
     const tenant = await tenants(db).get(id);
     const done = how === 'deleted' ? tenant?.deleted_at : tenant?.disabled_at;
     if (tenant && done === undefined) found.push({ tenant_id: id, name: tenant.name, closed: how });
   }
-  const others = applications.filter(({ tenant }) => !found.some(({ tenant_id }) => tenant_id === tenant));
+  const others = changed.filter(({ tenant }) => !found.some(({ tenant_id }) => tenant_id === tenant));
   const back: RevivedApplication[] = [];
   for (const one of others) {
     const application = await lookUpApplication(db, one);
@@ -137,23 +130,19 @@ async function lookUp(db: Db, told: readonly Told[]): Promise<Revived> {
 
 async function lookUpApplication(db: Db, revocation: Revocation): Promise<RevivedApplication | undefined> {
   const { tenant, application, deleted, access } = revocation;
-  const row = await db.get<ApplicationRow>(
-    `select ${applicationColumns('a')} from applications a
-     where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
-    [tenant, application],
-  );
-  if (!row) return undefined;
+  const found = await applications(db).get(tenant, application);
+  if (!found) return undefined;
   const there = await db.all<{ id: string; ending: string }>(
     'select id, ending from application_keys where tenant_id = $1 and application_id = $2 order by id',
     [tenant, application],
   );
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
-  const { permissions, rules, allowed_origins } = toApplication(row);
+  const { name, permissions, rules, allowed_origins } = found;
   const now = { permissions, rules, ...(allowed_origins && { allowed_origins }) };
   const narrower = !deleted && isNarrower(now, access);
   if (!deleted && keys.length === 0 && !narrower) return undefined;
-  const named = { tenant_id: tenant, application_id: application, name: row.name, deleted, keys };
+  const named = { tenant_id: tenant, application_id: application, name, deleted, keys };
   return narrower ? { ...named, access: { ...now, ...access } } : named;
 }
 

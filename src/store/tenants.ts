@@ -6,6 +6,7 @@ import { insertEntries } from './audit.ts';
 import type { ChainKeys } from './chain.ts';
 import { type Db, type Moment, type Queries, type Room, rowLock } from './db.ts';
 import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
+import { primaryKeys } from './tables.ts';
 
 interface TenantRow {
   id: string;
@@ -80,16 +81,6 @@ function toTenant(row: TenantRow): Tenant {
   };
 }
 
-/** What a tenant has, each by what tells its rows apart. The rest goes with what it belongs to. */
-const belongings = {
-  sessions: 'tenant_id, id',
-  idempotency: 'tenant_id, caller_id, key_digest',
-  tokens: 'seq',
-  application_uses: 'tenant_id, application_id, permission, container',
-  applications: 'tenant_id, id',
-  data_keys: 'tenant_id',
-};
-
 /**
  * Rows go in batches, so that neither the service nor the database is held up. The tenant itself goes last,
  * together with what a request that was under way may have left meanwhile: whoever adds to a tenant holds it.
@@ -97,7 +88,7 @@ const belongings = {
 export async function removeSome(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
   const condemned = 'select id from tenants where id = $1 and deleted_at is not null';
   if (!(await db.get(condemned, [tenant]))) return { removed: 0, done: true };
-  for (const [table, key] of Object.entries(belongings)) {
+  for (const [table, key] of Object.entries(primaryKeys)) {
     const removed = await db.run(
       `delete from ${table} where (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
       [tenant, limit],
@@ -106,7 +97,7 @@ export async function removeSome(db: Db, tenant: string, limit: number): Promise
   }
   await db.transaction(async (tx) => {
     await tx.get(`${condemned} ${rowLock(db, 'for update')}`, [tenant]);
-    for (const table of Object.keys(belongings))
+    for (const table of Object.keys(primaryKeys))
       await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
     await tx.run('delete from tenants where id = $1', [tenant]);
   });
