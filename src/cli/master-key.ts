@@ -1,3 +1,4 @@
+import type { Config } from '../config.ts';
 import { byOperator } from '../domain/audit.ts';
 import { keysInFile, rotation } from '../master-key.ts';
 import { newMasterKey } from '../store/cipher.ts';
@@ -25,9 +26,14 @@ type Rotating = Pick<Invocation, 'config' | 'options' | 'terminal' | 'print' | '
 export async function rotate(invocation: Rotating): Promise<number> {
   const { config, options, print, json } = invocation;
   const dropOld = options.on(dropOldOption.name);
+  if (dropOld && config.masterKey)
+    throw new UsageError(
+      '--drop-old is for a key file',
+      'take the old key out of SALLYPORT_MASTER_KEY when the rotation is done',
+    );
   mustBeThere(config);
-  if (dropOld && !(await mayDrop(invocation))) return 1;
   const wanted = rotation(config, dropOld);
+  if (dropOld && !(await confirmed(invocation, dropQuestion(config)))) return 1;
   return withStore(invocation, async (store) => {
     const rotated = await store.rotateMasterKey(wanted);
     if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
@@ -36,15 +42,9 @@ export async function rotate(invocation: Rotating): Promise<number> {
   });
 }
 
-async function mayDrop({ config, options, terminal }: Rotating): Promise<boolean> {
-  if (config.masterKey)
-    throw new UsageError(
-      '--drop-old is for a key file',
-      'take the old key out of SALLYPORT_MASTER_KEY when the rotation is done',
-    );
-  const keys = keysInFile(config).join(', ');
-  const warning = `This takes ${keys} out of ${shortPath(config.masterKeyFile)}, for ever.`;
-  return confirmed({ options, terminal }, `${warning} Backups and audit exports from before need it. Go on?`);
+function dropQuestion(config: Config): string {
+  const holds = `${shortPath(config.masterKeyFile)} holds ${keysInFile(config).join(', ')}.`;
+  return `${holds} After this it holds the new key alone, and the others are gone for ever: backups and audit exports from before need them. Go on?`;
 }
 
 function keptIn(file: string): string {

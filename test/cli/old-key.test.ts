@@ -44,7 +44,7 @@ test('an old master key is dropped only when it is said, and asked first', async
   const refused = await shell(drop, { env, person: ['n'] });
   expect(refused).toMatchObject({
     code: 1,
-    err: expect.stringContaining('audit exports from before need it'),
+    err: expect.stringContaining('audit exports from before need them'),
   });
   expect(keys()).toEqual(before);
   expect((await shell(drop, { env, person: ['y'] })).code).toBe(0);
