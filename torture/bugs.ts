@@ -52,11 +52,11 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/authenticate.ts',
-        from: '  return then(credentials.find(key.kind, key.digest), (principal) => {\n',
-        to: `  const name = key.digest.toString('hex');
+        from: '  return then(credentials.find(kind, digest), (principal) => {\n',
+        to: `  const name = digest.toString('hex');
   const cached = cache.get(name);
   if (cached && performance.now() - cached.at < 5000) return next(cached.principal);
-  return then(credentials.find(key.kind, key.digest), (principal) => {
+  return then(credentials.find(kind, digest), (principal) => {
     if (principal) cache.set(name, { at: performance.now(), principal });
 `,
       },
@@ -98,8 +98,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/authenticate.ts',
-        from: '  allow(key.digest);\n',
-        to: "  allow(key.digest);\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
+        from: "  if (!key) throw fail('unauthenticated');\n",
+        to: "  if (!key) throw fail('unauthenticated');\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
       },
     ],
   },
