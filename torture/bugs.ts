@@ -62,8 +62,8 @@ export const bugs: readonly Bug[] = [
       },
       {
         file: 'src/http/authenticate.ts',
-        from: '/**\n * Goes on with whoever',
-        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/**\n * Goes on with whoever',
+        from: '/** Goes on with whoever',
+        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/** Goes on with whoever',
       },
     ],
   },
