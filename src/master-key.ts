@@ -136,6 +136,7 @@ function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
     fsyncSync(folder);
     closeSync(folder);
   } catch (error) {
+    rmSync(`${path}.new`, { force: true });
     throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be written: ${(error as Error).message}`);
   }
 }

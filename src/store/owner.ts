@@ -1,13 +1,37 @@
-/** Whose a file is: what root does for a service that runs as somebody else must not lock that one out. */
-import { chmodSync, chownSync, existsSync, mkdirSync, statSync } from 'node:fs';
+/**
+ * Whose a file is: what root does for a service that runs as somebody else must not lock that one out. The folder may
+ * be the other one's, who could put a link there: no link is followed, neither to make a file nor to give it away.
+ */
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fchmodSync,
+  lchownSync,
+  mkdirSync,
+  openSync,
+  statSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
+
+/** A new and empty file for its owner alone, who is that of `model`. False if there is something by that name. */
+export function createOwned(path: string, model = dirname(path)): boolean {
+  try {
+    closeSync(openSync(path, 'wx', 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+  giveToOwnerOf(model, path);
+  return true;
+}
 
 /** Makes a new file or folder belong to whoever `model` belongs to. Whoever is not root has nothing to give. */
 export function giveToOwnerOf(model: string, path: string): void {
   if (process.geteuid?.() !== 0) return;
   const { uid, gid } = statSync(model);
   try {
-    chownSync(path, uid, gid);
+    lchownSync(path, uid, gid);
   } catch {
     // Some roots may not, such as those of containers: what they make is theirs.
   }
@@ -21,12 +45,17 @@ export function makeLike(old: string, path: string): void {
   }
   const { uid, gid, mode } = statSync(old);
   const made = statSync(path);
+  let shared = 0o777;
   try {
-    if (made.uid !== uid || made.gid !== gid) chownSync(path, uid, gid);
+    if (made.uid !== uid || made.gid !== gid) lchownSync(path, uid, gid);
   } catch (error) {
     if (made.uid !== uid) throw error;
+    // It stays with another group, which is not the one that could read it.
+    shared = 0o707;
   }
-  chmodSync(path, mode & 0o777);
+  const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+  fchmodSync(file, mode & shared);
+  closeSync(file);
 }
 
 /** With all that is missing above it, for its owner alone. */

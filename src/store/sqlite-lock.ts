@@ -4,10 +4,10 @@
  * a process ends, however it ends.
  */
 import { Database, type SQLiteError } from 'bun:sqlite';
-import { closeSync, existsSync, openSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DbUnavailable } from './db.ts';
-import { giveToOwnerOf } from './owner.ts';
+import { createOwned } from './owner.ts';
 
 export function lockFile(path: string): string {
   return `${path}-lock`;
@@ -38,10 +38,9 @@ export function lockAlone(path: string): () => void {
 
 function openLock(path: string, patience: number): Database {
   const file = lockFile(path);
-  if (!existsSync(file)) {
-    closeSync(openSync(file, 'a', 0o600));
-    giveToOwnerOf(existsSync(path) ? path : dirname(path), file);
-  }
+  createOwned(file, existsSync(path) ? path : dirname(path));
+  if (lstatSync(file).isSymbolicLink())
+    throw new DbUnavailable(`${file} is a link, which the service never makes: remove it`);
   const db = new Database(file);
   db.run(`pragma busy_timeout = ${patience}`);
   return db;

@@ -1,10 +1,9 @@
 import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
-import { closeSync, existsSync, openSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { existsSync } from 'node:fs';
 import type { Awaitable } from '../domain/awaitable.ts';
 import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Value } from './db.ts';
 import { GroupCommit } from './group-commit.ts';
-import { giveToOwnerOf } from './owner.ts';
+import { createOwned } from './owner.ts';
 import type { Waiting } from './sharing.ts';
 import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
 import { watchCommits } from './wal.ts';
@@ -39,9 +38,13 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
   async function flush(): Promise<void> {
     const batch = waiting.slice(0, sizeOfBatch(waiting));
     waiting = waiting.slice(batch.length);
-    const gone = lost();
-    if (gone === undefined) await group.commit(batch);
-    else for (const { reject } of batch) reject(new DbUnavailable(gone));
+    try {
+      const gone = lost();
+      if (gone === undefined) await group.commit(batch);
+      else throw new DbUnavailable(gone);
+    } catch (error) {
+      for (const { reject } of batch) reject(judged(error));
+    }
     flushing = waiting.length > 0;
     if (flushing) setImmediate(flush);
   }
@@ -130,9 +133,7 @@ const mostPrepared = 500;
  * database drops the locks that the whole process holds on it.
  */
 function createPrivately(path: string): void {
-  if (existsSync(path)) return;
-  closeSync(openSync(path, 'a', 0o600));
-  giveToOwnerOf(dirname(path), path);
+  if (!existsSync(path)) createOwned(path);
 }
 
 interface Prepared {
