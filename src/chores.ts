@@ -25,8 +25,9 @@ export function startChores(
 ): Chores {
   let stopped = false;
   const used = chore('write what was last used when', 60_000, () => uses.flush());
+  const refused = chore('write refusals', 1000, () => denials.flush());
   const chores = [
-    chore('write refusals', 1000, () => denials.flush()),
+    refused,
     used,
     chore('seal the audit log', 1000, () => whileFull((limit) => store.audit.seal(limit))),
     chore('see how tables have grown', 1000, async () => {
@@ -79,7 +80,7 @@ export function startChores(
   }
 
   /** At the same time, so that what hangs keeps nothing else from being written. */
-  const finish = () => Promise.all([...chores.map((one) => one.stop()), denials.flush(), used.now()]);
+  const finish = () => Promise.all([...chores.map((one) => one.stop()), refused.now(), used.now()]);
 
   return {
     flush: async () => {

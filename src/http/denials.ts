@@ -17,28 +17,27 @@ export interface Denials {
 }
 
 /**
- * So many kinds at once are told apart by who and from where, of each tenant and of those without a valid key. Of
- * more, what was refused and why is counted: nobody drowns what another was refused, or what else was.
+ * So many kinds at once are told apart by Session and by address, of each Application and of those without a valid key.
+ * Of more, what was refused and why is counted: nobody drowns what another was refused, or what else was.
  */
-const most = { tenant: 100, strangers: 20 };
+const most = 20;
 
 export function denials(store: Store, log: Log, now: () => number): Denials {
   let waiting = new Map<string | undefined, Map<string, NewEntry>>();
 
-  function kindsOf(tenant: string | undefined): Map<string, NewEntry> {
-    const known = waiting.get(tenant);
+  function kindsOf(application: string | undefined): Map<string, NewEntry> {
+    const known = waiting.get(application);
     if (known) return known;
     const kinds = new Map<string, NewEntry>();
-    waiting.set(tenant, kinds);
+    waiting.set(application, kinds);
     return kinds;
   }
 
   function add(entry: NewEntry): void {
-    const { actor, operation, reason, from, tenantId } = entry;
-    const kinds = kindsOf(tenantId);
+    const { actor, operation, reason, from } = entry;
+    const kinds = kindsOf(actor.application_id);
     const exact = JSON.stringify([operation, reason, actor.id, from.ip && networkOf(from.ip)]);
-    const room = tenantId === undefined ? most.strangers : most.tenant;
-    const isTold = kinds.has(exact) || kinds.size < room;
+    const isTold = kinds.has(exact) || kinds.size < most;
     const name = isTold ? exact : JSON.stringify([operation, reason]);
     const known = kinds.get(name);
     if (known) kinds.set(name, { ...known, count: timesOf(known) + timesOf(entry) });
@@ -69,7 +68,9 @@ export function denials(store: Store, log: Log, now: () => number): Denials {
 const timesOf = ({ count = 1 }: NewEntry) => count;
 
 function faceless({ request_id: _, trace_id: __, ...entry }: NewEntry): NewEntry {
-  return { ...entry, actor: { kind: 'anonymous' }, from: {} };
+  const { application_id: id } = entry.actor;
+  const actor = id === undefined ? { kind: 'anonymous' as const } : { kind: 'application' as const, id };
+  return { ...entry, actor: { ...actor, ...(id !== undefined && { application_id: id }) }, from: {} };
 }
 
 function isRefusal({ code }: Failure): boolean {
