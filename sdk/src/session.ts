@@ -41,7 +41,7 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
   async function open(): Promise<Opened> {
     const { session_key, nonce, expires_at } = await door.sessions.create();
     const end = Date.parse(expires_at);
-    const useful = Math.max(end - Date.now(), timeout);
+    const useful = Math.min(Math.max(end - Date.now(), timeout), longestTimer);
     await within(useful, 'authorization', () => authorize(nonce));
     return { key: session_key, end, renewAt: renewalOf(end - Date.now(), renewBefore) };
   }
@@ -100,6 +100,8 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
 }
 
 const moment = 1000;
+/** Milliseconds that a timer can be set for: a clock may be wrong by more. */
+const longestTimer = 2 ** 31 - 1;
 
 interface Opened {
   readonly key: string;

@@ -1,6 +1,13 @@
 /** Sends one operation: with a deadline, and again where that is safe and promising. */
 import { type Operations, operations, type Problem } from './api.ts';
-import { ConnectionError, errorOf, ProblemError, SallyportError, TimeoutError } from './errors.ts';
+import {
+  ConnectionError,
+  errorOf,
+  ProblemError,
+  SallyportError,
+  TimeoutError,
+  UnavailableError,
+} from './errors.ts';
 import { sleep, within } from './patience.ts';
 
 export interface Options {
@@ -81,7 +88,7 @@ export function transport(options: Options): Transport {
           return (await attempt(request, timeout, call.signal)) as never;
         } catch (error) {
           if (lost && isGone(request, error)) return undefined as never;
-          lost ||= error instanceof ConnectionError;
+          lost ||= error instanceof ConnectionError || error instanceof UnavailableError;
           const pause = left > 0 ? pauseAfter(error, tries - left) : undefined;
           if (pause === undefined) throw error;
           await sleep(pause, call.signal);
