@@ -40,8 +40,7 @@ export function troubleOf(error: unknown): Trouble | undefined {
   if (error instanceof SQLiteError) {
     const [kind] = /^SQLITE_[A-Z]+/.exec(error.code ?? '') ?? [];
     const words = known[kind ?? ''];
-    if (words) return { ...words, says: `${words.says} (${error.message})` };
-    return { says: error.message, todo: 'sallyport doctor tells more' };
+    return words && { ...words, says: `${words.says} (${error.message})` };
   }
   const { code, syscall, path, dest, message } = (error ?? {}) as NodeJS.ErrnoException & { dest?: string };
   if (code === undefined || syscall === undefined) return undefined;

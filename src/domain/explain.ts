@@ -67,7 +67,7 @@ export function explain(
 }
 
 /**
- * Why it is denied, for the one who is: nothing of what the authorizer may do elsewhere, nor where a resource lies
+ * Why it is denied, for the one who is: nothing of what the authorizer may do elsewhere, and no name of a container
  * that it has not said itself.
  */
 export function refusal(

@@ -17,8 +17,8 @@ export interface Scope {
   readonly among?: readonly Scope[] | undefined;
 }
 
-/** Of two sides, so many pairs are looked at one by one; of more, each side is asked for itself. */
-const mostPairs = 100;
+/** Of what two sides have in common, so many parts are asked for one by one; where there are more, each side is. */
+const mostParts = 100;
 
 /** Where the principal may use the permission: a resource is visible if it lies in any of these. */
 export function visible(
@@ -28,10 +28,10 @@ export function visible(
   const own = widest(scopesOf(policy, permission));
   if (!ceiling) return own;
   const above = widest(scopesOf(ceiling, permission));
-  if (own.length * above.length > mostPairs) return own.map((mine) => ({ ...mine, among: above }));
-  return widest(
-    own.flatMap((mine) => above.map((theirs) => meet(mine, theirs)).filter((both) => both !== undefined)),
-  );
+  const both = own
+    .flatMap((mine) => above.map((theirs) => meet(mine, theirs)))
+    .filter((one) => one !== undefined);
+  return both.length > mostParts ? own.map((mine) => ({ ...mine, among: above })) : widest(both);
 }
 
 function scopesOf(policy: Policy, permission: string): Scope[] {

@@ -25,8 +25,7 @@ function fits({ text }: JsonText): boolean {
 
 export const TokenId = z
   .string()
-  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"')
-  .refine(holdsNoSecret, secretHeld);
+  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"');
 
 export const TokenType = z
   .string()
@@ -87,7 +86,7 @@ export const TokenContentFields = z.strictObject({
 });
 
 export const TokenCreate = TokenContentFields.extend({
-  id: optional(TokenId).describe('Your own, or one is made.'),
+  id: optional(TokenId.refine(holdsNoSecret, secretHeld)).describe('Your own, or one is made.'),
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
 

@@ -87,7 +87,8 @@ function changed(
 }
 
 function maskNotAllowed(principal: Principal, resource: Resource) {
-  const { reason } = explained(principal, 'token:update', resource);
+  const own = explained({ ...principal, ceiling: undefined } as Principal, 'token:update', resource);
+  const reason = own.transform === 'reveal' ? 'this Session may see no more than its authorizer' : own.reason;
   return fail('mask_not_allowed', {
     detail: `A new mask over data that stays needs the permission token:update with the transform reveal, or the data along with it: ${reason}.`,
   });

@@ -50,7 +50,8 @@ function shown(agent: string): string {
 function discreet(path: string): string {
   if (!path.includes('%')) return path;
   const plain = path.replace(/%([0-9a-f]{2})/gi, (_, code) => String.fromCharCode(Number.parseInt(code, 16)));
-  return withoutSecrets(plain) === plain ? path : withoutSecrets(plain);
+  const without = withoutSecrets(plain);
+  return without === plain ? path : without.replace(/[^\x21-\x7e]/g, '?');
 }
 
 /** The URL is the path alone when the Host header makes no sense. */

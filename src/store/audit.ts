@@ -211,7 +211,7 @@ function toLogEntry(row: AuditRow): LogEntry {
   return {
     id: row.id,
     ...(row.tenant_id !== null && { tenant_id: row.tenant_id }),
-    at: timestamp(Math.min(Math.max(at, 0), lastMoment)),
+    at: timestamp(Number.isNaN(at) ? 0 : Math.min(Math.max(at, 0), lastMoment)),
     ...(entry.success ? entry.data : leftOf(row)),
   };
 }

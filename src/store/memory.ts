@@ -6,7 +6,7 @@ const mostText = 16_000_000;
  * at once: so nothing has to be done where something is found.
  */
 export class Memory<T> {
-  readonly #kept = new Map<string, T>();
+  readonly #kept = new Map<string, { readonly one: T; readonly text: number }>();
   readonly #most: number;
   #text = 0;
 
@@ -15,18 +15,26 @@ export class Memory<T> {
   }
 
   get(name: string): T | undefined {
-    return this.#kept.get(name);
+    return this.#kept.get(name)?.one;
   }
 
   /** `text` is how many characters it was made of. */
   keep(name: string, one: T, text: number): void {
+    this.#forget(name);
     if (this.#kept.size >= this.#most || this.#text + text > mostText) this.clear();
-    this.#kept.set(name, one);
+    this.#kept.set(name, { one, text });
     this.#text += text;
   }
 
   clear(): void {
     this.#kept.clear();
     this.#text = 0;
+  }
+
+  #forget(name: string): void {
+    const known = this.#kept.get(name);
+    if (!known) return;
+    this.#kept.delete(name);
+    this.#text -= known.text;
   }
 }

@@ -12,7 +12,7 @@ import { recovery } from './recovery.ts';
 import { rotateMasterKey } from './rotation.ts';
 import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
-import { renewStatistics } from './statistics.ts';
+import { statistics } from './statistics.ts';
 import type { Store } from './store.ts';
 import { primaryKeys } from './tables.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
@@ -90,21 +90,21 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
       if (removed < limit) await keys.forget();
       return removed;
     },
-    renewStatistics: () => renewStatistics(db),
+    renewStatistics: statistics(db),
     figures: async () => {
-      mustBeThere(db);
+      mustNotBeLost(db);
       return figures(db);
     },
     inFlight,
     ping: async () => {
-      mustBeThere(db);
+      mustNotBeLost(db);
       await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
     },
     close: () => db.close(),
   };
 }
 
-function mustBeThere({ local }: Db): void {
+function mustNotBeLost({ local }: Db): void {
   const lost = local?.lost();
   if (lost !== undefined) throw new DbUnavailable(lost);
 }

@@ -11,12 +11,14 @@ const lockPatience = 250;
 const oncePatience = { usual: 5000, slow: 3_600_000 };
 /** Milliseconds by which the server gives up sooner than we do. */
 const sooner = 100;
+/** The same for what must happen once, which has to connect and to begin before. */
+const muchSooner = 1000;
 const connections = 10;
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
 /** Fails on a standby, which may not know yet what was taken away; asked once a query, whether it finds any row or not. */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
 const divisionByZero = '22012';
-/** The advisory lock of what must happen once: migrations and the first tenant. */
+/** The advisory lock of what must happen once: migrations, the first tenant, sealing, rotation and recovery. */
 const onceLock = 7_255_901_877;
 
 type Runner = Pick<SQL, 'unsafe'>;
@@ -97,7 +99,7 @@ export function openPostgres(url: string, clock?: () => number): Db {
 
   function once<T>(work: Work<T>, longest: number): Promise<T> {
     const locked = async (tx: Queries) => {
-      await tx.run(`set local statement_timeout = ${longest - sooner}`);
+      await tx.run(`set local statement_timeout = ${longest - muchSooner}`);
       await tx.run('set local lock_timeout = 0');
       await tx.get(`select pg_advisory_xact_lock(${onceLock})`);
       return work(tx);

@@ -127,7 +127,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     const refused = await patch('card-42', wider);
     expect(refused.body.code).toBe('mask_not_allowed');
     expect(refused.body.detail).toBe(
-      'A new mask over data that stays needs the permission token:update with the transform reveal, or the data along with it: this Session may do no more than its authorizer, whose rule 1 grants token:update with the transform mask: it is for everything.',
+      'A new mask over data that stays needs the permission token:update with the transform reveal, or the data along with it: this Session may see no more than its authorizer.',
     );
     await setRules(rule('/', 'reveal'));
     expect((await patch('card-42', wider)).status).toBe(200);
