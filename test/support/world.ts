@@ -123,6 +123,8 @@ export async function openWorld(
   });
   const app = await openApp(config, { now: clock.now, log, checkReplies: true, through });
 
+  let lastCall = 0;
+
   async function call(
     method: string,
     path: string,
@@ -130,8 +132,12 @@ export async function openWorld(
   ): Promise<Answer> {
     const asIs = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
     const sent = (asIs ? body : JSON.stringify(body)) as string | undefined;
+    // A connection that nobody has used for ten seconds is closed by the service, maybe at this very moment.
+    const keepalive = performance.now() - lastCall < 5000;
+    lastCall = performance.now();
     const response = await fetch(app.url + path, {
       method,
+      keepalive,
       headers: {
         ...(key !== undefined && { 'SVC-API-KEY': key }),
         ...(sent !== undefined && { 'Content-Type': 'application/json' }),
