@@ -14,6 +14,7 @@ import {
   type SqliteState,
 } from '../store/condition.ts';
 import { newestSchema } from '../store/migrate.ts';
+import { connections } from '../store/postgres.ts';
 import { lockFile } from '../store/sqlite-lock.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 import { databasePlace, shortPath, sqlitePath } from './place.ts';
@@ -90,8 +91,6 @@ function isOlder(version: string, than: string): boolean {
 }
 
 const oldestPostgres = 140_000;
-/** As many as one process of the service opens. */
-const connections = 10;
 
 function checkPostgres({ version }: Engine, state: PostgresState): Check[] {
   const wrong: Check[] = [];

@@ -29,13 +29,13 @@ export function holdsNoSecret(value: string): boolean {
 
 export const secretHeld = 'must not hold a key or a nonce, since it is kept in the clear';
 
-/** Code points, not UTF-16 units. */
+/** A text of so many characters. */
 export function text(shortest: number, longest: number) {
   return z
     .string()
     .refine((value) => value.isWellFormed(), 'must be well-formed Unicode')
     .refine(holdsNoSecret, secretHeld)
-    .refine((value) => within(value, shortest, longest), `must have ${shortest} to ${longest} characters`)
+    .refine((value) => isWithin(value, shortest, longest), `must have ${shortest} to ${longest} characters`)
     .meta({ minLength: shortest, maxLength: longest });
 }
 
@@ -47,7 +47,8 @@ export function isWellFormed(value: unknown): boolean {
   return Object.entries(value).every(([name, part]) => name.isWellFormed() && isWellFormed(part));
 }
 
-function within(value: string, shortest: number, longest: number): boolean {
+/** Code points, not UTF-16 units. */
+export function isWithin(value: string, shortest: number, longest: number): boolean {
   if (value.length > 2 * longest) return false;
   const length = [...value].length;
   return length >= shortest && length <= longest;

@@ -4,7 +4,7 @@
  */
 import { Context, Liquid, type Template } from 'liquidjs';
 import { z } from 'zod';
-import { isWellFormed } from './field.ts';
+import { isWellFormed, isWithin } from './field.ts';
 
 const largestMask = 4096;
 const deepest = 8;
@@ -18,7 +18,7 @@ const largestResult = 65_536;
 export const Mask = z
   .unknown()
   .refine(isTextOrObject, { error: 'must be a string, an object or a list', abort: true })
-  .refine((mask) => isWithin(JSON.stringify(mask), largestMask), {
+  .refine((mask) => isWithin(JSON.stringify(mask), 0, largestMask), {
     error: `must have at most ${largestMask} characters as JSON`,
     abort: true,
   })
@@ -32,11 +32,6 @@ export type Mask = z.infer<typeof Mask>;
 
 function isTextOrObject(mask: unknown): boolean {
   return typeof mask === 'string' || (typeof mask === 'object' && mask !== null);
-}
-
-/** Code points, not UTF-16 units. */
-function isWithin(text: string, longest: number): boolean {
-  return text.length <= longest || (text.length <= 2 * longest && [...text].length <= longest);
 }
 
 function depth(value: unknown): number {

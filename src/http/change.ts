@@ -36,7 +36,7 @@ export async function change(
   const holds = route.holds ? route.holds(call) : (call.params as { id?: string } | undefined)?.id;
   if (!repeat) return (await world.store.change(make, { alongside: route.single, holds })).reply;
 
-  const named = { ...repeat, request: `${placeOf(route, call)} ${repeat.request}` };
+  const named = { ...repeat, request: `${subjectOf(route, call)} ${repeat.request}` };
   const once = () =>
     world.store.change(
       async (unit) => {
@@ -79,7 +79,7 @@ async function alone<T>({ underWay }: World, name: string, work: () => Promise<T
 }
 
 /** What the request is about, however its path is written. */
-function placeOf({ path }: Route, { params }: Call<unknown, unknown, unknown>): string {
+function subjectOf({ path }: Route, { params }: Call<unknown, unknown, unknown>): string {
   return `${path} ${JSON.stringify(params)}`;
 }
 

@@ -1,4 +1,4 @@
-import type { Db, Moment, Queries } from './db.ts';
+import type { Db, Queries } from './db.ts';
 import core from './migrations/0001_core.sql' with { type: 'text' };
 import tokens from './migrations/0002_tokens.sql' with { type: 'text' };
 import audit from './migrations/0003_audit.sql' with { type: 'text' };
@@ -55,8 +55,7 @@ export async function schemaOf(db: Db): Promise<number> {
       ? "select 1 as one from sqlite_master where name = 'schema_versions'"
       : "select 1 as one where to_regclass('schema_versions') is not null";
   if (!(await db.get(there))) return 0;
-  const row = await db.get<{ version: Moment | null }>('select max(version) as version from schema_versions');
-  return Number(row?.version ?? 0);
+  return versionIn(db);
 }
 
 /**

@@ -13,7 +13,8 @@ const oncePatience = { usual: 5000, slow: 3_600_000 };
 const sooner = 100;
 /** The same for what must happen once, which has to connect and to begin before. */
 const muchSooner = 1000;
-const connections = 10;
+/** How many a process takes at most. */
+export const connections = 10;
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
 /** Fails on a standby, which may not know yet what was taken away; asked once a query, whether it finds any row or not. */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
