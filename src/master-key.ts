@@ -123,7 +123,7 @@ function mustBeWritable(path: string): void {
   }
 }
 
-/** Replaces the file in one step, for good: a reader sees all of the old or all of the new, a crash too. Whoever could read it still can. */
+/** Replaces the file in one step, for good: a reader sees all of the old or all of the new, a crash too. */
 function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
   const text = keys.map(({ bytes }) => `${Buffer.from(bytes).toString('base64')}\n`).join('');
   try {

@@ -36,18 +36,17 @@ export async function change(
   const holds = route.holds ? route.holds(call) : (call.params as { id?: string } | undefined)?.id;
   if (!repeat) return (await world.store.change(make, { alongside: route.single, holds })).reply;
 
-  const named = { ...repeat, request: `${subjectOf(route, call)} ${repeat.request}` };
   const once = () =>
     world.store.change(
       async (unit) => {
-        const earlier = await unit.idempotency.recall(tenant, named);
+        const earlier = await unit.idempotency.recall(tenant, repeat);
         if (earlier) {
           const inside = worldOf(unit, world);
           const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
           return { ...reply, headers: replayed };
         }
         const { reply, kept } = await make(unit);
-        await unit.idempotency.remember(tenant, named, kept, principal.now);
+        await unit.idempotency.remember(tenant, repeat, kept, principal.now);
         return reply;
       },
       { holds },
@@ -78,19 +77,13 @@ async function alone<T>({ underWay }: World, name: string, work: () => Promise<T
   }
 }
 
-/** What the request is about, however its path is written. */
-function subjectOf({ path }: Route, { params }: Call<unknown, unknown, unknown>): string {
-  return `${path} ${JSON.stringify(params)}`;
-}
-
 const header = 'idempotency-key';
 
-/** The request as something that may be sent again, if its sender gave it a name; its place is still to be added. */
+/** The request as something that may be sent again, however its path is written, if its sender gave it a name. */
 export function repeatable(
   route: Route,
-  principal: Principal,
+  { principal, params }: Call<unknown, unknown, unknown>,
   { headers }: Request,
-  { method }: Where,
   text: string,
 ): Repeatable | undefined {
   const key = isRepeatable(route) ? headers.get(header) : null;
@@ -99,7 +92,8 @@ export function repeatable(
     refuse({ [header]: ['must have 1 to 255 visible ASCII characters'] });
   }
   const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
-  return { caller, key, request: `${method}\n${rights(route, principal)}\n${text}` };
+  const subject = `${route.method} ${route.path} ${JSON.stringify(params)}`;
+  return { caller, key, request: `${subject}\n${rights(route, principal)}\n${text}` };
 }
 
 /**

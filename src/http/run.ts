@@ -118,7 +118,7 @@ function proceed(
   const handle = (): Awaitable<Reply> =>
     route.kind === 'read'
       ? route.handle(call, world)
-      : change(route, call, repeatable(route, principal, request, where, text), where, world);
+      : change(route, call, repeatable(route, call, request, text), where, world);
   return route.enter ? inside(route.enter(entry, world), handle) : handle();
 }
 

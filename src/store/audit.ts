@@ -206,12 +206,11 @@ const lastMoment = Date.UTC(10_000, 0) - 1;
 
 /** One that somebody has changed is shown as that, and hides none of the others: `audit verify` tells more. */
 function toLogEntry(row: AuditRow): LogEntry {
-  const at = Number(row.at);
   const entry = Entry.safeParse(parsed(row.entry));
   return {
     id: row.id,
     ...(row.tenant_id !== null && { tenant_id: row.tenant_id }),
-    at: timestamp(Number.isNaN(at) ? 0 : Math.min(Math.max(at, 0), lastMoment)),
+    at: timestamp(Math.min(Math.max(Number(row.at), 0), lastMoment)),
     ...(entry.success ? entry.data : leftOf(row)),
   };
 }
