@@ -12,7 +12,7 @@ const postgres = await startPostgres();
 const template = 'with_schema';
 await makeTemplate();
 const tests = Bun.spawn(
-  [process.execPath, '--no-env-file', 'test', '--parallel=4', '--timeout', '20000', ...process.argv.slice(2)],
+  [process.execPath, '--no-env-file', 'test', '--parallel=3', '--timeout', '20000', ...process.argv.slice(2)],
   {
     env: { ...process.env, SALLYPORT_TEST_POSTGRES: postgres.url, POSTGRES_TEMPLATE: template },
     stdio: ['ignore', 'inherit', 'pipe'],
