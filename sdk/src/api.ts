@@ -73,7 +73,7 @@ export interface Problem {
     | 'grant_not_held'
     | 'key_type_refused'
     | 'origin_refused'
-    | 'mask_not_allowed'
+    | 'reveal_required'
     | 'not_found'
     | 'nonce_not_found'
     | 'path_unknown'
@@ -365,14 +365,16 @@ export interface TokenPatch {
 export interface Decision {
   /** Whether the credential may do it. */
   allowed: boolean;
-  /** How much of the data to show; absent when it is not allowed. */
+  /** How much of the data to show. Absent if denied. */
   transform?: 'redact' | 'mask' | 'reveal';
-  /** What decided; for a denial, the smallest grant that is missing. */
+  /** What decided, in words. */
   reason: string;
-  /** The rule that decided, when one allowed it. */
+  /** The rule that allowed it. */
   rule?: DecidingRule;
-  /** What every rule made of it, in the order in which they decide. */
-  trace: Array<DecisionStep>;
+  /** The smallest grant that would allow it. Absent if allowed, if the credential is not valid, and where it is the grant of an authorizer that the caller may not see. */
+  missing?: MissingGrant;
+  /** Every rule in the order in which they decide. Only with `explain`. */
+  trace?: Array<DecisionStep>;
   /** Whose credential it is; absent when it is not valid. */
   principal?: Principal;
 }
@@ -384,6 +386,13 @@ export interface DecidingRule {
   rule: number | 'permissions';
   /** What the rule says it is for. */
   description?: string;
+}
+
+export interface MissingGrant {
+  /** The permission. */
+  permission: string;
+  /** The container to grant it on. Absent for a grant that no container narrows. */
+  container?: string;
 }
 
 export interface DecisionStep {
@@ -422,14 +431,16 @@ export interface Decisions {
 export interface Outcome {
   /** Whether the credential may do it. */
   allowed: boolean;
-  /** How much of the data to show; absent when it is not allowed. */
+  /** How much of the data to show. Absent if denied. */
   transform?: 'redact' | 'mask' | 'reveal';
-  /** What decided; for a denial, the smallest grant that is missing. */
+  /** What decided, in words. */
   reason: string;
-  /** The rule that decided, when one allowed it. */
+  /** The rule that allowed it. */
   rule?: DecidingRule;
-  /** What every rule made of it, in the order in which they decide. */
-  trace: Array<DecisionStep>;
+  /** The smallest grant that would allow it. Absent if allowed, if the credential is not valid, and where it is the grant of an authorizer that the caller may not see. */
+  missing?: MissingGrant;
+  /** Every rule in the order in which they decide. Only with `explain`. */
+  trace?: Array<DecisionStep>;
 }
 
 export interface DecisionRequest {
@@ -441,6 +452,8 @@ export interface DecisionRequest {
   resource?: Resource;
   /** Several at once, instead of `resource`. */
   resources?: Array<Resource>;
+  /** Whether to add `trace`. It takes more time and a larger reply. */
+  explain?: boolean | null;
 }
 
 export interface Resource {

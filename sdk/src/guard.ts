@@ -39,11 +39,15 @@ export interface GuardOptions extends AnswerOptions {
 
 export type Verdict =
   | { readonly allowed: true; readonly decision: Decision }
-  | ({ readonly allowed: false } & Refusal);
+  /** `decision` says why, for your own log; absent if there is none. */
+  | ({ readonly allowed: false; readonly decision?: Decision } & Refusal);
 
 const noKey = 'Send a valid key in the SVC-API-KEY header.';
 
-/** Whether the request may go on. When the service cannot be asked, it may not. */
+/**
+ * Whether the request may go on. When the service cannot be asked, it may not. A refusal does not repeat the
+ * reason of the decision: it would show the caller your containers and the rules of a session's authorizer.
+ */
 export async function check(options: GuardOptions, shown: Shown, signal?: AbortSignal): Promise<Verdict> {
   const credential = options.credential ? options.credential(shown) : shown.header('svc-api-key');
   if (!credential) return { allowed: false, ...refusal(401, noKey) };
@@ -54,8 +58,8 @@ export async function check(options: GuardOptions, shown: Shown, signal?: AbortS
     const decision = await client.decide(ask, signal && { signal });
     if (decision.allowed) return { allowed: true, decision };
     if (!decision.principal) return { allowed: false, ...refusal(401, noKey) };
-    const detail = `This needs the permission ${permission}: ${decision.reason}.`;
-    return { allowed: false, ...refusal(403, detail) };
+    const detail = `You cannot use \`${permission}\` on this resource.`;
+    return { allowed: false, decision, ...refusal(403, detail) };
   } catch (error) {
     const wrong = wrongResource(error);
     if (wrong) return { allowed: false, ...refusal(403, `There can be no such resource: ${wrong}.`) };

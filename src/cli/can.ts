@@ -23,13 +23,13 @@ async function can({ args, options, input, service, json, paint, print }: Call):
   const credential = await input.secret('SALLYPORT_CREDENTIAL', 'credential');
   const [id, container] = [options.value('id'), options.value('container')];
   const resource = { ...(id !== undefined && { id }), ...(container !== undefined && { container }) };
-  const decision = await service.decide({ credential, permission, resource });
+  const decision = await service.decide({ credential, permission, resource, explain: true });
   print(json ? JSON.stringify(decision) : inWords(decision, permission, paint));
   return decision.allowed ? 0 : 1;
 }
 
 function inWords(decision: Decision, permission: string, paint: Paint): string {
-  const { allowed, transform, reason, rule, trace } = decision;
+  const { allowed, transform, reason, rule, trace = [] } = decision;
   const verdict = allowed ? paint('green', `allowed, as ${transform}`) : paint('red', 'denied');
   const description = rule?.description ? [`  ${visible(rule.description)}`] : [];
   const decides = (step: DecisionStep) => step.of === rule?.of && step.rule === rule.rule;

@@ -17,10 +17,10 @@ const table = {
     'Origin not allowed',
     'This key may not be used by pages of the origin that the request names.',
   ],
-  mask_not_allowed: [
+  reveal_required: [
     403,
-    'Mask over data that you may not see',
-    'A new mask over data that stays needs the transform reveal: send the data with it, or use a key that may see it.',
+    'Transform reveal required',
+    'Moving this token, changing its mask or changing part of its data needs `token:update` with the transform `reveal` on this token. Or replace `data` as a whole in the same request.',
   ],
   not_found: [404, 'Not found', 'There is nothing with this id.'],
   nonce_not_found: [

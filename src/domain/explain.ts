@@ -1,17 +1,17 @@
-/** The same answer as `decide`, with the reasons: what each rule made of the question, and what is missing. */
+/** The same answer as `decideUnder`, with the reasons: what each rule made of the question, and what is missing. */
 import { isA } from './permission.ts';
 import {
   decide,
-  decideUnder,
   matches,
   names,
   type Policy,
   type ReadyRule,
   type Resource,
   type Test,
+  type Verdict,
 } from './policy.ts';
 import { canonicalContainer } from './rule.ts';
-import type { Transform } from './transform.ts';
+import { compareTransforms, type Transform } from './transform.ts';
 
 export type Holder = 'application' | 'session' | 'authorizer';
 
@@ -26,84 +26,101 @@ export interface Step {
   readonly why: string;
 }
 
+/** The smallest grant that would allow it. Without a container, a grant for everything. */
+export interface MissingGrant {
+  readonly permission: string;
+  readonly container?: string;
+}
+
 export interface Explanation {
   readonly allowed: boolean;
   readonly transform?: Transform;
   readonly reason: string;
   /** The one that decided. */
   readonly rule?: Pick<Step, 'of' | 'rule'> & { readonly description?: string };
-  readonly trace: readonly Step[];
+  readonly missing?: MissingGrant;
 }
 
 export interface Question {
   readonly holder: 'application' | 'session';
   readonly policy: Policy;
   readonly ceiling?: Policy | undefined;
+  /** Whether the answer must not show the authorizer's rules. */
+  readonly hidesAuthorizer?: boolean;
 }
 
+/** All that a session learns about its ceiling: that there is one, and that it decided. */
+const limited = 'this Session is limited to what its authorizer may do now';
+
+/** Builds the reason of the deciding side only; `trace` lists every rule. */
 export function explain(
-  { holder, policy, ceiling }: Question,
+  { holder, policy, ceiling, hidesAuthorizer }: Question,
   permission: string,
   resource: Resource,
 ): Explanation {
-  const verdict = decideUnder(policy, ceiling, permission, resource);
-  const own = side(holder, policy, permission, resource);
-  const above = ceiling && side('authorizer', ceiling, permission, resource);
-  const trace = [...own.steps, ...(above?.steps ?? [])];
-  if (!verdict.allowed) return { allowed: false, reason: own.denial ?? (above?.denial as string), trace };
-  const deciding = above && verdict.transform !== own.transform ? above : own;
-  const description = deciding.rule?.rule.description;
-  return {
-    allowed: true,
-    transform: verdict.transform,
-    reason: deciding.grounds,
-    rule: {
-      of: deciding.holder,
-      rule: deciding.rule ? deciding.rule.index + 1 : 'permissions',
-      ...(description !== undefined && { description }),
-    },
-    trace,
-  };
+  const own = decide(policy, permission, resource);
+  if (!own.allowed) return refused(holder, policy, permission, resource);
+  const above = ceiling && decide(ceiling, permission, resource);
+  if (!above) return granted(holder, own, permission, resource);
+  if (!above.allowed)
+    return hidesAuthorizer
+      ? { allowed: false, reason: limited }
+      : refused('authorizer', ceiling, permission, resource);
+  if (compareTransforms(own.transform, above.transform) <= 0)
+    return granted(holder, own, permission, resource);
+  return hidesAuthorizer
+    ? { allowed: true, transform: above.transform, reason: limited }
+    : granted('authorizer', above, permission, resource);
 }
 
-/**
- * Why it is denied, for the one who is: nothing of what the authorizer may do elsewhere, and no name of a container
- * that it has not said itself.
- */
-export function refusal(
-  { holder, policy, ceiling }: Question,
+function granted(
+  of: Holder,
+  { transform, rule }: Verdict & { allowed: true },
   permission: string,
   resource: Resource,
-  isSaid: boolean,
-): string {
-  if (!decide(policy, permission, resource).allowed)
-    return denial(holder, policy, permission, resource, isSaid);
-  const above = ceiling as Policy;
-  return names(above, permission)
-    ? `${bound}, which does not have ${permission} here`
-    : nowhere('authorizer', above, permission);
-}
-
-/** Why a permission is not held at all, whatever it would be used on. */
-export function lacking({ holder, policy, ceiling }: Question, permission: string): string {
-  return ceiling && names(policy, permission)
-    ? nowhere('authorizer', ceiling, permission)
-    : nowhere(holder, policy, permission);
-}
-
-/** One of the two that have a say: the caller itself, or the authorizer above it. */
-function side(holder: Holder, policy: Policy, permission: string, resource: Resource) {
-  const steps = stepsOf(holder, policy, permission, resource);
-  const verdict = decide(policy, permission, resource);
-  const rule = verdict.allowed ? verdict.rule : undefined;
+): Explanation {
+  const description = rule?.rule.description;
   return {
-    holder,
-    steps,
-    rule,
-    transform: verdict.allowed ? verdict.transform : undefined,
-    grounds: grounds(holder, rule, permission, resource),
-    denial: verdict.allowed ? undefined : denial(holder, policy, permission, resource),
+    allowed: true,
+    transform,
+    reason: grounds(of, rule, permission, resource),
+    rule: {
+      of,
+      rule: rule ? rule.index + 1 : 'permissions',
+      ...(description !== undefined && { description }),
+    },
   };
+}
+
+function refused(of: Holder, policy: Policy, permission: string, resource: Resource): Explanation {
+  const { container } = resource;
+  const narrowed = container !== undefined && isA('scoped', permission);
+  return {
+    allowed: false,
+    reason: denial(of, policy, permission, resource),
+    missing: { permission, ...(narrowed && { container }) },
+  };
+}
+
+/** Every rule in the order in which they decide, with what it made of the question. */
+export function trace(
+  { holder, policy, ceiling, hidesAuthorizer }: Question,
+  permission: string,
+  resource: Resource,
+): Step[] {
+  const own = stepsOf(holder, policy, permission, resource);
+  if (!ceiling || hidesAuthorizer) return own;
+  return [...own, ...stepsOf('authorizer', ceiling, permission, resource)];
+}
+
+/** Why the caller is denied, in terms of its own rules and of a container that it named itself. */
+export function refusal(question: Question, permission: string, resource: Resource): string {
+  return explain({ ...question, hidesAuthorizer: true }, permission, resource).reason;
+}
+
+/** Why the caller does not hold a permission at all. */
+export function lacking({ holder, policy }: Question, permission: string): string {
+  return names(policy, permission) ? limited : nowhere(holder, policy, permission);
 }
 
 function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resource): Step[] {
@@ -152,13 +169,16 @@ function failing(tests: readonly Test[], { id, container }: Resource): Test[] {
   return tests.filter((test) => !matches([test], id, container));
 }
 
-/** What speaks against it, or else all that speaks for it. */
-function account(tests: readonly Test[], given: Resource, isSaid = true): string {
+/** Limits the length of a reason: a rule may have 20 conditions of 500 characters. */
+const mostConditions = 3;
+
+/** The conditions that do not hold, or else those that do. */
+function account(tests: readonly Test[], given: Resource): string {
   if (tests.length === 0) return 'it is for everything';
-  const sentences = allHold(tests, given)
-    ? tests.map((test) => support(test, given[test.attribute]))
-    : failing(tests, given).map((test) => objection(test, given[test.attribute], isSaid));
-  return sentences.join(' and ');
+  const [told, tell] = allHold(tests, given) ? [tests, support] : [failing(tests, given), objection];
+  const sentences = told.slice(0, mostConditions).map((test) => tell(test, given[test.attribute]));
+  const more = told.length - sentences.length;
+  return [...sentences, ...(more > 0 ? [`${more} more`] : [])].join(' and ');
 }
 
 function support({ attribute, value }: Test, given: string | undefined): string {
@@ -166,9 +186,9 @@ function support({ attribute, value }: Test, given: string | undefined): string 
   return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
 }
 
-function objection({ attribute, operator, value }: Test, given: string | undefined, isSaid: boolean): string {
+function objection({ attribute, operator, value }: Test, given: string | undefined): string {
   if (given === undefined) return `no ${attribute} was given to compare with ${value}`;
-  const subject = isSaid ? `${attribute} ${given}` : `its ${attribute}`;
+  const subject = `${attribute} ${given}`;
   if (operator === 'equals') return `${subject} is not ${value}`;
   return `${subject} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
 }
@@ -180,7 +200,7 @@ function grounds(of: Holder, rule: ReadyRule | undefined, permission: string, re
 }
 
 /** The smallest change that would have allowed it: a permission more in a rule that matches, a wider rule, or a new grant. */
-function denial(of: Holder, policy: Policy, permission: string, resource: Resource, isSaid = true): string {
+function denial(of: Holder, policy: Policy, permission: string, resource: Resource): string {
   if (!isA('scoped', permission)) return nowhere(of, policy, permission);
   const given = canonical(resource);
   const [matching] = policy.rules
@@ -193,7 +213,7 @@ function denial(of: Holder, policy: Policy, permission: string, resource: Resour
     .map((rule) => ({ rule, distance: distance(rule.tests, given) }))
     .sort((a, b) => a.distance - b.distance);
   if (!nearest) return nowhere(of, policy, permission);
-  const because = account(nearest.rule.tests, given, isSaid);
+  const because = account(nearest.rule.tests, given);
   return `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`;
 }
 

@@ -133,10 +133,10 @@ function parse(template: string): Template[] {
 }
 
 /**
- * The masked value of the data. Refuses what does not render or takes too much, and what would show all of the
- * data, unless it is `unseen`: who cannot see it would learn from the refusal that a guess was right.
+ * The masked value of the data. Throws a MaskError if it does not render, takes too much or would show all of the
+ * data. The error depends on the data, so only a caller that sees or sends all of the data may get it.
  */
-export function renderMask(mask: Mask, data: unknown, clock: () => number, unseen = false): unknown {
+export function renderMask(mask: Mask, data: unknown, clock: () => number): unknown {
   const deadline = clock() + longestRender;
   const checkTime = () => {
     if (clock() > deadline) throw new MaskError('takes too long to render');
@@ -164,7 +164,7 @@ export function renderMask(mask: Mask, data: unknown, clock: () => number, unsee
   }
 
   const masked = render(mask);
-  if (!unseen && showsAll(masked, data, checkTime)) throw new MaskError('would show all of the data');
+  if (showsAll(masked, data, checkTime)) throw new MaskError('would show all of the data');
   return masked;
 }
 

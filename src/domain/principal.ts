@@ -1,12 +1,12 @@
 /** Who is calling, and what it may do at this moment. Every grant is checked here. */
 import type { Application } from './application.ts';
 import { fail } from './error.ts';
-import { type Explanation, explain, lacking, type Question, refusal } from './explain.ts';
+import { lacking, type Question, refusal } from './explain.ts';
 import { type Grants, named, type Owner } from './grant.ts';
 import type { Digest } from './key.ts';
 import { isA } from './permission.ts';
 import { decideUnder, names, type Policy, type Resource } from './policy.ts';
-import { compareTransforms, type Transform } from './transform.ts';
+import type { Transform } from './transform.ts';
 
 interface Caller {
   readonly tenantId: string;
@@ -43,6 +43,12 @@ export function ownerOf(principal: Principal): Owner {
   return principal.kind === 'session' ? 'session' : principal.application.type;
 }
 
+/** Whether the key lives in a browser, where others hold the same public key or further sessions. */
+export function isInBrowser(principal: Principal): boolean {
+  const owner = ownerOf(principal);
+  return owner === 'session' || owner === 'public';
+}
+
 /** Whether the principal holds a permission at all, plainly or by a rule, on whatever. */
 export function holds({ policy, ceiling }: Principal, permission: string): boolean {
   return names(policy, permission) && (!ceiling || names(ceiling, permission));
@@ -50,42 +56,27 @@ export function holds({ policy, ceiling }: Principal, permission: string): boole
 
 /** Refuses what the principal does not hold at all. */
 export function mustHold(principal: Principal, permission: string): void {
-  if (!holds(principal, permission)) throw missing(permission, lacking(asking(principal), permission));
+  if (!holds(principal, permission)) throw missing(permission, lacking(questionOf(principal), permission));
 }
 
 /**
- * What the principal may see when it uses the permission on the resource; refuses if it may not. `isSaid`: whether
- * the caller itself has said where the resource lies, and not the database.
+ * The transform with which the principal may use the permission on a stored token. The 403 is the same sentence for
+ * every container and all rules, so that nobody can find out where the token lies.
  */
-export function permit(
-  principal: Principal,
-  permission: string,
-  resource: Resource,
-  isSaid: boolean,
-): Transform {
+export function permit(principal: Principal, permission: string, token: Resource): Transform {
+  const verdict = decideUnder(principal.policy, principal.ceiling, permission, token);
+  if (verdict.allowed) return verdict.transform;
+  throw fail('permission_missing', { detail: `You cannot use \`${permission}\` on this token.` });
+}
+
+/** Like `permit`, for a container that the caller named in its request. The 403 explains, by the caller's own rules. */
+export function permitNamed(principal: Principal, permission: string, resource: Resource): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
   if (verdict.allowed) return verdict.transform;
-  throw missing(permission, refusal(asking(principal), permission, resource, isSaid));
+  throw missing(permission, refusal(questionOf(principal), permission, resource));
 }
 
-/** The most that the principal sees of the resource, whichever of the permissions it uses; nothing by none of them. */
-export function mostSeen(
-  { policy, ceiling }: Principal,
-  permissions: readonly string[],
-  resource: Resource,
-): Transform | undefined {
-  const verdicts = permissions.map((permission) => decideUnder(policy, ceiling, permission, resource));
-  return verdicts
-    .flatMap((verdict) => (verdict.allowed ? [verdict.transform] : []))
-    .toSorted(compareTransforms)
-    .at(-1);
-}
-
-export function explained(principal: Principal, permission: string, resource: Resource): Explanation {
-  return explain(asking(principal), permission, resource);
-}
-
-function asking({ kind, policy, ceiling }: Principal): Question {
+export function questionOf({ kind, policy, ceiling }: Principal): Question {
   return { holder: kind, policy, ceiling };
 }
 

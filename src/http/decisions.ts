@@ -1,8 +1,11 @@
 import { z } from 'zod';
+import { fail, refuse } from '../domain/error.ts';
+import { explain, trace } from '../domain/explain.ts';
 import { optional, text } from '../domain/field.ts';
+import { JsonText } from '../domain/json-text.ts';
 import { recognise } from '../domain/key.ts';
 import { Permission } from '../domain/permission.ts';
-import { explained, type Principal } from '../domain/principal.ts';
+import { isInBrowser, type Principal, questionOf } from '../domain/principal.ts';
 import { Container } from '../domain/rule.ts';
 import { Transform } from '../domain/transform.ts';
 import type { Credentials } from '../store/store.ts';
@@ -20,6 +23,9 @@ const Resource = z
 const anything: z.output<typeof Resource> = { id: undefined, container: undefined };
 
 const mostResources = 100;
+const largestReply = 4_194_304;
+/** Room for all of a reply but its decisions. */
+const envelope = 1024;
 
 const DecisionRequest = z
   .strictObject({
@@ -31,6 +37,7 @@ const DecisionRequest = z
     resources: optional(z.array(Resource).min(1).max(mostResources)).describe(
       'Several at once, instead of `resource`.',
     ),
+    explain: optional(z.boolean()).describe('Whether to add `trace`. It takes more time and a larger reply.'),
   })
   .refine(({ resource, resources }) => !resource || !resources, {
     path: ['resources'],
@@ -60,13 +67,29 @@ const DecidingRule = z
   .object({ ...place, description: z.string().optional().describe('What the rule says it is for.') })
   .meta({ id: 'DecidingRule' });
 
+const MissingGrant = z
+  .object({
+    permission: z.string().describe('The permission.'),
+    container: z
+      .string()
+      .optional()
+      .describe('The container to grant it on. Absent for a grant that no container narrows.'),
+  })
+  .meta({ id: 'MissingGrant' });
+
 const Outcome = z
   .object({
     allowed: z.boolean().describe('Whether the credential may do it.'),
-    transform: Transform.optional().describe('How much of the data to show; absent when it is not allowed.'),
-    reason: z.string().describe('What decided; for a denial, the smallest grant that is missing.'),
-    rule: DecidingRule.optional().describe('The rule that decided, when one allowed it.'),
-    trace: z.array(Step).describe('What every rule made of it, in the order in which they decide.'),
+    transform: Transform.optional().describe('How much of the data to show. Absent if denied.'),
+    reason: z.string().describe('What decided, in words.'),
+    rule: DecidingRule.optional().describe('The rule that allowed it.'),
+    missing: MissingGrant.optional().describe(
+      'The smallest grant that would allow it. Absent if allowed, if the credential is not valid, and where it is the grant of an authorizer that the caller may not see.',
+    ),
+    trace: z
+      .array(Step)
+      .optional()
+      .describe('Every rule in the order in which they decide. Only with `explain`.'),
   })
   .meta({ id: 'Outcome' });
 
@@ -87,7 +110,7 @@ const Decision = z.union([
     .meta({ id: 'Decisions' }),
 ]);
 
-const invalid = { allowed: false, reason: 'the credential is not valid', trace: [] };
+const invalid = { allowed: false, reason: 'the credential is not valid' };
 
 export const decide = readRoute({
   method: 'POST',
@@ -95,36 +118,57 @@ export const decide = readRoute({
   name: 'decide',
   tag: 'Decisions',
   summary: 'Ask whether a credential may do something, and why',
-  description: `For services that guard data of their own. With \`resources\`, up to ${mostResources} answers in their order. A credential that is not valid is denied without saying why.`,
+  description: `For services that guard data of their own. With \`resources\`, up to ${mostResources} answers in their order. With \`explain\`, every rule says whether and why it matched; a reply has at most 4 MiB. An invalid credential is denied without a reason. A Session may ask only about its own key. Sessions and public Applications do not see the rules of a Session's authorizer.`,
   permission: 'decision:create',
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: {
-    200: { description: 'The decision, with its reasons.', schema: Decision, example: example.decision },
+    200: { description: 'The decision, with its reason.', schema: Decision, example: example.decision },
   },
   handle: async ({ principal, body }, { store, observer, uses }) => {
-    const subject = await find(body.credential, principal.tenantId, store.credentials);
+    const subject = await subjectOf(body.credential, principal, store.credentials);
+    const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
     const outcomeOf = (resource: z.output<typeof Resource>) => {
-      const outcome = subject ? explained(subject, body.permission, resource) : invalid;
+      const outcome = question ? explain(question, body.permission, resource) : invalid;
       observer.decision(outcome.allowed);
       if (subject && outcome.allowed) uses.note(subject, body.permission, resource.container);
-      return outcome;
+      if (!body.explain) return outcome;
+      return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };
     const who = subject && { principal: viewOf(subject) };
-    if (body.resources) return { status: 200, body: { ...who, decisions: body.resources.map(outcomeOf) } };
-    return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? anything) } };
+    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? anything) } };
+    const decisions = JsonText.list(withinLimit(body.resources, outcomeOf));
+    return { status: 200, body: JsonText.extended({ ...who }, 'decisions', decisions) };
   },
 });
 
-/** Another tenant's credential is as good as none. */
-async function find(
+/** Stops as soon as the outcomes together are larger than a reply may be. */
+function withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => object): JsonText[] {
+  let bytes = envelope;
+  return resources.map((resource) => {
+    const outcome = JsonText.of(outcomeOf(resource));
+    bytes += Buffer.byteLength(outcome.text) + 1;
+    if (bytes > largestReply)
+      refuse({ resources: ['have traces of more than 4 MiB: ask about fewer at once'] });
+    return outcome;
+  });
+}
+
+/** Whose credential it is, if it is valid. A credential of another tenant is not. */
+async function subjectOf(
   credential: string,
-  tenant: string,
+  asker: Principal,
   credentials: Credentials,
 ): Promise<Principal | undefined> {
   const key = recognise(credential);
+  if (asker.kind === 'session') {
+    if (key?.kind === 'ses' && asker.digest.equals(key.digest)) return asker;
+    throw fail('permission_missing', {
+      detail: 'A session can use `decision:create` only to ask about its own key.',
+    });
+  }
   const found = key && (await credentials.find(key.kind, key.digest));
-  return found?.tenantId === tenant ? found : undefined;
+  return found?.tenantId === asker.tenantId ? found : undefined;
 }
 
 function viewOf(principal: Principal): z.infer<typeof PrincipalView> {

@@ -4,7 +4,7 @@ import { then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
-import { type Principal, permit } from '../domain/principal.ts';
+import { type Principal, permit, permitNamed } from '../domain/principal.ts';
 import { Container, canonicalContainer } from '../domain/rule.ts';
 import { meet, type Scope, visible } from '../domain/scope.ts';
 import {
@@ -53,7 +53,7 @@ export const createToken = changeRoute({
   handle: ({ principal, body }, { store, uses }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
-    const transform = permit(principal, 'token:create', { id, container: content.container }, true);
+    const transform = permitNamed(principal, 'token:create', { id, container: content.container });
     uses.note(principal, 'token:create', content.container);
     const creating = store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     return then(creating, (made) => {
@@ -95,7 +95,7 @@ export const listTokens = readRoute({
       () => store.tokens.count(principal.tenantId, scopes, filter),
       ({ seq }) => seq,
     );
-    const views = data.map((token) => view(token, permit(principal, 'token:read', token, false)));
+    const views = data.map((token) => view(token, permit(principal, 'token:read', token)));
     return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };
   },
 });
@@ -113,7 +113,7 @@ export const getToken = readRoute({
   handle: ({ principal, params }, { store, uses }) =>
     then(store.tokens.get(principal.tenantId, params.id), (token) => {
       if (!token) throw fail('not_found');
-      const transform = permit(principal, 'token:read', token, false);
+      const transform = permit(principal, 'token:read', token);
       uses.note(principal, 'token:read', token.container);
       return { status: 200, body: view(token, transform) };
     }),
@@ -127,14 +127,14 @@ export const updateToken = changeRoute({
   tag,
   summary: 'Update a Token',
   description:
-    'A JSON merge patch. Moving it to another container needs the permission on both, and shows no more of data that stays than could be seen before. A new mask over data that stays needs the transform reveal, since a mask decides what others see.',
+    'A JSON merge patch. Moving a Token needs `token:update` on both containers. Changing the mask or part of `data` needs the transform `reveal`, unless the same patch replaces `data` as a whole. So does a move by a Session or a public key, and a move to a container where the caller sees more of the data.',
   permission: 'token:update',
   params,
   body: TokenPatch,
   bodyLimit: largestToken,
   bodyExample: example.tokenPatch,
   replies: { 200: reply },
-  failures: ['not_found', 'mask_not_allowed'],
+  failures: ['not_found', 'reveal_required'],
   replay,
   handle: async ({ principal, params, body }, { store, uses }) => {
     let next: ReturnType<typeof revised> | undefined;
@@ -162,7 +162,7 @@ export const deleteToken = changeRoute({
   failures: ['not_found'],
   handle: async ({ principal, params }, { store, uses }) => {
     const gone = await store.tokens.delete(principal.tenantId, params.id, (current) => {
-      permit(principal, 'token:delete', current, false);
+      permit(principal, 'token:delete', current);
       uses.note(principal, 'token:delete', current.container);
     });
     if (!gone) throw fail('not_found');

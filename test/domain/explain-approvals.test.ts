@@ -1,6 +1,6 @@
 /** Approvals as people read them: each row is a set-up, and the sentence that says what decided. */
 import { describe, expect, test } from 'bun:test';
-import { explain, type Question } from '../../src/domain/explain.ts';
+import { explain, type Question, trace } from '../../src/domain/explain.ts';
 import type { Resource } from '../../src/domain/policy.ts';
 import { application, grants, rule, session, type Words } from '../support/questions.ts';
 
@@ -117,9 +117,11 @@ const approvals: [
 
 describe('an approval names what decided:', () => {
   test.each(approvals)('%s', (_, asked, permission, transform, reason, rule) => {
-    const { trace, ...answer } = explain(asked, permission, card);
+    const answer = explain(asked, permission, card);
     expect(answer).toStrictEqual({ allowed: true, transform, reason, rule } as typeof answer);
-    const decided = trace.find((step) => step.of === answer.rule?.of && step.rule === answer.rule.rule);
+    const decided = trace(asked, permission, card).find(
+      (step) => step.of === answer.rule?.of && step.rule === answer.rule.rule,
+    );
     expect(decided).toMatchObject({ grants: true, matches: true, transform });
   });
 });
@@ -131,7 +133,7 @@ test('the trace says of every rule, in the order in which they decide, whether i
     rule('/pci/', [read], { priority: 1, transform: 'redact' }),
   );
   const asked = session(own, grants([read]));
-  expect(explain(asked, read, card).trace).toEqual([
+  expect(trace(asked, read, card)).toEqual([
     {
       of: 'session',
       rule: 2,

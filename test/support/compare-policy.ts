@@ -1,5 +1,5 @@
 /** Asks the policy and the naive evaluator the same question, and says where they differ. */
-import { type Explanation, explain, type Step } from '../../src/domain/explain.ts';
+import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { decide, decideUnder, type Policy, type Resource, ready } from '../../src/domain/policy.ts';
 import { type Bound, type Scope, visible } from '../../src/domain/scope.ts';
@@ -37,8 +37,10 @@ function* comparisons(of: Case): Generator<Comparison> {
   if (above) yield* alone('the ceiling', above, ceiling, of);
 
   yield ['decideUnder', outcome(decideUnder(policy, above, permission, resource)), expected];
-  const explanation = explain({ holder: of.holder, policy, ceiling: above }, permission, resource);
-  yield* explained(of, explanation, expected);
+  const question = { holder: of.holder, policy, ceiling: above };
+  const explanation = explain(question, permission, resource);
+  yield* explained(of, explanation, trace(question, permission, resource), expected);
+  yield* hiding(question, explanation, of);
   if (isAboutData(permission))
     yield* seen(visible({ policy, ceiling: above }, permission), resource, expected);
 
@@ -70,7 +72,8 @@ function outcome(verdict: { allowed: false } | { allowed: true; transform: strin
 
 function* explained(
   of: Case,
-  { allowed, transform, reason, rule, trace }: Explanation,
+  { allowed, transform, reason, rule, missing }: Explanation,
+  trace: readonly Step[],
   expected: ReturnType<typeof naiveUnder>,
 ): Generator<Comparison> {
   yield ['explain', allowed ? { allowed, transform } : { allowed }, expected];
@@ -87,6 +90,7 @@ function* explained(
   yield ['the trace', steps(trace), steps(sides.flatMap((side) => expectedSteps(side, of)))];
   if (!expected.allowed) {
     yield ['the rule named in a denial', rule, undefined];
+    yield ['the missing permission', missing?.permission, of.permission];
     return;
   }
   const side = sides.find(({ holder }) => holder === rule?.of);
@@ -100,6 +104,27 @@ function* explained(
   const first = trace.find((step) => step.of === rule?.of && step.grants && step.matches);
   yield ['the first step that grants and matches', first?.rule, rule?.rule];
 }
+
+/** The same decision without a word of the authorizer. */
+function* hiding(
+  question: Question,
+  full: Explanation,
+  { permission, resource }: Case,
+): Generator<Comparison> {
+  const hidden = explain({ ...question, hidesAuthorizer: true }, permission, resource);
+  const { allowed, transform, rule } = hidden;
+  yield [
+    'the decision that hides the authorizer',
+    { allowed, transform },
+    { allowed: full.allowed, transform: full.transform },
+  ];
+  const alone = explain({ ...question, ceiling: undefined }, permission, resource);
+  const bound = { allowed, ...(transform && { transform }), reason: limited };
+  yield ['what it shows', hidden, hidden.reason === limited ? bound : alone];
+  yield ['whose rule it names', rule?.of ?? question.holder, question.holder];
+}
+
+const limited = 'this Session is limited to what its authorizer may do now';
 
 function expectedSteps(
   { holder, grants }: { holder: Step['of']; grants: Grants },

@@ -29,7 +29,7 @@ export const byCaller: Record<string, number[]> = {
   getToken: [401, 200, 200, 200, 200, 403],
   updateToken: [401, 200, 200, 200, 200, 403],
   deleteToken: [401, 204, 204, 204, 204, 403],
-  decide: [401, 200, 200, 200, 200, 403],
+  decide: [401, 200, 200, 200, 403, 403],
   getTenant: [401, 200, 200, 200, 200, 403],
   listLogs: [401, 200, 200, 200, 200, 403],
 };

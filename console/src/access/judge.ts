@@ -4,7 +4,7 @@
  */
 import './no-eval.ts';
 
-import { explain } from '../../../src/domain/explain.ts';
+import { explain, trace } from '../../../src/domain/explain.ts';
 import { ready } from '../../../src/domain/policy.ts';
 import type { Grants } from './grants.ts';
 import type { Verdict } from './ladder.tsx';
@@ -37,10 +37,10 @@ export function judge({
   ceiling,
 }: Side): (permission: string, resource: Resource) => Verdict {
   const question = { holder, policy: policyOf(grants), ceiling: ceiling && policyOf(ceiling) };
-  return (permission, resource) => {
-    const { trace, ...rest } = explain(question, permission, resource);
-    return { ...rest, trace: [...trace] };
-  };
+  return (permission, resource) => ({
+    ...explain(question, permission, resource),
+    trace: trace(question, permission, resource),
+  });
 }
 
 /** Places that the rules speak of, one below each, and one that they do not. */

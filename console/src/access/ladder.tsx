@@ -8,7 +8,7 @@ export interface Verdict {
   readonly transform?: 'redact' | 'mask' | 'reveal';
   readonly reason: string;
   readonly rule?: { readonly of: string; readonly rule: number | 'permissions' };
-  readonly trace: readonly DecisionStep[];
+  readonly trace?: readonly DecisionStep[];
 }
 
 export function answerOf({ allowed, transform }: Verdict): Answer {
@@ -23,7 +23,7 @@ function state(step: DecisionStep, decided: boolean): 'won' | 'later' | 'passed'
 }
 
 export function Ladder({ verdict, permission }: { verdict: Verdict; permission: string }) {
-  const sides = Map.groupBy(verdict.trace, (step) => step.of);
+  const sides = Map.groupBy(verdict.trace ?? [], (step) => step.of);
   return (
     <div className="ladder">
       {[...sides].map(([of, steps]) => (

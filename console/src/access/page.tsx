@@ -145,7 +145,7 @@ function OfKey() {
       setDecision(
         credential === ''
           ? await decideForOwnKey(permission, resource)
-          : await api.decide({ credential, permission, resource }),
+          : await api.decide({ credential, permission, resource, explain: true }),
       );
       setError(undefined);
     } catch (failure) {

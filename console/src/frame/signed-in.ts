@@ -39,7 +39,7 @@ export async function signIn(key: string, lost: () => void): Promise<SignedIn> {
   const [own, permissions] = await Promise.all([ownApplication(api), api.permissions()]);
   inside = true;
   const decideForOwnKey = (permission: string, resource: Resource) =>
-    api.decide({ credential: key, permission, resource });
+    api.decide({ credential: key, permission, resource, explain: true });
   return { api, ending: key.slice(-4), own, permissions, roll: new Roll(api), decideForOwnKey };
 }
 
