@@ -74,6 +74,17 @@ describe('a session under a ceiling', () => {
   });
 });
 
+test('a session that nobody has authorized is denied everything', async () => {
+  const web = await world.application(management, { type: 'public' });
+  const { body } = await world.call('POST', '/sessions', { key: web.key });
+  const question = { credential: body.session_key, permission: read, resource: { container: '/shop/' } };
+  expect((await decide(management, question)).body).toMatchObject({
+    allowed: false,
+    reason: 'this Session has not been authorized yet, so it may do nothing',
+    missing: { permission: read, container: '/shop/' },
+  });
+});
+
 describe('the size of a reply', () => {
   /** 50 rules with three conditions each, none of which holds. */
   const id = 'é'.repeat(60);

@@ -111,14 +111,6 @@ describe.each(databases)('decisions on %s', (_, database) => {
     expect(principal.id).not.toBe(session.web.id);
   });
 
-  test('a Session that nobody has authorized may do nothing', async () => {
-    const session = await openSession();
-    expect(await decision(session.key)).toMatchObject({
-      allowed: false,
-      reason: 'this Session has not been authorized yet, so it may do nothing',
-    });
-  });
-
   test('a credential that is not valid gets one and the same answer, whatever is wrong with it', async () => {
     const old = await world.application(management);
     await world.call('POST', `/applications/${old.id}/regenerate`, { key: management });

@@ -119,6 +119,35 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await patch('card-42', { container: '/customers/42/old/' })).status).toBe(200);
   });
 
+  test('does not move hidden data to where its authorizer, or another session, sees more', async () => {
+    const rules = [rule('/s/', 'redact', ['token:update']), rule('/customers/', 'reveal')];
+    const authorizer = await world.application(management, { permissions: [], rules });
+    const body = { id: 'hidden', container: '/s/', data, mask };
+    await world.call('POST', '/tokens', { key: management, body });
+    const web = await world.application(management, { type: 'public' });
+    const { body: opened } = await world.call('POST', '/sessions', { key: web.key });
+    const blind = ['/s/', '/customers/'].map((value) => ({
+      priority: 1,
+      transform: 'redact',
+      permissions: ['token:update'],
+      conditions: [{ attribute: 'container', operator: 'starts_with', value }],
+    }));
+    const grant = { nonce: opened.nonce, rules: blind };
+    await world.call('POST', '/sessions/authorize', { key: authorizer.key, body: grant });
+    const move = { key: opened.session_key, body: { container: '/customers/42/' } };
+    for (const change of [move, { ...move, body: { ...move.body, data: { name: 'x' } } }]) {
+      const { status, body } = await world.call('PATCH', '/tokens/hidden', change);
+      expect([status, body.code]).toEqual([403, 'reveal_required']);
+    }
+    expect((await get('hidden', authorizer.key)).status).toBe(403);
+    expect(
+      (await world.call('PATCH', '/tokens/hidden', { ...move, body: { container: '/S/' } })).status,
+    ).toBe(200);
+    const whole = { ...move, body: { container: '/customers/42/', data: 'new', mask: null } };
+    expect((await world.call('PATCH', '/tokens/hidden', whole)).status).toBe(200);
+    expect((await get('hidden', authorizer.key)).body.data).toBe('new');
+  });
+
   test('lays a new mask over data only if both may see the data', async () => {
     const wider = { mask: '{{ data.number | reveal_first: 6 }}' };
     await setRules(rule('/', 'mask'));

@@ -1,0 +1,206 @@
+/**
+ * No sequence of requests shows a caller more of a secret than it could see at the beginning, unless somebody shows it
+ * who saw all of it, or a private key moves it that was granted both containers. Generated policies and requests.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import fc from 'fast-check';
+import { openWorld, sqlite, type World } from '../support/world.ts';
+
+const seed = 20_261_115;
+const levels = ['none', 'redact', 'mask', 'reveal'] as const;
+type Level = (typeof levels)[number];
+const containers = ['/s/', '/o/', '/o/below/'] as const;
+const permissions = ['token:read', 'token:update', 'token:create', 'token:delete'] as const;
+type Policy = Record<(typeof containers)[number], Record<(typeof permissions)[number], Level>>;
+
+const secret = 'Ada-Lovelace-7731';
+const mask = 'ends in {{ data.secret | last: 4 }}';
+const masks = ['{{ data.secret }}', '{{ data.secret | reveal_first: 16 }}', '{{ data.other }}', null];
+
+const level = fc.constantFrom(...levels);
+const policy: fc.Arbitrary<Policy> = fc.record({
+  '/s/': fc.record({
+    'token:read': level,
+    'token:update': level,
+    'token:create': level,
+    'token:delete': level,
+  }),
+  '/o/': fc.record({
+    'token:read': level,
+    'token:update': level,
+    'token:create': level,
+    'token:delete': level,
+  }),
+  '/o/below/': fc.record({
+    'token:read': level,
+    'token:update': level,
+    'token:create': level,
+    'token:delete': level,
+  }),
+});
+
+/** A public key, two private keys, and sessions of the public application: two that `bound` authorized, one of `free`. */
+const callers = ['public', 'bound', 'free', 'session 1', 'session 2', 'session of free'] as const;
+type Caller = (typeof callers)[number];
+const isPrivate = (caller: Caller) => caller === 'bound' || caller === 'free';
+
+const action = fc.record({
+  by: fc.constantFrom(...callers),
+  to: fc.constantFrom(...containers, '/O/Below/', '/S/', null),
+  mask: fc.option(fc.constantFrom(...masks), { nil: undefined, freq: 4 }),
+  data: fc.option(fc.constantFrom({ other: 'changed' }, { secret: 'new' }, {}, 'all new'), {
+    nil: undefined,
+    freq: 4,
+  }),
+  kind: fc.constantFrom('patch', 'patch', 'patch', 'patch', 'reuse'),
+});
+type Action = typeof action extends fc.Arbitrary<infer T> ? T : never;
+
+function rulesOf(grants: Policy, scope: (container: string) => object) {
+  return containers.flatMap((container, at) =>
+    (['redact', 'mask', 'reveal'] as const).flatMap((transform) => {
+      const granted = permissions.filter((each) => grants[container][each] === transform);
+      const rule = { priority: containers.length - at, transform, permissions: granted, ...scope(container) };
+      return granted.length > 0 ? [rule] : [];
+    }),
+  );
+}
+const byContainer = (container: string) => ({ container });
+const byCondition = (value: string) => ({
+  conditions: [{ attribute: 'container', operator: 'starts_with', value }],
+});
+/** Holds no permission on tokens, so that every application has a rule. */
+const idle = { priority: 9, container: '/idle/', transform: 'redact', permissions: ['idle:read'] };
+
+describe(`with the seed ${seed}`, () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(sqlite);
+  });
+  afterAll(() => world.close());
+
+  async function open(policies: Record<Caller, Policy>): Promise<Record<Caller, string>> {
+    const { key } = await world.tenant();
+    const rules = (caller: Caller) => [...rulesOf(policies[caller], byContainer), idle];
+    const make = (caller: Caller, fields: object) =>
+      world.application(key, { permissions: [], rules: rules(caller), ...fields });
+    const body = { id: 'secret', container: '/s/', data: { secret, other: 'x' }, mask };
+    const [web, bound, free, made] = await Promise.all([
+      make('public', { type: 'public' }),
+      make('bound', {}),
+      make('free', { permissions: ['session:authorize'] }),
+      world.call('POST', '/tokens', { key, body }),
+    ]);
+    expect(made.status).toBe(201);
+    const session = async (caller: Caller, authorizer: string) => {
+      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const held = new Set<string>(
+        authorizer === free.key ? permissions : rules('bound').flatMap((one) => one.permissions),
+      );
+      const granted = rulesOf(policies[caller], byCondition)
+        .map((one) => ({ ...one, permissions: one.permissions.filter((each) => held.has(each)) }))
+        .filter((one) => one.permissions.length > 0);
+      const grant = { nonce: body.nonce, rules: granted };
+      if (granted.length > 0) {
+        const { status } = await world.call('POST', '/sessions/authorize', { key: authorizer, body: grant });
+        expect(status).toBe(204);
+      }
+      return body.session_key;
+    };
+    const [one, two, three] = await Promise.all([
+      session('session 1', bound.key),
+      session('session 2', bound.key),
+      session('session of free', free.key),
+    ]);
+    return {
+      public: web.key,
+      bound: bound.key,
+      free: free.key,
+      'session 1': one,
+      'session 2': two,
+      'session of free': three,
+    };
+  }
+
+  /** How much of the secret the replies hold that this key gets. */
+  async function seenBy(key: string): Promise<Level> {
+    const replies = await Promise.all([
+      world.call('GET', '/tokens/secret', { key }),
+      world.call('PATCH', '/tokens/secret', { key, body: { type: 'token' } }),
+    ]);
+    const shown = replies.map(({ body }) => JSON.stringify(body.data ?? ''));
+    if (shown.some((text) => text.includes(secret))) return 'reveal';
+    if (shown.some((text) => text.includes(secret.slice(-4)) || text.includes(secret.slice(0, -1))))
+      return 'mask';
+    return replies.some(({ status }) => status === 200) ? 'redact' : 'none';
+  }
+
+  async function look(keys: Record<Caller, string>): Promise<Record<Caller, Level>> {
+    const seen = await Promise.all(callers.map(async (caller) => [caller, await seenBy(keys[caller])]));
+    return Object.fromEntries(seen) as Record<Caller, Level>;
+  }
+
+  /** False once the secret is gone. */
+  async function act(key: string, { to, mask, data, kind }: Action): Promise<boolean> {
+    const body = { ...(to && { container: to }), ...(mask !== undefined && { mask }), ...(data && { data }) };
+    if (kind === 'reuse') {
+      const gone = await world.call('DELETE', '/tokens/secret', { key });
+      const again = { ...body, id: 'secret', data: 'another', mask: null };
+      await world.call('POST', '/tokens', { key, body: again });
+      return gone.status !== 204;
+    }
+    if (Object.keys(body).length === 0) return true;
+    const { status } = await world.call('PATCH', '/tokens/secret', { key, body });
+    const replaces = data === 'all new' || (typeof data === 'object' && 'secret' in data);
+    return !(replaces && status === 200);
+  }
+
+  const beyond = (one: Level, other: Level) => levels.indexOf(one) > levels.indexOf(other);
+
+  test('nobody comes to see more of a secret than somebody who saw all of it has shown', async () => {
+    const worlds = fc.record({
+      policies: fc.record({
+        public: policy,
+        bound: policy,
+        free: policy,
+        'session 1': policy,
+        'session 2': policy,
+        'session of free': policy,
+      }),
+      actions: fc.array(action, { minLength: 2, maxLength: 6 }),
+    });
+    const tally = { runs: 0, moved: 0 };
+    await fc.assert(
+      fc.asyncProperty(worlds, async ({ policies, actions }) => {
+        const keys = await open(policies);
+        let before = await look(keys);
+        const entitled = { ...before };
+        tally.runs++;
+        for (const step of actions) {
+          if (!(await act(keys[step.by], step))) return;
+          const now = await look(keys);
+          if (callers.some((caller) => now[caller] !== before[caller])) tally.moved++;
+          for (const caller of callers) {
+            const [had, has] = [entitled[caller], now[caller]];
+            if (!beyond(has, had)) continue;
+            const shown = before[step.by] === 'reveal' && caller !== step.by;
+            const granted =
+              isPrivate(step.by) && caller !== step.by && !beyond(has, limitOf(caller, step.by, entitled));
+            if (!shown && !granted)
+              throw new Error(`${caller} came from ${had} to ${has} by ${JSON.stringify(step)}`);
+            entitled[caller] = has;
+          }
+          before = now;
+        }
+      }),
+      { seed, numRuns: 40 },
+    );
+    expect(tally.moved).toBeGreaterThan(5);
+  });
+
+  /** A session of the key that moves the token sees no more than that key was entitled to. */
+  function limitOf(caller: Caller, by: Caller, entitled: Record<Caller, Level>): Level {
+    const isItsSession = by === 'bound' && caller.startsWith('session ') && caller !== 'session of free';
+    return isItsSession ? entitled.bound : 'reveal';
+  }
+});
