@@ -82,7 +82,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
   test.each<[string, (key: string) => Promise<unknown>]>([
     ['deleted', (key) => world.call('DELETE', '/tokens/card-2', { key })],
     ['moved', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { container: '/x/' } })],
-    ['changed', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { data: { name: 'Eve' } } })],
+    ['changed', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { data: 'Eve' } })],
     [
       'deleted and made anew',
       async (key) => {
