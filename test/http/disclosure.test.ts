@@ -19,26 +19,13 @@ const masks = ['{{ data.secret }}', '{{ data.secret | reveal_first: 16 }}', '{{ 
 
 /** Few have no access, so that most requests change something. */
 const level = fc.constantFrom(...levels, 'redact', 'mask', 'reveal');
-const policy: fc.Arbitrary<Policy> = fc.record({
-  '/s/': fc.record({
-    'token:read': level,
-    'token:update': level,
-    'token:create': level,
-    'token:delete': level,
-  }),
-  '/o/': fc.record({
-    'token:read': level,
-    'token:update': level,
-    'token:create': level,
-    'token:delete': level,
-  }),
-  '/o/below/': fc.record({
-    'token:read': level,
-    'token:update': level,
-    'token:create': level,
-    'token:delete': level,
-  }),
+const grant = fc.record({
+  'token:read': level,
+  'token:update': level,
+  'token:create': level,
+  'token:delete': level,
 });
+const policy: fc.Arbitrary<Policy> = fc.record({ '/s/': grant, '/o/': grant, '/o/below/': grant });
 
 /** A public key, two private keys, and sessions of the public application: two that `bound` authorized, one of `free`. */
 const callers = ['public', 'bound', 'free', 'session 1', 'session 2', 'session of free'] as const;
