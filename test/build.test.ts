@@ -1,8 +1,9 @@
 /** What leaves the house: the one file, and the SDK as others install it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { plantedFiles, runAmongPlanted } from './support/planted-folder.ts';
 import { installSdk } from './support/sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
 import { openWorld, sqlite } from './support/world.ts';
@@ -57,21 +58,9 @@ describe('the one file', () => {
     await expect(get('/readyz')).rejects.toThrow();
   });
 
-  test('is not changed by what lies in the folder that it is started in', async () => {
-    const strange = join(folder, 'strange');
-    mkdirSync(strange);
-    const trap = `require('node:fs').writeFileSync('sprung', '')`;
-    writeFileSync(join(strange, 'trap.js'), trap);
-    writeFileSync(join(strange, 'bunfig.toml'), 'preload = ["./trap.js"]\n');
-    writeFileSync(join(strange, '.env'), 'SALLYPORT_KEY=from-the-folder\n');
-    const child = Bun.spawn([sallyport, 'whoami'], {
-      cwd: strange,
-      env: bare,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    expect(await new Response(child.stderr).text()).toStartWith('sallyport: error: no key to call with');
-    expect(await child.exited).toBe(2);
-    expect(existsSync(join(strange, 'sprung'))).toBe(false);
+  test.each(Object.keys(plantedFiles))('runs no code of the current folder: %s', async (file) => {
+    for (const printed of await runAmongPlanted(folder, file, [sallyport], bare))
+      expect(printed).toStartWith('sallyport: error: no key to call with');
   });
 });
 

@@ -1,0 +1,19 @@
+import { afterAll, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { plantedFiles, runAmongPlanted } from '../support/planted-folder.ts';
+import { root } from '../support/service.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sallyport-launcher-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('bin/sallyport.mjs runs no code of the current folder, its parents or the home folder:', () => {
+  const launcher = ['node', join(root, 'bin/sallyport.mjs')];
+  const env = { PATH: String(process.env.PATH) };
+
+  test.each(Object.keys(plantedFiles))('%s', async (file) => {
+    for (const printed of await runAmongPlanted(folder, file, launcher, env))
+      expect(printed).toStartWith('sallyport: error: no key to call with');
+  });
+});
