@@ -1,5 +1,6 @@
 /** One JSON object a line on standard error; a person at a terminal gets the same in words. */
 import { logLevels } from './config.ts';
+import { escapeJson, escapeLines } from './domain/escape.ts';
 import { withoutSecrets } from './domain/key.ts';
 
 export type Level = (typeof logLevels)[number];
@@ -34,8 +35,8 @@ export function makeLog(options: LogOptions): Log {
         Object.entries(fields).map(([key, value]) => [key, stacks.printable(value)]),
       );
       const line = forPeople
-        ? forEyes(time, name, message, plain)
-        : JSON.stringify({ time, level: name, message, ...plain });
+        ? escapeLines(forEyes(time, name, message, plain))
+        : escapeJson(JSON.stringify({ time, level: name, message, ...plain }));
       write(withoutSecrets(line));
     };
   };

@@ -1,8 +1,10 @@
 /** Makes a tenant's Applications match a file: first the plan, then, if that is wanted, the changes. */
+
 import { existsSync, mkdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Application, ApplicationCreate as Body } from '../../sdk/src/sallyport.ts';
 import type { ApplicationCreate } from '../domain/application.ts';
+import { escapeText } from '../domain/escape.ts';
 import { timestamp } from '../domain/field.ts';
 import { complain, readAccess, type Wanted } from './access-file.ts';
 import { only } from './body.ts';
@@ -12,7 +14,6 @@ import { withNewFile } from './key-file.ts';
 import { progress } from './list.ts';
 import { conflicts, isEmpty, type Plan, planOf } from './plan.ts';
 import { asJson, inWords } from './plan-view.ts';
-import { visible } from './table.ts';
 
 export const applyCommands: readonly RemoteCommand[] = [
   {
@@ -116,13 +117,13 @@ async function carryOut(call: Call, plan: Plan, files: Map<string, string>, made
   const all = plan.create.length + plan.update.length + plan.delete.length;
   const seen = progress(terminal);
   let count = 0;
-  const step = (name: string) => seen.say(`${++count} of ${all}: ${visible(name)}`);
+  const step = (name: string) => seen.say(`${++count} of ${all}: ${escapeText(name)}`);
   for (const application of plan.create) {
     step(application.name);
     const one = await create(call, application, files.get(application.name));
     made.push(one);
     seen.done();
-    if (!json) print(`${visible(one.name)}  ${one.key ? `${one.key} (shown this once)` : one.key_file}`);
+    if (!json) print(`${escapeText(one.name)}  ${one.key ? `${one.key} (shown this once)` : one.key_file}`);
   }
   for (const { current, wanted } of plan.update) {
     step(current.name);

@@ -1,7 +1,8 @@
 import type { Decision, DecisionStep } from '../../sdk/src/sallyport.ts';
+import { escapeText } from '../domain/escape.ts';
 import type { Call, RemoteCommand } from './command.ts';
 import type { Paint } from './paint.ts';
-import { inColumns, visible } from './table.ts';
+import { inColumns } from './table.ts';
 
 export const canCommands: readonly RemoteCommand[] = [
   {
@@ -31,7 +32,7 @@ async function can({ args, options, input, service, json, paint, print }: Call):
 function inWords(decision: Decision, permission: string, paint: Paint): string {
   const { allowed, transform, reason, rule, trace = [] } = decision;
   const verdict = allowed ? paint('green', `allowed, as ${transform}`) : paint('red', 'denied');
-  const description = rule?.description ? [`  ${visible(rule.description)}`] : [];
+  const description = rule?.description ? [`  ${escapeText(rule.description)}`] : [];
   const decides = (step: DecisionStep) => step.of === rule?.of && step.rule === rule.rule;
   const rows = trace.map((step) => rowOf(step, permission, decides(step)));
   const widths = [0, 1, 2, 3].map((column) =>
@@ -41,9 +42,11 @@ function inWords(decision: Decision, permission: string, paint: Paint): string {
     const line = `  ${inColumns(cells, widths)}`;
     return decides(trace[index] as DecisionStep) ? paint('bold', line) : paint('dim', line);
   });
-  return [`${verdict}: ${visible(reason)}`, ...description, ...(lines.length > 0 ? ['', ...lines] : [])].join(
-    '\n',
-  );
+  return [
+    `${verdict}: ${escapeText(reason)}`,
+    ...description,
+    ...(lines.length > 0 ? ['', ...lines] : []),
+  ].join('\n');
 }
 
 function rowOf(step: DecisionStep, permission: string, decides: boolean): string[] {
@@ -58,6 +61,6 @@ function rowOf(step: DecisionStep, permission: string, decides: boolean): string
     `${name} of the ${step.of}`,
     step.priority === undefined ? 'last' : `priority ${step.priority}`,
     step.transform,
-    `${visible(passes ? step.why : against.join('; '))}${decides ? ', and decides' : ''}`,
+    `${escapeText(passes ? step.why : against.join('; '))}${decides ? ', and decides' : ''}`,
   ];
 }

@@ -1,4 +1,5 @@
 /** What went wrong, as lines for people and an exit code for programs. */
+
 import {
   AuthenticationError,
   ConnectionError,
@@ -9,13 +10,13 @@ import {
 } from '../../sdk/src/sallyport.ts';
 import { ConfigError } from '../config.ts';
 import { Failure } from '../domain/error.ts';
+import { escapeText } from '../domain/escape.ts';
 import { WrongMasterKey } from '../store/keyring.ts';
 import { NoSchema, SchemaTooNew } from '../store/migrate.ts';
 import { InUse } from '../store/sqlite-lock.ts';
 import { Missing, Refused, UsageError } from './command.ts';
 import { noDatabaseHint } from './open.ts';
 import { databasePlace } from './place.ts';
-import { visible } from './table.ts';
 import { troubleOf } from './trouble.ts';
 
 /** Every exit code that a command can end with. */
@@ -95,12 +96,12 @@ function ofService(error: ProblemError | ConnectionError, { url }: Whereabouts):
   const named = `${code}, request ${request_id}`;
   if (error instanceof ValidationError && Object.keys(error.errors).length > 0) {
     const parts = Object.entries(error.errors).flatMap(([path, why]) => why.map((one) => `${path} ${one}`));
-    return { errors: parts.map((part) => visible(`${part} (${named})`)), code: 4 };
+    return { errors: parts.map((part) => escapeText(`${part} (${named})`)), code: 4 };
   }
   const later = error instanceof RateLimitError || error instanceof UnavailableError;
   const hint =
     error instanceof AuthenticationError
       ? 'the key is wrong, has expired, or was replaced: check SALLYPORT_KEY or --key-file'
       : undefined;
-  return { errors: [visible(`${detail} (${named})`)], hint, code: later ? 3 : 4 };
+  return { errors: [escapeText(`${detail} (${named})`)], hint, code: later ? 3 : 4 };
 }

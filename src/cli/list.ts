@@ -1,6 +1,7 @@
 /** Lists: as many entries as are wanted, page after page. */
 import { type Call, type Option, UsageError } from './command.ts';
 import { table } from './table.ts';
+import { clearLine } from './terminal.ts';
 
 const usual = 100;
 
@@ -60,10 +61,10 @@ export function progress({ note, person }: Call['terminal']) {
       if (!person.watches || performance.now() < next) return;
       next = performance.now() + pause;
       shown = true;
-      note(`\r\x1b[K${text}`);
+      note(clearLine + text);
     },
     done(): void {
-      if (shown) note('\r\x1b[K');
+      if (shown) note(clearLine);
     },
   };
 }

@@ -1,8 +1,9 @@
 /** Looking at the audit log: what it may be narrowed to, and an entry for people. */
+
 import { z } from 'zod';
 import { type LogEntry, results } from '../domain/audit.ts';
+import { escapeText } from '../domain/escape.ts';
 import type { Option } from './command.ts';
-import { visible } from './table.ts';
 
 export const tailOptions: readonly Option[] = [
   {
@@ -44,5 +45,5 @@ export function inOneLine(entry: Omit<LogEntry, 'difference'> & { difference?: o
     difference && `changed ${Object.keys(difference).join(', ')}`,
     request_id && `request ${request_id}`,
   ];
-  return visible(parts.filter(Boolean).join('  '));
+  return escapeText(parts.filter(Boolean).join('  '));
 }

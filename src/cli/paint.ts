@@ -11,6 +11,9 @@ const codes: Record<Ink, readonly [on: number, off: number]> = {
   yellow: [33, 39],
 };
 
+/** Matches every sequence that `painter` writes. */
+export const colours = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
+
 /** Colours for a person who wants them; for anyone else, the text as it is. */
 export function painter({ env, person }: Terminal): Paint {
   const plain = !person.reads || Boolean(env.NO_COLOR) || env.TERM === 'dumb';

@@ -1,21 +1,21 @@
 /** A plan, for people and for programs. Neither shows a secret: there is none in it. */
+import { escapeText } from '../domain/escape.ts';
 import type { Paint } from './paint.ts';
 import { grantsIn, isEmpty, type Plan } from './plan.ts';
-import { visible } from './table.ts';
 
 export function inWords(plan: Plan, paint: Paint): string {
-  const left = plan.left.map(({ name, id }) => visible(`  ${name} (${id})`));
+  const left = plan.left.map(({ name, id }) => escapeText(`  ${name} (${id})`));
   return [
     ...plan.create.flatMap((one) => [
-      paint('green', visible(`+ ${one.type} ${one.name}`)),
-      ...grantsIn(one).map((grant) => visible(`    + ${grant}`)),
+      paint('green', escapeText(`+ ${one.type} ${one.name}`)),
+      ...grantsIn(one).map((grant) => escapeText(`    + ${grant}`)),
     ]),
     ...plan.update.flatMap(({ current, add, remove }) => [
-      paint('yellow', visible(`~ ${current.type} ${current.name}`)),
-      ...remove.map((grant) => visible(`    - ${grant}`)),
-      ...add.map((grant) => visible(`    + ${grant}`)),
+      paint('yellow', escapeText(`~ ${current.type} ${current.name}`)),
+      ...remove.map((grant) => escapeText(`    - ${grant}`)),
+      ...add.map((grant) => escapeText(`    + ${grant}`)),
     ]),
-    ...plan.delete.map(({ type, name, id }) => paint('red', visible(`- ${type} ${name} (${id})`))),
+    ...plan.delete.map(({ type, name, id }) => paint('red', escapeText(`- ${type} ${name} (${id})`))),
     ...(left.length > 0 ? [paint('dim', 'not in the file, and left alone:'), ...left] : []),
     isEmpty(plan)
       ? `nothing to do: ${plan.unchanged} as the file has them`

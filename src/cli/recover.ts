@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import type { Entry } from '../domain/audit.ts';
+import { escapeText } from '../domain/escape.ts';
 import { anchorOf } from '../store/chain.ts';
 import { none, type Recovered, type Revived, type RevivedApplication } from '../store/recovery.ts';
 import type { Store } from '../store/store.ts';
@@ -8,7 +9,6 @@ import { type Command, type Invocation, type Option, type Options, Refused, Usag
 import { confirmed, yesOption } from './confirm.ts';
 import { readLines } from './files.ts';
 import { mustBeThere, withStore } from './open.ts';
-import { visible } from './table.ts';
 
 export const recoverOptions: readonly Option[] = [
   {
@@ -111,5 +111,5 @@ function inOneLine({ tenant_id, application_id, name, deleted, keys, access }: R
 }
 
 function quoted(name: string): string {
-  return visible(JSON.stringify(name));
+  return escapeText(JSON.stringify(name));
 }

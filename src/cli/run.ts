@@ -10,7 +10,7 @@ import { complaintOf, type Whereabouts } from './complaint.ts';
 import { helpFor, overview, usage } from './help.ts';
 import { Input } from './input.ts';
 import { painter } from './paint.ts';
-import { processTerminal, type Terminal } from './terminal.ts';
+import { escaping, processTerminal, type Terminal } from './terminal.ts';
 
 const settingFlags = settingList.filter(({ secret }) => !secret).map(({ variable }) => flagOf(variable));
 const ownOptions = [...callOptions, ...commands.flatMap(({ options = [] }) => options)];
@@ -30,11 +30,13 @@ const options = {
 
 type Values = Record<string, string | boolean | (string | boolean)[] | undefined>;
 
-export async function run(argv: readonly string[], terminal: Terminal = processTerminal()): Promise<number> {
+export async function run(argv: readonly string[], bare: Terminal = processTerminal()): Promise<number> {
   const where: Whereabouts = {};
+  let terminal = escaping(bare, false);
   try {
     refuseSecrets(argv);
     const { values, positionals } = asking(parse(argv));
+    terminal = escaping(bare, values.json === true);
     const print = (line: string) => terminal.write(`${line}\n`);
     if (values.version) return say(print, version);
     const command = commands.find(({ words }) => words.every((word, index) => positionals[index] === word));

@@ -1,9 +1,10 @@
 /** Rows for people. */
+import { escapeText } from '../domain/escape.ts';
 import type { Paint } from './paint.ts';
 
 /** Columns under a head, as wide as they need to be. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[], paint: Paint): string {
-  const clean = rows.map((row) => row.map(visible));
+  const clean = rows.map((row) => row.map(escapeText));
   const widths = head.map((_, column) =>
     Math.max(...[head, ...clean].map((cells) => Bun.stringWidth(cells[column] ?? ''))),
   );
@@ -15,15 +16,7 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
 export function fields(pairs: readonly (readonly [name: string, value: string | undefined])[]): string {
   const given = pairs.filter(([, value]) => value !== undefined && value !== '');
   const width = Math.max(...given.map(([name]) => name.length));
-  return given.map(([name, value]) => `${name.padEnd(width)}  ${visible(value as string)}`).join('\n');
-}
-
-/** What would move the cursor, colour the screen, turn the writing around or hide is shown as what it is. */
-export function visible(text: string): string {
-  return text.replace(
-    /[^\P{C}\u200c\u200d]/gu,
-    (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`,
-  );
+  return given.map(([name, value]) => `${name.padEnd(width)}  ${escapeText(value as string)}`).join('\n');
 }
 
 export function inColumns(cells: readonly string[], widths: readonly number[]): string {

@@ -1,6 +1,8 @@
 /** Tenants are the operator's: they are looked after on the machine, past the API, and each change is on record. */
+
 import { managementOf, newTenant } from '../bootstrap.ts';
 import { byOperator, type Difference } from '../domain/audit.ts';
+import { escapeText } from '../domain/escape.ts';
 import { Name } from '../domain/field.ts';
 import { mint } from '../domain/key.ts';
 import type { NewEntry, Store, Tenant, Tenants, Unit } from '../store/store.ts';
@@ -8,7 +10,7 @@ import { type Invocation, type LocalCommand, Refused, UsageError } from './comma
 import { confirmedByName, yesOption } from './confirm.ts';
 import { progress } from './list.ts';
 import { withStore } from './open.ts';
-import { fields, table, visible } from './table.ts';
+import { fields, table } from './table.ts';
 
 const either = 'TENANT is an id, or the whole name if it is the only one with it.';
 
@@ -134,7 +136,7 @@ function remove(invocation: Invocation): Promise<number> {
   let code = 0;
   const work = async (store: Store) => {
     const { id, name } = await found(store.tenants, args[0]);
-    const warning = `This deletes the tenant "${visible(name)}" (${id}) and everything that it has, for ever.`;
+    const warning = `This deletes the tenant "${escapeText(name)}" (${id}) and everything that it has, for ever.`;
     if (!(await confirmedByName(invocation, warning, name))) {
       code = 1;
       return;
@@ -185,7 +187,7 @@ async function changeable(tenants: Tenants, wanted: string | undefined): Promise
   const tenant = await found(tenants, wanted);
   if (tenant.deleted_at === undefined) return tenant;
   throw new Refused(
-    `the tenant "${visible(tenant.name)}" is being deleted`,
+    `the tenant "${escapeText(tenant.name)}" is being deleted`,
     `sallyport tenants delete ${tenant.id} finishes it`,
   );
 }

@@ -1,6 +1,8 @@
 /** What the command line stands in: where it reads and writes, and where a person sits. */
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
+import { escapeJson, escapeLines } from '../domain/escape.ts';
+import { colours } from './paint.ts';
 import { troubleOf } from './trouble.ts';
 
 export interface Terminal {
@@ -17,6 +19,36 @@ export interface Terminal {
   ask(question: string): Promise<string | undefined>;
   /** Whether a person types the input, reads the output, and reads the notes. */
   readonly person: { readonly types: boolean; readonly reads: boolean; readonly watches: boolean };
+}
+
+/** Clears the line that a progress message was written on. */
+export const clearLine = '\r\x1b[K';
+
+/**
+ * The same terminal with control characters escaped, whoever wrote the text. Only the colours of `paint` pass, and
+ * what `pour` writes to a pipe, which is data for a program.
+ */
+export function escaping(terminal: Terminal, isJson: boolean): Terminal {
+  const { person } = terminal;
+  return {
+    ...terminal,
+    write: (text) => terminal.write(isJson ? escapeJson(text) : escapePainted(text, person.reads)),
+    pour: (text) => terminal.pour(person.reads ? escapeJson(text) : text),
+    note: (text) => {
+      const progress = text.startsWith(clearLine) ? clearLine : '';
+      terminal.note(progress + escapeLines(text.slice(progress.length)));
+    },
+    ask: (question) => terminal.ask(escapeLines(question)),
+  };
+}
+
+function escapePainted(text: string, isPainted: boolean): string {
+  if (!isPainted) return escapeLines(text);
+  // Every second part is a colour.
+  return text
+    .split(colours)
+    .map((part, index) => (index % 2 === 1 ? part : escapeLines(part)))
+    .join('');
 }
 
 export function processTerminal(): Terminal {

@@ -1,5 +1,6 @@
 import { useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
 import { useRoll } from '../applications/roll.ts';
 import { Icon } from '../frame/icons.tsx';
 import { href } from '../frame/place.ts';
@@ -78,8 +79,8 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
               <div key={field} className="fact">
                 <dt>{field}</dt>
                 <dd>
-                  {old !== undefined && <del>{JSON.stringify(old)}</del>}{' '}
-                  {to !== undefined && <ins>{JSON.stringify(to)}</ins>}
+                  {old !== undefined && <del>{escapeJson(JSON.stringify(old))}</del>}{' '}
+                  {to !== undefined && <ins>{escapeJson(JSON.stringify(to))}</ins>}
                 </dd>
               </div>
             ))}
@@ -89,7 +90,7 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
                   <div key={name} className="fact">
                     <dt>{name}</dt>
                     <dd>
-                      <bdi>{value}</bdi>
+                      <bdi>{escapeText(value)}</bdi>
                     </dd>
                   </div>
                 ),

@@ -2,6 +2,7 @@
 import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Token } from '../../../sdk/src/sallyport.ts';
+import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad, useNow } from '../frame/load.ts';
@@ -123,7 +124,7 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
                 {token.data === undefined ? (
                   <span className="faint">nothing to be seen</span>
                 ) : (
-                  <code>{JSON.stringify(token.data)}</code>
+                  <code>{escapeJson(JSON.stringify(token.data))}</code>
                 )}
               </span>
               <small className="faint" title={exactly(token.created_at)}>
@@ -160,20 +161,22 @@ function OneToken({ token, close }: { token: Token; close: () => void }) {
             <div key={name} className="fact">
               <dt>{name}</dt>
               <dd>
-                <bdi>{String(value)}</bdi>
+                <bdi>{escapeText(String(value))}</bdi>
               </dd>
             </div>
           ))}
         </dl>
         <div className="snippet">
           <pre>
-            {data === undefined ? 'The data is not shown to this key.' : JSON.stringify(data, null, 2)}
+            {data === undefined
+              ? 'The data is not shown to this key.'
+              : escapeJson(JSON.stringify(data, null, 2))}
           </pre>
           {data !== undefined && <CopyButton text={JSON.stringify(data, null, 2)} />}
         </div>
         {mask !== undefined && (
           <p className="fine">
-            Mask: <code>{JSON.stringify(mask)}</code>
+            Mask: <code>{escapeJson(JSON.stringify(mask))}</code>
           </p>
         )}
       </div>

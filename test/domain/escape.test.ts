@@ -1,0 +1,37 @@
+import { expect, test } from 'bun:test';
+import fc from 'fast-check';
+import { codePoint, escapeJson, escapeLines, escapeText } from '../../src/domain/escape.ts';
+
+const acting = /[\p{Cc}\p{Bidi_Control}]/u;
+const anyText = fc.string({ unit: 'binary', maxLength: 40 });
+
+test('no control or bidirectional character is left', () => {
+  fc.assert(
+    fc.property(anyText, (text) => {
+      expect(escapeText(text)).not.toMatch(acting);
+      expect(escapeLines(text).replace(/[\n\t]/g, '')).not.toMatch(acting);
+      expect(escapeJson(JSON.stringify(text))).not.toMatch(acting);
+    }),
+  );
+});
+
+test('escaped JSON means the same', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ stringUnit: 'binary' }), (value) => {
+      const json = JSON.stringify(value);
+      expect(JSON.parse(escapeJson(json))).toEqual(JSON.parse(json));
+    }),
+  );
+  expect(escapeJson('"\u{e0001}\u{1f5dd}\u009b"\n')).toBe('"\\udb40\\udc01🗝\\u009b"\n');
+});
+
+test('what people read is left alone', () => {
+  for (const text of ['مفتاح', '👨‍👩‍👧', 'e\u0301', 'کتاب‌ها', 'a b'])
+    for (const escaped of [escapeText, escapeLines, escapeJson]) expect(escaped(text)).toBe(text);
+  expect(escapeText('a\n\u202eb')).toBe('a\\u{a}\\u{202e}b');
+  expect(escapeLines('a\n\t\r')).toBe('a\n\t\\u{d}');
+});
+
+test('a code point is written with at least four digits', () => {
+  expect(['\n', '\u202e', '\u{e0001}'].map(codePoint)).toEqual(['U+000A', 'U+202E', 'U+E0001']);
+});
