@@ -95,7 +95,7 @@ export interface Problem {
 }
 
 export interface ApplicationCreate {
-  /** What people call it. */
+  /** What people call it. No control or bidirectional control characters. */
   name: string;
   /** `private`: for backends, where a key can be kept secret. `public`: for browsers and mobile apps. `management`: for managing the service itself. */
   type: 'private' | 'public' | 'management';
@@ -158,7 +158,7 @@ export interface Application {
 }
 
 export interface ApplicationUpdate {
-  /** What people call it. */
+  /** What people call it. No control or bidirectional control characters. */
   name: string;
   /** What it may do. Must be non-empty when there are no rules. */
   permissions?: Array<string>;

@@ -68,7 +68,7 @@ export const ApplicationKeyMade = ApplicationKey.extend({
 
 export const ApplicationCreate = z
   .strictObject({
-    name: Name.describe('What people call it.'),
+    name: Name.describe('What people call it. No control or bidirectional control characters.'),
     type: ApplicationType,
     ...grantFields,
     allowed_origins: optional(Origins).describe(
@@ -91,7 +91,7 @@ const ReadOnlyMoment = readOnly({ format: 'date-time' });
 
 export const ApplicationUpdate = z
   .strictObject({
-    name: Name.describe('What people call it.'),
+    name: Name.describe('What people call it. No control or bidirectional control characters.'),
     ...grantFields,
     allowed_origins: optional(Origins).describe(
       'For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent, they stay as they are; empty, all may.',

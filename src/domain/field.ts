@@ -1,5 +1,6 @@
 /** The kinds of field that several resources share. Every string that gets in has passed one of these. */
 import { z } from 'zod';
+import { codePoint } from './escape.ts';
 import { withoutSecrets } from './key.ts';
 
 /** A UUID of any version in lower-case form; ids made here are version 7. */
@@ -54,22 +55,38 @@ export function isWithin(value: string, shortest: number, longest: number): bool
   return length >= shortest && length <= longest;
 }
 
-/** A text in one line. */
-export function line(shortest: number, longest: number) {
-  return text(shortest, longest).refine(
-    (value) => !/\p{Cc}/u.test(value),
-    'must not contain control characters',
-  );
+/** Adds a check that names the first forbidden character and where it is, counted from 1 in code points. */
+function without<S extends z.ZodType<string>>(schema: S, forbidden: RegExp, what: string) {
+  return schema.superRefine((value, context) => {
+    const match = forbidden.exec(value);
+    if (!match) return;
+    const position = [...value.slice(0, match.index)].length + 1;
+    context.addIssue(`must not contain ${what}: ${codePoint(match[0])} at position ${position}`);
+  });
 }
 
-/** What a name can contain, and so what to look for in one. */
+/** They make text look different from what it is: a name could pass for another. */
+function withoutBidi<S extends z.ZodType<string>>(schema: S) {
+  return without(schema, /\p{Bidi_Control}/u, 'bidirectional control characters');
+}
+
+/** A text in one line. */
+export function line(shortest: number, longest: number) {
+  return without(text(shortest, longest), /\p{Cc}/u, 'control characters');
+}
+
+/** A text in one line that people read as a name. */
+export function label(shortest: number, longest: number) {
+  return withoutBidi(line(shortest, longest));
+}
+
+/** What to look for in a name. Names from before some characters were refused can be found as well. */
 export const PartOfName = line(1, 200);
 
-export const Name = PartOfName.refine((value) => /\S/u.test(value), 'must not be only white space');
+export const Name = label(1, 200).refine((value) => /\S/u.test(value), 'must not be only white space');
 
-export const Description = text(0, 1000).refine(
-  (value) => !/[^\P{Cc}\n\t]/u.test(value),
-  'must not contain control characters other than line feed and tab',
+export const Description = withoutBidi(
+  without(text(0, 1000), /[^\P{Cc}\n\t]/u, 'control characters other than line feed and tab'),
 );
 
 const isoDateTime =

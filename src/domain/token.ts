@@ -1,5 +1,14 @@
 import { z } from 'zod';
-import { holdsNoSecret, isWellFormed, line, Moment, optional, secretHeld, Timestamp, text } from './field.ts';
+import {
+  holdsNoSecret,
+  isWellFormed,
+  label,
+  Moment,
+  optional,
+  secretHeld,
+  Timestamp,
+  text,
+} from './field.ts';
 import { JsonText } from './json-text.ts';
 import { Mask } from './mask.ts';
 import { Container } from './rule.ts';
@@ -34,7 +43,7 @@ export const TokenType = z
     'must be a word of at most 100 lower-case letters, digits, - and _, and begin with a letter',
   );
 
-const MetadataName = line(1, 100);
+const MetadataName = label(1, 100);
 const MetadataValue = text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL');
 export const Metadata = z
   .unknown()

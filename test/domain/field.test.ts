@@ -141,9 +141,13 @@ describe('a name', () => {
     ['🗝'.repeat(201), 'must have 1 to 200 characters'],
     ['   ', 'must not be only white space'],
     ['\u00a0\u3000', 'must not be only white space'],
-    ['a\nb', 'must not contain control characters'],
-    ['a\0b', 'must not contain control characters'],
-    ['a\u0085b', 'must not contain control characters'],
+    ['a\nb', 'must not contain control characters: U+000A at position 2'],
+    ['\0b', 'must not contain control characters: U+0000 at position 1'],
+    ['🗝a\u0085b', 'must not contain control characters: U+0085 at position 3'],
+    ['gpj\u202eexe', 'must not contain bidirectional control characters: U+202E at position 4'],
+    ['a\u2066b', 'must not contain bidirectional control characters: U+2066 at position 2'],
+    ['a\u200f', 'must not contain bidirectional control characters: U+200F at position 2'],
+    ['\u061ca', 'must not contain bidirectional control characters: U+061C at position 1'],
     ['half a pair \ud83d', 'must be well-formed Unicode'],
   ])('may not be %p: it %s', (name, complaint) => {
     expect(sentence(Name, name)).toBe(complaint);
@@ -157,10 +161,12 @@ describe('a name', () => {
 
 test('a description may have several lines and be empty, but holds no other control characters', () => {
   for (const text of ['', 'one\ntwo\tthree', 'x'.repeat(1000)]) expect(Description.parse(text)).toBe(text);
-  for (const text of ['\r', '\0', '\u001b[31m'])
-    expect(sentence(Description, text)).toBe(
-      'must not contain control characters other than line feed and tab',
-    );
+  const refused = 'must not contain control characters other than line feed and tab';
+  expect(sentence(Description, 'one\ntwo\r')).toBe(`${refused}: U+000D at position 8`);
+  expect(sentence(Description, '\u001b[31m')).toBe(`${refused}: U+001B at position 1`);
+  expect(sentence(Description, 'one\u202e')).toBe(
+    'must not contain bidirectional control characters: U+202E at position 4',
+  );
   expect(sentence(Description, 'x'.repeat(1001))).toBe('must have 0 to 1000 characters');
 });
 

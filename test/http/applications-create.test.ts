@@ -18,6 +18,7 @@ const refused: [what: string, fields: Record<string, unknown>, parts: string[]][
   ['a name with a line feed', { name: 'a\nb' }, ['name']],
   ['a name with a delete character', { name: 'a\u007f' }, ['name']],
   ['a name with a control character above ASCII', { name: 'a\u0085' }, ['name']],
+  ['a name with a bidirectional override', { name: 'a\u202eb' }, ['name']],
   ['a name with half a surrogate pair', { name: 'a\ud83d' }, ['name']],
   ['no type', { type: undefined }, ['type']],
   ['a type of null', { type: null }, ['type']],

@@ -174,6 +174,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     ['a name of 101 characters', `metadata.${'a'.repeat(101)}`, { ['a'.repeat(101)]: 'v' }],
     ['an empty name', 'metadata.', { '': 'v' }],
     ['a control character in a name', 'metadata.a\u0001', { 'a\u0001': 'v' }],
+    ['a bidirectional override in a name', 'metadata.a\u202e', { 'a\u202e': 'v' }],
     ['a value of 501 characters', 'metadata.a', { a: 'v'.repeat(501) }],
     ['a NUL in a value', 'metadata.a', { a: 'v\u0000' }],
     ['a value that is no string', 'metadata.a', { a: 1 }],
