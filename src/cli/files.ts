@@ -3,9 +3,9 @@ import {
   accessSync,
   closeSync,
   constants,
-  existsSync,
   fsyncSync,
   linkSync,
+  lstatSync,
   openSync,
   renameSync,
   rmSync,
@@ -118,7 +118,7 @@ export function nameIt(path: string, from: string): void {
 }
 
 export function mustBeFree(path: string): void {
-  if (!existsSync(path)) return;
+  if (!lstatSync(path, { throwIfNoEntry: false })) return;
   throw new UsageError(
     `${path} is there already`,
     'name a file that is not there yet, or move this one away',

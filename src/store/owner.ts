@@ -1,61 +1,111 @@
 /**
- * Whose a file is: what root does for a service that runs as somebody else must not lock that one out. The folder may
- * be the other one's, who could put a link there: no link is followed, neither to make a file nor to give it away.
+ * File ownership. Root often works in the data folder of a service that runs as another user. Files that root makes
+ * must belong to that user, and that user may put links into the folder at any moment: no link is followed to make a
+ * file, to write to it, or to change its owner.
  */
 import {
   closeSync,
   constants,
-  existsSync,
   fchmodSync,
+  fchownSync,
+  fstatSync,
   lchownSync,
+  lstatSync,
   mkdirSync,
   openSync,
+  realpathSync,
   statSync,
 } from 'node:fs';
-import { dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
+
+function isRoot(): boolean {
+  return process.geteuid?.() === 0;
+}
+
+/**
+ * The same path with links resolved, to be opened without following any. Root does not resolve a link of another user,
+ * who could aim it at any file: that throws.
+ */
+export function pathWithoutLinks(path: string): string {
+  const file = lstatSync(path, { throwIfNoEntry: false });
+  if (!file?.isSymbolicLink()) return inRealFolder(path);
+  if (isRoot() && file.uid !== 0)
+    throw new Error(`${path} is a link that belongs to user ${file.uid}, which root does not follow`);
+  return realpathSync(path);
+}
+
+/** The same for a new file: only links to its folder are resolved. */
+export function inRealFolder(path: string): string {
+  return join(realpathSync(dirname(path)), basename(path));
+}
+
+/** Creates a file for its owner alone and returns its descriptor. Throws EEXIST for anything that is there, links too. */
+export function createExclusively(path: string): number {
+  return openSync(path, 'wx', 0o600);
+}
 
 /** A new and empty file for its owner alone, who is that of `model`. False if there is something by that name. */
 export function createOwned(path: string, model = dirname(path)): boolean {
   try {
-    closeSync(openSync(path, 'wx', 0o600));
+    const file = createExclusively(path);
+    try {
+      giveFile(file, model);
+    } finally {
+      closeSync(file);
+    }
+    return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
     throw error;
   }
-  giveToOwnerOf(model, path);
-  return true;
 }
 
-/** Makes a new file or folder belong to whoever `model` belongs to. Whoever is not root has nothing to give. */
-export function giveToOwnerOf(model: string, path: string): void {
-  if (process.geteuid?.() !== 0) return;
+/** Makes an open file belong to whoever `model` belongs to. Only root can do that. */
+function giveFile(file: number, model: string): void {
+  if (!isRoot()) return;
   const { uid, gid } = statSync(model);
   try {
-    lchownSync(path, uid, gid);
+    fchownSync(file, uid, gid);
   } catch {
     // Some roots may not, such as those of containers: what they make is theirs.
   }
 }
 
+/** The same for a new file or folder by its name. */
+export function giveToOwnerOf(model: string, path: string): void {
+  if (!isRoot()) return;
+  const { uid, gid } = statSync(model);
+  try {
+    lchownSync(path, uid, gid);
+  } catch {
+    // As above.
+  }
+}
+
 /** Before `path` takes the place of `old`: the same owner, and the same mode. Throws where that cannot be. */
 export function makeLike(old: string, path: string): void {
-  if (!existsSync(old)) {
-    giveToOwnerOf(dirname(old), path);
-    return;
-  }
-  const { uid, gid, mode } = statSync(old);
-  const made = statSync(path);
-  let shared = 0o777;
-  try {
-    if (made.uid !== uid || made.gid !== gid) lchownSync(path, uid, gid);
-  } catch (error) {
-    if (made.uid !== uid) throw error;
-    // It stays with another group, which is not the one that could read it.
-    shared = 0o707;
-  }
   const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-  fchmodSync(file, mode & shared);
-  closeSync(file);
+  try {
+    const made = fstatSync(file);
+    if (made.nlink !== 1) throw new Error(`${path} has more than one name`);
+    const before = lstatSync(old, { throwIfNoEntry: false });
+    if (!before?.isFile()) {
+      giveFile(file, dirname(old));
+      return;
+    }
+    const { uid, gid, mode } = before;
+    let shared = 0o777;
+    try {
+      if (made.uid !== uid || made.gid !== gid) fchownSync(file, uid, gid);
+    } catch (error) {
+      if (made.uid !== uid) throw error;
+      // It stays with another group, which is not the one that could read it.
+      shared = 0o707;
+    }
+    fchmodSync(file, mode & shared);
+  } finally {
+    closeSync(file);
+  }
 }
 
 /** With all that is missing above it, for its owner alone. */

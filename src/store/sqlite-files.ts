@@ -1,17 +1,19 @@
 /** A SQLite database as a file: copies of it, and whether it is whole. */
-import { Database } from 'bun:sqlite';
+import type { Database } from 'bun:sqlite';
 import {
-  chmodSync,
   closeSync,
-  copyFileSync,
   existsSync,
   fsyncSync,
   openSync,
+  readSync,
   renameSync,
   rmSync,
+  writeFileSync,
 } from 'node:fs';
 import { anchorOf } from './chain.ts';
+import { createExclusively, inRealFolder } from './owner.ts';
 import { lockFile, shareLock } from './sqlite-lock.ts';
+import { openFile } from './sqlite-open.ts';
 
 /** What must not come back to life: Sessions with their nonces, and answers kept for repeated requests. */
 const shortLived = ['sessions', 'idempotency'];
@@ -23,7 +25,7 @@ const shortLived = ['sessions', 'idempotency'];
 export function backUp(from: string, to: string): void {
   const letGo = shareLock(from);
   try {
-    within(from, (db) => db.run('vacuum into ?', [to]));
+    within(from, (db) => db.run('vacuum into ?', [inRealFolder(to)]));
     within(to, (db) => {
       db.run('pragma secure_delete = on');
       for (const table of shortLived) if (hasTable(db, table)) db.run(`delete from ${table}`);
@@ -36,11 +38,33 @@ export function backUp(from: string, to: string): void {
 
 /** Copies a file that nobody has open, with what its log holds, into one piece for its owner alone. */
 export function unpack(from: string, to: string): void {
-  copyFileSync(from, to);
-  chmodSync(to, 0o600);
-  if (existsSync(`${from}-wal`)) copyFileSync(`${from}-wal`, `${to}-wal`);
+  copy(from, to);
+  if (existsSync(`${from}-wal`)) copy(`${from}-wal`, `${to}-wal`);
   within(to, fold);
   sync(to);
+}
+
+/** Bytes that are copied at once. */
+const chunk = 1024 * 1024;
+
+/** Into a new file. Throws if there is anything by that name. */
+function copy(from: string, to: string): void {
+  const source = openSync(from, 'r');
+  try {
+    const file = createExclusively(to);
+    try {
+      const buffer = Buffer.allocUnsafe(chunk);
+      for (let read = readSync(source, buffer); read > 0; read = readSync(source, buffer))
+        writeFileSync(file, buffer.subarray(0, read));
+    } catch (error) {
+      // Of a descriptor the system does not know the path.
+      throw Object.assign(error as Error, { path: to });
+    } finally {
+      closeSync(file);
+    }
+  } finally {
+    closeSync(source);
+  }
 }
 
 /** What is wrong with it; nothing if it is whole. */
@@ -95,7 +119,7 @@ export function removeParts(path: string): void {
 }
 
 function within<T>(path: string, work: (db: Database) => T): T {
-  const db = new Database(path, { readwrite: true, create: false });
+  const db = openFile(path, 'existing');
   try {
     db.run('pragma busy_timeout = 5000');
     return work(db);

@@ -3,11 +3,12 @@
  * place holds that lock alone. It does not depend on what is in the database, and the system lets go of it when
  * a process ends, however it ends.
  */
-import { Database, type SQLiteError } from 'bun:sqlite';
+import type { Database, SQLiteError } from 'bun:sqlite';
 import { existsSync, lstatSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DbUnavailable } from './db.ts';
 import { createOwned } from './owner.ts';
+import { openFile } from './sqlite-open.ts';
 
 export function lockFile(path: string): string {
   return `${path}-lock`;
@@ -41,7 +42,7 @@ function openLock(path: string, patience: number): Database {
   createOwned(file, existsSync(path) ? path : dirname(path));
   if (lstatSync(file).isSymbolicLink())
     throw new DbUnavailable(`${file} is a link, which the service never makes: remove it`);
-  const db = new Database(file);
+  const db = openFile(file, 'create');
   db.run(`pragma busy_timeout = ${patience}`);
   return db;
 }

@@ -1,4 +1,4 @@
-import { Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
+import { type Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { existsSync } from 'node:fs';
 import type { Awaitable } from '../domain/awaitable.ts';
 import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Value } from './db.ts';
@@ -6,6 +6,7 @@ import { GroupCommit } from './group-commit.ts';
 import { createOwned } from './owner.ts';
 import type { Waiting } from './sharing.ts';
 import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
+import { openFile } from './sqlite-open.ts';
 import { watchCommits } from './wal.ts';
 
 /** How many waiting changes one commit may carry. */
@@ -101,7 +102,7 @@ function connect(path: string): Database {
   let db: Database | undefined;
   try {
     createPrivately(path);
-    db = new Database(path, { strict: true });
+    db = openFile(path, 'create');
     db.run('pragma busy_timeout = 5000');
     db.run('pragma journal_mode = wal');
     db.run('pragma synchronous = full');
