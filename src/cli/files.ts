@@ -13,6 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { createExclusively } from '../store/owner.ts';
 import { UsageError } from './command.ts';
 import { heeding } from './stop.ts';
 import { cannot, troubleOf } from './trouble.ts';
@@ -91,7 +92,7 @@ async function writeEach(
 /** For its owner alone. Refuses what is there already. */
 export function create(path: string): number {
   try {
-    return openSync(path, 'wx', 0o600);
+    return createExclusively(path);
   } catch (error) {
     mustBeFree(path);
     throw notMade(path, error);

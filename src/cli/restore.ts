@@ -2,9 +2,19 @@ import { SQLiteError } from 'bun:sqlite';
 import { existsSync, realpathSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { masterKeys } from '../master-key.ts';
+import type { MasterKeys } from '../store/keyring.ts';
 import { openStore } from '../store/open.ts';
 import { makeFolder, makeLike } from '../store/owner.ts';
-import { anythingOf, flaws, moveAway, removeDatabase, settle, unpack } from '../store/sqlite-files.ts';
+import {
+  anythingOf,
+  flaws,
+  foreignSchema,
+  moveAway,
+  removeDatabase,
+  settle,
+  unpack,
+  type Verification,
+} from '../store/sqlite-files.ts';
 import { lockAlone } from '../store/sqlite-lock.ts';
 import { type Command, type Invocation, Refused, UsageError } from './command.ts';
 import { mustBeFile, syncFolderOf } from './files.ts';
@@ -17,11 +27,16 @@ export const restoreCommand: Command = {
   takes: ['FILE'],
   options: [
     { name: 'force', sentence: 'Replace the database that is there; it is kept beside the new one.' },
+    {
+      name: 'unverified',
+      sentence:
+        'Restore a file without a valid MAC, or with another schema. Whoever could write to the file may have added keys, grants or triggers, and they work as soon as the service starts.',
+    },
     ...recoverOptions,
   ],
   summary: 'Put a backup in the place of the database, while the service is stopped (SQLite).',
   details:
-    'The backup is checked first, and opened with the master key. Sessions, nonces and remembered answers of the past do not come back.',
+    'Checks the MAC of the backup under the master key, its integrity and its schema first. Sessions, nonces and remembered answers of the past do not come back.',
   run: restore,
 };
 
@@ -39,15 +54,15 @@ async function restore(invocation: Invocation): Promise<number> {
     mayReplace(file, target, options.on('force'));
     const staged = `${target}.restoring`;
     const before = existsSync(target) ? settle(target) : undefined;
-    const report = await stage(file, staged, target, before, invocation).catch((error) => {
+    const { verification, report } = await stage(file, staged, target, before, invocation).catch((error) => {
       removeDatabase(staged);
       throw error;
     });
     const replaced = putInPlace(staged, target);
     print(
       json
-        ? JSON.stringify({ database: target, ...(replaced && { replaced }), ...report })
-        : inWords(target, file, replaced, report),
+        ? JSON.stringify({ database: target, ...(replaced && { replaced }), backup: verification, ...report })
+        : inWords(target, file, replaced, verification, report),
     );
     return 0;
   } finally {
@@ -69,27 +84,58 @@ async function stage(
   target: string,
   before: string | undefined,
   { config, options }: Invocation,
-): Promise<Report> {
+): Promise<{ verification: Verification; report: Report }> {
   removeDatabase(staged);
-  const [flaw] = tryUnpack(file, staged) ?? flaws(staged);
-  if (flaw) throw new Refused(`${file} cannot be restored: ${flaw}`, 'try an earlier backup');
+  const masters = masterKeys(config);
+  const accept = (why: string, todo: string) => {
+    if (options.on('unverified')) return;
+    throw new Refused(`${file} is not verified: ${why}`, `${todo}; ${elseUnverified}`);
+  };
+  const unpacked = tryUnpack(file, staged, masters, accept);
+  const [flaw] = 'flaw' in unpacked ? [unpacked.flaw] : flaws(staged);
+  if (flaw || 'flaw' in unpacked)
+    throw new Refused(`${file} cannot be restored: ${flaw}`, 'try an earlier backup');
+  const verification = withSchema(unpacked, foreignSchema(staged), accept);
   makeLike(target, staged);
-  const { store } = await openStore(`sqlite:${staged}`, { masters: masterKeys(config) });
+  const { store } = await openStore(`sqlite:${staged}`, { masters });
   try {
-    return await recoverStore(store, options, before === undefined ? {} : { audit_head: { from: before } });
+    const story = {
+      ...(before !== undefined && { audit_head: { from: before } }),
+      backup: { to: verification },
+    };
+    return { verification, report: await recoverStore(store, options, story) };
   } finally {
     await store.close();
   }
 }
 
-function tryUnpack(file: string, staged: string): string[] | undefined {
+function withSchema(
+  verification: Verification,
+  foreign: readonly string[],
+  accept: (why: string, todo: string) => void,
+): Verification {
+  if (foreign.length === 0) return verification;
+  const why = `its schema is not the one that this version makes: ${foreign.join('; ')}`;
+  accept(why, 'use another backup');
+  return { verified: false, why: verification.verified ? why : `${verification.why}; ${why}` };
+}
+
+const elseUnverified =
+  'or --unverified, if you trust the file and every place where it was kept: see docs/backup.md';
+
+/** Names what is wrong with the file, if SQLite cannot read it. */
+function tryUnpack(
+  file: string,
+  staged: string,
+  masters: MasterKeys,
+  accept: (why: string, todo: string) => void,
+): Verification | { flaw: string } {
   try {
-    unpack(file, staged);
-    return undefined;
+    return unpack(file, staged, masters, accept);
   } catch (error) {
     if (!(error instanceof SQLiteError)) throw error;
     if (error.code === 'SQLITE_FULL') throw cannot(`${staged} cannot be written`, error);
-    return [error.message];
+    return { flaw: error.message };
   }
 }
 
@@ -108,7 +154,16 @@ function stamp(): string {
   return new Date().toISOString().replace(/[-:.]/g, '');
 }
 
-function inWords(target: string, file: string, replaced: string | undefined, report: Report): string {
+function inWords(
+  target: string,
+  file: string,
+  replaced: string | undefined,
+  verification: Verification,
+  report: Report,
+): string {
+  const proof = verification.verified
+    ? `backup verified: taken at ${verification.taken_at}, MAC under the master key ${verification.master_key}`
+    : `NOT verified: ${verification.why}`;
   const kept = replaced ? [`the database before is kept as ${replaced}`] : [];
-  return [`restored ${target} from ${file}`, ...kept, ...reportLines(report)].join('\n');
+  return [`restored ${target} from ${file}`, proof, ...kept, ...reportLines(report)].join('\n');
 }

@@ -43,6 +43,9 @@ export class SchemaTooNew extends Error {}
 /** There is nothing in the database yet. */
 export class NoSchema extends Error {}
 
+const versionsTable =
+  'create table if not exists schema_versions (version integer primary key, name text not null)';
+
 export interface Migrated {
   readonly from: number;
   readonly to: number;
@@ -76,9 +79,7 @@ export async function migrate(db: Db): Promise<Migrated> {
 
 /** Which version it finds. Where nobody can be in the way, it is up to date when this is done. */
 async function begin(db: Db, tx: Queries): Promise<number> {
-  await tx.run(
-    'create table if not exists schema_versions (version integer primary key, name text not null)',
-  );
+  await tx.run(versionsTable);
   const from = await versionIn(tx);
   if (from > newestSchema) {
     throw new SchemaTooNew(
@@ -111,7 +112,13 @@ async function apply(
   await tx.run('insert into schema_versions (version, name) values ($1, $2)', [version + 1, migration.name]);
 }
 
-function statementsFor({ dialect }: Db, { sql, only }: Migration): string[] {
+/** All that makes a SQLite database of this version. */
+export function sqliteStatements(version: number): string[] {
+  const made = migrations.slice(0, version).flatMap((one) => statementsFor({ dialect: 'sqlite' }, one));
+  return [versionsTable, ...made.filter(isNoLock)];
+}
+
+function statementsFor({ dialect }: Pick<Db, 'dialect'>, { sql, only }: Migration): string[] {
   if (only) return only === dialect ? statements(sql) : [];
   return dialect === 'sqlite' ? statements(sql).map(inSqlite) : statements(sql);
 }

@@ -41,7 +41,7 @@ export function inRealFolder(path: string): string {
 
 /** Creates a file for its owner alone and returns its descriptor. Throws EEXIST for anything that is there, links too. */
 export function createExclusively(path: string): number {
-  return openSync(path, 'wx', 0o600);
+  return openSync(path, 'wx+', 0o600);
 }
 
 /** A new and empty file for its owner alone, who is that of `model`. False if there is something by that name. */

@@ -101,7 +101,8 @@ describe.skipIf(!canMount)('on a disk', () => {
 
   test('that is full, restore says so and leaves nothing behind', async () => {
     await desk.run('backup', desk.path('backup.db'));
-    const { code, out, error } = await desk.run('restore', desk.path('backup.db'), '--data-dir', small());
+    const to = ['--data-dir', small(), '--master-key-file', desk.path('data/master.key')];
+    const { code, out, error } = await desk.run('restore', desk.path('backup.db'), ...to);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     complaint(error, /small\/sallyport\.db\.restoring.*: the disk is full/);
     expect(existsSync(join(small(), 'sallyport.db'))).toBe(false);

@@ -55,7 +55,8 @@ describe.each(targets)('a link to %s', (_, make) => {
 
   test('is not followed when a file is created', () => expect(createOwned(link)).toBe(false));
 
-  test('is not followed to restore a backup', () => expect(() => unpack(database, link)).toThrow());
+  test('is not followed to restore a backup', () =>
+    expect(() => unpack(database, link, { find: () => undefined }, () => {})).toThrow());
 
   test('is not followed to take a backup', () => expect(() => backUp(database, link)).toThrow());
 
