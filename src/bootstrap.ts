@@ -1,10 +1,10 @@
 /** The first tenant, and how a tenant gets its first management key. */
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from './config.ts';
 import { mint, newId, recognise, type Secret } from './domain/key.ts';
 import { builtIn } from './domain/permission.ts';
-import { giveToOwnerOf, makeFolder } from './store/owner.ts';
+import { makeFolder, writeOwned } from './store/owner.ts';
 import type { NewApplication, NewTenant, Store } from './store/store.ts';
 
 export function newTenant(name: string, now: number): NewTenant & { secret: Secret } {
@@ -81,8 +81,7 @@ function writeKey(path: string, secret: Secret): void {
   try {
     makeFolder(dirname(path));
     rmSync(path, { force: true });
-    writeFileSync(path, `${secret.reveal()}\n`, { mode: 0o600, flag: 'wx', flush: true });
-    giveToOwnerOf(dirname(path), path);
+    writeOwned(path, `${secret.reveal()}\n`);
   } catch (error) {
     throw new ConfigError(`SALLYPORT_MANAGEMENT_KEY_FILE cannot be written: ${(error as Error).message}`);
   }

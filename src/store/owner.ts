@@ -9,12 +9,14 @@ import {
   fchmodSync,
   fchownSync,
   fstatSync,
+  fsyncSync,
   lchownSync,
   lstatSync,
   mkdirSync,
   openSync,
   realpathSync,
   statSync,
+  writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
@@ -47,16 +49,24 @@ export function createExclusively(path: string): number {
 /** A new and empty file for its owner alone, who is that of `model`. False if there is something by that name. */
 export function createOwned(path: string, model = dirname(path)): boolean {
   try {
-    const file = createExclusively(path);
-    try {
-      giveFile(file, model);
-    } finally {
-      closeSync(file);
-    }
+    writeOwned(path, '', model);
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
     throw error;
+  }
+}
+
+/** The same with text in it, which is on disk when this returns. Throws EEXIST if there is something by that name. */
+export function writeOwned(path: string, text: string, model = dirname(path)): void {
+  const file = createExclusively(path);
+  try {
+    giveFile(file, model);
+    if (text === '') return;
+    writeFileSync(file, text);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
   }
 }
 
@@ -71,8 +81,8 @@ function giveFile(file: number, model: string): void {
   }
 }
 
-/** The same for a new file or folder by its name. */
-export function giveToOwnerOf(model: string, path: string): void {
+/** The same for a new folder, by its name. */
+function giveFolder(path: string, model: string): void {
   if (!isRoot()) return;
   const { uid, gid } = statSync(model);
   try {
@@ -113,5 +123,5 @@ export function makeFolder(path: string): void {
   const first = mkdirSync(path, { recursive: true, mode: 0o700 });
   if (first === undefined) return;
   const owner = dirname(first);
-  for (let made = path; made.length > owner.length; made = dirname(made)) giveToOwnerOf(owner, made);
+  for (let made = path; made.length > owner.length; made = dirname(made)) giveFolder(made, owner);
 }

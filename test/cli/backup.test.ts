@@ -1,6 +1,6 @@
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Desk, openDesk } from '../support/cli.ts';
 import { shell } from '../support/shell.ts';
@@ -108,4 +108,13 @@ test('a backup under a master key that is not given is refused, and leaves nothi
   expect({ code, out }).toEqual({ code: 1, out: '' });
   expect(err).toContain('for its MAC, which SALLYPORT_MASTER_KEY does not hold');
   expect(readdirSync(desk.folder).filter((name) => name.startsWith('backup'))).toEqual([]);
+});
+
+test('a backup is not written through a link, to a file that is missing either', async () => {
+  symlinkSync(desk.path('elsewhere'), backup());
+  expect(await desk.run('backup', backup())).toMatchObject({
+    code: 2,
+    error: expect.stringContaining('is there already'),
+  });
+  expect(readdirSync(desk.folder)).not.toContain('elsewhere');
 });
