@@ -9,29 +9,42 @@ export interface Bound {
   readonly exact: boolean;
 }
 
-/** What is bounded by nothing is everything. Containers are in canonical form. */
+/** A scope without bounds is everything. Containers are in canonical form. */
 export interface Scope {
   readonly container?: Bound | undefined;
   readonly id?: Bound | undefined;
-  /** It lies in any of these, too. */
-  readonly among?: readonly Scope[] | undefined;
 }
 
-/** Of what two sides have in common, so many parts are asked for one by one; where there are more, each side is. */
-const mostParts = 100;
+/** Where a permission may be used. Nothing outside the scopes is visible. */
+export interface Visible {
+  readonly scopes: readonly Scope[];
+  /** Whether everything inside the scopes is visible. If not, each resource has to be checked. */
+  readonly exact: boolean;
+}
 
-/** Where the principal may use the permission: a resource is visible if it lies in any of these. */
+/** The most scopes that a session and its ceiling are intersected to; beyond that, one side alone is used. */
+export const maxScopes = 100;
+
+/** Where the principal may use the permission. */
 export function visible(
   { policy, ceiling }: Pick<Principal, 'policy' | 'ceiling'>,
   permission: string,
-): Scope[] {
+): Visible {
   const own = widest(scopesOf(policy, permission));
-  if (!ceiling) return own;
+  if (!ceiling) return { scopes: own, exact: true };
   const above = widest(scopesOf(ceiling, permission));
   const both = own
     .flatMap((mine) => above.map((theirs) => meet(mine, theirs)))
     .filter((one) => one !== undefined);
-  return both.length > mostParts ? own.map((mine) => ({ ...mine, among: above })) : widest(both);
+  if (both.length <= maxScopes) return { scopes: widest(both), exact: true };
+  return { scopes: own.length <= above.length ? own : above, exact: false };
+}
+
+/** What of it lies in a container and below. */
+export function within({ scopes, exact }: Visible, container: string): Visible {
+  if (container === '/') return { scopes, exact };
+  const only = { container: { value: container, exact: false } };
+  return { scopes: scopes.map((scope) => meet(scope, only)).filter((scope) => scope !== undefined), exact };
 }
 
 function scopesOf(policy: Policy, permission: string): Scope[] {
@@ -48,12 +61,12 @@ function asScope({ attribute, operator, value }: Test): Scope {
   return { [attribute]: { value, exact: operator === 'equals' } };
 }
 
-/** What lies in both, or nothing. Only the first may have an `among`. */
+/** What lies in both, or undefined. */
 export function meet(a: Scope, b: Scope): Scope | undefined {
   const container = narrower(a.container, b.container);
   const id = narrower(a.id, b.id);
   if (container === 'none' || id === 'none') return undefined;
-  return a.among ? { container, id, among: a.among } : { container, id };
+  return { container, id };
 }
 
 function narrower(a: Bound | undefined, b: Bound | undefined): Bound | undefined | 'none' {

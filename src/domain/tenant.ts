@@ -7,6 +7,10 @@ export const Tenant = z
     id: z.uuid().describe('Its own, for as long as it lives.'),
     name: z.string().describe('What its operator calls it.'),
     created_at: Timestamp.describe('When it was created.'),
-    applications: z.int().min(0).describe('How many Applications it has.'),
+    applications: z
+      .int()
+      .min(0)
+      .optional()
+      .describe('How many Applications it has. Absent if there are too many to count.'),
   })
   .meta({ id: 'Tenant' });

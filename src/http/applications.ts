@@ -105,11 +105,8 @@ export const listApplications = readRoute({
   handle: async ({ principal, query }, { store }) => {
     const { id: ids, type, name, expires_before: expiresBefore } = query;
     const filter = { ids, type, name, expiresBefore };
-    const page = await paginate(
-      query,
-      (window) => store.applications.list(principal.tenantId, filter, window),
-      () => store.applications.count(principal.tenantId, filter),
-      ({ id }) => id,
+    const page = await paginate(query, (window) =>
+      store.applications.list(principal.tenantId, filter, window),
     );
     return { status: 200, body: page };
   },

@@ -1,7 +1,8 @@
 /** Lists: by page number with totals, or by cursor without them. */
 import { z } from 'zod';
 import type { Awaitable } from '../domain/awaitable.ts';
-import type { Window } from '../store/store.ts';
+import { refuse } from '../domain/error.ts';
+import type { ListPage, ListWindow, Window } from '../store/store.ts';
 
 function whole(least: number, most: number, fallback: number, description: string) {
   const message = `must be a whole number from ${least} to ${most}`;
@@ -62,14 +63,20 @@ export const notBothError = { path: ['start'], error: 'cannot be combined with p
 
 export const Pagination = z
   .object({
-    total_items: z.int().min(0).optional().describe('How many entries there are in all. Not with `start`.'),
+    total_items: z
+      .int()
+      .min(0)
+      .optional()
+      .describe('How many entries there are in all. Absent with `start`, and for lists too long to count.'),
     page_number: z.int().min(1).optional().describe('Which page this is. Not with `start`.'),
     page_size: z.int().min(1).describe('How many entries a page has at most.'),
-    total_pages: z.int().min(0).optional().describe('How many pages there are. Not with `start`.'),
+    total_pages: z.int().min(0).optional().describe('How many pages there are. Absent with `total_items`.'),
     next: z
       .string()
       .optional()
-      .describe('What to send as `start` for the entries after these; absent when there are none.'),
+      .describe(
+        'What to send as `start` for the entries after these. Absent at the end of the list; a page that is short or empty may have it.',
+      ),
   })
   .meta({ id: 'Pagination' });
 
@@ -85,43 +92,52 @@ interface Page<T> {
   readonly data: T[];
 }
 
-const defaultSize = 20;
+export const defaultSize = 20;
 
-/** By page number with totals, or by cursor without them. `cursorOf` gives the id by which rows are ordered. */
+export const pageTooDeep = 'is too far from the newest entry: follow `next`, or send it as `start`';
+
+/** How a store answers a list: see `ListPage`. */
+type Found = Omit<ListPage<unknown>, 'rows'>;
+
+/** By page number with totals, as far as they could be counted, or by cursor without them. */
 export async function paginate<T>(
-  query: z.output<typeof PageQuery>,
-  fetch: (window: Window) => Awaitable<T[]>,
-  count: () => Awaitable<number>,
-  cursorOf: (row: T) => string,
+  { size = defaultSize, page: given, start: before }: z.output<typeof PageQuery>,
+  fetch: (window: ListWindow) => Awaitable<ListPage<T>>,
 ): Promise<Page<T>> {
-  const { page = 1, size = defaultSize, start } = query;
-  const offset = start === undefined ? (page - 1) * size : 0;
-  const [rows, total] = await Promise.all([
-    Promise.try(fetch, { limit: size + 1, offset, before: start }),
-    start === undefined ? Promise.try(count) : undefined,
-  ]);
-  const totals =
-    total === undefined
-      ? {}
-      : { total_items: total, page_number: page, total_pages: Math.ceil(total / size) };
-  return cut(rows, size, totals, cursorOf);
+  const page = before === undefined ? (given ?? 1) : undefined;
+  const found = await fetch({ size, page, before });
+  return { pagination: paginationOf(size, page, found), data: [...found.rows] };
 }
 
-/** For what only grows: always by cursor. */
+export function paginationOf(
+  size: number,
+  page: number | undefined,
+  { total, next, tooDeep }: Found,
+): z.infer<typeof Pagination> {
+  if (tooDeep) refuse({ page: [pageTooDeep] });
+  return {
+    ...(total !== undefined && { total_items: total }),
+    ...(page !== undefined && { page_number: page }),
+    page_size: size,
+    ...(total !== undefined && { total_pages: Math.ceil(total / size) }),
+    ...(next !== undefined && { next: cursorOf(next) }),
+  };
+}
+
+/** For the log, which is read by cursor alone. One entry more than the page has tells whether there is a next one. */
 export async function paginateByCursor<T extends { id: string }>(
   size = defaultSize,
   start: string | undefined,
-  fetch: (window: Omit<Window, 'offset'>) => Awaitable<T[]>,
+  fetch: (window: Window) => Awaitable<T[]>,
 ): Promise<Page<T>> {
-  return cut(await fetch({ limit: size + 1, before: start }), size, {}, ({ id }) => id);
+  const rows = await fetch({ limit: size + 1, before: start });
+  const data = rows.slice(0, size);
+  const next = rows.length > size ? data.at(-1)?.id : undefined;
+  return { pagination: { page_size: size, ...(next !== undefined && { next: cursorOf(next) }) }, data };
 }
 
-/** One more than the page was fetched, to know whether there is a next one. */
-function cut<T>(rows: T[], size: number, totals: object, cursorOf: (row: T) => string): Page<T> {
-  const data = rows.slice(0, size);
-  const last = rows.length > size ? data.at(-1) : undefined;
-  const next = last && { next: Buffer.from(cursorOf(last).replaceAll('-', ''), 'hex').toString('base64url') };
-  return { pagination: { ...totals, page_size: size, ...next }, data };
+function cursorOf(id: string): string {
+  return Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url');
 }
 
 function toUuid(hex: string): string {

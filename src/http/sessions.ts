@@ -157,12 +157,7 @@ export const listSessions = readRoute({
   handle: async ({ principal, query }, { store }) => {
     const { id: ids, application_id: application, authorized_by: authorizer, state } = query;
     const filter = { ids, application, authorizer, state };
-    const page = await paginate(
-      query,
-      (window) => store.sessions.list(principal.tenantId, filter, window),
-      () => store.sessions.count(principal.tenantId, filter),
-      ({ id }) => id,
-    );
+    const page = await paginate(query, (window) => store.sessions.list(principal.tenantId, filter, window));
     return { status: 200, body: page };
   },
 });

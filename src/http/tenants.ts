@@ -14,10 +14,13 @@ export const getTenant = readRoute({
   handle: async ({ principal: { tenantId } }, { store }) => {
     const [tenant, applications] = await Promise.all([
       store.tenants.get(tenantId),
-      store.applications.count(tenantId, {}),
+      store.applications.count(tenantId),
     ]);
     if (!tenant) throw fail('unauthenticated');
     const { id, name, created_at } = tenant;
-    return { status: 200, body: { id, name, created_at, applications } };
+    return {
+      status: 200,
+      body: { id, name, created_at, ...(applications !== undefined && { applications }) },
+    };
   },
 });

@@ -4,9 +4,10 @@ import { then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
+import { decideUnder } from '../domain/policy.ts';
 import { type Principal, permit, permitNamed } from '../domain/principal.ts';
 import { Container, canonicalContainer } from '../domain/rule.ts';
-import { meet, type Scope, visible } from '../domain/scope.ts';
+import { visible, within } from '../domain/scope.ts';
 import {
   largestToken,
   Metadata,
@@ -19,7 +20,7 @@ import {
 import type { Transform } from '../domain/transform.ts';
 import type { StoredToken, Unit } from '../store/store.ts';
 import { example } from './examples.ts';
-import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from './page.ts';
+import { defaultSize, notBoth, notBothError, oneOrMore, pageFields, pageOf, paginationOf } from './page.ts';
 import { changeRoute, type Reply, readRoute } from './route.ts';
 import { contentOf, revised } from './token-content.ts';
 
@@ -86,16 +87,25 @@ export const listTokens = readRoute({
     200: { description: 'One page of them.', schema: pageOf(TokenView), example: example.tokenPage },
   },
   handle: async ({ principal, query }, { store, uses }) => {
-    const scopes = within(visible(principal, 'token:read'), query.container);
-    for (const { container } of scopes) uses.note(principal, 'token:read', container?.value);
-    const filter = { ids: query.id, type: query.type, metadata: query.metadata };
-    const { pagination, data } = await paginate(
-      query,
-      (window) => store.tokens.list(principal.tenantId, scopes, filter, window),
-      () => store.tokens.count(principal.tenantId, scopes, filter),
-      ({ seq }) => seq,
-    );
-    const views = data.map((token) => view(token, permit(principal, 'token:read', token)));
+    const container = canonicalContainer(query.container ?? '/');
+    const lies = within(visible(principal, 'token:read'), container);
+    for (const scope of lies.scopes) uses.note(principal, 'token:read', scope.container?.value);
+    const { size = defaultSize, start: before } = query;
+    const page = before === undefined ? (query.page ?? 1) : undefined;
+    const found = await store.tokens.list(principal.tenantId, {
+      visible: lies,
+      show: (token) => {
+        if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
+        const verdict = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
+        return verdict.allowed ? verdict.transform : undefined;
+      },
+      filter: { ids: query.id, type: query.type, metadata: query.metadata },
+      size,
+      page,
+      before,
+    });
+    const pagination = paginationOf(size, page, found);
+    const views = found.rows.map(({ token, data }) => viewOf(token, data));
     return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };
   },
 });
@@ -170,17 +180,15 @@ export const deleteToken = changeRoute({
   },
 });
 
-function within(scopes: Scope[], container: string | undefined): Scope[] {
-  if (container === undefined || canonicalContainer(container) === '/') return scopes;
-  const only = { container: { value: canonicalContainer(container), exact: false } };
-  return scopes.map((scope) => meet(scope, only)).filter((scope) => scope !== undefined);
-}
-
 /** What the transform leaves of it. Only `reveal` ever opens the plaintext. */
 function view(stored: StoredToken, transform: Transform): JsonText {
   const data =
     transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
-  return data ? JsonText.extended(stored.token, 'data', data) : JsonText.of(stored.token);
+  return viewOf(stored.token, data);
+}
+
+function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonText {
+  return data ? JsonText.extended(token, 'data', data) : JsonText.of(token);
 }
 
 /** A reply that shows data, and what of it is remembered: everything but the data. */

@@ -3,6 +3,7 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
+import { boundedList, countFiltered } from './bounded-list.ts';
 import { type Moment, type Queries, type Room, rowLock } from './db.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
 import { all, Params } from './where.ts';
@@ -55,22 +56,22 @@ export function applications(db: Room): Applications {
 
     get: (tenant, id) => then(db.get<ApplicationRow>(one, [tenant, id]), (row) => row && toApplication(row)),
 
-    list: (tenant, filter, { limit, offset, before }) => {
-      const params = new Params();
-      const where = all(
-        matching(params, tenant, filter),
-        before !== undefined && `a.id < ${params.add(before)}`,
-      );
-      const sql = `select ${applicationColumns('a')} from applications a where ${where}
-        order by a.id desc limit ${params.add(limit)} offset ${params.add(offset)}`;
-      return then(db.all<ApplicationRow>(sql, params.values), (rows) => rows.map(toApplication));
-    },
+    list: (tenant, filter, window) =>
+      boundedList(
+        db,
+        {
+          ...examined(tenant, filter),
+          read: async (ids) => {
+            const params = new Params();
+            const sql = `select ${applicationColumns('a')} from applications a
+              where a.tenant_id = ${params.add(tenant)} and a.id in ${params.list(ids)} and ${alive('a')}`;
+            return (await db.all<ApplicationRow>(sql, params.values)).map(toApplication);
+          },
+        },
+        window,
+      ),
 
-    count: (tenant, filter) => {
-      const params = new Params();
-      const sql = `select count(*) as count from applications a where ${matching(params, tenant, filter)}`;
-      return then(db.get<{ count: Moment }>(sql, params.values), (row) => Number(row?.count));
-    },
+    count: (tenant) => countFiltered(db, examined(tenant, {})),
 
     update: (tenant, id, change, revise) =>
       db.transaction(async (tx) => {
@@ -215,18 +216,20 @@ function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
-function matching(
-  params: Params,
-  tenant: string,
-  { ids, type, name, expiresBefore }: ApplicationFilter,
-): string {
+/** Which of the tenant's applications pass the filter. */
+function examined(tenant: string, { ids, type, name, expiresBefore }: ApplicationFilter) {
   const pattern = name && `%${fold(name).replace(/[\\%_]/g, '\\$&')}%`;
-  return all(
-    `a.tenant_id = ${params.add(tenant)}`,
-    ids && `a.id in ${params.list(ids)}`,
-    type && `a.type = ${params.add(type)}`,
-    pattern && `a.name_folded like ${params.add(pattern)} escape '\\'`,
-    expiresBefore !== undefined && `a.expires_at < ${params.add(expiresBefore)}`,
-    alive('a'),
-  );
+  return {
+    table: 'applications',
+    columns: 'r.type, r.name_folded, r.expires_at',
+    tenant,
+    ids,
+    filter: (params: Params) =>
+      all(
+        type && `x.type = ${params.add(type)}`,
+        pattern && `x.name_folded like ${params.add(pattern)} escape '\\'`,
+        expiresBefore !== undefined && `x.expires_at < ${params.add(expiresBefore)}`,
+        alive('x'),
+      ),
+  };
 }

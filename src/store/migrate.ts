@@ -11,15 +11,17 @@ import allowedOrigins from './migrations/0009_allowed_origins.sql' with { type: 
 import tenants from './migrations/0010_tenants.sql' with { type: 'text' };
 import sessions from './migrations/0011_sessions.sql' with { type: 'text' };
 import tokenContainers from './migrations/0012_token_containers.sql' with { type: 'text' };
+import tokenListsPostgres from './migrations/0013_token_lists.postgres.sql' with { type: 'text' };
+import tokenListsSqlite from './migrations/0013_token_lists.sqlite.sql' with { type: 'text' };
+import tokensByType from './migrations/0013_tokens_by_type.sql' with { type: 'text' };
 
 interface Migration {
   readonly name: string;
-  readonly sql: string;
-  /** Written for one database, where it needs something of its own. */
-  readonly only?: Db['dialect'];
+  /** In PostgreSQL's types for both databases, or by database. A database that is not named is left as it is. */
+  readonly sql: string | Partial<Record<Db['dialect'], string>>;
 }
 
-/** In order, and only ever added to. Written in PostgreSQL's types, but for what is for SQLite alone. */
+/** In order. Migrations that were released never change. */
 const migrations: readonly Migration[] = [
   { name: '0001_core', sql: core },
   { name: '0002_tokens', sql: tokens },
@@ -32,7 +34,9 @@ const migrations: readonly Migration[] = [
   { name: '0009_allowed_origins', sql: allowedOrigins },
   { name: '0010_tenants', sql: tenants },
   { name: '0011_sessions', sql: sessions },
-  { name: '0012_token_containers', sql: tokenContainers, only: 'sqlite' },
+  { name: '0012_token_containers', sql: { sqlite: tokenContainers } },
+  { name: '0013_token_lists', sql: { sqlite: tokenListsSqlite, postgres: tokenListsPostgres } },
+  { name: '0013_tokens_by_type', sql: tokensByType },
 ];
 
 export const newestSchema = migrations.length;
@@ -118,8 +122,8 @@ export function sqliteStatements(version: number): string[] {
   return [versionsTable, ...made.filter(isNoLock)];
 }
 
-function statementsFor({ dialect }: Pick<Db, 'dialect'>, { sql, only }: Migration): string[] {
-  if (only) return only === dialect ? statements(sql) : [];
+function statementsFor({ dialect }: Pick<Db, 'dialect'>, { sql }: Migration): string[] {
+  if (typeof sql !== 'string') return statements(sql[dialect] ?? '');
   return dialect === 'sqlite' ? statements(sql).map(inSqlite) : statements(sql);
 }
 

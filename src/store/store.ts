@@ -11,10 +11,12 @@ import type { Grants } from '../domain/grant.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import type { Digest, Kind, Minted } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
+import type { Resource } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
-import type { Scope } from '../domain/scope.ts';
+import type { Visible } from '../domain/scope.ts';
 import type { Session, SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
+import type { Transform } from '../domain/transform.ts';
 import type { Moments, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './chain.ts';
 import type { Manner } from './db.ts';
@@ -45,11 +47,31 @@ export interface ApplicationFilter {
   readonly expiresBefore?: number | undefined;
 }
 
-/** Newest first: rows `offset` to `offset + limit`, or those older than the id `before`. */
+/** Newest first: `limit` rows that are older than the id `before`. */
 export interface Window {
   readonly limit: number;
-  readonly offset: number;
   readonly before: string | undefined;
+}
+
+/** Which part of a list. With a page number, rows are counted. Without, the page starts below the id `before`. */
+export interface ListWindow {
+  readonly size: number;
+  readonly page?: number | undefined;
+  readonly before?: string | undefined;
+}
+
+/**
+ * Newest first. A list examines a bounded number of rows: a page may be shorter than its size, or empty, and still
+ * have a `next`.
+ */
+export interface ListPage<T> {
+  readonly rows: readonly T[];
+  /** The list goes on below this id; undefined at its end. */
+  readonly next: string | undefined;
+  /** Undefined without a page number, and where there are too many to count. */
+  readonly total: number | undefined;
+  /** The page number is too high to be reached. */
+  readonly tooDeep: boolean;
 }
 
 export interface Applications {
@@ -57,8 +79,9 @@ export interface Applications {
   create(tenant: string, application: NewApplication, key: Minted): Promise<Application>;
   get(tenant: string, id: string): Awaitable<Application | undefined>;
   /** Newest first, whatever the order of `ids`. */
-  list(tenant: string, filter: ApplicationFilter, window: Window): Awaitable<Application[]>;
-  count(tenant: string, filter: ApplicationFilter): Awaitable<number>;
+  list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
+  /** Undefined if there are too many to count. */
+  count(tenant: string): Promise<number | undefined>;
   /**
    * `revise` sees the Application as it is and answers with what it is to be, or throws. Two updates at once
    * happen one after the other, each seeing the other's outcome. Undefined if there is none.
@@ -168,8 +191,7 @@ export interface Sessions {
   /** Spends the nonce in one statement: of any number of calls at once, exactly one answers `authorized`. */
   authorize(tenant: string, nonce: Digest, authorization: Authorization): Awaitable<Authorized>;
   /** Newest first: those whose key works. */
-  list(tenant: string, filter: SessionFilter, window: Window): Awaitable<Session[]>;
-  count(tenant: string, filter: SessionFilter): Awaitable<number>;
+  list(tenant: string, filter: SessionFilter, window: ListWindow): Promise<ListPage<Session>>;
   /** Its key is dead for requests sent after this resolves, and its nonce with it. False if there is none. */
   end(tenant: string, id: string): Promise<boolean>;
 }
@@ -212,6 +234,21 @@ export interface TokenFilter {
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
 
+export interface TokenQuery extends ListWindow {
+  /** Where to look for tokens. */
+  readonly visible: Visible;
+  /** What the caller sees of a token; undefined if it is hidden. It has the last word. */
+  readonly show: (token: Resource) => Transform | undefined;
+  readonly filter: TokenFilter;
+}
+
+/** A token as its transform shows it. */
+export interface ShownToken {
+  readonly seq: string;
+  readonly token: Omit<Token, 'data'>;
+  readonly data: JsonText | undefined;
+}
+
 export interface Tokens {
   /** Undefined if the id is taken. Data and masked value are sealed for this tenant, Token and version. */
   create(
@@ -221,14 +258,8 @@ export interface Tokens {
     change: Change,
   ): Awaitable<StoredToken | undefined>;
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
-  /** Newest first: those that lie in any of the scopes. The cost does not grow with those that do not. */
-  list(
-    tenant: string,
-    scopes: readonly Scope[],
-    filter: TokenFilter,
-    window: Window,
-  ): Awaitable<StoredToken[]>;
-  count(tenant: string, scopes: readonly Scope[], filter: TokenFilter): Awaitable<number>;
+  /** Reads no more data than a page may have in bytes. */
+  list(tenant: string, query: TokenQuery): Promise<ListPage<ShownToken>>;
   /** Like the update of an Application. */
   update(
     tenant: string,
@@ -314,7 +345,7 @@ export interface AuditLog {
   /** For what changed nothing: refusals. */
   write(entries: readonly NewEntry[]): Promise<void>;
   /** Newest first. */
-  list(tenant: string, filter: AuditFilter, window: Omit<Window, 'offset'>): Awaitable<LogEntry[]>;
+  list(tenant: string, filter: AuditFilter, window: Window): Awaitable<LogEntry[]>;
   /**
    * Takes at most `limit` rows that wait into the chain, each bound to all before it, and signs its end; answers
    * how many. Of several nodes at once, one does it. On SQLite none waits.

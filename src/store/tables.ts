@@ -2,7 +2,7 @@
 export const primaryKeys = {
   sessions: 'tenant_id, id',
   idempotency: 'tenant_id, caller_id, key_digest',
-  tokens: 'seq',
+  tokens: 'tenant_id, seq',
   application_uses: 'tenant_id, application_id, permission, container',
   applications: 'tenant_id, id',
   data_keys: 'tenant_id',

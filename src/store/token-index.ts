@@ -8,7 +8,6 @@ import { Params } from './where.ts';
 interface Indexed {
   readonly tenant_id: string;
   readonly seq: string;
-  readonly id: string;
   readonly container: string;
   readonly metadata: string | null;
 }
@@ -29,15 +28,15 @@ export async function indexAnew(tx: Queries, old: Indexed, row: Indexed): Promis
     await indexContainers(tx, row);
   }
   if (old.metadata !== row.metadata) {
-    await tx.run('delete from token_metadata where seq = $1', [old.seq]);
+    await tx.run('delete from token_metadata where tenant_id = $1 and seq = $2', [old.tenant_id, old.seq]);
     await indexMetadata(tx, row);
   }
 }
 
 function indexContainers(tx: Queries, row: Indexed): Awaitable<void> {
-  const { tenant_id, seq, id } = row;
-  const rows = containersOf(row).map((container, above) => [tenant_id, container, above ? 0 : 1, seq, id]);
-  return insertAll(tx, 'token_containers (tenant_id, container, own, seq, id)', rows);
+  const { tenant_id, seq } = row;
+  const rows = containersOf(row).map((container, above) => [tenant_id, container, above ? 0 : 1, seq]);
+  return insertAll(tx, 'token_containers (tenant_id, container, own, seq)', rows);
 }
 
 function indexMetadata(tx: Queries, { tenant_id, seq, metadata }: Indexed): Awaitable<void> {

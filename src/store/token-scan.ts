@@ -1,138 +1,167 @@
 /**
- * Which Tokens a list shows: those that lie in any of the scopes and pass the filter.
- *
- * Each scope is read from an index that holds its Tokens and no others, so that the cost does not grow with what
- * is hidden. What an index entry says too little of is looked up in a subselect, one by one: joined, a database
- * that knows too little about its tables might read all of them instead.
+ * Finds the tokens of a list in bounded steps: candidates come from the narrowest index, newest first, and each is
+ * checked by the same decision as a single read. When the budget is used up, the page is shorter and says where to
+ * go on. So a request costs the same whatever its rules and filters hide.
  */
-import type { Bound, Scope } from '../domain/scope.ts';
+import type { Transform } from '../domain/transform.ts';
 import { alive } from './applications.ts';
-import type { TokenFilter, Window } from './store.ts';
-import { all, any, type Params } from './where.ts';
+import { countBudget, scanBudget, top } from './bounded-list.ts';
+import type { TokenFilter, TokenQuery } from './store.ts';
+import { countRanges, type Range } from './token-ranges.ts';
+import {
+  type Budget,
+  everything,
+  inContainer,
+  isEverything,
+  ofType,
+  type Scan,
+  type Source,
+  sourceOf,
+  withEntry,
+} from './token-sources.ts';
+import { all, Params } from './where.ts';
 
-interface Scan {
-  /** The table whose index is read, and what it is called: `t` for Tokens. */
-  readonly from: 'tokens t' | 'token_containers c' | 'token_metadata m';
-  /** What the index answers, beside the tenant. */
-  readonly where?: string | undefined;
-  /** Whether it has them in order of age. */
-  readonly inOrder: boolean;
-  /** What else must be true of the Token. */
-  readonly check?: string | undefined;
+const usual: Budget = { scan: scanBudget, count: countBudget, chunk: 512, probe: 128 };
+
+/** A token that is shown, without its content. Sizes are in bytes. */
+export interface Candidate {
+  readonly seq: string;
+  readonly id: string;
+  readonly container: string;
+  readonly data: number | string;
+  readonly masked: number | string;
+  readonly rest: number | string;
 }
 
-/** A select of `seq`; with a window, of no more than that needs. */
-export function selectTokens(
-  params: Params,
+export interface Shown extends Candidate {
+  readonly transform: Transform;
+}
+
+export interface Found {
+  /** At most as many as the page takes, newest first. */
+  readonly shown: readonly Shown[];
+  /** The list goes on below this `seq`; undefined at its end. */
+  readonly next: string | undefined;
+  /** How many there are in all; undefined if that was not asked for, or not found within the budget. */
+  readonly total: number | undefined;
+  /** Whether the budget was used up before the page was reached. */
+  readonly tooDeep: boolean;
+}
+
+export async function findTokens(
+  db: Scan['db'],
   tenant: string,
-  scopes: readonly Scope[],
-  filter: TokenFilter,
-  window?: Window,
-): string {
-  const among = scopes[0]?.among;
-  const selects = scansOf(params, scopes, filter).map(({ from, where, inOrder, check }) => {
-    const entry = from.slice(-1);
-    const age = ageOf(entry, inOrder);
-    const token = all(alive('t'), check, among && inAny(params, among), passing(params, filter));
-    const conditions = all(
-      `${entry}.tenant_id = ${params.add(tenant)}`,
-      where,
-      window?.before !== undefined && `${age} < ${params.add(window.before)}`,
-      entry === 't' ? token : isTrueOfToken(entry, token),
-    );
-    const newest = window && `order by ${age} desc limit ${params.add(window.offset + window.limit)}`;
-    return `select * from (select ${entry}.seq from ${from} where ${conditions} ${newest ?? ''}) as part`;
-  });
-  return selects.join(' union ') || 'select seq from tokens where 1 = 0';
-}
+  query: TokenQuery,
+  budget = usual,
+): Promise<Found> {
+  const scan = { db, tenant, budget };
+  const { filter, show, size, page, before = top } = query;
+  const skip = page === undefined ? 0 : (page - 1) * size;
+  const countable = page === undefined ? undefined : countableRanges(query);
+  const counted = countable && (await countRanges(scan, countable));
+  const none = { shown: [], next: undefined, tooDeep: false };
+  if (query.visible.scopes.length === 0) return { ...none, total: page && 0 };
+  if (counted !== undefined && skip >= counted) return { ...none, total: counted };
 
-/** Found by `seq` alone, which one index has and no other. */
-function isTrueOfToken(entry: string, condition: string): string {
-  return `(select 1 from tokens t where t.seq = ${entry}.seq and ${condition}) = 1`;
-}
-
-/** As text where it must be sorted, so that no index in order of age is read instead of the right one. */
-function ageOf(entry: string, inOrder: boolean): string {
-  return inOrder ? `${entry}.seq` : `cast(${entry}.seq as text)`;
-}
-
-/** One page of the columns of `t`, newest first. */
-export function pageOfTokens(
-  params: Params,
-  columns: string,
-  tenant: string,
-  scopes: readonly Scope[],
-  filter: TokenFilter,
-  window: Window,
-): string {
-  const shown = selectTokens(params, tenant, scopes, filter, window);
-  return `select ${columns} from (select seq from (${shown}) as shown
-      order by seq desc limit ${params.add(window.limit)} offset ${params.add(window.offset)}) as page
-    join tokens t on t.seq = page.seq order by page.seq desc`;
-}
-
-function scansOf(params: Params, scopes: readonly Scope[], filter: TokenFilter): Scan[] {
-  if (scopes.length === 0) return [];
-  if (filter.ids) return [byIds(params, filter.ids, scopes)];
-  if (scopes[0]?.among) return [byAge(inAny(params, scopes))];
-  const ofOneToken = scopes.filter(({ id }) => id?.exact);
-  const others = scopes.filter(({ id }) => !id?.exact);
-  const scans = others.flatMap((scope) => scansOfOne(params, scope, filter));
-  if (ofOneToken.length === 0) return scans;
-  const ids = ofOneToken.map(({ id }) => (id as Bound).value);
-  return [...scans, byIds(params, ids, ofOneToken)];
-}
-
-/** Ids are so narrow that the scopes are checked afterwards. */
-function byIds(params: Params, ids: readonly string[], scopes: readonly Scope[]): Scan {
-  const where = `t.id in ${params.list([...new Set(ids)])}`;
-  return { from: 'tokens t', where, inOrder: false, check: inAny(params, scopes) };
-}
-
-/** One scan that looks at every scope, where there are too many for a scan each. */
-function byAge(check?: string): Scan {
-  return { from: 'tokens t', inOrder: true, check };
-}
-
-function scansOfOne(params: Params, { container, id }: Scope, { metadata }: TokenFilter): Scan[] {
-  if (container) {
-    return (container.exact ? [1] : [0, 1]).map((own) => ({
-      from: 'token_containers c',
-      where: all(
-        `c.container = ${params.add(container.value)} and c.own = ${own}`,
-        id && startsWith(params, 'c.id', id),
-      ),
-      inOrder: !id,
-    }));
+  const walk = new Walk(scan, filter, await sourceOf(scan, query));
+  const most = countable ? budget.count : budget.scan;
+  const wanted = skip + size + 1;
+  /** Nobody needs the rest of the list, unless it has to be counted. */
+  const isEnough = (matches: number) => matches >= wanted && (page === undefined || countable !== undefined);
+  const shown: Shown[] = [];
+  let [matches, below]: [number, string | undefined] = [0, before];
+  while (below !== undefined && walk.spent < most && !isEnough(matches)) {
+    const step = await walk.step(below, walk.spent === 0 ? size + 1 : budget.chunk, most);
+    for (const candidate of step.candidates) {
+      const transform = show(candidate);
+      if (transform === undefined) continue;
+      matches++;
+      if (matches > skip && matches <= wanted) shown.push({ ...candidate, transform });
+    }
+    below = step.end;
   }
-  if (id) return [{ from: 'tokens t', where: startsWith(params, 't.id', id), inOrder: false }];
-  const [pair] = Object.entries(metadata ?? {});
-  if (!pair) return [byAge()];
-  const [name, value] = pair.map((part) => params.add(part));
-  return [{ from: 'token_metadata m', where: `m.name = ${name} and m.value = ${value}`, inOrder: true }];
+  const rest = shown.length > size ? shown[size - 1]?.seq : below;
+  return {
+    shown: shown.slice(0, size),
+    next: rest,
+    total: counted ?? (page !== undefined && below === undefined ? matches : undefined),
+    tooDeep: skip > 0 && matches <= skip && below !== undefined,
+  };
 }
 
-/** Every character of an id sorts before "~", so this is all that starts with the value. */
-function startsWith(params: Params, column: string, { value }: Bound): string {
-  return `${column} >= ${params.add(value)} and ${column} < ${params.add(`${value}~`)}`;
+/** Where every entry of some ranges that do not overlap is in the list, they can be counted without a check. */
+function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Range[] | undefined {
+  const { ids, type, metadata = {} } = filter;
+  const filters = [...(type === undefined ? [] : [ofType(type)]), ...Object.entries(metadata).map(withEntry)];
+  if (!exact || ids) return undefined;
+  if (scopes.some(isEverything)) return filters.length <= 1 ? [filters[0] ?? everything] : undefined;
+  return filters.length === 0 && scopes.every(({ id }) => !id) ? scopes.flatMap(inContainer) : undefined;
 }
 
-function inAny(params: Params, scopes: readonly Scope[]): string {
-  const is = (column: string, { value, exact }: Bound) =>
-    exact
-      ? `${column} = ${params.add(value)}`
-      : `substr(${column}, 1, ${params.add(value.length)}) = ${params.add(value)}`;
-  return any(
-    scopes.map(({ container, id }) =>
-      all(container && is('t.container_folded', container), id && is('t.id', id)),
-    ),
+/** Checks candidates, and counts what that takes. */
+class Walk {
+  spent = 0;
+  readonly #scan: Scan;
+  readonly #filter: TokenFilter;
+  readonly #source: Source;
+  /** What one candidate costs: its row, and an entry for each pair of metadata. */
+  readonly #cost: number;
+
+  constructor(scan: Scan, filter: TokenFilter, source: Source) {
+    this.#scan = scan;
+    this.#filter = filter;
+    this.#source = source;
+    this.#cost = 1 + pairsOf(filter).length;
+  }
+
+  async step(
+    before: string,
+    limit: number,
+    budget: number,
+  ): Promise<{ candidates: Candidate[]; end: string | undefined }> {
+    if (this.spent > 0 && this.#scan.db.dialect === 'sqlite') await new Promise(setImmediate);
+    const most = Math.min(this.#scan.budget.chunk, Math.ceil((budget - this.spent) / this.#cost));
+    const { seqs, end, read } = await this.#source(before, Math.min(limit, most));
+    const some = seqs.slice(0, most);
+    this.spent += Math.max(1, read, some.length * this.#cost);
+    const candidates = await candidatesOf(this.#scan, some, this.#filter);
+    return { candidates, end: some.length < seqs.length ? some.at(-1) : end };
+  }
+}
+
+/** Repeated until there are 1, 2, 4, 8 or 16 of them, so that there are few statements. */
+function pairsOf({ metadata = {} }: TokenFilter): [name: string, value: string][] {
+  const pairs = Object.entries(metadata);
+  if (pairs.length === 0) return [];
+  return Array.from(
+    { length: 2 ** Math.ceil(Math.log2(pairs.length)) },
+    (_, at) => pairs[Math.min(at, pairs.length - 1)] as [string, string],
   );
 }
 
-function passing(params: Params, { type, metadata }: TokenFilter): string {
-  const pairs = Object.entries(metadata ?? {}).map(
-    ([name, value]) => `(select 1 from token_metadata p where p.seq = t.seq
-      and p.name = ${params.add(name)} and p.value = ${params.add(value)}) = 1`,
+/** Those that are alive and pass the filter, newest first. */
+async function candidatesOf(
+  { db, tenant }: Scan,
+  seqs: readonly string[],
+  filter: TokenFilter,
+): Promise<Candidate[]> {
+  if (seqs.length === 0) return [];
+  const params = new Params();
+  const owner = params.add(tenant);
+  const pairs = pairsOf(filter).map(
+    ([name, value]) => `(select 1 from token_metadata p where p.tenant_id = ${owner}
+      and p.name = ${params.add(name)} and p.value = ${params.add(value)} and p.seq = t.seq) = 1`,
   );
-  return all(type && `t.type = ${params.add(type)}`, ...pairs);
+  const where = all(
+    `t.tenant_id = ${owner}`,
+    `t.seq in ${params.list(seqs)}`,
+    alive('t'),
+    filter.type !== undefined && `t.type = ${params.add(filter.type)}`,
+    ...pairs,
+  );
+  const sql = `select t.seq, t.id, t.container, octet_length(t.data) as data,
+      coalesce(octet_length(t.masked), 0) as masked,
+      coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.metadata), 0) as rest
+    from tokens t where ${where} order by t.seq desc`;
+  return db.all<Candidate>(sql, params.values);
 }

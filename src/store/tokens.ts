@@ -5,13 +5,14 @@ import { newId } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
+import type { Transform } from '../domain/transform.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
 import { type Moment, type Queries, type Room, rowLock, type Value } from './db.ts';
 import type { Keyring } from './keyring.ts';
-import type { Change, StoredToken, TokenContent, Tokens } from './store.ts';
+import type { Change, ShownToken, StoredToken, TokenContent, TokenQuery, Tokens } from './store.ts';
 import { indexAnew, indexToken } from './token-index.ts';
-import { pageOfTokens, selectTokens } from './token-scan.ts';
+import { findTokens, type Shown } from './token-scan.ts';
 import { Params } from './where.ts';
 
 interface TokenRow {
@@ -31,6 +32,8 @@ interface TokenRow {
   modified_at: Moment | null;
   expires_at: Moment | null;
 }
+
+type DescribedRow = Omit<TokenRow, 'data' | 'masked'>;
 
 const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.version, t.data, t.masked, t.mask, t.metadata,
   t.created_by, t.created_at, t.modified_by, t.modified_at, t.expires_at`;
@@ -56,18 +59,12 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         then(db.get<TokenRow>(one, [tenant, id]), (row) => row && toToken(row, key)),
       ),
 
-    list: async (tenant, scopes, filter, window) => {
-      const params = new Params();
-      const sql = pageOfTokens(params, columns, tenant, scopes, filter, window);
-      const asked = Promise.try(() => db.all<TokenRow>(sql, params.values));
-      const [key, rows] = await Promise.all([keyring.of(tenant), asked]);
-      return rows.map((row) => toToken(row, key));
-    },
-
-    count: (tenant, scopes, filter) => {
-      const params = new Params();
-      const sql = `select count(*) as count from (${selectTokens(params, tenant, scopes, filter)}) as shown`;
-      return then(db.get<{ count: Moment }>(sql, params.values), (row) => Number(row?.count));
+    list: async (tenant, query) => {
+      const key = await keyring.of(tenant);
+      const found = await findTokens(db, tenant, query);
+      const shown = withinBytes(found.shown);
+      const next = shown.length < found.shown.length ? shown.at(-1)?.seq : found.next;
+      return { ...found, next, rows: await contentsOf(db, tenant, key, shown, query.show) };
     },
 
     update: async (tenant, id, change, revise) => {
@@ -93,6 +90,61 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
       });
     },
   };
+}
+
+/** The most bytes of a page of tokens. */
+const maxPageBytes = 8 * 1024 * 1024;
+/** What a token takes at most beside its data, mask and metadata. */
+const fixedBytes = 1024;
+
+/** As many as fit into a page, and at least one. */
+function withinBytes(shown: readonly Shown[]): readonly Shown[] {
+  let bytes = 0;
+  const end = shown.findIndex(({ transform, data, masked, rest }, at) => {
+    bytes += fixedBytes + Number(rest);
+    if (transform !== 'redact') bytes += Number(transform === 'reveal' ? data : masked);
+    return bytes > maxPageBytes && at > 0;
+  });
+  return end < 0 ? shown : shown.slice(0, end);
+}
+
+const described = `t.tenant_id, t.seq, t.id, t.type, t.container, t.version, t.mask, t.metadata, t.created_by,
+  t.created_at, t.modified_by, t.modified_at, t.expires_at`;
+/** No more of the data is read than the transform shows. */
+const contents: Record<Transform, { columns: string; part?: Part }> = {
+  reveal: { columns: `${described}, t.data as sealed`, part: 'data' },
+  mask: { columns: `${described}, t.masked as sealed`, part: 'masked' },
+  redact: { columns: `${described}, null as sealed` },
+};
+
+/** Reads the tokens that were found. What has changed in between is shown as it is now, or not at all. */
+async function contentsOf(
+  db: Queries,
+  tenant: string,
+  key: Uint8Array,
+  found: readonly Pick<Shown, 'seq' | 'transform'>[],
+  show: TokenQuery['show'],
+  attempts = 3,
+): Promise<ShownToken[]> {
+  const tokens: ShownToken[] = [];
+  const changed: Pick<Shown, 'seq' | 'transform'>[] = [];
+  for (const [transform, some] of Map.groupBy(found, (one) => one.transform)) {
+    const { columns, part } = contents[transform];
+    const params = new Params();
+    const seqs = some.map(({ seq }) => seq);
+    const sql = `select ${columns} from tokens t where t.tenant_id = ${params.add(tenant)}
+      and t.seq in ${params.list(seqs)} and ${alive('t')}`;
+    for (const row of await db.all<DescribedRow & { sealed: Uint8Array | null }>(sql, params.values)) {
+      const now = show(row);
+      if (now === transform) {
+        const data = part && row.sealed !== null ? opened(key, row, part, row.sealed) : undefined;
+        tokens.push({ seq: row.seq, token: shownOf(row), data });
+      } else if (now !== undefined) changed.push({ seq: row.seq, transform: now });
+    }
+  }
+  if (changed.length > 0 && attempts > 1)
+    tokens.push(...(await contentsOf(db, tenant, key, changed, show, attempts - 1)));
+  return tokens.sort((a, b) => (a.seq < b.seq ? 1 : -1));
 }
 
 function newRow(
@@ -191,20 +243,20 @@ function expiry(row: TokenRow): number | null {
 
 /** As it is kept: what it holds is opened when asked for. */
 function toToken(row: TokenRow, key: Uint8Array): StoredToken {
-  const place = placeOf(row.tenant_id, row.id, row.version);
-  const opened = (part: Part, sealed: Uint8Array): JsonText => {
-    const plaintext = open(key, place(part), sealed);
-    if (plaintext) return new JsonText(plaintext.toString());
-    throw new Error(`the ${part} of Token ${row.id} does not open: its row was changed outside the program`);
-  };
   return {
     id: row.id,
     container: row.container,
     seq: row.seq,
     token: shownOf(row),
-    plaintext: () => opened('data', row.data),
-    masked: () => (row.masked === null ? undefined : opened('masked', row.masked)),
+    plaintext: () => opened(key, row, 'data', row.data),
+    masked: () => (row.masked === null ? undefined : opened(key, row, 'masked', row.masked)),
   };
+}
+
+function opened(key: Uint8Array, row: DescribedRow, part: Part, sealed: Uint8Array): JsonText {
+  const plaintext = open(key, placeOf(row.tenant_id, row.id, row.version)(part), sealed);
+  if (plaintext) return new JsonText(plaintext.toString());
+  throw new Error(`the ${part} of Token ${row.id} does not open: its row was changed outside the program`);
 }
 
 /** As it was just written, which need not be opened. */
@@ -220,7 +272,7 @@ function asWritten(row: TokenRow, { data, masked }: TokenContent): StoredToken {
 }
 
 /** Without fields that have no value. One after the other, which takes a third of the time of a spread for each. */
-function shownOf(row: TokenRow): StoredToken['token'] {
+function shownOf(row: DescribedRow): StoredToken['token'] {
   const { id, tenant_id, type, container, mask, metadata, modified_at, expires_at } = row;
   const shown: Partial<StoredToken['token']> = { id, tenant_id, type, container };
   if (mask !== null) shown.mask = JSON.parse(mask) as Mask;

@@ -9,6 +9,7 @@ const within = (value: string) => ({ value, exact: false });
 const exactly = (value: string) => ({ value, exact: true });
 const seen = (own: Grants, above?: Grants) =>
   visible({ policy: ready(own), ceiling: above && ready(above) }, 'token:read');
+const exact = (scopes: Scope[]) => ({ scopes, exact: true });
 
 const pci = { container: '/pci/' };
 const high = { container: '/PCI/high' };
@@ -73,7 +74,7 @@ describe('what is visible', () => {
       [{ id: within('c') }],
     ],
   ])('%s', (_, own, scopes) => {
-    expect(seen(own)).toEqual(scopes);
+    expect(seen(own)).toEqual(exact(scopes));
   });
 
   test.each<[string, Grants, Grants, Scope[]]>([
@@ -95,7 +96,15 @@ describe('what is visible', () => {
       [{ container: within('/pci/high/') }, { container: exactly('/a/b/') }],
     ],
   ])('under a ceiling %s', (_, own, above, scopes) => {
-    expect(seen(own, above)).toEqual(scopes);
+    expect(seen(own, above)).toEqual(exact(scopes));
+  });
+
+  test('under a ceiling with too many common parts is looked for on the smaller side', () => {
+    const starts = Array.from({ length: 11 }, (_, n) => when(['id', 'starts_with', `${n % 10}${n}`]));
+    const above = Array.from({ length: 10 }, (_, n) => ({ container: `/c${n}/` }));
+    const { scopes, exact } = seen(grants(...starts), grants(...above));
+    expect([scopes.length, exact]).toEqual([10, false]);
+    expect(scopes[0]).toEqual({ container: within('/c0/') });
   });
 });
 

@@ -42,7 +42,7 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
 
   async function liesIn(id: string): Promise<string[]> {
     const rows = await on.raw<{ container: string; own: number }>(
-      `select container, own from token_containers where id = '${id}'`,
+      `select c.container, c.own from token_containers c join tokens t on t.seq = c.seq where t.id = '${id}'`,
     );
     return rows.map(({ container, own }) => `${container} ${own}`).sort();
   }

@@ -1,9 +1,16 @@
+/** Any list, read page by page within any budget, shows exactly the tokens that single decisions allow. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import fc from 'fast-check';
 import type { Grants } from '../../src/domain/grant.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
-import { ready } from '../../src/domain/policy.ts';
-import { type Scope, visible } from '../../src/domain/scope.ts';
-import type { TokenContent, TokenFilter } from '../../src/store/store.ts';
+import { decideUnder, ready } from '../../src/domain/policy.ts';
+import { visible } from '../../src/domain/scope.ts';
+import type { Db } from '../../src/store/db.ts';
+import { openPostgres } from '../../src/store/postgres.ts';
+import { openSqlite } from '../../src/store/sqlite.ts';
+import type { ListWindow, TokenContent, TokenFilter, TokenQuery } from '../../src/store/store.ts';
+import { findTokens } from '../../src/store/token-scan.ts';
+import type { Budget } from '../../src/store/token-sources.ts';
 import { grants, when } from '../support/grants.ts';
 import { naiveUnder } from '../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
@@ -11,7 +18,6 @@ import { openStores, type Stores } from '../support/stores.ts';
 import { databases } from '../support/world.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
-const everything = { limit: 10_000, offset: 0, before: undefined };
 
 interface Made {
   readonly id: string;
@@ -24,71 +30,93 @@ function randomToken(random: Random, number: number): Made {
   return {
     id: `${random.of(['card-', 'Card-', 'card', 'tok:1.', 'a-'])}${number}`,
     container: randomContainer(random),
-    type: random.of(['card', 'token']),
-    metadata: random.chance(0.5) ? { region: random.of(['eu', 'us']) } : {},
+    type: random.of(['card', 'card', 'card', 'token']),
+    metadata: random.chance(0.5) ? { region: random.of(['eu', 'us']), shop: random.of(['a', 'b', 'c']) } : {},
   };
 }
 
 function content({ container, type, metadata }: Made): TokenContent {
-  return {
-    container,
-    type,
-    metadata,
-    data: JsonText.of('secret'),
-    mask: undefined,
-    masked: undefined,
-    expiresAt: undefined,
-  };
+  const data = JsonText.of('secret');
+  return { container, type, metadata, data, mask: undefined, masked: undefined, expiresAt: undefined };
 }
 
-describe.each(databases)('the store on %s: lists of Tokens', (_, database) => {
-  const random = new Random(2026);
+interface Case {
+  readonly own: Grants;
+  readonly above: Grants | undefined;
+  readonly filter: TokenFilter;
+  readonly size: number;
+  readonly budget: Budget;
+}
+
+describe.each(databases)('lists of tokens on %s', (name, database) => {
   let on: Stores;
+  let db: Db;
   let tenant: string;
   /** Newest first. */
-  let made: Made[];
+  const made: Made[] = [];
   beforeAll(async () => {
+    const random = new Random(2026);
     on = await openStores(database);
     tenant = await on.tenant();
     const other = await on.tenant();
-    made = [];
     for (let number = 0; number < 300; number++) {
       const token = randomToken(random, number);
       made.unshift(token);
       await add(tenant, token);
       if (number % 3 === 0) await add(other, token);
+      if (number % 7 === 0) await add(tenant, { ...token, id: `expired-${number}` }, on.clock.now() + 1);
     }
+    on.clock.advance(1);
+    const path = on.url.slice('sqlite:'.length);
+    db = name === 'SQLite' ? openSqlite(path, on.clock.now) : openPostgres(on.url, on.clock.now);
   });
-  afterAll(() => on.close());
+  afterAll(async () => {
+    await db.close();
+    await on.close();
+  });
 
-  async function add(to: string, token: Made): Promise<void> {
-    await on.store.tokens.create(to, token.id, content(token), { by: someone, at: on.clock.now() });
+  async function add(to: string, token: Made, expiresAt?: number): Promise<void> {
+    const change = { by: someone, at: on.clock.now() };
+    await on.store.tokens.create(to, token.id, { ...content(token), expiresAt }, change);
   }
 
-  const list = async (scopes: Scope[], filter: TokenFilter = {}, window = {}) =>
-    await on.store.tokens.list(tenant, scopes, filter, { ...everything, ...window });
-  const idsOf = (tokens: readonly { id: string }[]) => tokens.map(({ id }) => id);
+  function queryOf({ own, above, filter }: Case): Omit<TokenQuery, keyof ListWindow> {
+    const [policy, ceiling] = [ready(own), above && ready(above)];
+    return {
+      visible: visible({ policy, ceiling }, 'token:read'),
+      show: (token) => {
+        const verdict = decideUnder(policy, ceiling, 'token:read', token);
+        return verdict.allowed ? verdict.transform : undefined;
+      },
+      filter,
+    };
+  }
 
-  async function byOffset(scopes: Scope[], filter: TokenFilter, limit: number): Promise<string[]> {
+  async function byCursor(of: Case): Promise<string[]> {
     const ids: string[] = [];
-    for (let offset = 0; ; offset += limit) {
-      const page = await list(scopes, filter, { limit, offset });
-      ids.push(...idsOf(page));
-      if (page.length < limit) return ids;
+    for (let before: string | undefined = 'ffffffff-ffff-ffff-ffff-ffffffffffff'; before !== undefined; ) {
+      const page = await findTokens(db, tenant, { ...queryOf(of), size: of.size, before }, of.budget);
+      expect(page.shown.length).toBeLessThanOrEqual(of.size);
+      expect(page.next === undefined || page.next < before).toBe(true);
+      ids.push(...page.shown.map(({ id }) => id));
+      before = page.next;
+    }
+    return ids;
+  }
+
+  /** With totals where they could be counted. Stops where the page number is too deep. */
+  async function byNumber(of: Case): Promise<{ ids: string[]; totals: Set<number | undefined> }> {
+    const ids: string[] = [];
+    const totals = new Set<number | undefined>();
+    for (let page = 1; ; page++) {
+      const found = await findTokens(db, tenant, { ...queryOf(of), size: of.size, page }, of.budget);
+      ids.push(...found.shown.map(({ id }) => id));
+      if (!found.tooDeep) totals.add(found.total);
+      if (found.shown.length < of.size) return { ids, totals };
     }
   }
 
-  async function byCursor(scopes: Scope[], filter: TokenFilter, limit: number): Promise<string[]> {
-    const ids: string[] = [];
-    for (let before: string | undefined; ; ) {
-      const page = await list(scopes, filter, { limit, before });
-      ids.push(...idsOf(page));
-      if (page.length < limit) return ids;
-      before = page.at(-1)?.seq;
-    }
-  }
-
-  function expected(own: Grants, above: Grants | undefined, filter: TokenFilter): string[] {
+  function expected({ own, above, filter }: Case): string[] {
     const shown = made.filter(
       (token) =>
         naiveUnder(own, above, 'token:read', token).allowed &&
@@ -96,74 +124,87 @@ describe.each(databases)('the store on %s: lists of Tokens', (_, database) => {
         (!filter.type || filter.type === token.type) &&
         Object.entries(filter.metadata ?? {}).every(([name, value]) => token.metadata[name] === value),
     );
-    return idsOf(shown);
+    return shown.map(({ id }) => id);
   }
 
-  function randomFilter(): TokenFilter {
-    if (random.chance(0.4)) return {};
-    return {
-      ids: random.chance(0.3) ? idsOf(random.some(20, () => random.of(made))) : undefined,
-      type: random.chance(0.5) ? random.of(['card', 'token']) : undefined,
-      metadata: random.chance(0.5) ? { region: random.of(['eu', 'us']) } : undefined,
-    };
-  }
-
-  test('list, count, pages and cursors show exactly what one decision after the other would', async () => {
-    let shown = 0;
-    for (let round = 0; round < 100; round++) {
+  const cases = fc
+    .record({
+      seed: fc.nat(),
+      size: fc.integer({ min: 1, max: 100 }),
+      budget: fc.record({
+        scan: fc.constantFrom(1, 7, 60, 2000),
+        count: fc.constantFrom(100, 10_000),
+        chunk: fc.constantFrom(3, 512),
+        probe: fc.constantFrom(4, 128),
+      }),
+      type: fc.option(fc.constantFrom('card', 'token'), { nil: undefined }),
+      region: fc.option(fc.constantFrom('eu', 'us'), { nil: undefined }),
+      shop: fc.option(fc.constantFrom('a', 'b'), { nil: undefined }),
+      ids: fc.boolean(),
+    })
+    .map(({ seed, size, budget, type, region, shop, ids }): Case => {
+      const random = new Random(seed);
       const holder = random.of(['application', 'session'] as const);
       const own = randomGrants(random, holder);
-      const above =
-        holder === 'session' && random.chance(0.6) ? randomGrants(random, 'application') : undefined;
-      const filter = randomFilter();
-      const scopes = visible({ policy: ready(own), ceiling: above && ready(above) }, 'token:read');
-      const ids = expected(own, above, filter);
-      const limit = 20 + random.below(60);
-      const seen = {
-        list: idsOf(await list(scopes, filter)),
-        count: await on.store.tokens.count(tenant, scopes, filter),
-        byOffset: await byOffset(scopes, filter, limit),
-        byCursor: await byCursor(scopes, filter, limit),
-      };
-      expect({ own, above, filter, ...seen }).toEqual({
+      const bound = holder === 'session' && random.chance(0.6);
+      const metadata = { ...(region && { region }), ...(shop && { shop }) };
+      return {
         own,
-        above,
-        filter,
-        list: ids,
-        count: ids.length,
-        byOffset: ids,
-        byCursor: ids,
-      });
-      if (ids.length > 0 && ids.length < made.length) shown++;
-    }
-    expect(shown).toBeGreaterThan(30);
-  });
+        above: bound ? randomGrants(random, 'application') : undefined,
+        filter: {
+          type,
+          metadata: region || shop ? metadata : undefined,
+          ids: ids && random.chance(0.3) ? random.some(20, () => random.of(made).id) : undefined,
+        },
+        size,
+        budget,
+      };
+    });
 
-  test('what lies in the root itself is found there', async () => {
-    const own = grants(when(['container', 'equals', '/']));
-    const ids = expected(own, undefined, {});
-    expect(ids.length).toBeGreaterThan(5);
-    expect(idsOf(await list(visible({ policy: ready(own) }, 'token:read')))).toEqual(ids);
-  });
-
-  test('as many scopes as rules and a ceiling can make are answered like one', async () => {
-    const own = grants(...Array.from({ length: 50 }, (_, n) => when(['id', 'starts_with', `card-${n}`])));
-    const above = grants(
-      ...Array.from({ length: 49 }, (_, n) => ({ container: `/c${n}/` })),
-      ...['pci', 'high'].map((container) => ({ container })),
+  test('pages by cursor and by number show exactly what one decision after the other would', async () => {
+    let partly = 0;
+    await fc.assert(
+      fc.asyncProperty(cases, async (of) => {
+        const ids = expected(of);
+        expect(await byCursor(of)).toEqual(ids);
+        const { ids: first, totals } = await byNumber(of);
+        expect(first).toEqual(ids.slice(0, first.length));
+        for (const total of totals) expect(total ?? ids.length).toBe(ids.length);
+        if (of.budget.scan === 2000 && of.budget.count === 10_000)
+          expect([first, [...totals]]).toEqual([ids, [ids.length]]);
+        if (ids.length > 0 && ids.length < made.length) partly++;
+      }),
+      { numRuns: 120 },
     );
-    const scopes = visible({ policy: ready(own), ceiling: ready(above) }, 'token:read');
-    expect([scopes.length, scopes[0]?.among?.length]).toEqual([10, 51]);
-    const ids = expected(own, above, {});
+    expect(partly).toBeGreaterThan(20);
+  }, 60_000);
+
+  test.each<[string, Grants, Grants | undefined]>([
+    ['the root itself', grants(when(['container', 'equals', '/'])), undefined],
+    [
+      'more scopes than rules and a ceiling can be intersected to',
+      grants(...Array.from({ length: 50 }, (_, n) => when(['id', 'starts_with', `card-${n}`]))),
+      grants(
+        ...Array.from({ length: 49 }, (_, n) => ({ container: `/c${n}/` })),
+        ...['pci', 'high'].map((container) => ({ container })),
+      ),
+    ],
+  ])('%s is listed', async (_, own, above) => {
+    const of = { own, above, filter: {}, size: 20, budget: { scan: 60, count: 100, chunk: 10, probe: 4 } };
+    const ids = expected(of);
     expect(ids.length).toBeGreaterThan(5);
-    expect(idsOf(await list(scopes))).toEqual(ids);
-    expect(await on.store.tokens.count(tenant, scopes, {})).toBe(ids.length);
+    expect(await byCursor(of)).toEqual(ids);
   });
 
-  test('a condition may name what no id can hold', async () => {
-    for (const value of ["'", '%', '_', '~', '\u{10ffff}', 'é']) {
-      const own = grants(when(['id', 'starts_with', value]));
-      expect(await list(visible({ policy: ready(own) }, 'token:read'))).toEqual([]);
-    }
-  });
+  test.each(["'", '%', '_', '~', '\u{10ffff}', 'é'])(
+    'a rule for ids that start with %s shows none',
+    async (start) => {
+      const own = grants(when(['id', 'starts_with', start]));
+      const query = queryOf({ own, above: undefined, filter: {}, size: 1, budget: {} as Budget });
+      expect(await on.store.tokens.list(tenant, { ...query, size: 20, page: 1 })).toMatchObject({
+        rows: [],
+        total: 0,
+      });
+    },
+  );
 });

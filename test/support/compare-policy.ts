@@ -2,7 +2,7 @@
 import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { decide, decideUnder, type Policy, type Resource, ready } from '../../src/domain/policy.ts';
-import { type Bound, type Scope, visible } from '../../src/domain/scope.ts';
+import { type Bound, type Scope, type Visible, visible } from '../../src/domain/scope.ts';
 import { isAbout, isAboutData, naive, naiveUnder, plain } from './naive-policy.ts';
 import { type Case, Random, randomCase } from './random-policy.ts';
 
@@ -149,11 +149,12 @@ function expectedSteps(
 }
 
 function* seen(
-  scopes: readonly Scope[],
+  { scopes, exact }: Visible,
   resource: Resource,
   { allowed }: { allowed: boolean },
 ): Generator<Comparison> {
-  yield ['whether it lies in a scope', scopes.some((scope) => liesIn(resource, scope)), allowed];
+  const lies = scopes.some((scope) => liesIn(resource, scope));
+  yield ['whether it lies in a scope', exact ? lies : lies || !allowed, exact ? allowed : true];
   const redundant = scopes.filter((scope, at) =>
     scopes.some((other, index) => index !== at && contains(other, scope)),
   );
@@ -164,11 +165,7 @@ function* seen(
 export function liesIn({ id, container }: Resource, scope: Scope): boolean {
   const path = container?.toLowerCase().split('/').filter(Boolean) ?? [];
   const canonical = path.length === 0 ? '/' : `/${path.join('/')}/`;
-  return (
-    passes(id, scope.id) &&
-    passes(container === undefined ? undefined : canonical, scope.container) &&
-    (scope.among?.some((one) => liesIn({ id, container }, one)) ?? true)
-  );
+  return passes(id, scope.id) && passes(container === undefined ? undefined : canonical, scope.container);
 }
 
 function passes(value: string | undefined, bound: Bound | undefined): boolean {

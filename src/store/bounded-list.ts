@@ -1,0 +1,98 @@
+/**
+ * Lists of rows by id, newest first, whose filter no index answers. The filter sees a bounded number of rows: a page
+ * may be shorter than its size, or empty, and says where to go on.
+ */
+import type { Moment, Room, Value } from './db.ts';
+import type { ListPage, ListWindow } from './store.ts';
+import { all, Params } from './where.ts';
+
+/** The most rows that a request examines one by one. */
+export const scanBudget = 2_000;
+/** The most rows that are counted, and so how deep a page number may go. */
+export const countBudget = 10_000;
+
+/** Above every id that is made here. */
+export const top = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
+export interface Filtered<R> {
+  readonly table: string;
+  /** What the filter looks at, beside `tenant_id` and `id`. */
+  readonly columns: string;
+  readonly tenant: string;
+  /** Only these, at most as many as a query may name. */
+  readonly ids?: readonly string[] | undefined;
+  /** A condition on the alias `x`. */
+  readonly filter: (params: Params) => string;
+  /** Reads the rows of a page in any order, of which some may be gone by then. */
+  readonly read: (ids: readonly string[]) => Promise<(R & { readonly id: string })[]>;
+}
+
+export async function boundedList<R>(
+  db: Pick<Room, 'get' | 'all'>,
+  list: Filtered<R>,
+  { size, page, before = top }: ListWindow,
+): Promise<ListPage<R & { readonly id: string }>> {
+  const budget = page === undefined ? scanBudget : countBudget;
+  const offset = page === undefined ? 0 : (page - 1) * size;
+  const total = page === undefined ? undefined : await countFiltered(db, list);
+  if (total === undefined && offset >= countBudget)
+    return { rows: [], next: undefined, total, tooDeep: true };
+  const found = await select<{ id: string }>(db, list, before, budget, (examined, params) => {
+    const window = `limit ${params.add(size + 1)} offset ${params.add(offset)}`;
+    return `select x.id from ${examined} where ${list.filter(params)} order by x.id desc ${window}`;
+  });
+  const ids = found.slice(0, size).map(({ id }) => id);
+  const next = found.length > size ? ids.at(-1) : await endOf(db, list, before, budget);
+  const rows = ids.length === 0 ? [] : await list.read(ids);
+  const tooDeep = offset > 0 && found.length === 0 && next !== undefined;
+  return { rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)), next, total, tooDeep };
+}
+
+/** Undefined if there are more rows than are counted. */
+export async function countFiltered<R>(
+  db: Pick<Room, 'all'>,
+  list: Omit<Filtered<R>, 'read'>,
+): Promise<number | undefined> {
+  const [row] = await select<Record<'entries' | 'count', Moment>>(
+    db,
+    list,
+    top,
+    countBudget + 1,
+    (examined, params) =>
+      `select count(*) as entries, count(case when ${list.filter(params)} then 1 end) as count from ${examined}`,
+  );
+  return row === undefined || Number(row.entries) > countBudget ? undefined : Number(row.count);
+}
+
+/** The last row that was examined; undefined if there is none behind it. */
+async function endOf<R>(
+  db: Pick<Room, 'all'>,
+  list: Omit<Filtered<R>, 'read'>,
+  before: string,
+  budget: number,
+): Promise<string | undefined> {
+  if (list.ids) return undefined;
+  const last = await select<{ id: string }>(db, list, before, budget + 1, (examined, params) => {
+    return `select x.id from ${examined} order by x.id desc limit 2 offset ${params.add(budget - 1)}`;
+  });
+  return last.length > 1 ? last[0]?.id : undefined;
+}
+
+/** `examined` are the newest rows older than `before`, at most `limit`. */
+async function select<T>(
+  db: Pick<Room, 'all'>,
+  { table, columns, tenant, ids }: Omit<Filtered<unknown>, 'read' | 'filter'>,
+  before: string,
+  limit: number,
+  statement: (examined: string, params: Params) => string,
+): Promise<T[]> {
+  const params = new Params();
+  const where = all(
+    `r.tenant_id = ${params.add(tenant)}`,
+    `r.id < ${params.add(before)}`,
+    ids && `r.id in ${params.list(ids)}`,
+  );
+  const examined = `(select r.tenant_id, r.id, ${columns} from ${table} r where ${where}
+    order by r.id desc limit ${params.add(limit)}) x`;
+  return db.all<T>(statement(examined, params), params.values as Value[]);
+}

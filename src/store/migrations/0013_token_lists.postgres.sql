@@ -1,0 +1,1 @@
+alter table token_containers drop column id;

@@ -1,0 +1,1 @@
+create index tokens_by_type on tokens (tenant_id, type, seq);

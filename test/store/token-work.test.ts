@@ -1,0 +1,223 @@
+/** The work of one list of tokens is bounded, whatever its rules and filters hide. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Grants } from '../../src/domain/grant.ts';
+import { newId } from '../../src/domain/key.ts';
+import { decideUnder, ready } from '../../src/domain/policy.ts';
+import { visible } from '../../src/domain/scope.ts';
+import { countBudget, scanBudget } from '../../src/store/bounded-list.ts';
+import type { ListWindow, Store, TokenFilter } from '../../src/store/store.ts';
+import { grants, when } from '../support/grants.ts';
+import { plansOf, recorder, rowsVisited, type Statement } from '../support/recorded.ts';
+import { openStores, raw, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const hidden = 24_000;
+const shown = 30;
+
+const range = <T>(count: number, make: (n: number) => T) => Array.from({ length: count }, (_, n) => make(n));
+const entries = Object.fromEntries(range(10, (n) => [`name-${n}`, 'everywhere']));
+
+/** Rules, a ceiling and a filter that together show the thirty oldest tokens, or none. */
+const cases: [name: string, count: number, own: Grants, filter?: TokenFilter, above?: Grants][] = [
+  ['a container and below', shown, grants({ container: '/seen/' })],
+  ['a container alone', shown, grants(when(['container', 'equals', '/seen/deep/']))],
+  ['ids that start alike', shown, grants(when(['id', 'starts_with', 'seen-']))],
+  [
+    'ids that start alike in a container',
+    shown,
+    grants(when(['id', 'starts_with', 'seen-'], ['container', 'starts_with', '/seen/'])),
+  ],
+  ['ids', shown, grants(...range(shown, (n) => when(['id', 'equals', `seen-${n}`])))],
+  ['a filter by id', 2, grants('token:read'), { ids: ['seen-1', 'seen-2'] }],
+  ['a filter by type', shown, grants('token:read'), { type: 'rare' }],
+  ['a filter by metadata', shown, grants('token:read'), { metadata: { rare: 'yes' } }],
+  ['ten filters by metadata', shown, grants('token:read'), { metadata: { ...entries, rare: 'yes' } }],
+  [
+    'a container, where everything has the metadata',
+    shown,
+    grants({ container: '/seen/' }),
+    { metadata: entries },
+  ],
+  [
+    'fifty containers and ten filters that everything passes',
+    shown,
+    grants(...range(49, (n) => ({ container: `/nothing/${n}/` })), { container: '/seen/' }),
+    { type: 'rare', metadata: entries },
+  ],
+];
+/** Here the tokens that are shown lie behind more than one request may read. */
+const endless: typeof cases = [
+  [
+    'fifty ids that start alike and ten filters that everything passes',
+    0,
+    grants(
+      ...range(50, (n) => when(['id', 'starts_with', `hidden-${n}`], ['container', 'equals', '/none/'])),
+    ),
+    { metadata: entries },
+  ],
+  [
+    'a session under a ceiling with which it has nothing in common but thousands of parts',
+    0,
+    grants(...range(50, (n) => when(['id', 'starts_with', `hidden-${n}`]))),
+    {},
+    grants(...range(50, (n) => ({ container: `/none/${n}/` }))),
+  ],
+  [
+    'a container of which no id starts as it should',
+    0,
+    grants(
+      when(['container', 'starts_with', '/hidden/'], ['id', 'starts_with', 'nobody-']),
+      when(['id', 'starts_with', 'hid'], ['container', 'starts_with', '/hidden/nowhere/']),
+    ),
+    { metadata: entries },
+  ],
+  [
+    'fifty containers full of the wrong type',
+    0,
+    grants(...range(50, (n) => ({ container: `/hidden/${n}/` }))),
+    { type: 'card', metadata: { ...entries, rare: 'yes' } },
+  ],
+];
+
+const tables = {
+  tokens: 'tenant_id, seq, id, type, container, container_folded, version, created_at, data',
+  token_containers: 'tenant_id, container, own, seq',
+  token_metadata: 'tenant_id, name, value, seq',
+};
+type Rows = Record<keyof typeof tables, string[]>;
+
+/** One row in SQL. Data is a byte that nobody opens. */
+function row(database: string, ...values: (string | number | Uint8Array)[]): string {
+  const literals = values.map((value) => {
+    if (value instanceof Uint8Array) return database === 'SQLite' ? "x'00'" : "'\\x00'";
+    return typeof value === 'number' ? value : `'${value}'`;
+  });
+  return `(${literals.join(', ')})`;
+}
+
+function addToken(
+  rows: Rows,
+  database: string,
+  token: { tenant: string; at: number; id: string; container: string; rare: boolean },
+): void {
+  const { tenant, at, id, container, rare } = token;
+  const [seq, type] = [newId(at), rare ? 'rare' : 'card'];
+  rows.tokens.push(row(database, tenant, seq, id, type, container, container, 1, at, new Uint8Array(1)));
+  const path = container.split('/').slice(1, -1);
+  path.forEach((_, depth) => {
+    const above = `/${path.slice(0, depth + 1).join('/')}/`;
+    rows.token_containers.push(row(database, tenant, above, above === container ? 1 : 0, seq));
+  });
+  for (const [name, value] of Object.entries({ ...entries, rare: rare ? 'yes' : 'no' }))
+    rows.token_metadata.push(row(database, tenant, name, value, seq));
+}
+
+async function insertAll(url: string, rows: Rows): Promise<void> {
+  for (const [table, columns] of Object.entries(tables)) {
+    const values = rows[table as keyof Rows];
+    for (let at = 0; at < values.length; at += 4000) {
+      const some = values.slice(at, at + 4000).join(', ');
+      await raw(url, `insert into ${table} (${columns}) values ${some}`);
+    }
+  }
+}
+
+describe.each(databases)('on %s, a list of few tokens among many', (name, database) => {
+  const asked = recorder();
+  let on: Stores;
+  let store: Store;
+  let tenant: string;
+  beforeAll(async () => {
+    on = await openStores(database);
+    tenant = await on.tenant();
+    const rows: Rows = { tokens: [], token_containers: [], token_metadata: [] };
+    const add = (at: number, id: string, container: string, rare: boolean) =>
+      addToken(rows, name, { tenant, at, id, container, rare });
+    for (let n = 0; n < shown; n++) add(on.clock.now(), `seen-${n}`, '/seen/deep/', true);
+    for (let n = 0; n < hidden; n++) add(on.clock.now() + n, `hidden-${n}`, `/hidden/${n % 50}/`, false);
+    await insertAll(on.url, rows);
+    if (name === 'PostgreSQL') await raw(on.url, 'analyze');
+    store = await on.another(undefined, asked.through);
+    await store.warm(tenant);
+  }, 60_000);
+  afterAll(() => on.close());
+
+  function list(own: Grants, filter: TokenFilter, above: Grants | undefined, window: ListWindow) {
+    const [policy, ceiling] = [ready(own), above && ready(above)];
+    return store.tokens.list(tenant, {
+      visible: visible({ policy, ceiling }, 'token:read'),
+      show: (token) => (decideUnder(policy, ceiling, 'token:read', token).allowed ? 'redact' : undefined),
+      filter,
+      ...window,
+    });
+  }
+
+  /** Index entries that may be read or checked; the last step of a scan may read as much again. */
+  const most = { byCursor: 4 * scanBudget, byNumber: 4 * scanBudget + countBudget };
+
+  async function expectBounded(statements: readonly Statement[], limit: number): Promise<void> {
+    expect(statements.length).toBeLessThanOrEqual(name === 'SQLite' ? 300 : 20);
+    expect(statements.reduce((sum, { rows }) => sum + rows, 0)).toBeLessThanOrEqual(limit);
+    if (name === 'SQLite') {
+      const steps = plansOf(on.url, statements, on.clock.now());
+      const searches = steps.filter((step) => step.startsWith('SEARCH'));
+      expect(searches.length).toBeGreaterThanOrEqual(statements.length);
+      expect(searches.filter((step) => !narrow.test(step))).toEqual([]);
+      expect(steps.filter((step) => /^SCAN (?!e\b)/.test(step))).toEqual([]);
+    } else {
+      // Each entry passes through a few steps of a plan.
+      expect(await rowsVisited(on.url, statements, on.clock.now())).toBeLessThanOrEqual(10 * limit);
+    }
+  }
+  const narrow =
+    /\(tenant_id=\? AND (seq=\?|seq<\?|id=\?|id>\? AND id<\?|type=\? AND seq[<=]\?|container=\? AND own=\? AND seq<\?|name=\? AND value=\? AND seq[<=]\?)\)$/;
+
+  test.each(cases)('%s: finds them in one request', async (_, count, own, filter = {}, above) => {
+    asked.take();
+    const byCursor = await list(own, filter, above, {
+      size: 100,
+      before: newId(on.clock.now() + 2 * hidden),
+    });
+    await expectBounded(asked.take(), most.byCursor);
+    const byNumber = await list(own, filter, above, { size: 100, page: 1 });
+    await expectBounded(asked.take(), most.byNumber);
+    expect(byCursor).toMatchObject({ next: undefined, total: undefined });
+    expect([byCursor.rows.length, byNumber.rows.length, byNumber.total]).toEqual([count, count, count]);
+  });
+
+  test.each(endless)('%s: gives up after a bounded number', async (_, count, own, filter = {}, above) => {
+    asked.take();
+    const page = await list(own, filter, above, { size: 100, page: 1 });
+    await expectBounded(asked.take(), most.byNumber);
+    expect([page.rows.length, page.next === undefined ? page.total : undefined]).toEqual([count, page.total]);
+  });
+
+  test('everything: pages and counts a bounded number', async () => {
+    asked.take();
+    const page = await list(grants('token:read'), {}, undefined, { size: 100, page: 1 });
+    await expectBounded(asked.take(), most.byNumber);
+    expect([page.rows.length, page.total, page.next === undefined]).toEqual([100, undefined, false]);
+    expect(await list(grants('token:read'), {}, undefined, { size: 100, page: 99 })).toMatchObject({
+      tooDeep: false,
+    });
+    expect(await list(grants('token:read'), {}, undefined, { size: 100, page: 200 })).toMatchObject({
+      tooDeep: true,
+    });
+  });
+
+  test('many different filters share a few statements', async () => {
+    asked.take();
+    for (let n = 0; n < 200; n++) {
+      const own = grants(...range(1 + (n % 50), (r) => when(['id', 'starts_with', `hidden-${r}${n}`])));
+      const metadata = Object.fromEntries(range(n % 11, (r) => [`name-${r}-${n}`, `value ${n}`]));
+      const ids = n % 3 === 0 ? range(1 + (n % 100), (r) => `id-${r}-${n}`) : undefined;
+      await list(own, { ids, metadata, type: n % 2 ? `type-${n}` : undefined }, undefined, {
+        size: 1 + (n % 100),
+        page: 1,
+      });
+    }
+    const texts = new Set(asked.take().map(({ sql }) => sql));
+    expect(texts.size).toBeLessThan(150);
+    expect([...texts].join('').length).toBeLessThan(300_000);
+  });
+});

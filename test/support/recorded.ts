@@ -1,0 +1,87 @@
+/** Records what a store asks of its database, and what each statement costs there. */
+import { Database as Sqlite } from 'bun:sqlite';
+import { SQL } from 'bun';
+import type { Db, Value } from '../../src/store/db.ts';
+
+export interface Statement {
+  readonly sql: string;
+  readonly params: readonly Value[];
+  /** How many rows it returned. */
+  readonly rows: number;
+}
+
+export interface Recorder {
+  through(db: Db): Db;
+  /** What was asked since the last call. */
+  take(): Statement[];
+}
+
+export function recorder(): Recorder {
+  let statements: Statement[] = [];
+  const note = <R>(sql: string, params: readonly Value[], rows: R, count: number): R => {
+    statements.push({ sql, params, rows: count });
+    return rows;
+  };
+  return {
+    through: (db) => ({
+      ...db,
+      all: async (sql, params = []) => {
+        const rows = await db.all(sql, params);
+        return note(sql, params, rows, rows.length) as never;
+      },
+      get: async (sql, params = []) => note(sql, params, await db.get(sql, params), 1) as never,
+    }),
+    take: () => {
+      const taken = statements;
+      statements = [];
+      return taken;
+    },
+  };
+}
+
+const atNow = (sql: string, now: number) => sql.replace(/:now\b/g, String(now));
+
+/** The steps of each statement's plan on SQLite. */
+export function plansOf(url: string, statements: readonly Statement[], now: number): string[] {
+  const db = new Sqlite(url.slice('sqlite:'.length));
+  try {
+    return statements.flatMap(({ sql, params }) => {
+      const text = `explain query plan ${atNow(sql, now).replace(/\$(\d+)/g, '?$1')}`;
+      const rows = db.query(text).all(...(params as string[])) as { detail: string }[];
+      return rows.map(({ detail }) => detail);
+    });
+  } finally {
+    db.close();
+  }
+}
+
+interface PlanNode {
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly 'Rows Removed by Index Recheck'?: number;
+  readonly Plans?: PlanNode[];
+}
+
+function rowsOf(node: PlanNode): number {
+  const { 'Actual Rows': kept, 'Actual Loops': loops } = node;
+  const removed = (node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Index Recheck'] ?? 0);
+  return (kept + removed) * loops + (node.Plans ?? []).reduce((sum, below) => sum + rowsOf(below), 0);
+}
+
+/** How many rows all of the statements visit on PostgreSQL, at every step of their plans. */
+export async function rowsVisited(
+  url: string,
+  statements: readonly Statement[],
+  now: number,
+): Promise<number> {
+  const db = new SQL(url, { max: 1 });
+  let visited = 0;
+  for (const { sql, params } of statements) {
+    const text = `explain (analyze, timing off, format json) ${atNow(sql, now)}`;
+    const [answer] = await db.unsafe(text, [...params]);
+    visited += rowsOf(answer['QUERY PLAN'][0].Plan);
+  }
+  await db.close();
+  return visited;
+}
