@@ -73,6 +73,27 @@ export function problem(code: Code): { status: number; title: string; detail: st
 /** What is wrong with which part of the input: dotted path → sentences. */
 export type Errors = Record<string, string[]>;
 
+/** A response names at most so many errors, in at most so many bytes. */
+export const maxErrors = 50;
+const maxErrorBytes = 65_536;
+/** Longer names of fields are cut. */
+const maxNameLength = 200;
+
+/** What a response has room for. */
+function limited(errors: Errors): Errors {
+  const kept: Errors = Object.create(null);
+  let [count, bytes] = [0, 2];
+  for (const name in errors) {
+    const cut = name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength).toWellFormed()}…`;
+    for (const sentence of errors[name] ?? []) {
+      bytes += Buffer.byteLength(JSON.stringify(cut)) + Buffer.byteLength(JSON.stringify(sentence)) + 4;
+      if (++count > maxErrors || bytes > maxErrorBytes) return kept;
+      kept[cut] = [...(kept[cut] ?? []), sentence];
+    }
+  }
+  return kept;
+}
+
 interface FailureOptions {
   readonly detail?: string;
   readonly errors?: Errors;
@@ -94,7 +115,7 @@ export class Failure extends Error {
     super(code, { cause: options.cause });
     this.code = code;
     this.detail = options.detail ?? problem(code).detail;
-    this.errors = options.errors;
+    this.errors = options.errors && limited(options.errors);
     this.retryAfter = options.retryAfter;
     this.asToldTo = options.asToldTo ?? false;
   }

@@ -7,8 +7,34 @@ import { withoutTwins } from './twins.ts';
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
 const notPath = 'must be a path such as /pci/high/ of letters, digits, - and _';
 
+const maxLength = 250;
+const maxLevels = 16;
+const tooLong = `must have at most ${maxLength} characters with a slash at each end`;
+const tooDeep = `must have at most ${maxLevels} levels`;
+
 /** `/a/b/`; a missing leading or trailing slash is understood, `/` alone is the root. Kept as given. */
-export const Container = z.string().max(500).regex(path, notPath).refine(holdsNoSecret, secretHeld);
+export const Container = z
+  .string()
+  .refine(isShort, { error: tooLong, abort: true })
+  .regex(path, { error: notPath, abort: true })
+  .refine(isShallow, tooDeep)
+  .refine(holdsNoSecret, secretHeld)
+  .meta({ maxLength, pattern: path.source });
+
+function isShort(container: string): boolean {
+  return container.length <= maxLength && canonicalContainer(container).length <= maxLength;
+}
+
+function containerError(value: string): string | undefined {
+  if (!isShort(value)) return tooLong;
+  if (!path.test(value)) return notPath;
+  return isShallow(value) ? undefined : tooDeep;
+}
+
+/** A token has an index entry for each level. */
+function isShallow(container: string): boolean {
+  return container.split('/').filter(Boolean).length <= maxLevels;
+}
 
 /** No capital letter, and nothing beyond ASCII, of which some has a lower case, too. */
 const canonical = /^\/(?:[^A-Z\u0080-\uffff]*\/)?$/;
@@ -29,9 +55,9 @@ export const Condition = z
       .describe('How it is compared. Containers are compared by whole segments, ignoring case.'),
     value: line(1, 500).describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
   })
-  .refine(({ attribute, value }) => attribute !== 'container' || path.test(value), {
-    path: ['value'],
-    error: notPath,
+  .superRefine(({ attribute, value }, context) => {
+    const wrong = attribute === 'container' ? containerError(value) : undefined;
+    if (wrong !== undefined) context.addIssue({ code: 'custom', path: ['value'], message: wrong });
   })
   .meta({ id: 'AccessRuleCondition' });
 export type Condition = z.infer<typeof Condition>;

@@ -19,13 +19,17 @@ export const largestToken = 1_048_576;
 export const Data = z
   .unknown()
   .refine((value) => value !== undefined && value !== null, { error: 'is required', abort: true })
-  .refine(isWellFormed, 'must be well-formed Unicode throughout')
   .transform((value, context) => {
     const json = JsonText.of(value);
     if (!fits(json)) context.addIssue(`must have at most ${largestToken} bytes as JSON`);
+    else if (loneSurrogate.test(json.text) && !isWellFormed(value))
+      context.addIssue('must be well-formed Unicode throughout');
     return { value, json };
   })
   .describe('What is kept secret: any JSON but null.');
+
+/** How JSON writes half a character, or a text that looks like it. */
+const loneSurrogate = /\\ud[89a-f]/;
 
 /** A body is no larger anyway, but patches could add up to more. */
 function fits({ text }: JsonText): boolean {
@@ -45,13 +49,24 @@ export const TokenType = z
 
 const MetadataName = label(1, 100);
 const MetadataValue = text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL');
+/** The number of entries first, so that no more of them are looked at than there may be. */
 export const Metadata = z
   .unknown()
   .refine((entries) => !Object.hasOwn(Object(entries), '__proto__'), 'must not have an entry __proto__')
+  .refine((entries) => hasAtMost(entries, 50), 'must have at most 50 entries')
   .pipe(z.record(MetadataName, MetadataValue))
-  .refine((entries) => Object.keys(entries).length <= 50, 'must have at most 50 entries')
   .meta({ type: 'object', maxProperties: 50, additionalProperties: { type: 'string', maxLength: 500 } });
 export type Metadata = z.infer<typeof Metadata>;
+
+/** A list may ask for so many entries at once. */
+export const MetadataFilter = Metadata.refine(
+  (entries) => hasAtMost(entries, 10),
+  'must have at most 10 entries in a filter',
+).meta({ type: 'object', maxProperties: 10, additionalProperties: { type: 'string', maxLength: 500 } });
+
+function hasAtMost(entries: unknown, count: number): boolean {
+  return typeof entries !== 'object' || entries === null || Object.keys(entries).length <= count;
+}
 
 /** A Token as responses show it. What `data` holds, if it is there, is up to the caller's transform. */
 export const Token = z

@@ -94,8 +94,8 @@ function isOneOf(types: readonly string[], contentType: string | null): boolean 
 }
 
 function parse(bytes: Uint8Array): Json {
+  if (isDeeper(bytes, deepest)) throw invalid(`must not be nested deeper than ${deepest} levels`);
   const { value, text } = decode(bytes);
-  if (isDeeper(value, deepest)) throw invalid(`must not be nested deeper than ${deepest} levels`);
   const path = inexact(text);
   if (path !== undefined) throw invalid('is a number that cannot be kept exactly: send it as text', path);
   return { value, text };
@@ -114,11 +114,24 @@ function invalid(sentence: string, path?: string) {
   return fail('validation_failed', { errors: { [path || 'body']: [sentence] } });
 }
 
-/** Goes no deeper than the levels that it may have, so that it never runs out of stack. */
-function isDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (levels === 0) return true;
-  if (Array.isArray(value)) return value.some((part) => isDeeper(part, levels - 1));
-  for (const name in value) if (isDeeper((value as Record<string, unknown>)[name], levels - 1)) return true;
+const [quote, backslash, openList, closeList, openObject, closeObject] = Buffer.from('"\\[]{}');
+
+/** Before it is parsed: a parser takes long to find out that it cannot go on. */
+function isDeeper(json: Uint8Array, levels: number): boolean {
+  let depth = 0;
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at];
+    if (byte === quote) at = endOfText(json, at + 1);
+    else if (byte === openList || byte === openObject) depth++;
+    else if (byte === closeList || byte === closeObject) depth--;
+    if (depth > levels) return true;
+  }
   return false;
+}
+
+/** Where the closing quote is. */
+function endOfText(json: Uint8Array, from: number): number {
+  let at = from;
+  while (at < json.length && json[at] !== quote) at += json[at] === backslash ? 2 : 1;
+  return at;
 }

@@ -38,7 +38,7 @@ function openContent({ type, container, mask, metadata, expires_at }: OpenFields
 
 function rendered(mask: Mask, data: unknown): JsonText {
   try {
-    return JsonText.of(renderMask(mask, data, () => performance.now()));
+    return JsonText.of(renderMask(mask, data));
   } catch (error) {
     if (!(error instanceof MaskError)) throw error;
     throw fail('validation_failed', { errors: { mask: [error.message] } });

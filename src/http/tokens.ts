@@ -10,7 +10,7 @@ import { Container, canonicalContainer } from '../domain/rule.ts';
 import { visible, within } from '../domain/scope.ts';
 import {
   largestToken,
-  Metadata,
+  MetadataFilter,
   TokenCreate,
   TokenId,
   TokenPatch,
@@ -70,7 +70,9 @@ const ListQuery = z
     id: oneOrMore(TokenId, { type: 'string' }),
     type: TokenType.optional().describe('Only those of this type.'),
     container: Container.optional().describe('Only those in this container and below.'),
-    metadata: Metadata.optional().describe('Only those with this metadata, as `metadata.NAME=VALUE`.'),
+    metadata: MetadataFilter.optional().describe(
+      'Only those with this metadata, as `metadata.NAME=VALUE`; at most 10 of them.',
+    ),
   })
   .refine(notBoth, notBothError);
 
@@ -80,7 +82,8 @@ export const listTokens = readRoute({
   name: 'listTokens',
   tag,
   summary: 'List Tokens',
-  description: 'Newest first: those that the key may read, each as its transform shows it.',
+  description:
+    'Newest first: those that the key may read, each as its transform shows it. A request examines a bounded number of Tokens, and a page has at most 8 MiB: a page may be shorter than `size`, or empty, and still have a `next`. Totals are left out where there are too many Tokens to count.',
   permission: 'token:read',
   query: ListQuery,
   replies: {

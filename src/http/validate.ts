@@ -1,6 +1,6 @@
 /** Checks input against its schema, and says in plain words what is wrong where. */
 import { z } from 'zod';
-import { type Errors, fail } from '../domain/error.ts';
+import { type Errors, fail, maxErrors } from '../domain/error.ts';
 
 type Issue = Parameters<NonNullable<z.core.ParseContext<z.core.$ZodIssue>['error']>>[0];
 
@@ -9,7 +9,7 @@ export interface Fault {
   readonly message: string;
 }
 
-/** What the schema makes of the value, or all that is wrong with it. */
+/** What the schema makes of the value, or what is wrong with it, as far as a response has room for it. */
 export function check<S extends z.ZodType>(
   schema: S,
   value: unknown,
@@ -18,11 +18,13 @@ export function check<S extends z.ZodType>(
   const result = schema.safeParse(value, { error: part === 'field' ? sentence : ofParameter });
   if (result.success) return { data: result.data };
   const message = `is not a known ${part}`;
-  const faults = result.error.issues.flatMap((issue): Fault[] =>
-    issue.code === 'unrecognized_keys'
-      ? issue.keys.map((key) => ({ path: [...issue.path, key], message }))
-      : [{ path: issue.path, message: issue.message }],
-  );
+  const faults = result.error.issues
+    .slice(0, maxErrors)
+    .flatMap((issue): Fault[] =>
+      issue.code === 'unrecognized_keys'
+        ? issue.keys.slice(0, maxErrors).map((key) => ({ path: [...issue.path, key], message }))
+        : [{ path: issue.path, message: issue.message }],
+    );
   return { faults };
 }
 

@@ -3,12 +3,10 @@ import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { MaskError, renderMask } from '../../src/domain/mask.ts';
 
-const still = () => 0;
-
 /** What the mask makes of the data, or the sentence in which it is refused. Anything else fails the test. */
 function attempt(mask: unknown, data: unknown): { masked: unknown } | { refused: string } {
   try {
-    return { masked: renderMask(mask, data, still) };
+    return { masked: renderMask(mask, data) };
   } catch (error) {
     if (error instanceof MaskError) return { refused: `${error.message} ${error.cause ?? ''}` };
     throw error;

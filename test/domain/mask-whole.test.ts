@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { MaskError, renderMask } from '../../src/domain/mask.ts';
 
-const render = (mask: unknown, data: unknown) => renderMask(mask, data, () => 0);
+const render = (mask: unknown, data: unknown) => renderMask(mask, data);
 const number = '4242424242424242';
 
 describe('a mask that would show all of the data is refused:', () => {

@@ -17,6 +17,8 @@ describe('a container', () => {
     ['/a-b/c_d/9/', '/a-b/c_d/9/'],
     ['x', '/x/'],
     ['/', '/'],
+    ['x'.repeat(248), `/${'x'.repeat(248)}/`],
+    [`/${'a/'.repeat(16)}`, `/${'a/'.repeat(16)}`],
   ])('%p is kept as it is, and compared as %p', (given, compared) => {
     expect(Container.parse(given)).toBe(given);
     expect(canonicalContainer(given)).toBe(compared);
@@ -37,7 +39,10 @@ describe('a container', () => {
     ['/ä/'],
     ['/a/\n'],
     ['/a%2fb/'],
-    [`/${'x'.repeat(500)}/`],
+    [`/${'x'.repeat(249)}/`],
+    ['x'.repeat(249)],
+    [`/${'a/'.repeat(17)}`],
+    ['a/'.repeat(17)],
   ])('is not %p', (text) => {
     expect(accepts(Container, text)).toBe(false);
   });

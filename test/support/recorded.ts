@@ -8,6 +8,8 @@ export interface Statement {
   readonly params: readonly Value[];
   /** How many rows it returned. */
   readonly rows: number;
+  /** How many bytes of binary columns it returned. */
+  readonly bytes: number;
 }
 
 export interface Recorder {
@@ -18,18 +20,24 @@ export interface Recorder {
 
 export function recorder(): Recorder {
   let statements: Statement[] = [];
-  const note = <R>(sql: string, params: readonly Value[], rows: R, count: number): R => {
-    statements.push({ sql, params, rows: count });
-    return rows;
+  const note = (sql: string, params: readonly Value[], rows: readonly unknown[]): void => {
+    const values = rows.flatMap((row) => Object.values(Object(row)));
+    const bytes = values.reduce<number>((sum, one) => sum + (one instanceof Uint8Array ? one.length : 0), 0);
+    statements.push({ sql, params, rows: rows.length, bytes });
   };
   return {
     through: (db) => ({
       ...db,
-      all: async (sql, params = []) => {
-        const rows = await db.all(sql, params);
-        return note(sql, params, rows, rows.length) as never;
+      all: async <R>(sql: string, params: readonly Value[] = []) => {
+        const rows = await db.all<R>(sql, params);
+        note(sql, params, rows);
+        return rows;
       },
-      get: async (sql, params = []) => note(sql, params, await db.get(sql, params), 1) as never,
+      get: async <R>(sql: string, params: readonly Value[] = []) => {
+        const row = await db.get<R>(sql, params);
+        note(sql, params, [row]);
+        return row;
+      },
     }),
     take: () => {
       const taken = statements;
