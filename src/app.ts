@@ -6,6 +6,7 @@ import { type Config, ConfigError } from './config.ts';
 import type { Secret } from './domain/key.ts';
 import { oneUseLink } from './http/console-link.ts';
 import { denials } from './http/denials.ts';
+import { LargeReplies } from './http/large-replies.ts';
 import { makeLimits, type Rates } from './http/limits.ts';
 import { listenForScrapes } from './http/metrics.ts';
 import { served } from './http/routes.ts';
@@ -72,6 +73,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     denials: refused,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     waitingRoom: waitingRoomOf(config, store, clock, observer),
+    largeReplies: new LargeReplies(),
     uses: used,
     underWay: new Set<string>(),
     link,

@@ -51,10 +51,27 @@ function scopesOf(policy: Policy, permission: string): Scope[] {
   if (policy.plain.has(permission)) return [{}];
   return policy.rules
     .filter((rule) => rule.permissions.has(permission))
-    .map((rule) =>
-      rule.tests.reduce<Scope | undefined>((scope, test) => scope && meet(scope, asScope(test)), {}),
-    )
+    .map(({ tests }) => scopeOf(tests))
     .filter((scope) => scope !== undefined);
+}
+
+/** Where all of the tests hold; undefined if nowhere. */
+function scopeOf(tests: readonly Test[]): Scope | undefined {
+  return tests.reduce<Scope | undefined>((scope, test) => scope && meet(scope, asScope(test)), {});
+}
+
+/** At most one test for each attribute that together say the same; undefined if they can never all hold. */
+export function narrowest(tests: readonly Test[]): Test[] | undefined {
+  const scope = scopeOf(tests);
+  return (
+    scope &&
+    (['id', 'container'] as const).flatMap((attribute): Test[] => {
+      const bound = scope[attribute];
+      return bound
+        ? [{ attribute, operator: bound.exact ? 'equals' : 'starts_with', value: bound.value }]
+        : [];
+    })
+  );
 }
 
 function asScope({ attribute, operator, value }: Test): Scope {

@@ -30,7 +30,7 @@ function readyFor(kind: Kind, policies: Policies): Headers {
   return headers;
 }
 
-export type Content = string | Uint8Array<ArrayBuffer> | null;
+export type Content = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null;
 
 /** A body is JSON unless a Content-Type says otherwise. */
 export function respondWith(

@@ -11,6 +11,7 @@ import type { Observer } from '../observe.ts';
 import type { Store, Unit } from '../store/store.ts';
 import type { OneUseLink } from './console-link.ts';
 import type { Denials } from './denials.ts';
+import type { LargeReplies } from './large-replies.ts';
 import type { Limits, Quotas } from './limits.ts';
 import type { Tag } from './tags.ts';
 import type { Uses } from './uses.ts';
@@ -24,6 +25,7 @@ export interface World<S = Store> {
   readonly denials: Denials;
   readonly limits: Limits;
   readonly waitingRoom: WaitingRoom;
+  readonly largeReplies: LargeReplies;
   readonly uses: Uses;
   readonly observer: Observer;
   /** Whether anybody wants to know of every single request. */

@@ -10,6 +10,7 @@ import { authenticate, shownKey } from './authenticate.ts';
 import { type Arrived, arriving, type Json, jsonTypes, mergePatchTypes, readJson } from './body.ts';
 import { change, repeatable } from './change.ts';
 import { type Content, respondWith } from './headers.ts';
+import { largeReply } from './large-replies.ts';
 import { noQuotas, Quotas } from './limits.ts';
 import { problemResponse } from './problem.ts';
 import { readQuery } from './query.ts';
@@ -75,7 +76,7 @@ export function run(
   };
   const answer = (reply: Reply): Response => {
     try {
-      return parting(respond(route, reply, where, world, quotas), world);
+      return parting(respond(route, reply, where, world, quotas, principal), world);
     } catch (error) {
       return refuse(error);
     }
@@ -165,9 +166,20 @@ function bodyOf(route: GuardedRoute, arrived: Arrived, headers: Headers): Json {
   return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
 }
 
-function respond(route: Route, reply: Reply, where: Where, world: World, quotas: Quotas): Response {
+function respond(
+  route: Route,
+  reply: Reply,
+  where: Where,
+  world: World,
+  quotas: Quotas,
+  caller: Principal | undefined,
+): Response {
   if (world.checkReplies) checkReply(route, reply);
-  return respondWith(contentOf(reply), reply.status, where.requestId, reply.headers, quotas);
+  const content = contentOf(reply);
+  // What was changed is answered in any case: such a response is hardly larger than its request.
+  const isLarge = route.kind === 'read' && typeof content === 'string' && content.length > largeReply;
+  const body = isLarge && caller ? world.largeReplies.stream(caller.applicationId, content) : content;
+  return respondWith(body, reply.status, where.requestId, reply.headers, quotas);
 }
 
 function contentOf({ body, headers, lasting }: Reply): Content {

@@ -127,3 +127,15 @@ describe('two scopes meet', () => {
     expect(meet(b, a)).toEqual(both);
   });
 });
+
+test('however many conditions a rule has, a decision makes at most two comparisons for it', () => {
+  const conditions = Array.from({ length: 20 }, (_, n) =>
+    n % 2
+      ? (['id', 'starts_with', 'card-'.slice(0, 1 + (n % 5))] as const)
+      : (['container', 'starts_with', `/a/${'b/'.repeat(n / 2)}`] as const),
+  );
+  const never = when(['id', 'equals', 'a'], ['id', 'equals', 'b']);
+  const policy = ready(grants(...Array.from({ length: 49 }, () => when(...conditions)), never));
+  const steps = policy.lanes['token:read']?.steps ?? [];
+  expect(steps.map(({ tests }) => tests.length)).toEqual(Array(49).fill(2));
+});

@@ -18,7 +18,7 @@ export function rule(fields: Partial<Rule>): Rule {
 }
 
 export function when(
-  ...conditions: [Condition['attribute'], Condition['operator'], string][]
+  ...conditions: (readonly [Condition['attribute'], Condition['operator'], string])[]
 ): Partial<Rule> {
   return {
     conditions: conditions.map(([attribute, operator, value]) => ({ attribute, operator, value })),
