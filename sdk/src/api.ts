@@ -116,15 +116,15 @@ export interface ApplicationPage {
 }
 
 export interface Pagination {
-  /** How many entries there are in all. Not with `start`. */
+  /** How many entries there are in all. Absent with `start`, and for lists too long to count. */
   total_items?: number;
   /** Which page this is. Not with `start`. */
   page_number?: number;
   /** How many entries a page has at most. */
   page_size: number;
-  /** How many pages there are. Not with `start`. */
+  /** How many pages there are. Absent with `total_items`. */
   total_pages?: number;
-  /** What to send as `start` for the entries after these; absent when there are none. */
+  /** What to send as `start` for the entries after these. Absent at the end of the list; a page that is short or empty may have it. */
   next?: string;
 }
 
@@ -470,8 +470,8 @@ export interface Tenant {
   name: string;
   /** When it was created. */
   created_at: string;
-  /** How many Applications it has. */
-  applications: number;
+  /** How many Applications it has. Absent if there are too many to count. */
+  applications?: number;
 }
 
 export interface LogEntryPage {
@@ -707,7 +707,7 @@ export interface Operations {
         type?: string;
         /** Only those in this container and below. */
         container?: string;
-        /** Only those with this metadata, as `metadata.NAME=VALUE`. */
+        /** Only those with this metadata, as `metadata.NAME=VALUE`; at most 10 of them. */
         metadata?: Record<string, string>;
       };
     };

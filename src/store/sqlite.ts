@@ -126,8 +126,9 @@ function hasMoved(db: Database): boolean {
   return answer[0] === 1;
 }
 
-/** Lists have a statement for every mix of filters and scopes: as many as this are kept. */
+/** Prepared statements are kept up to this many, and up to this many characters of SQL. */
 const mostPrepared = 500;
+const mostPreparedText = 1_000_000;
 
 /**
  * Readable by its owner alone from the first moment. Never opened here once it exists: closing any file of a
@@ -144,11 +145,13 @@ interface Prepared {
 
 function prepared(db: Database, now: () => number): Queries & { close(): void } {
   const known = new Map<string, Prepared>();
+  let text = 0;
 
   function prepare(sql: string): Prepared {
     const old = known.get(sql);
     if (old) return old;
-    if (known.size >= mostPrepared) forget();
+    if (known.size >= mostPrepared || text + sql.length > mostPreparedText) forget();
+    text += sql.length;
     const made = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
     known.set(sql, made);
     return made;
@@ -157,6 +160,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
   function forget(): void {
     for (const { statement } of known.values()) statement.finalize();
     known.clear();
+    text = 0;
   }
 
   function run<T>(sql: string, params: readonly Value[], step: Step<T>): T {

@@ -31,7 +31,7 @@ export function Sessions() {
           <h1>Sessions</h1>
           <p className="quiet">
             {data
-              ? `${plural(data.pagination.total_items ?? living.length, 'Session')} when it was looked up`
+              ? counted(data.pagination.total_items, living.length)
               : 'Short-lived access for one browser'}
           </p>
         </div>
@@ -67,8 +67,8 @@ export function Sessions() {
           />
         ))}
       </ul>
-      {data && data.data.length === pageSize && (
-        <p className="fine">The newest {pageSize} are shown. Filter for others.</p>
+      {data?.pagination.next !== undefined && (
+        <p className="fine">The newest {data.data.length} are shown. Filter for others.</p>
       )}
       {ending && (
         <End
@@ -82,6 +82,11 @@ export function Sessions() {
       )}
     </div>
   );
+}
+
+/** The service leaves out the total of a list that is too long to count. */
+function counted(total: number | undefined, shown: number): string {
+  return total === undefined ? `The newest ${plural(shown, 'Session')}` : plural(total, 'Session');
 }
 
 function ApplicationLink({ id }: { id: string }) {
