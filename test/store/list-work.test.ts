@@ -1,0 +1,99 @@
+/** The work of one list of applications or sessions is bounded, however many there are. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { newId } from '../../src/domain/key.ts';
+import type { ListPage, ListWindow, Store } from '../../src/store/store.ts';
+import { plansOf, recorder, rowsVisited } from '../support/recorded.ts';
+import { openStores, raw, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const many = 12_000;
+
+describe.each(databases)('on %s, one of many', (name, database) => {
+  const asked = recorder();
+  let on: Stores;
+  let store: Store;
+  let tenant: string;
+  /** The oldest of each. */
+  let application: string;
+  let session: string;
+  beforeAll(async () => {
+    on = await openStores(database);
+    tenant = await on.tenant();
+    application = (await on.application(tenant, { name: 'wanted', type: 'public' })).id;
+    session = (await on.session(tenant, application, { expiresAt: on.clock.now() + 1e9 })).id;
+    const now = on.clock.now();
+    const [other] = [newId(now + 1)];
+    const applications = [`('${tenant}', '${other}', 'x', 'X', 'public', '[]', '[]', ${now})`];
+    const sessions: string[] = [];
+    const digest = (n: number, kind: string) => {
+      const hex = `${kind}${n.toString(16).padStart(10, '0')}`;
+      return name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
+    };
+    for (let n = 0; n < many; n++) {
+      applications.push(`('${tenant}', '${newId(now + 2 + n)}', 'x', 'X', 'public', '[]', '[]', ${now})`);
+      sessions.push(
+        `('${tenant}', '${other}', '${newId(now + 2 + n)}', ${digest(n, 'aa')}, ${digest(n, 'bb')}, '[]', '[]', ${now}, ${now + 1e9})`,
+      );
+    }
+    const add = async (into: string, rows: string[]) => {
+      for (let at = 0; at < rows.length; at += 2000)
+        await raw(on.url, `insert into ${into} values ${rows.slice(at, at + 2000).join(', ')}`);
+    };
+    await add(
+      'applications (tenant_id, id, name, name_folded, type, permissions, rules, created_at)',
+      applications,
+    );
+    await add(
+      'sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)',
+      sessions,
+    );
+    if (name === 'PostgreSQL') await raw(on.url, 'analyze');
+    store = await on.another(undefined, asked.through);
+  }, 60_000);
+  afterAll(() => on.close());
+
+  const lists: [string, () => string, (window: ListWindow) => Promise<ListPage<{ id: string }>>][] = [
+    [
+      'application by name',
+      () => application,
+      (window) => store.applications.list(tenant, { name: 'Ante' }, window),
+    ],
+    [
+      'session by application',
+      () => session,
+      (window) => store.sessions.list(tenant, { application }, window),
+    ],
+  ];
+
+  test.each(lists)('%s is found page by page, each of bounded work', async (_, wanted, list) => {
+    const found: string[] = [];
+    let pages = 0;
+    for (let window: ListWindow | undefined = { size: 100, page: 1 }; window; pages++) {
+      asked.take();
+      const page: ListPage<{ id: string }> = await list(window);
+      const statements = asked.take();
+      expect(statements.length).toBeLessThanOrEqual(4);
+      if (name === 'SQLite') {
+        const steps = plansOf(on.url, statements, on.clock.now());
+        expect(steps.filter((step) => /^SCAN (?!x\b)/.test(step))).toEqual([]);
+      } else {
+        expect(await rowsVisited(on.url, statements, on.clock.now())).toBeLessThanOrEqual(150_000);
+      }
+      expect(page.total).toBeUndefined();
+      found.push(...page.rows.map(({ id }) => id));
+      window = page.next === undefined ? undefined : { size: 100, before: page.next };
+    }
+    expect(found).toEqual([wanted()]);
+    // 10,000 with the totals, then 2,000, then the rest.
+    expect(pages).toBe(3);
+  });
+
+  test.each(lists)('%s has no page number beyond what is counted', async (_, _wanted, list) => {
+    expect(await list({ size: 100, page: 101 })).toMatchObject({ tooDeep: true });
+    expect(await list({ size: 100, page: 2 })).toMatchObject({ tooDeep: true });
+  });
+
+  test('the number of applications of a tenant is left out', async () => {
+    expect(await store.applications.count(tenant)).toBeUndefined();
+  });
+});
