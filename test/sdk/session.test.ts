@@ -211,7 +211,7 @@ describe('a Session by the SDK', () => {
 
     test.each<[string, Resource, string]>([
       ['has a space', { container: '/customers/a%20b/' }, 'container must be a path such as'],
-      ['is too long', { container: `/${'c'.repeat(600)}/` }, 'container must have at most 500 characters'],
+      ['is too long', { container: `/${'c'.repeat(600)}/` }, 'container must have at most 250 characters'],
       ['is empty', { container: '/customers//' }, 'container must be a path such as'],
       ['is an empty id', { id: '' }, 'id must have 1 to 500 characters'],
     ])('refuses what can be nowhere, where it %s', async (_, resource, why) => {
