@@ -113,9 +113,10 @@ export function applications(db: Room): Applications {
         return { application: (await current(tx, tenant, id)) as Application, key };
       }),
 
+    /** Marks it as expired, so that no read returns it. Its row, keys and sessions are left to the sweep. */
     delete: async (tenant, id) => {
       const gone = await db.run(
-        `delete from applications as a where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
+        `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
         [tenant, id],
       );
       return gone > 0;

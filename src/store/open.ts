@@ -2,7 +2,7 @@ import { then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { auditLog } from './audit.ts';
 import { credentials } from './credentials.ts';
-import { type Db, DbUnavailable, rowLock } from './db.ts';
+import { type Db, DbUnavailable } from './db.ts';
 import { figures } from './figures.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
@@ -14,7 +14,7 @@ import { sessions } from './sessions.ts';
 import { openSqlite } from './sqlite.ts';
 import { statistics } from './statistics.ts';
 import type { Store } from './store.ts';
-import { primaryKeys } from './tables.ts';
+import { sweep } from './sweep.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
@@ -85,8 +85,7 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
     warm: (tenant) => then(keys.of(tenant), () => {}),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
-      let removed = 0;
-      for (const table of expiring) removed += await removeExpired(db, table, limit);
+      const removed = await sweep(db, limit);
       if (removed < limit) await keys.forget();
       return removed;
     },
@@ -107,15 +106,4 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
 function mustNotBeLost({ local }: Db): void {
   const lost = local?.lost();
   if (lost !== undefined) throw new DbUnavailable(lost);
-}
-
-const expiring = ['idempotency', 'sessions', 'tokens', 'applications'] as const;
-
-async function removeExpired(db: Db, table: (typeof expiring)[number], limit: number): Promise<number> {
-  const key = primaryKeys[table];
-  return db.run(
-    `delete from ${table} where (${key}) in
-       (select ${key} from ${table} where expires_at <= (select :now) order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})`,
-    [limit],
-  );
 }

@@ -116,10 +116,11 @@ export function sessions(db: Room): Sessions {
 }
 
 /**
- * The tenant as a text, which no index has: of a table that was empty when PostgreSQL last looked, it may take the
- * index of the tenant to be as good as that of the nonce, and go through all Sessions.
+ * The tenant is compared as text, which no index covers, and the application in a scalar subquery. Otherwise
+ * PostgreSQL may choose another plan than the index of the nonce while its statistics are out of date.
  */
-const byNonce = 's.nonce_digest = $1 and cast(s.tenant_id as text) = $2';
+const byNonce = `s.nonce_digest = $1 and cast(s.tenant_id as text) = $2 and (select 1 from applications a
+  where a.tenant_id = s.tenant_id and a.id = s.application_id and ${alive('a')}) = 1`;
 
 /** Two statements, since PostgreSQL plans one with an open end anew each time. */
 const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $7', `and $7 <= ${latest('s')}`)];

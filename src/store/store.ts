@@ -102,7 +102,10 @@ export interface Applications {
     change: Change,
     rekey: (current: Application) => Minted,
   ): Promise<{ application: Application; key: Minted } | undefined>;
-  /** Its keys and Sessions go with it. False if there was none. */
+  /**
+   * Its keys and sessions are invalid for requests sent after this resolves. The cost does not depend on how many
+   * sessions there are: the sweep removes their rows in batches. False if there was none.
+   */
   delete(tenant: string, id: string): Promise<boolean>;
 }
 
@@ -184,7 +187,10 @@ export interface SessionFilter {
 }
 
 export interface Sessions {
-  /** Fails as a key does that nobody knows, if its Application is gone. */
+  /**
+   * Fails with `unauthenticated` if there is no such application. A session of an application that was deleted or
+   * has expired may be created, but never works.
+   */
   create(tenant: string, session: NewSession): Awaitable<void>;
   /** How many of the Application are alive and not authorized, counted up to `most`. */
   waiting(tenant: string, application: string, most: number): Awaitable<number>;
@@ -418,7 +424,10 @@ export interface Store {
   warm(tenant: string): Awaitable<void>;
   /** Goes over to another master key, while others go on reading and writing. Nothing is left on the old one. */
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
-  /** Frees the space of at most `limit` expired rows of each kind, and answers how many. Any node may, none must. */
+  /**
+   * Removes at most `limit` rows of each kind that are expired or belong to a deleted application, and returns how
+   * many. Any node may call it.
+   */
   sweep(limit: number): Promise<number>;
   /** Has the database look again at tables that have outgrown what it plans by, and answers which. */
   renewStatistics(): Promise<readonly string[]>;

@@ -1,6 +1,7 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { gathered, type Moments } from '../domain/usage.ts';
+import { alive } from './applications.ts';
 import { type Moment, type Queries, type Room, rowLock } from './db.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 import { Params } from './where.ts';
@@ -23,7 +24,7 @@ export function usage(db: Room): Usage {
   async function write(tx: Queries, use: ApplicationUse): Promise<void> {
     const { tenantId, applicationId, at, keys, permissions } = use;
     const row = await tx.get<{ last_used_at: Moment | null }>(
-      `select last_used_at from applications where tenant_id = $1 and id = $2 ${held}`,
+      `select a.last_used_at from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')} ${held}`,
       [tenantId, applicationId],
     );
     if (!row) return;

@@ -36,16 +36,6 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     expect(await on.store.credentials.find('ses', live.key.digest)).toBeDefined();
   });
 
-  test('counts the rows that it was asked to free, not those that went with them', async () => {
-    const tenant = await on.tenant();
-    const end = on.clock.now() + 1000;
-    const web = await on.application(tenant, { type: 'public', expiresAt: end });
-    for (let index = 0; index < 4; index++) await on.session(tenant, web.id, { expiresAt: end });
-    on.clock.advance(1000);
-    expect(await on.store.sweep(1)).toBe(2);
-    expect(await rows('sessions')).toEqual([]);
-  });
-
   test('removes answers that were kept for repeated requests, after a day', async () => {
     const tenant = await on.tenant();
     await on.store.warm(tenant);

@@ -1,0 +1,52 @@
+/** Frees the space of rows that no read returns any more: expired rows, and applications that were deleted. */
+import { type Db, rowLock } from './db.ts';
+import { primaryKeys } from './tables.ts';
+
+/** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction holds wait. */
+export async function sweep(db: Db, limit: number): Promise<number> {
+  let removed = 0;
+  for (const table of ['idempotency', 'sessions', 'tokens'] as const)
+    removed += await removeExpired(db, table, limit);
+  removed += await removeOrphanedSessions(db, limit);
+  return removed + (await removeExpired(db, 'applications', limit, `and ${someSession} is null`));
+}
+
+/** A scalar subquery: PostgreSQL cannot turn it into a join that reads all sessions. */
+const someSession = `(select 1 from sessions s
+  where s.tenant_id = applications.tenant_id and s.application_id = applications.id limit 1)`;
+
+async function removeExpired(
+  db: Db,
+  table: 'idempotency' | 'sessions' | 'tokens' | 'applications',
+  limit: number,
+  also = '',
+): Promise<number> {
+  const key = primaryKeys[table];
+  return db.run(
+    `delete from ${table} where (${key}) in
+       (select ${key} from ${table} where expires_at <= (select :now) ${also}
+        order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})`,
+    [limit],
+  );
+}
+
+/** Sessions go before their application: the foreign key would remove all of them in one statement. */
+async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
+  const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
+    `select tenant_id, id, ${someSession} as session from applications
+     where expires_at <= (select :now) order by expires_at limit $1`,
+    [limit],
+  );
+  let removed = 0;
+  for (const { tenant_id, id, session } of ended) {
+    if (session === null) continue;
+    if (removed >= limit) break;
+    removed += await db.run(
+      `delete from sessions where (tenant_id, id) in
+         (select tenant_id, id from sessions where tenant_id = $1 and application_id = $2
+          limit $3 ${rowLock(db, 'for update skip locked')})`,
+      [tenant_id, id, limit - removed],
+    );
+  }
+  return removed;
+}

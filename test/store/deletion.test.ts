@@ -1,0 +1,96 @@
+/** Deleting an application costs the same however many sessions it has. */
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mint } from '../../src/domain/key.ts';
+import { grants, newSession, openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const someone = '01900000-0000-7000-8000-000000000001';
+
+describe.each(databases)('the store on %s: an application with many sessions', (_, database) => {
+  let on: Stores;
+  let tenant: string;
+  beforeEach(async () => {
+    on = await openStores(database);
+    tenant = await on.tenant();
+  });
+  afterEach(() => on.close());
+
+  const rows = async (table: string, application: string) => {
+    const column = table === 'applications' ? 'id' : 'application_id';
+    return (await on.raw(`select 1 from ${table} where ${column} = '${application}'`)).length;
+  };
+
+  async function crowded(count: number, fields = {}) {
+    const { id, key } = await on.application(tenant, { type: 'public', ...fields });
+    const sessions = [];
+    for (let made = 0; made < count; made++) sessions.push(await on.session(tenant, id));
+    return { id, key, sessions };
+  }
+
+  test('deleting it ends its key and sessions at once and leaves their rows to the sweep', async () => {
+    const { id, key, sessions } = await crowded(7);
+    const node = await on.another();
+    expect(await on.store.applications.delete(tenant, id)).toBe(true);
+    expect(await rows('sessions', id)).toBe(7);
+    expect(await node.credentials.find('pub', key.digest)).toBeUndefined();
+    for (const { id: session, key, nonce } of sessions) {
+      expect(await node.credentials.find('ses', key.digest)).toBeUndefined();
+      const authorization = {
+        ...grants,
+        by: someone,
+        ceiling: undefined,
+        expiresAt: undefined,
+        longest: 9e9,
+      };
+      expect(await node.sessions.authorize(tenant, nonce.digest, authorization)).toEqual({
+        outcome: 'unknown',
+      });
+      expect(await node.sessions.end(tenant, session)).toBe(false);
+    }
+    expect(await node.sessions.list(tenant, {}, { limit: 9, offset: 0, before: undefined })).toEqual([]);
+    expect(await node.sessions.count(tenant, { application: id })).toBe(0);
+    expect(await node.applications.get(tenant, id)).toBeUndefined();
+    expect(await node.keys.list(tenant, id)).toEqual([]);
+    expect(await node.applications.delete(tenant, id)).toBe(false);
+  });
+
+  test('the sweep removes them in batches, on any node, and the application last', async () => {
+    const { id } = await crowded(7);
+    const kept = await crowded(2);
+    await on.store.applications.delete(tenant, id);
+    const left: number[][] = [];
+    for (const node of [on.store, await on.another(), await on.another()]) {
+      expect(await node.sweep(3)).toBeLessThanOrEqual(3);
+      left.push([await rows('sessions', id), await rows('applications', id)]);
+    }
+    expect(left).toEqual([
+      [4, 1],
+      [1, 1],
+      [0, 0],
+    ]);
+    expect(await rows('application_keys', id)).toBe(0);
+    expect(await rows('sessions', kept.id)).toBe(2);
+    expect(await on.store.credentials.find('pub', kept.key.digest)).toBeDefined();
+  });
+
+  test('expiry removes them in batches, too', async () => {
+    const { id } = await crowded(5, { expiresAt: on.clock.now() + 1000 });
+    on.clock.advance(1000);
+    await on.store.sweep(3);
+    expect([await rows('sessions', id), await rows('applications', id)]).toEqual([2, 1]);
+    await on.store.sweep(3);
+    expect([await rows('sessions', id), await rows('applications', id)]).toEqual([0, 0]);
+  });
+
+  test('a session that is created while its application is deleted never works and is swept', async () => {
+    const { id } = await crowded(0);
+    await on.store.applications.delete(tenant, id);
+    const key = mint('ses');
+    await Promise.try(() =>
+      on.store.sessions.create(tenant, newSession(on.clock.now(), id, key, mint('non'))),
+    );
+    expect(await on.store.credentials.find('ses', key.digest)).toBeUndefined();
+    await on.store.sweep(10);
+    expect([await rows('sessions', id), await rows('applications', id)]).toEqual([0, 0]);
+  });
+});
