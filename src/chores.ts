@@ -5,7 +5,8 @@ import type { Log } from './log.ts';
 import type { Observer } from './observe.ts';
 import type { Store } from './store/store.ts';
 
-const batch = 500;
+/** Rows that one transaction seals or removes. On SQLite other requests wait while it runs. */
+const batches = { seal: 500, sweep: 100 };
 /** Milliseconds for which a program that is told to stop waits for what is under way. */
 const patience = 3000;
 
@@ -29,7 +30,7 @@ export function startChores(
   const chores = [
     refused,
     used,
-    chore('seal the audit log', 1000, () => whileFull((limit) => store.audit.seal(limit))),
+    chore('seal the audit log', 1000, () => whileFull(batches.seal, (limit) => store.audit.seal(limit))),
     chore('see how tables have grown', 1000, async () => {
       const tables = await store.renewStatistics();
       if (tables.length > 0) log.debug('looked again at tables that have grown', { tables });
@@ -38,14 +39,14 @@ export function startChores(
       store.ping().catch((error) => log.error('the database is out of reach', { error })),
     ),
     chore('sweep', 30_000, async () => {
-      const removed = await whileFull((limit) => store.sweep(limit));
+      const removed = await whileFull(batches.sweep, (limit) => store.sweep(limit));
       observer.swept(removed);
       if (removed > 0) log.debug('swept', { removed });
     }),
   ];
 
   /** As long as a whole batch was done there may be more. */
-  async function whileFull(work: (limit: number) => Promise<number>): Promise<number> {
+  async function whileFull(batch: number, work: (limit: number) => Promise<number>): Promise<number> {
     let total = 0;
     for (let last = batch; last >= batch && !stopped; total += last) last = await work(batch);
     return total;

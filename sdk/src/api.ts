@@ -222,7 +222,7 @@ export interface ApplicationKey {
 export interface ApplicationUsage {
   /** When it was last used at all; absent if never. */
   last_used_at?: string;
-  /** What its grants were used for, the latest first. */
+  /** What its grants were used for, the latest first. At most 500: if there are more, containers are merged into their parents, then the least recently used permissions are dropped. */
   uses: Array<Use>;
   /** Grants, as they are now, of which no use is on record: they may not be needed. */
   unused: Array<UnusedGrant>;

@@ -35,15 +35,18 @@ type Place = Pick<Use, 'permission' | 'container'>;
  * was in a container above, which may stand for those below.
  */
 export function unusedGrants(policy: Policy, uses: readonly Place[]): UnusedGrant[] {
-  const decided = uses.map((use) => ({ ...use, by: decidedBy(policy, use) }));
+  const decided = Map.groupBy(
+    uses.map((use) => ({ ...use, by: decidedBy(policy, use) })),
+    ({ permission }) => permission,
+  );
   return [...grantsOf(policy)]
     .filter(
       ({ by, permission, container }) =>
-        !decided.some(
-          (use) =>
-            use.permission === permission &&
-            (use.by === by || (container !== use.container && container.startsWith(use.container))),
-        ),
+        !decided
+          .get(permission)
+          ?.some(
+            (use) => use.by === by || (container !== use.container && container.startsWith(use.container)),
+          ),
     )
     .map(({ by, permission, container }) => ({
       rule: by === 'permissions' ? by : by.index + 1,
@@ -69,6 +72,40 @@ function* grantsOf(policy: Policy): Generator<Place & { by: Grantor }> {
 
 /** When something was last done in which container. */
 export type Moments = ReadonlyMap<string, number>;
+
+/** Uses that are recorded for one application, and so returned by `GET /applications/{id}/usage`. */
+export const maxUses = 500;
+
+/**
+ * At most `most` uses by permission and container, and at most `containers` of each permission. Containers are
+ * merged into their parents first. Permissions are dropped only if there are more than `most`, the least recently
+ * used first.
+ */
+export function boundedUses(
+  uses: ReadonlyMap<string, Moments>,
+  most: number,
+  containers: number,
+): Map<string, Moments> {
+  const recent = uses.size <= most ? [...uses] : mostRecent(uses, most);
+  for (let each = containers; ; each >>= 1) {
+    const bounded = recent.map(([permission, moments]) => [permission, gathered(moments, each)] as const);
+    if (each === 1 || countOf(bounded) <= most) return new Map(bounded);
+  }
+}
+
+function countOf(uses: Iterable<readonly [string, Moments]>): number {
+  let count = 0;
+  for (const [, moments] of uses) count += moments.size;
+  return count;
+}
+
+function mostRecent(uses: ReadonlyMap<string, Moments>, most: number): [string, Moments][] {
+  const dated = Array.from(uses, (use) => ({ use, at: Math.max(...use[1].values()) }));
+  return dated
+    .sort((a, b) => b.at - a.at)
+    .slice(0, most)
+    .map(({ use }) => use);
+}
 
 const crowded = 16;
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { fail } from '../domain/error.ts';
 import { Timestamp } from '../domain/field.ts';
 import { ready } from '../domain/policy.ts';
-import { UnusedGrant, Use, unusedGrants } from '../domain/usage.ts';
+import { maxUses, UnusedGrant, Use, unusedGrants } from '../domain/usage.ts';
 import { params } from './applications.ts';
 import { example } from './examples.ts';
 import { readRoute } from './route.ts';
@@ -10,7 +10,12 @@ import { readRoute } from './route.ts';
 const ApplicationUsage = z
   .object({
     last_used_at: Timestamp.optional().describe('When it was last used at all; absent if never.'),
-    uses: z.array(Use).describe('What its grants were used for, the latest first.'),
+    uses: z
+      .array(Use)
+      .max(maxUses)
+      .describe(
+        `What its grants were used for, the latest first. At most ${maxUses}: if there are more, containers are merged into their parents, then the least recently used permissions are dropped.`,
+      ),
     unused: z
       .array(UnusedGrant)
       .describe('Grants, as they are now, of which no use is on record: they may not be needed.'),

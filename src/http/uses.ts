@@ -4,7 +4,7 @@
  */
 import type { Principal } from '../domain/principal.ts';
 import { canonicalContainer } from '../domain/rule.ts';
-import { gathered } from '../domain/usage.ts';
+import { boundedUses, gathered, maxUses } from '../domain/usage.ts';
 import type { ApplicationUse, Store } from '../store/store.ts';
 
 export interface Uses {
@@ -14,15 +14,18 @@ export interface Uses {
   flush(): Promise<void>;
 }
 
-/** More containers than this are put together, so that no caller makes this grow by making up containers. */
+/** Containers of one permission, and uses of one application, that are held in memory: more are merged. */
 const mostContainers = 100;
+const mostUses = 2 * maxUses;
 /** How many Applications one transaction writes. */
 const batch = 20;
 
 interface Used extends ApplicationUse {
   at: number;
   readonly keys: Map<string, number>;
-  readonly permissions: Map<string, Map<string, number>>;
+  permissions: Map<string, Map<string, number>>;
+  /** An upper bound of the places in `permissions`. */
+  places: number;
 }
 
 export function uses(store: Pick<Store, 'usage'>): Uses {
@@ -31,7 +34,7 @@ export function uses(store: Pick<Store, 'usage'>): Uses {
   function usedBy(tenantId: string, applicationId: string, at: number): Used {
     let used = waiting.get(applicationId);
     if (!used) {
-      used = { tenantId, applicationId, at, keys: new Map(), permissions: new Map() };
+      used = { tenantId, applicationId, at, keys: new Map(), permissions: new Map(), places: 0 };
       waiting.set(applicationId, used);
     } else if (used.at < at) used.at = at;
     return used;
@@ -73,13 +76,23 @@ export function uses(store: Pick<Store, 'usage'>): Uses {
 
 function place(used: Used, permission: string, container: string, at: number): void {
   const places = used.permissions.get(permission);
-  if (!places) {
-    used.permissions.set(permission, new Map([[container, at]]));
+  if (places?.has(container)) {
+    move(places, container, at);
     return;
   }
-  move(places, container, at);
-  if (places.size > mostContainers)
+  if (places) places.set(container, at);
+  else used.permissions.set(permission, new Map([[container, at]]));
+  used.places++;
+  if (places && places.size > mostContainers)
     used.permissions.set(permission, new Map(gathered(places, mostContainers / 2)));
+  if (used.places > mostUses) merge(used);
+}
+
+function merge(used: Used): void {
+  const bounded = boundedUses(used.permissions, maxUses, mostContainers);
+  used.permissions = new Map(Array.from(bounded, ([permission, places]) => [permission, new Map(places)]));
+  used.places = 0;
+  for (const places of used.permissions.values()) used.places += places.size;
 }
 
 /** Never back. */

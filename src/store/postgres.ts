@@ -26,8 +26,8 @@ type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
 type OnPool<T> = (pool: SQL, late: Late) => Promise<T>;
 
-/** Pauses before a read is tried again, when the connection that it was sent on turns out to be cut. */
-const pauses = [10, 100];
+/** Milliseconds before a read is sent again after its connection was lost. */
+const pause = 10;
 
 /** Connections to the database, and deadlines for what is done on them. */
 function poolOf(url: string) {
@@ -80,18 +80,21 @@ function poolOf(url: string) {
 export function openPostgres(url: string, clock?: () => number): Db {
   const { bounded, boundedBy, close } = poolOf(url);
 
-  /** Reading twice does no harm, so a cut connection is worth another try on the next one. */
-  async function read<T>(work: (pool: SQL) => Promise<T>): Promise<T> {
-    for (const pause of pauses) {
+  /**
+   * Sends a read once more if its connection was lost before the answer, within the same time limit. A read that
+   * was too slow is not repeated: it would be as slow again.
+   */
+  const read = <T>(work: (pool: SQL) => Promise<T>) =>
+    bounded(async (pool, late) => {
       try {
-        return await bounded(work);
+        return await work(pool);
       } catch (error) {
-        if (!(error instanceof DbUnavailable) || error.cause === undefined) throw error;
+        if (!isConnectionLost(error)) throw error;
         await Bun.sleep(pause);
+        if (late()) throw error;
+        return work(pool);
       }
-    }
-    return bounded(work);
-  }
+    });
 
   const transaction = <T>(pool: SQL, work: Work<T>) =>
     pool.begin(async (tx) => work(queries(tx, clock))) as Promise<T>;
@@ -181,6 +184,14 @@ function translated(sql: string): string {
 const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 
 const foreignKeyViolation = '23503';
+/** The server ended the connection: connection exceptions, and its own shutdown or crash. */
+const connectionEnded = /^(08|57P0[123])/;
+
+function isConnectionLost(error: unknown): boolean {
+  if (!(error instanceof SQL.PostgresError)) return false;
+  if (error.code === 'ERR_POSTGRES_SERVER_ERROR') return connectionEnded.test(String(error.errno));
+  return error.code.startsWith('ERR_POSTGRES_CONNECTION') && !error.code.endsWith('TIMEOUT');
+}
 
 function judged(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) return error;

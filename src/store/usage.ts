@@ -1,8 +1,9 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
-import { gathered, type Moments } from '../domain/usage.ts';
+import { boundedUses, type Moments, maxUses } from '../domain/usage.ts';
 import { alive } from './applications.ts';
 import { type Moment, type Queries, type Room, rowLock } from './db.ts';
+import { inserter } from './insert.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 import { Params } from './where.ts';
 
@@ -42,7 +43,7 @@ export function usage(db: Room): Usage {
         [tenantId, applicationId, key, moment],
       );
     }
-    if (permissions.size > 0) await writePlaces(tx, use);
+    if (permissions.size > 0) await writePlaces(tx, db.dialect, use);
   }
 
   return {
@@ -55,37 +56,62 @@ export function usage(db: Room): Usage {
       then(
         db.all<UseRow>(
           `select permission, container, last_used_at from application_uses where ${ofApplication}
-           order by last_used_at desc, permission, container`,
-          [tenant, application],
+           order by last_used_at desc, permission, container limit $3`,
+          [tenant, application, maxUses],
         ),
         (rows) => rows.map((row) => ({ ...row, last_used_at: timestamp(Number(row.last_used_at)) })),
       ),
   };
 }
 
-async function writePlaces(tx: Queries, { tenantId, applicationId, permissions }: ApplicationUse) {
+type NewUse = Record<'tenant_id' | 'application_id' | 'permission' | 'container', string> & {
+  last_used_at: number;
+};
+
+const insertUses = inserter<NewUse>('application_uses', {
+  tenant_id: 'uuid',
+  application_id: 'uuid',
+  permission: 'text',
+  container: 'text',
+  last_used_at: 'bigint',
+});
+
+/** Reads the uses of one application, and writes those that changed: three statements however many there are. */
+async function writePlaces(
+  tx: Queries,
+  dialect: Room['dialect'],
+  { tenantId, applicationId, permissions }: ApplicationUse,
+): Promise<void> {
   const rows = await tx.all<UseRow>(
     `select permission, container, last_used_at from application_uses where ${ofApplication}`,
     [tenantId, applicationId],
   );
-  const stored = Map.groupBy(rows, ({ permission }) => permission);
-  for (const [permission, news] of permissions) {
-    const old = new Map(
-      stored.get(permission)?.map(({ container, last_used_at }) => [container, Number(last_used_at)]),
-    );
-    const now = gathered(latest(old, news), mostContainers);
-    const owner = [tenantId, applicationId, permission] as const;
-    await forget(
-      tx,
-      owner,
-      [...old.keys()].filter((container) => !now.has(container)),
-    );
-    await keep(
-      tx,
-      owner,
-      [...now].filter(([container, at]) => old.get(container) !== at),
-    );
+  const stored = new Map<string, Map<string, number>>();
+  for (const { permission, container, last_used_at } of rows) {
+    const places = stored.get(permission) ?? new Map<string, number>();
+    stored.set(permission, places.set(container, Number(last_used_at)));
   }
+  const merged = new Map<string, Moments>(stored);
+  for (const [permission, news] of permissions)
+    merged.set(permission, latest(stored.get(permission) ?? new Map(), news));
+  const next = boundedUses(merged, maxUses, mostContainers);
+  const outdated = rows.filter(
+    ({ permission, container, last_used_at }) =>
+      next.get(permission)?.get(container) !== Number(last_used_at),
+  );
+  const changed: NewUse[] = [];
+  for (const [permission, places] of next)
+    for (const [container, last_used_at] of places)
+      if (stored.get(permission)?.get(container) !== last_used_at)
+        changed.push({
+          tenant_id: tenantId,
+          application_id: applicationId,
+          permission,
+          container,
+          last_used_at,
+        });
+  if (outdated.length > 0) await forget(tx, tenantId, applicationId, outdated);
+  if (changed.length > 0) await insertUses[dialect](tx, changed);
 }
 
 /** What is in either; of what is in both, the later. */
@@ -95,32 +121,13 @@ function latest(a: Moments, b: Moments): Moments {
   return both;
 }
 
-type Owner = readonly [tenant: string, application: string, permission: string];
-
-async function keep(tx: Queries, owner: Owner, places: [container: string, at: number][]): Promise<void> {
-  if (places.length === 0) return;
+/** Neither a permission nor a container contains a space. */
+async function forget(tx: Queries, tenant: string, application: string, rows: UseRow[]): Promise<void> {
   const params = new Params();
-  const [tenant, application, permission] = owner.map((part) => params.add(part));
-  const rows = places.map(
-    ([container, at]) =>
-      `(${tenant}, ${application}, ${permission}, ${params.add(container)}, ${params.add(at)})`,
-  );
+  const owner = `tenant_id = ${params.add(tenant)} and application_id = ${params.add(application)}`;
+  const names = params.list(rows.map(({ permission, container }) => `${permission} ${container}`));
   await tx.run(
-    `insert into application_uses (tenant_id, application_id, permission, container, last_used_at)
-     values ${rows.join(', ')}
-     on conflict (tenant_id, application_id, permission, container)
-     do update set last_used_at = excluded.last_used_at`,
-    params.values,
-  );
-}
-
-async function forget(tx: Queries, owner: Owner, containers: string[]): Promise<void> {
-  if (containers.length === 0) return;
-  const params = new Params();
-  const [tenant, application, permission] = owner.map((part) => params.add(part));
-  await tx.run(
-    `delete from application_uses where tenant_id = ${tenant} and application_id = ${application}
-       and permission = ${permission} and container in ${params.list(containers)}`,
+    `delete from application_uses where ${owner} and permission || ' ' || container in ${names}`,
     params.values,
   );
 }

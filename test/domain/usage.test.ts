@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { ready } from '../../src/domain/policy.ts';
-import { gathered, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
+import { boundedUses, gathered, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
 import { grants } from '../support/grants.ts';
 
 const moments = (...containers: string[]) => new Map(containers.map((container, at) => [container, at + 1]));
@@ -57,6 +57,33 @@ describe('containers that are too many', () => {
       }),
       { numRuns: 200 },
     );
+  });
+});
+
+describe('uses that are too many', () => {
+  const total = (uses: ReadonlyMap<string, ReadonlyMap<string, number>>) =>
+    [...uses.values()].reduce((sum, moments) => sum + moments.size, 0);
+
+  test('stay as they are while they fit', () => {
+    const few = new Map([['a:b', moments('/a/', '/b/')]]);
+    expect(boundedUses(few, 2, 2)).toEqual(few);
+  });
+
+  test('lose containers before permissions, and of the permissions the least recently used', () => {
+    const many = new Map(
+      Array.from({ length: 10 }, (_, at) => [
+        `a:b-${at}`,
+        new Map([
+          ['/a/', at],
+          ['/b/', at],
+          ['/c/', at],
+        ]),
+      ]),
+    );
+    const ten = boundedUses(many, 10, 3);
+    expect([...ten.keys()].sort()).toEqual([...many.keys()].sort());
+    expect(total(ten)).toBe(10);
+    expect([...boundedUses(many, 4, 3).keys()].sort()).toEqual(['a:b-6', 'a:b-7', 'a:b-8', 'a:b-9']);
   });
 });
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test';
 import { ready } from '../../src/domain/policy.ts';
 import type { Principal } from '../../src/domain/principal.ts';
+import { maxUses } from '../../src/domain/usage.ts';
 import { uses } from '../../src/http/uses.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
 
@@ -36,6 +37,16 @@ test('however many containers callers make up, few are kept in memory, and the l
   const places = backend!.permissions.get('token:create')!;
   expect(places.size).toBeLessThanOrEqual(100);
   expect(Math.max(...places.values())).toBe(9999);
+});
+
+test('however many permissions and containers are used, memory holds a bounded number of uses', async () => {
+  const [backend] = await written((noted) => {
+    for (let at = 0; at < 20_000; at++)
+      noted.note({ ...principal, now: at }, `invoice:action-${at % 2000}`, `/customers/${at}/`);
+  });
+  const places = [...backend!.permissions.values()].reduce((sum, moments) => sum + moments.size, 0);
+  expect(places).toBeLessThanOrEqual(2 * maxUses);
+  expect(backend!.permissions.has('invoice:action-1999')).toBe(true);
 });
 
 test('a moment that comes late moves nothing back', async () => {

@@ -4,6 +4,7 @@ import { byOperator } from '../../src/domain/audit.ts';
 import { mint } from '../../src/domain/key.ts';
 import { DbUnavailable } from '../../src/store/db.ts';
 import { openStore } from '../../src/store/open.ts';
+import { openPostgres } from '../../src/store/postgres.ts';
 import { onceLock, waiting, whileHeld } from '../support/held.ts';
 import { patient, patiently } from '../support/patience.ts';
 import { newSession, openStores, type Stores } from '../support/stores.ts';
@@ -132,6 +133,19 @@ describe('the store whose wire to PostgreSQL is cut', () => {
   });
 });
 
+test('a read that reaches its time limit runs once', async () => {
+  const on = await openStores(postgres);
+  await on.raw('create sequence attempts');
+  const db = openPostgres(on.url);
+  const slow = "select nextval('attempts') as attempt, pg_sleep(60)";
+  await expect(Promise.try(() => db.get(slow))).rejects.toThrow(DbUnavailable);
+  expect(await on.raw<object>('select last_value from attempts')).toEqual([{ last_value: '1' }]);
+  await expect(Promise.try(() => db.all(slow))).rejects.toThrow(DbUnavailable);
+  expect(await on.raw<object>('select last_value from attempts')).toEqual([{ last_value: '2' }]);
+  await db.close();
+  await on.close();
+});
+
 test('no key is looked up on a standby, whether it knows the key or not', async () => {
   const on = await openStores(postgres);
   const { key } = await on.application(await on.tenant());
@@ -197,7 +211,7 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     expect(await on.store.tenants.get(tenant)).toMatchObject({ name: 'test' });
   });
 
-  test('a Session is not created for an Application that is deleted meanwhile', async () => {
+  test('a Session is not created for an Application whose row is removed meanwhile', async () => {
     const tenant = await on.tenant();
     const { id } = await on.application(tenant, { type: 'public' });
     const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));

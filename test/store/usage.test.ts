@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
+import { maxUses } from '../../src/domain/usage.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
 import { mostContainers } from '../../src/store/usage.ts';
 import { waiting, whileHeld } from '../support/held.ts';
@@ -93,6 +94,26 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
       await on.store.usage.write([use(it, round * 1000, ...customers(40 * round))]);
       expect((await seen(it)).places.length).toBeLessThanOrEqual(mostContainers);
     }
+  });
+
+  test('an application has at most so many uses on record, and the most recent permissions stay', async () => {
+    const it = await made();
+    const names = (round: number, count: number) =>
+      Array.from({ length: count }, (_, at) => `invoice:action-${round}-${at}`);
+    const write = (at: number, permissions: string[], containers: number) => {
+      const places = new Map(Array.from({ length: containers }, (_, n) => [`/a/${n}/`, at]));
+      const used = new Map(permissions.map((name) => [name, places]));
+      return on.store.usage.write([{ ...use(it, at), permissions: used }]);
+    };
+    for (let round = 1; round <= 4; round++) {
+      await write(round * 1000, names(round, 200), 20);
+      const listed = await on.store.usage.list(it.tenant, it.id);
+      expect(listed.length).toBeLessThanOrEqual(maxUses);
+      const kept = new Set(listed.map(({ permission }) => permission));
+      for (const name of names(round, 200)) expect(kept).toContain(name);
+    }
+    const rows = await on.raw(`select 1 from application_uses where application_id = '${it.id}'`);
+    expect(rows.length).toBeLessThanOrEqual(maxUses);
   });
 
   test('an Application takes its record with it, and another tenant does not see it', async () => {
