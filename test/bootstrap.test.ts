@@ -41,7 +41,8 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
   test('is on record: the audit log begins with the tenant', async () => {
     await begin();
     const [tenant] = await on.store.tenants.list();
-    const [entry] = await on.store.audit.list(tenant!.id, {}, { limit: 10, before: undefined });
+    const { entries } = await on.store.audit.list(tenant!.id, {}, { limit: 10, before: undefined });
+    const [entry] = entries;
     expect(entry).toMatchObject({
       operation: 'tenant.create',
       actor: { kind: 'operator' },

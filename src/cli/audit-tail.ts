@@ -57,10 +57,7 @@ async function sealedUpTo(store: Store): Promise<number> {
   return (await store.audit.head())?.seq ?? 0;
 }
 
-/** How much of the chain one query looks through; after one that found nothing, the next looks through more. */
-const stretch = 5000;
-const after = (length: number, found: readonly LogEntry[]) => (found.length > 0 ? stretch : 2 * length);
-
+/** Goes back from `end` until `count` entries are found. */
 async function last(
   store: Store,
   filter: Omit<Filter, 'lines'>,
@@ -68,16 +65,15 @@ async function last(
   end: number,
 ): Promise<LogEntry[]> {
   let found: LogEntry[] = [];
-  for (let upTo = end, length = stretch; upTo > 0 && found.length < count; ) {
-    const before = await store.audit.sealed(filter, { after: upTo - length, upTo });
-    found = [...before, ...found];
-    upTo -= length;
-    length = after(length, before);
+  for (let upTo = end; upTo > 0 && found.length < count; ) {
+    const before = await store.audit.sealed(filter, { after: 0, upTo }, 'newest');
+    found = [...before.entries, ...found];
+    upTo = (before.end ?? 1) - 1;
   }
   return found.slice(-count);
 }
 
-/** Each shows what has come since the one before. One that fails on the way leaves the rest to the next. */
+/** Each call shows what has come since the one before. If one fails, the next continues where it stopped. */
 function looks(
   store: Store,
   filter: Omit<Filter, 'lines'>,
@@ -87,12 +83,10 @@ function looks(
   let shown = end;
   return async () => {
     const now = await sealedUpTo(store);
-    for (let length = stretch; shown < now; ) {
-      const upTo = Math.min(now, shown + length);
-      const more = await store.audit.sealed(filter, { after: shown, upTo });
-      show(more);
-      shown = upTo;
-      length = after(length, more);
+    while (shown < now) {
+      const more = await store.audit.sealed(filter, { after: shown, upTo: now }, 'oldest');
+      show(more.entries);
+      shown = more.end ?? now;
     }
   };
 }

@@ -1,4 +1,5 @@
 import type { LogEntry } from '../../sdk/src/sallyport.ts';
+import { Moment } from '../domain/field.ts';
 import { only } from './body.ts';
 import { type Call, type Options, type RemoteCommand, UsageError } from './command.ts';
 import { follow } from './follow.ts';
@@ -24,11 +25,10 @@ async function tail({ service, url, options, json, print, terminal }: Call): Pro
   const show = (entries: readonly LogEntry[]) => {
     for (const entry of entries) print(json ? JSON.stringify(entry) : inOneLine(entry));
   };
-  const list = (size: number, signal?: AbortSignal) =>
-    service.logs.all({ ...filter, size }, signal && { signal });
-  const newcomers = new Newcomers((signal) => list(most, signal));
+  const newcomers = new Newcomers(service, filter);
   if (options.on('follow')) await newcomers.look();
-  const last = await newest(list(Math.min(wanted.data, most)), wanted.data);
+  const page = { ...filter, size: Math.min(wanted.data, most) };
+  const last = await newest(service.logs.all(page), wanted.data);
   show(last);
   newcomers.remember(last);
   const next = async (signal: AbortSignal) => show(await newcomers.look(signal));
@@ -60,29 +60,31 @@ const grace = 10_000;
 const memory = 600_000;
 
 /**
- * Finds what has come since the last look. The list is in the order of the clock, and so what comes stands on top;
- * but below what was written while the clock was ahead. So a look goes down to this moment and a little further, and
- * to where the one before would have begun.
+ * Finds entries that are new since the last look. Entries are ordered by the clock of the node that wrote them, so
+ * a new one may come below the newest, by as much as clocks differ. A look reads from a little before the newest
+ * entry or this moment, or from where the look before began, and so costs the same however long the log is.
  */
-class Newcomers {
-  readonly #list: (signal?: AbortSignal) => AsyncIterable<LogEntry>;
+export class Newcomers {
+  readonly #service: Pick<Call['service'], 'logs'>;
+  readonly #filter: Filter;
   readonly #known = new Map<string, number>();
   #since = Number.POSITIVE_INFINITY;
 
-  constructor(list: (signal?: AbortSignal) => AsyncIterable<LogEntry>) {
-    this.#list = list;
+  constructor(service: Pick<Call['service'], 'logs'>, filter: Filter) {
+    this.#service = service;
+    this.#filter = filter;
   }
 
-  /** The oldest of them first. One that fails on the way has not happened. */
+  /** The oldest of them first. If a look fails, the next one returns what it would have. */
   async look(signal?: AbortSignal): Promise<LogEntry[]> {
     const now = Date.now();
-    let since = Number.NEGATIVE_INFINITY;
+    const options = signal && { signal };
+    const { data } = await this.#service.logs.list({ size: 1 }, options);
+    const since = data[0] ? Math.min(now, momentOf(data[0])) - grace : Number.NEGATIVE_INFINITY;
+    const from = Math.max(Math.min(since, this.#since), Moment.safeParse(this.#filter.from).data ?? 0);
     const listed: LogEntry[] = [];
-    for await (const entry of this.#list(signal)) {
-      if (listed.length === 0) since = Math.min(now, momentOf(entry)) - grace;
-      if (momentOf(entry) < Math.min(since, this.#since)) break;
-      listed.push(entry);
-    }
+    const query = { ...this.#filter, size: most, from: new Date(from).toISOString() };
+    for await (const entry of this.#service.logs.all(query, options)) listed.push(entry);
     const came = listed.filter((entry) => this.#isNew(entry, now));
     this.#since = since;
     this.remember(listed);

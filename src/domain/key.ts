@@ -90,6 +90,14 @@ export function newId(now: number): string {
   return `${latest.beginning}${place.slice(0, 3)}-8${place.slice(3)}-${random.slice(24)}`;
 }
 
+const lastMoment = 2 ** 48 - 1;
+
+/** The lowest id of a moment: ids of earlier moments are lower, all others are not. */
+export function firstIdAt(moment: number): string {
+  const time = hexadecimal(Math.min(Math.max(Math.ceil(moment), 0), lastMoment), 12);
+  return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
+}
+
 function turnTo(now: number, random: string): Moment {
   const moment = moments.get(now) ?? momentAt(now, random);
   moments.delete(now);

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { LogEntry, logFilter } from '../domain/audit.ts';
 import { example } from './examples.ts';
-import { pageFields, pageOf, paginateByCursor } from './page.ts';
+import { defaultSize, pageFields, pageOf, paginationOf } from './page.ts';
 import { readRoute } from './route.ts';
 
 const ListQuery = z.strictObject({
@@ -17,14 +17,15 @@ export const listLogs = readRoute({
   tag: 'Logs',
   summary: 'Read the audit log',
   description:
-    'Newest first, by cursor. Every change is there from the moment that it was answered; refusals follow within seconds, those of one kind together.',
+    'Newest first, by cursor. Every change is there from the moment that it was answered; refusals follow within seconds, those of one kind together. A page examines a limited number of entries, so with a filter it may be short or empty: go on while there is a `next`.',
   permission: 'log:read',
   query: ListQuery,
   replies: { 200: { description: 'One page of it.', schema: pageOf(LogEntry), example: example.logPage } },
-  handle: async ({ principal, query: { size, start, ...filter } }, { store }) => ({
-    status: 200,
-    body: await paginateByCursor(size, start, (window) =>
-      store.audit.list(principal.tenantId, filter, window),
-    ),
-  }),
+  handle: async ({ principal, query: { size = defaultSize, start, ...filter } }, { store }) => {
+    const { entries, next } = await store.audit.list(principal.tenantId, filter, {
+      limit: size,
+      before: start,
+    });
+    return { status: 200, body: { pagination: paginationOf(size, undefined, { next }), data: entries } };
+  },
 });

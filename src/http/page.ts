@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Awaitable } from '../domain/awaitable.ts';
 import { refuse } from '../domain/error.ts';
-import type { ListPage, ListWindow, Window } from '../store/store.ts';
+import type { ListPage, ListWindow } from '../store/store.ts';
 
 function whole(least: number, most: number, fallback: number, description: string) {
   const message = `must be a whole number from ${least} to ${most}`;
@@ -97,7 +97,7 @@ export const defaultSize = 20;
 export const pageTooDeep = 'is too far from the newest entry: follow `next`, or send it as `start`';
 
 /** How a store answers a list: see `ListPage`. */
-type Found = Omit<ListPage<unknown>, 'rows'>;
+type Found = Partial<Omit<ListPage<unknown>, 'rows'>>;
 
 /** By page number with totals, as far as they could be counted, or by cursor without them. */
 export async function paginate<T>(
@@ -122,18 +122,6 @@ export function paginationOf(
     ...(total !== undefined && { total_pages: Math.ceil(total / size) }),
     ...(next !== undefined && { next: cursorOf(next) }),
   };
-}
-
-/** For the log, which is read by cursor alone. One entry more than the page has tells whether there is a next one. */
-export async function paginateByCursor<T extends { id: string }>(
-  size = defaultSize,
-  start: string | undefined,
-  fetch: (window: Window) => Awaitable<T[]>,
-): Promise<Page<T>> {
-  const rows = await fetch({ limit: size + 1, before: start });
-  const data = rows.slice(0, size);
-  const next = rows.length > size ? data.at(-1)?.id : undefined;
-  return { pagination: { page_size: size, ...(next !== undefined && { next: cursorOf(next) }) }, data };
 }
 
 function cursorOf(id: string): string {

@@ -2,7 +2,7 @@ import { Entry, type LogEntry, results, unreadable } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
-import { newId } from '../domain/key.ts';
+import { firstIdAt, newId } from '../domain/key.ts';
 import {
   type AuditRow,
   auditColumns,
@@ -19,8 +19,12 @@ import {
 import type { Db, Moment, Queries } from './db.ts';
 import { exportLines } from './export.ts';
 import { inserter } from './insert.ts';
-import type { AuditFilter, AuditLog, NewEntry } from './store.ts';
+import type { AuditFilter, AuditLog, LogPage, NewEntry } from './store.ts';
 import { all, Params } from './where.ts';
+
+/** Entries that one page of the log examines at most, and characters of JSON that it returns at most. */
+export const maxExamined = 2000;
+const maxPageBytes = 4 * 1024 * 1024;
 
 export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLog {
   return {
@@ -30,23 +34,47 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
     },
 
     list: (tenant, filter, { limit, before }) => {
-      const params = new Params();
-      const where = all(
-        matching(params, { ...filter, tenant }),
-        before !== undefined && `id < ${params.add(before)}`,
-      );
-      const sql = `select ${auditColumns} from audit where ${where} order by id desc limit ${params.add(limit)}`;
-      return then(db.all<AuditRow>(sql, params.values), (rows) => rows.map(toLogEntry));
+      const select = (what: string, floor: string | undefined, suffix: string, count: number) => {
+        const params = new Params();
+        const where = all(
+          `tenant_id = ${params.add(tenant)}`,
+          before !== undefined && `id < ${params.add(before)}`,
+          filter.to !== undefined && `id < ${params.add(firstIdAt(filter.to))}`,
+          filter.from !== undefined && `id >= ${params.add(firstIdAt(filter.from))}`,
+          floor !== undefined && all(`id >= ${params.add(floor)}`, matching(params, filter)),
+        );
+        const sql = `select ${what} from audit where ${where} order by id desc ${suffix} ${params.add(count)}`;
+        return [sql, params.values] as const;
+      };
+      const page = (floor: string | undefined) =>
+        then(db.all<AuditRow>(...select(auditColumns, floor, 'limit', limit + 1)), (rows) =>
+          pageOf(rows, limit, floor),
+        );
+      if (matching(new Params(), filter) === '') return page(undefined);
+      const last = db.get<{ id: string }>(...select('id', undefined, 'limit 1 offset', maxExamined - 1));
+      return then(last, (row) => page(row?.id ?? firstIdAt(0)));
     },
 
-    sealed: (filter, { after, upTo }) => {
-      const params = new Params();
-      const where = all(
-        `seq > ${params.add(after)} and seq <= ${params.add(upTo)}`,
-        matching(params, filter),
+    sealed: (filter, { after, upTo }, from) => {
+      const order = from === 'oldest' ? 'seq' : 'seq desc';
+      const last = db.get<{ seq: Moment }>(
+        `select seq from audit where seq > $1 and seq <= $2 order by ${order} limit 1 offset ${maxExamined - 1}`,
+        [after, upTo],
       );
-      const sql = `select ${auditColumns} from audit where ${where} order by seq`;
-      return then(db.all<AuditRow>(sql, params.values), (rows) => rows.map(toLogEntry));
+      return then(last, (row) => {
+        const end = row && Number(row.seq);
+        const params = new Params();
+        const where = all(
+          `seq > ${params.add(from === 'newest' && end !== undefined ? end - 1 : after)}`,
+          `seq <= ${params.add(from === 'oldest' && end !== undefined ? end : upTo)}`,
+          filter.tenant !== undefined && `tenant_id = ${params.add(filter.tenant)}`,
+          matching(params, filter),
+          filter.from !== undefined && `at >= ${params.add(filter.from)}`,
+          filter.to !== undefined && `at < ${params.add(filter.to)}`,
+        );
+        const sql = `select ${auditColumns} from audit where ${where} order by seq`;
+        return then(db.all<AuditRow>(sql, params.values), (rows) => ({ entries: rows.map(toLogEntry), end }));
+      });
     },
 
     seal: async (limit) => {
@@ -189,16 +217,32 @@ async function writeLinks(tx: Queries, links: readonly (Link & { readonly id: st
   if (written !== links.length) throw new Error('rows of the audit log were lost while they were sealed');
 }
 
-function matching(params: Params, filter: AuditFilter & { tenant?: string | undefined }): string {
+/** The conditions that no index covers; empty if there are none. */
+function matching(params: Params, filter: AuditFilter): string {
   return all(
-    filter.tenant !== undefined && `tenant_id = ${params.add(filter.tenant)}`,
     filter.actor && `actor_id = ${params.add(filter.actor)}`,
     filter.entity && `entity_id = ${params.add(filter.entity)}`,
     filter.operation && `operation = ${params.add(filter.operation)}`,
     filter.result && `result = ${params.add(filter.result)}`,
-    filter.from !== undefined && `at >= ${params.add(filter.from)}`,
-    filter.to !== undefined && `at < ${params.add(filter.to)}`,
   );
+}
+
+/** `next` is the last entry of a page that is full, or else the last entry that was examined. */
+function pageOf(rows: readonly AuditRow[], limit: number, floor: string | undefined): LogPage {
+  const shown = withinBytes(rows.slice(0, limit));
+  const entries = shown.map(toLogEntry);
+  if (shown.length < rows.length) return { entries, next: shown.at(-1)?.id };
+  return { entries, next: floor === firstIdAt(0) ? undefined : floor };
+}
+
+/** At least one, and as many as fit into a reply. */
+function withinBytes(rows: readonly AuditRow[]): readonly AuditRow[] {
+  let bytes = 0;
+  const end = rows.findIndex(({ entry }) => {
+    bytes += entry.length;
+    return bytes > maxPageBytes;
+  });
+  return end < 0 ? rows : rows.slice(0, Math.max(1, end));
 }
 
 /** The last moment with a year of four digits. */

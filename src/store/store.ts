@@ -347,11 +347,23 @@ export interface AuditFilter {
   readonly to?: number | undefined;
 }
 
+export interface LogPage {
+  readonly entries: LogEntry[];
+  /** The id to continue before; absent if every entry was examined. */
+  readonly next?: string | undefined;
+}
+
+export interface SealedEntries {
+  readonly entries: LogEntry[];
+  /** The last row that was examined; absent if the whole range was. */
+  readonly end?: number | undefined;
+}
+
 export interface AuditLog {
   /** For what changed nothing: refusals. */
   write(entries: readonly NewEntry[]): Promise<void>;
-  /** Newest first. */
-  list(tenant: string, filter: AuditFilter, window: Window): Awaitable<LogEntry[]>;
+  /** Newest first. Examines a bounded number of entries, so a page may be short or empty although there are more. */
+  list(tenant: string, filter: AuditFilter, window: Window): Awaitable<LogPage>;
   /**
    * Takes at most `limit` rows that wait into the chain, each bound to all before it, and signs its end; answers
    * how many. Of several nodes at once, one does it. On SQLite none waits.
@@ -359,11 +371,15 @@ export interface AuditLog {
   seal(limit: number): Promise<number>;
   /** The last checkpoint of the chain: everything up to it is sealed. */
   head(): Awaitable<SignedCheckpoint | undefined>;
-  /** Of the rows of the chain behind `after` and up to `upTo`, those that match, in their order. */
+  /**
+   * Of the rows of the chain behind `after` and up to `upTo`, those that match, in their order. Examines a bounded
+   * number of rows from one end of the range.
+   */
   sealed(
     filter: AuditFilter & { readonly tenant?: string | undefined },
     range: { readonly after: number; readonly upTo: number },
-  ): Awaitable<LogEntry[]>;
+    from: 'oldest' | 'newest',
+  ): Awaitable<SealedEntries>;
   /** The lines of an export: every row that is sealed at this moment, with what proves it. */
   export(at: number): AsyncIterable<string>;
 }
