@@ -3,6 +3,8 @@ import { dirname } from 'node:path';
 import { type Bootstrapped, bootstrap } from './bootstrap.ts';
 import { startChores } from './chores.ts';
 import { type Config, ConfigError } from './config.ts';
+import { then } from './domain/awaitable.ts';
+import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
 import { oneUseLink } from './http/console-link.ts';
 import { denials } from './http/denials.ts';
@@ -74,6 +76,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     waitingRoom: waitingRoomOf(config, store, clock, observer),
     largeReplies: new LargeReplies(),
+    storage: storageOf(config, store, clock, observer),
+    storageQuota: config.tokenBytes === 0 ? undefined : config.tokenBytes,
     uses: used,
     underWay: new Set<string>(),
     link,
@@ -132,6 +136,8 @@ function ratesOf(config: Config): Rates {
     address: { rate: config.addressRate, per: 1000, burst: config.addressBurst },
     key: { rate: config.keyRate, per: 1000, burst: config.keyBurst },
     sessions: { rate: config.sessionRate, per: 60_000, burst: config.sessionBurst },
+    tokens: { rate: config.tokenRate, per: 60_000, burst: config.tokenRate },
+    'token-bytes': { rate: config.tokenByteRate, per: 60_000, burst: config.tokenByteRate },
   };
 }
 
@@ -142,7 +148,26 @@ function waitingRoomOf(
   observer: Observer,
 ): WaitingRoom {
   if (sessionsWaiting === 0) return openRoom;
-  return makeWaitingRoom(sessionsWaiting, sessions.waiting, now, () => observer.limited('waiting'));
+  const detail = `This Application has ${sessionsWaiting} Sessions that nobody has authorized yet, the most that it may have: try again when some were authorized or have ended.`;
+  return makeWaitingRoom(sessionsWaiting, sessions.waiting, now, () => {
+    observer.limited('waiting');
+    return fail('too_many_requests', { detail });
+  });
+}
+
+function storageOf(
+  { tokenBytes }: Config,
+  { tokens }: Store,
+  now: () => number,
+  observer: Observer,
+): WaitingRoom {
+  if (tokenBytes === 0) return openRoom;
+  const count = (tenant: string, application: string) =>
+    then(tokens.stored(tenant, application), ({ bytes }) => bytes);
+  return makeWaitingRoom(tokenBytes, count, now, () => {
+    observer.limited('storage');
+    return fail('storage_full');
+  });
 }
 
 /** Milliseconds that go on evenly, whatever becomes of the machine's clock. */

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { Secret } from './domain/key.ts';
+import { largestToken } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/address.ts';
 import { parseMasterKeys } from './store/cipher.ts';
 
@@ -139,6 +140,26 @@ export const settings = {
     fallback: '10000',
     parse: (text) => integer(text, 10_000, 0, 10_000_000),
   } satisfies Setting<number>,
+  tokenRate: {
+    variable: 'SALLYPORT_TOKENS_PER_MINUTE',
+    sentence:
+      'Tokens that one application, with its sessions, may create or change in a minute on one process; 0 for no limit.',
+    fallback: '30000',
+    parse: (text) => integer(text, 30_000, 0, 100_000_000),
+  } satisfies Setting<number>,
+  tokenByteRate: {
+    variable: 'SALLYPORT_TOKEN_BYTES_PER_MINUTE',
+    sentence:
+      'Bytes of token requests that one application, with its sessions, may send in a minute to one process: at least 1048576, the largest request; 0 for no limit.',
+    fallback: '134217728',
+    parse: (text) => zeroOrInteger(text, 134_217_728, largestToken, 1_000_000_000_000),
+  } satisfies Setting<number>,
+  tokenBytes: {
+    variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
+    sentence: 'Bytes of tokens that one application, with its sessions, may have stored; 0 for no limit.',
+    fallback: '10737418240',
+    parse: (text) => integer(text, 10_737_418_240, 0, 999_999_999_999_999),
+  } satisfies Setting<number>,
   workers: {
     variable: 'SALLYPORT_WORKERS',
     sentence: 'How many processes share the port.',
@@ -230,6 +251,15 @@ function integer(text: string | undefined, fallback: number, least: number, most
   const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (value >= least && value <= most) return value;
   throw new Error(`must be a whole number from ${least} to ${most}, not ${JSON.stringify(text)}`);
+}
+
+function zeroOrInteger(text: string | undefined, fallback: number, least: number, most: number): number {
+  if (text === '0') return 0;
+  try {
+    return integer(text, fallback, least, most);
+  } catch {
+    throw new Error(`must be 0 or a whole number from ${least} to ${most}, not ${JSON.stringify(text)}`);
+  }
 }
 
 function oneOf<T extends string>(text: string, values: readonly T[]): T {

@@ -98,6 +98,30 @@ const table: { [K in Name]: Row } = {
   addressBurst: { unset: 200_000, given: count, wrong: ['0', '100000001'] },
   sessionRate: { unset: 1200, given: count, wrong: ['1000001', '20/s'] },
   sessionBurst: { unset: 1000, given: count, wrong: ['0', '100000001'] },
+  tokenRate: {
+    unset: 30_000,
+    given: [
+      ['0', 0],
+      ['100000000', 100_000_000],
+    ],
+    wrong: ['-1', 'many', '100000001'],
+  },
+  tokenByteRate: {
+    unset: 134_217_728,
+    given: [
+      ['0', 0],
+      ['1048576', 1_048_576],
+    ],
+    wrong: ['1048575', '00', 'many'],
+  },
+  tokenBytes: {
+    unset: 10_737_418_240,
+    given: [
+      ['0', 0],
+      ['1', 1],
+    ],
+    wrong: ['-1', '10GB'],
+  },
   sessionsWaiting: {
     unset: 10_000,
     given: [

@@ -87,7 +87,8 @@ export interface Problem {
     | 'idempotency_mismatch'
     | 'too_many_requests'
     | 'internal'
-    | 'unavailable';
+    | 'unavailable'
+    | 'storage_full';
   /** As in the `SVC-REQUEST-ID` header. */
   request_id: string;
   /** Only for input that is not valid: what must change, by the dotted path of the part. */
@@ -224,6 +225,13 @@ export interface ApplicationUsage {
   last_used_at?: string;
   /** What its grants were used for, the latest first. At most 500: if there are more, containers are merged into their parents, then the least recently used permissions are dropped. */
   uses: Array<Use>;
+  /** Tokens that it has created, itself or through its sessions, and that are still stored. */
+  stored: {
+    /** How many tokens. */
+    tokens: number;
+    /** Their size, which counts for the storage quota. */
+    bytes: number;
+  };
   /** Grants, as they are now, of which no use is on record: they may not be needed. */
   unused: Array<UnusedGrant>;
 }

@@ -60,6 +60,11 @@ const table = {
   too_many_requests: [429, 'Too many requests', 'Slow down, and try again after the time in Retry-After.'],
   internal: [500, 'Internal error', 'The service failed: quote the request id to its operator.'],
   unavailable: [503, 'Temporarily unavailable', 'The service cannot answer now: try again shortly.'],
+  storage_full: [
+    507,
+    'Storage quota reached',
+    'The application has stored as many bytes of tokens as it may: delete tokens, or ask the operator to raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION.',
+  ],
 } as const satisfies Record<string, readonly [status: number, title: string, detail: string]>;
 
 export type Code = keyof typeof table;

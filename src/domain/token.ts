@@ -15,6 +15,9 @@ import { Container } from './rule.ts';
 
 export const largestToken = 1_048_576;
 
+/** Bytes that a stored token takes beside its content, for its row and its index entries. */
+export const tokenOverhead = 512;
+
 /** Any JSON but null, which means absent. It comes out of a parser, so that it is JSON need not be looked at. */
 export const Data = z
   .unknown()

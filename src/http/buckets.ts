@@ -1,4 +1,4 @@
-/** A bucket holds `burst` requests, and `rate` of them flow back in every `per` milliseconds. */
+/** A bucket holds `burst` units, such as requests or bytes. `rate` of them flow back in every `per` milliseconds. */
 export interface Rate {
   readonly rate: number;
   readonly per: number;
@@ -7,9 +7,9 @@ export interface Rate {
 
 export interface Taken {
   readonly granted: boolean;
-  /** How many could be taken at once after this one. */
+  /** How many units could be taken at once after this. */
   readonly left: number;
-  /** Milliseconds until it is one more. */
+  /** Milliseconds until it is one more, or until this is granted. */
   readonly wait: number;
 }
 
@@ -32,15 +32,17 @@ export class Buckets {
     this.#start = start;
   }
 
-  take(name: string, at: number): Taken {
+  /** Takes `units`, which must not be more than `burst`, or nothing. */
+  take(name: string, at: number, units = 1): Taken {
     const { rate, per, burst } = this.#rate;
     const now = (at - this.#start) * rate;
     const fullAt = Math.max(this.#recent.get(name) ?? this.#recalled(name), now);
     const room = burst * per - (fullAt - now);
-    const granted = room >= per;
-    this.#recent.set(name, granted ? fullAt + per : fullAt);
-    if (!granted) return { granted, left: 0, wait: (per - room) / rate };
-    const rest = room - per;
+    const cost = units * per;
+    const granted = room >= cost;
+    this.#recent.set(name, granted ? fullAt + cost : fullAt);
+    if (!granted) return { granted, left: Math.floor(room / per), wait: (cost - room) / rate };
+    const rest = room - cost;
     return { granted, left: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
   }
 

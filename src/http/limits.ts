@@ -16,6 +16,10 @@ export interface Rates {
   readonly key: Rate;
   /** New Sessions by public key and address. */
   readonly sessions: Rate;
+  /** Tokens created or changed by application. */
+  readonly tokens: Rate;
+  /** Bytes of request bodies that create or change tokens, by application. */
+  readonly 'token-bytes': Rate;
 }
 
 /** Each throws when there were too many, and leaves a note for the answer. */
@@ -23,6 +27,7 @@ export interface Limits {
   address(where: Where, quotas: Quotas): void;
   key(digest: Digest, quotas: Quotas): void;
   sessions(digest: Digest, where: Where, quotas: Quotas): void;
+  tokens(application: string, bytes: number, quotas: Quotas): void;
 }
 
 /** The limits that a request came under: one object for all requests that came under the same ones. */
@@ -67,15 +72,17 @@ export function makeLimits(
   const address = limit('address', 'requests from one address');
   const key = limit('key', 'requests with one key');
   const sessions = limit('sessions', 'new Sessions from one address');
+  const tokens = limit('tokens', 'tokens created or changed by one application');
+  const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
 
-  function limit(name: keyof Rates, what: string) {
+  function limit(name: keyof Rates, what: string, unit = '') {
     const { rate, per, burst } = rates[name];
     if (rate === 0) return undefined;
     const buckets = new Buckets(rates[name], start);
-    const policy = `"${name}";q=${burst};w=${Math.ceil((burst * per) / rate / 1000)}`;
+    const policy = `"${name}";q=${burst}${unit};w=${Math.ceil((burst * per) / rate / 1000)}`;
     const detail = `At most ${burst} ${what} at once, and ${rate} every ${per === 1000 ? 'second' : 'minute'}: try again after the time in Retry-After.`;
-    return (who: string, quotas: Quotas) => {
-      const { granted, left, wait } = buckets.take(who, now());
+    return (who: string, quotas: Quotas, units?: number) => {
+      const { granted, left, wait } = buckets.take(who, now(), units);
       const seconds = Math.ceil(wait / 1000);
       quotas.note(policy, `"${name}";r=${left};t=${seconds}`);
       if (granted) return;
@@ -92,5 +99,9 @@ export function makeLimits(
     key: (digest, quotas) => key?.(digest.toHex(), quotas),
     sessions: (digest, where, quotas) =>
       sessions?.(`${digest.toHex()} ${networkOf(where.address() ?? '')}`, quotas),
+    tokens: (application, bytes, quotas) => {
+      tokens?.(application, quotas);
+      tokenBytes?.(application, quotas, bytes);
+    },
   };
 }

@@ -26,6 +26,10 @@ export interface World<S = Store> {
   readonly limits: Limits;
   readonly waitingRoom: WaitingRoom;
   readonly largeReplies: LargeReplies;
+  /** Bytes of tokens that an application may store. */
+  readonly storage: WaitingRoom;
+  /** The same as a number; undefined if there is no limit. */
+  readonly storageQuota: number | undefined;
   readonly uses: Uses;
   readonly observer: Observer;
   /** Whether anybody wants to know of every single request. */
@@ -54,6 +58,8 @@ export interface Entering {
   readonly principal: Principal;
   readonly where: Where;
   readonly quotas: Quotas;
+  /** The size of the body. */
+  readonly bytes: number;
 }
 
 export interface Reply {
@@ -97,7 +103,7 @@ interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
    * Throws if there are too many already; asked before the request is handled. Answers with what to call when
    * that is done.
    */
-  readonly enter?: (entering: Entering, world: World) => Promise<() => void>;
+  readonly enter?: (entering: Entering, world: World) => Awaitable<() => void>;
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;

@@ -1,7 +1,7 @@
 /** How a request walks through its route. */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import type { Awaitable } from '../domain/awaitable.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
 import { JsonText } from '../domain/json-text.ts';
 import { isA } from '../domain/permission.ts';
@@ -58,7 +58,8 @@ export function run(
     const body = takesBody(route) ? arriving(request, route.bodyLimit ?? bodyLimit) : undefined;
     const proceedAs = (caller: Principal, arrived?: Arrived) => {
       world.uses.note(caller, atRoot(route.permission));
-      return proceed(route, { principal: caller, where, quotas }, request, params, arrived, world);
+      const entering = { principal: caller, where, quotas, bytes: arrived?.bytes.length ?? 0 };
+      return proceed(route, entering, request, params, arrived, world);
     };
     return authenticate(key, world.store.credentials, (caller) => {
       enter(caller);
@@ -123,13 +124,14 @@ function proceed(
   return route.enter ? inside(route.enter(entry, world), handle) : handle();
 }
 
-async function inside(entering: Promise<() => void>, handle: () => Awaitable<Reply>): Promise<Reply> {
-  const leave = await entering;
-  try {
-    return await handle();
-  } finally {
-    leave();
-  }
+function inside(entering: Awaitable<() => void>, handle: () => Awaitable<Reply>): Awaitable<Reply> {
+  return then(entering, async (leave) => {
+    try {
+      return await handle();
+    } finally {
+      leave();
+    }
+  });
 }
 
 /** Browsers say truly of which origin a page is; who does not say it is none, or says what it likes anyway. */

@@ -16,6 +16,7 @@ import {
   TokenPatch,
   TokenType,
   Token as TokenView,
+  tokenOverhead,
 } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
 import type { StoredToken, Unit } from '../store/store.ts';
@@ -48,7 +49,11 @@ export const createToken = changeRoute({
   bodyLimit: largestToken,
   bodyExample: example.tokenCreate,
   replies: { 201: reply },
-  failures: ['token_exists'],
+  failures: ['token_exists', 'storage_full'],
+  enter: ({ principal, bytes, quotas }, { limits, storage }) => {
+    limits.tokens(principal.applicationId, bytes, quotas);
+    return storage.enter(principal.tenantId, principal.applicationId, bytes + tokenOverhead);
+  },
   holds: ({ body }) => body.id,
   replay,
   handle: ({ principal, body }, { store, uses }) => {
@@ -147,15 +152,21 @@ export const updateToken = changeRoute({
   bodyLimit: largestToken,
   bodyExample: example.tokenPatch,
   replies: { 200: reply },
-  failures: ['not_found', 'reveal_required'],
+  failures: ['not_found', 'reveal_required', 'storage_full'],
   replay,
-  handle: async ({ principal, params, body }, { store, uses }) => {
+  enter: ({ principal, bytes, quotas }, { limits }) => {
+    limits.tokens(principal.applicationId, bytes, quotas);
+    return () => {};
+  },
+  handle: async ({ principal, params, body }, { store, uses, storageQuota }) => {
     let next: ReturnType<typeof revised> | undefined;
-    const token = await store.tokens.update(principal.tenantId, params.id, changeBy(principal), (current) => {
+    const revise = (current: StoredToken) => {
       next = revised(principal, current, body);
       for (const { container } of [current, next.content]) uses.note(principal, 'token:update', container);
       return next.content;
-    });
+    };
+    const change = changeBy(principal);
+    const token = await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota);
     if (!token || !next) throw fail('not_found');
     const { transform, difference } = next;
     return { ...shown(200, token, transform), entity: { kind: 'token', id: params.id }, difference };

@@ -1,14 +1,15 @@
 /**
- * How many Sessions of one Application may wait to be authorized, so that a public key cannot fill the disk.
- * Making one costs no count of all: the last count is good for a moment, together with what came since.
+ * Quotas of one application: how many sessions may wait to be authorized, and how many bytes of tokens may be
+ * stored, so that a public key cannot fill the disk. Not every request counts anew: the last count is used for a
+ * second, together with what this process has added since.
  */
 
-import type { Awaitable } from '../domain/awaitable.ts';
-import { fail } from '../domain/error.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
+import type { Failure } from '../domain/error.ts';
 
 export interface WaitingRoom {
-  /** Throws if it is full. Answers with what to call when the request is done. */
-  enter(tenant: string, application: string): Promise<() => void>;
+  /** Throws if `amount` more would exceed the quota. Returns what to call when the request is done. */
+  enter(tenant: string, application: string, amount?: number): Awaitable<() => void>;
 }
 
 /** For how many milliseconds a count is good: what other processes made, or what was freed, is known then. */
@@ -33,7 +34,7 @@ export function makeWaitingRoom(
   most: number,
   count: Count,
   now: () => number,
-  turnedAway: () => void,
+  full: () => Failure,
 ): WaitingRoom {
   const rooms = new Map<string, Room>();
 
@@ -46,11 +47,21 @@ export function makeWaitingRoom(
     return room;
   }
 
-  const isFull = ({ counted, since, entering }: Room) => counted + since + entering >= most;
+  const isFull = ({ counted, since, entering }: Room, amount: number) =>
+    counted + since + entering + amount > most;
 
-  /** A fresh count will do, unless it takes those who came since to make the room full: others may have left. */
-  function isKnown(room: Room): boolean {
-    return now() - room.countedAt < freshness && (room.counted >= most || !isFull(room));
+  /** A fresh count will do, unless only what came since makes it full: there may be room again. */
+  function isKnown(room: Room, amount: number): boolean {
+    return now() - room.countedAt < freshness && (room.counted + amount > most || !isFull(room, amount));
+  }
+
+  function admit(room: Room, amount: number): () => void {
+    if (isFull(room, amount)) throw full();
+    room.entering += amount;
+    return () => {
+      room.entering -= amount;
+      room.since += amount;
+    };
   }
 
   async function recount(room: Room, tenant: string, application: string): Promise<void> {
@@ -72,22 +83,13 @@ export function makeWaitingRoom(
   }
 
   return {
-    enter: async (tenant, application) => {
+    enter: (tenant, application, amount = 1) => {
       const room = roomOf(application);
-      if (!isKnown(room)) await refresh(room, tenant, application);
-      if (isFull(room)) {
-        turnedAway();
-        const detail = `This Application has ${most} Sessions that nobody has authorized yet, the most that it may have: try again when some were authorized or have ended.`;
-        throw fail('too_many_requests', { detail });
-      }
-      room.entering++;
-      return () => {
-        room.entering--;
-        room.since++;
-      };
+      if (isKnown(room, amount)) return admit(room, amount);
+      return then(refresh(room, tenant, application), () => admit(room, amount));
     },
   };
 }
 
 /** Without a limit. */
-export const openRoom: WaitingRoom = { enter: async () => () => {} };
+export const openRoom: WaitingRoom = { enter: () => () => {} };

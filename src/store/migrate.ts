@@ -14,6 +14,7 @@ import tokenContainers from './migrations/0012_token_containers.sql' with { type
 import tokenListsPostgres from './migrations/0013_token_lists.postgres.sql' with { type: 'text' };
 import tokenListsSqlite from './migrations/0013_token_lists.sqlite.sql' with { type: 'text' };
 import tokensByType from './migrations/0013_tokens_by_type.sql' with { type: 'text' };
+import applicationStorage from './migrations/0014_application_storage.sql' with { type: 'text' };
 
 interface Migration {
   readonly name: string;
@@ -37,6 +38,7 @@ const migrations: readonly Migration[] = [
   { name: '0012_token_containers', sql: { sqlite: tokenContainers } },
   { name: '0013_token_lists', sql: { sqlite: tokenListsSqlite, postgres: tokenListsPostgres } },
   { name: '0013_tokens_by_type', sql: tokensByType },
+  { name: '0014_application_storage', sql: applicationStorage },
 ];
 
 export const newestSchema = migrations.length;

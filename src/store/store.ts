@@ -255,7 +255,15 @@ export interface ShownToken {
   readonly data: JsonText | undefined;
 }
 
+/** Tokens of one application, and the bytes that they take. */
+export interface Stored {
+  readonly tokens: number;
+  readonly bytes: number;
+}
+
 export interface Tokens {
+  /** What the application has created and is still stored. Expired tokens count until they are swept. */
+  stored(tenant: string, application: string): Awaitable<Stored>;
   /** Undefined if the id is taken. Data and masked value are sealed for this tenant, Token and version. */
   create(
     tenant: string,
@@ -266,12 +274,16 @@ export interface Tokens {
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
   /** Reads no more data than a page may have in bytes. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ShownToken>>;
-  /** Like the update of an Application. */
+  /**
+   * Like the update of an Application. Throws `storage_full` if the token grows and its creator would have more than
+   * `quota` bytes stored.
+   */
   update(
     tenant: string,
     id: string,
     change: Change,
     revise: (current: StoredToken) => TokenContent,
+    quota?: number,
   ): Promise<StoredToken | undefined>;
   /** `check` sees the Token, and may throw. False if there is none. */
   delete(tenant: string, id: string, check: (current: StoredToken) => void): Promise<boolean>;

@@ -1,4 +1,5 @@
-import { then } from '../domain/awaitable.ts';
+import { type Awaitable, then } from '../domain/awaitable.ts';
+import { fail } from '../domain/error.ts';
 import { timestamp } from '../domain/field.ts';
 import { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
@@ -10,6 +11,7 @@ import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
 import { type Moment, type Queries, type Room, rowLock, type Value } from './db.ts';
 import type { Keyring } from './keyring.ts';
+import { chargeBack, type DeletedToken, returningCharge, sizeOf, storedBy, writeCharges } from './storage.ts';
 import type { Change, ShownToken, StoredToken, TokenContent, TokenQuery, Tokens } from './store.ts';
 import { indexAnew, indexToken } from './token-index.ts';
 import { findTokens, type Shown } from './token-scan.ts';
@@ -43,14 +45,23 @@ const one = `select ${columns} from tokens t where t.tenant_id = $1 and t.id = $
 export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
   const locked = `${one} ${rowLock(db, 'for update')}`;
 
+  /** Deferred to the end of a shared transaction, where the charges of one application are added up. */
+  const charge = (row: TokenRow, tokens: number, bytes: number) =>
+    db.leave(writeCharges[db.dialect], { tenant: row.tenant_id, creator: row.created_by, tokens, bytes });
+
   return {
+    stored: (tenant, application) => storedBy(db, tenant, application),
+
     create: (tenant, id, content, change) =>
       then(keyring.of(tenant), (key) => {
         const row = newRow(key, tenant, id, content, change);
-        return db.transaction((tx) => {
-          const made = then(insert(tx, row), (inserted) => inserted > 0 || insteadOfExpired(tx, row));
-          const indexed = then(made, (there) => there && then(indexToken(tx, row), () => true));
-          return then(indexed, (there) => (there ? asWritten(row, content) : undefined));
+        const created = db.transaction((tx) => {
+          const made = then(insert(tx, row), (inserted) => inserted > 0 || insteadOfExpired(tx, db, row));
+          return then(made, (there) => there && then(indexToken(tx, row), () => true));
+        });
+        return then(created, (there): Awaitable<StoredToken | undefined> => {
+          if (!there) return undefined;
+          return then(charge(row, 1, sizeOf(row)), () => asWritten(row, content));
         });
       }),
 
@@ -67,27 +78,34 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
       return { ...found, next, rows: await contentsOf(db, tenant, key, shown, query.show) };
     },
 
-    update: async (tenant, id, change, revise) => {
+    update: async (tenant, id, change, revise, quota) => {
       const key = await keyring.of(tenant);
-      return db.transaction(async (tx) => {
+      const updated = await db.transaction(async (tx) => {
         const old = await tx.get<TokenRow>(locked, [tenant, id]);
         if (!old) return undefined;
         const content = revise(toToken(old, key));
         const row = revisedRow(key, old, content, change);
+        const growth = sizeOf(row) - sizeOf(old);
+        if (growth > 0 && quota !== undefined) await refuseBeyond(quota, tx, row, growth);
         await update(tx, row);
         await indexAnew(tx, old, row);
-        return asWritten(row, content);
+        return { row, growth, token: asWritten(row, content) };
       });
+      if (updated && updated.growth !== 0) await charge(updated.row, 0, updated.growth);
+      return updated?.token;
     },
 
     delete: async (tenant, id, check) => {
       const key = await keyring.of(tenant);
-      return db.transaction(async (tx) => {
+      const deleted = await db.transaction(async (tx) => {
         const row = await tx.get<TokenRow>(locked, [tenant, id]);
-        if (!row) return false;
+        if (!row) return undefined;
         check(toToken(row, key));
-        return (await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq])) > 0;
+        const gone = await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq]);
+        return gone > 0 ? row : undefined;
       });
+      if (deleted) await charge(deleted, -1, -sizeOf(deleted));
+      return deleted !== undefined;
     },
   };
 }
@@ -216,10 +234,17 @@ function insert(tx: Queries, row: TokenRow) {
 }
 
 /** Whether the id was only taken by a Token that is over, and that a sweep may have removed just now. */
-async function insteadOfExpired(tx: Queries, row: TokenRow): Promise<boolean> {
-  const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
-  await tx.run(expired, [row.tenant_id, row.id]);
+async function insteadOfExpired(tx: Queries, db: Room, row: TokenRow): Promise<boolean> {
+  const expired = `delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now ${returningCharge}`;
+  const gone = await tx.all<DeletedToken>(expired, [row.tenant_id, row.id]);
+  if (gone.length > 0) await writeCharges[db.dialect](tx, gone.map(chargeBack));
   return (await insert(tx, row)) > 0;
+}
+
+async function refuseBeyond(quota: number, tx: Queries, row: TokenRow, growth: number): Promise<void> {
+  if (row.created_by === null) return;
+  const { bytes } = await storedBy(tx, row.tenant_id, row.created_by);
+  if (bytes + growth > quota) throw fail('storage_full');
 }
 
 function update(tx: Queries, row: TokenRow) {

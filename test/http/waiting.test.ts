@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { Failure } from '../../src/domain/error.ts';
+import { Failure, fail } from '../../src/domain/error.ts';
 import { makeWaitingRoom } from '../../src/http/waiting.ts';
 import { refuseRows } from '../support/database.ts';
 import { Clock, databases, openWorld, testMasterKey, type World } from '../support/world.ts';
@@ -96,10 +96,13 @@ describe('the waiting room', () => {
       counts++;
       return count();
     };
-    const made = makeWaitingRoom(most, counting, clock.now, () => turnedAway++);
+    const made = makeWaitingRoom(most, counting, clock.now, () => {
+      turnedAway++;
+      return fail('too_many_requests');
+    });
     return {
       clock,
-      enter: () => made.enter(...tenantAnd),
+      enter: () => Promise.try(() => made.enter(...tenantAnd)),
       counts: () => counts,
       turnedAway: () => turnedAway,
     };

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newTenant } from '../../src/bootstrap.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
-import { newId } from '../../src/domain/key.ts';
 import type { Db } from '../../src/store/db.ts';
 import { migrate, newestSchema, SchemaTooNew } from '../../src/store/migrate.ts';
 import { openStore } from '../../src/store/open.ts';
@@ -20,6 +19,7 @@ const containersAnew = 12;
 
 /** Back to the tables that were there before. */
 const inTheOldTable = [
+  'drop table application_storage',
   'drop trigger token_containers_go',
   'drop table token_metadata',
   'alter table tokens rename to newer_tokens',
@@ -90,6 +90,7 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
 
   test('an older schema is brought up by one of several nodes that start at once', async () => {
     await (await openStore(url)).store.close();
+    await raw(url, 'drop table application_storage');
     await raw(url, 'drop index tokens_by_type');
     await raw(url, `delete from schema_versions where version >= ${tokensByType}`);
     const nodes = await Promise.all(Array.from({ length: 3 }, () => openStore(url)));
@@ -137,7 +138,6 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-migrate-'));
   const url = `sqlite:${join(folder, 'sallyport.db')}`;
   const masters = holding(testMasterKey);
-  const change = { by: newId(1), at: Date.now() };
   const content: TokenContent = {
     type: 'card',
     container: '/a/b/',
@@ -149,6 +149,7 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
   };
   const before = await openStore(url, { masters });
   const tenant = newTenant('test', Date.now());
+  const change = { by: tenant.application.id, at: Date.now() };
   await before.store.tenants.create(tenant);
   await before.store.tokens.create(tenant.id, 'card-1', content, change);
   await before.store.close();
@@ -156,6 +157,7 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
 
   const { store, migrated } = await openStore(url, { masters });
   expect(migrated).toEqual({ from: containersAnew - 1, to: newestSchema });
+  const one = await store.tokens.stored(tenant.id, change.by);
   await store.tokens.create(tenant.id, 'card-2', content, change);
   const scopes = [{ container: { value: '/a/', exact: false } }];
   const query = { visible: { scopes, exact: true }, show: () => 'reveal' as const, size: 9 };
@@ -166,6 +168,7 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
       ['card-2', 'secret'],
     ]);
   }
+  expect(await store.tokens.stored(tenant.id, change.by)).toEqual({ tokens: 2, bytes: 2 * one.bytes });
   for (const id of ['card-1', 'card-2']) await store.tokens.delete(tenant.id, id, () => {});
   for (const table of ['token_containers', 'token_metadata'])
     expect(await raw(url, `select seq from ${table}`)).toEqual([]);

@@ -1,0 +1,114 @@
+/** What each application has stored is counted exactly, whatever happens to its tokens. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { JsonText } from '../../src/domain/json-text.ts';
+import { newId } from '../../src/domain/key.ts';
+import type { Store, TokenContent } from '../../src/store/store.ts';
+import { openStores, type Stores } from '../support/stores.ts';
+import { databases } from '../support/world.ts';
+
+const content = (size: number, fields: Partial<TokenContent> = {}): TokenContent => ({
+  type: 'token',
+  container: '/general/',
+  data: JsonText.of('x'.repeat(size)),
+  mask: 'ünïcode',
+  masked: JsonText.of('m'.repeat(size % 7)),
+  metadata: size % 2 ? { naïve: 'ß' } : undefined,
+  expiresAt: undefined,
+  ...fields,
+});
+
+describe.each(databases)('the store on %s: what an application has stored', (_, database) => {
+  let on: Stores;
+  beforeAll(async () => {
+    on = await openStores(database);
+  });
+  afterAll(() => on.close());
+
+  async function opened() {
+    const tenant = await on.tenant();
+    const [a, b] = [(await on.application(tenant)).id, (await on.application(tenant)).id];
+    await on.store.warm(tenant);
+    return { tenant, a, b };
+  }
+
+  const create = (node: Store, tenant: string, by: string, id: string, content: TokenContent) =>
+    node.change((unit) => unit.tokens.create(tenant, id, content, { by, at: on.clock.now() }));
+
+  /** Counted from the tokens themselves. */
+  async function counted(creator: string) {
+    const size = ['data', 'masked', 'mask', 'metadata'].map((c) => `coalesce(octet_length(${c}), 0)`);
+    const [row] = await on.raw<{ tokens: number; bytes: number }>(
+      `select count(*) as tokens, coalesce(sum(512 + ${size.join(' + ')}), 0) as bytes from tokens
+       where created_by = '${creator}'`,
+    );
+    return { tokens: Number(row?.tokens), bytes: Number(row?.bytes) };
+  }
+
+  test('is the sum of its tokens after creates, changes, deletes and expiry on several nodes at once', async () => {
+    const { tenant, a, b } = await opened();
+    const nodes = [on.store, await on.another(), await on.another()];
+    for (const node of nodes) await node.warm(tenant);
+    const soon = on.clock.now() + 1000;
+    const end = (n: number) => ({ expiresAt: n % 5 === 0 ? soon : undefined });
+    const made = await Promise.all(
+      Array.from({ length: 60 }, async (_, n) => {
+        const by = n % 2 ? a : b;
+        await create(nodes[n % 3]!, tenant, by, `t-${n}`, content(n * 10, end(n)));
+        return `t-${n}`;
+      }),
+    );
+    expect(await on.store.tokens.stored(tenant, a)).toMatchObject({ tokens: 30 });
+    expect(await on.store.tokens.stored(tenant, a)).toEqual(await counted(a));
+    await Promise.all(
+      made.map((id, n) =>
+        nodes[n % 3]!.change<unknown>((unit) =>
+          n % 3 === 0
+            ? unit.tokens.delete(tenant, id, () => {})
+            : unit.tokens.update(tenant, id, { by: b, at: on.clock.now() }, () => content(300 - n, end(n))),
+        ),
+      ),
+    );
+    for (const each of [a, b])
+      expect(await on.store.tokens.stored(tenant, each)).toEqual(await counted(each));
+    on.clock.advance(1000);
+    expect(await on.store.sweep(3)).toBe(3);
+    while ((await on.store.sweep(3)) > 0);
+    for (const each of [a, b])
+      expect(await on.store.tokens.stored(tenant, each)).toEqual(await counted(each));
+    expect((await counted(a)).tokens).toBeGreaterThan(10);
+  });
+
+  test('of a token whose id was taken by an expired one, counts for its new creator', async () => {
+    const { tenant, a, b } = await opened();
+    await create(on.store, tenant, a, 'taken', content(900, { expiresAt: on.clock.now() + 10 }));
+    on.clock.advance(10);
+    await create(on.store, tenant, b, 'taken', content(1));
+    expect(await on.store.tokens.stored(tenant, a)).toEqual({ tokens: 0, bytes: 0 });
+    expect(await on.store.tokens.stored(tenant, b)).toEqual(await counted(b));
+  });
+
+  test('is not changed by what fails', async () => {
+    const { tenant, a } = await opened();
+    await create(on.store, tenant, a, 'one', content(9));
+    const before = await on.store.tokens.stored(tenant, a);
+    expect(await create(on.store, tenant, a, 'one', content(50))).toBeUndefined();
+    const broken = on.store.change(async (unit) => {
+      await unit.tokens.create(tenant, newId(1), content(70), { by: a, at: 1 });
+      throw new Error('broken');
+    });
+    await expect(broken).rejects.toThrow('broken');
+    expect(await on.store.tokens.stored(tenant, a)).toEqual(before);
+  });
+
+  test('goes with the application, and its tokens can still be changed and deleted', async () => {
+    const { tenant, a, b } = await opened();
+    for (const id of ['one', 'two']) await create(on.store, tenant, a, id, content(9));
+    await on.store.applications.delete(tenant, a);
+    await on.store.sweep(10);
+    const change = { by: b, at: on.clock.now() };
+    await on.store.change((unit) => unit.tokens.update(tenant, 'one', change, () => content(99)));
+    expect(await on.store.change((unit) => unit.tokens.delete(tenant, 'two', () => {}))).toBe(true);
+    expect(await on.raw(`select 1 from application_storage where application_id = '${a}'`)).toEqual([]);
+    expect(await on.store.tokens.stored(tenant, b)).toEqual({ tokens: 0, bytes: 0 });
+  });
+});
