@@ -156,9 +156,10 @@ export const settings = {
   } satisfies Setting<number>,
   tokenBytes: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
-    sentence: 'Bytes of tokens that one application, with its sessions, may have stored; 0 for no limit.',
-    fallback: '10737418240',
-    parse: (text) => integer(text, 10_737_418_240, 0, 999_999_999_999_999),
+    sentence:
+      'Bytes of tokens that one application, with its sessions, may have stored, each token rounded up to 4 KiB; 0 for no limit.',
+    fallback: '21474836480',
+    parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
   } satisfies Setting<number>,
   workers: {
     variable: 'SALLYPORT_WORKERS',

@@ -115,7 +115,7 @@ const table: { [K in Name]: Row } = {
     wrong: ['1048575', '00', 'many'],
   },
   tokenBytes: {
-    unset: 10_737_418_240,
+    unset: 21_474_836_480,
     given: [
       ['0', 0],
       ['1', 1],

@@ -225,13 +225,6 @@ export interface ApplicationUsage {
   last_used_at?: string;
   /** What its grants were used for, the latest first. At most 500: if there are more, containers are merged into their parents, then the least recently used permissions are dropped. */
   uses: Array<Use>;
-  /** Tokens that it has created, itself or through its sessions, and that are still stored. */
-  stored: {
-    /** How many tokens. */
-    tokens: number;
-    /** Their size, which counts for the storage quota. */
-    bytes: number;
-  };
   /** Grants, as they are now, of which no use is on record: they may not be needed. */
   unused: Array<UnusedGrant>;
 }

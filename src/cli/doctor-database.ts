@@ -26,7 +26,8 @@ export async function checkDatabase(config: Config): Promise<Check[]> {
   try {
     const nothing = path === undefined ? undefined : checkPresence(path, config);
     if (nothing) return [nothing];
-    return checksOf(await examine(config.databaseUrl, masterKeys(config), Date.now), Date.now());
+    const examined = await examine(config.databaseUrl, masterKeys(config), Date.now);
+    return checksOf(examined, Date.now(), config);
   } catch (error) {
     const { says, todo } = troubleOf(error) ?? { says: (error as Error).message, todo: reach };
     return [fail('database', `${place}: ${says}`, isDamage(error as Error) ? restore : todo)];
@@ -59,13 +60,17 @@ function tracesOf(path: string, { managementKeyFile }: Config, empty: boolean): 
   return empty ? files : [...files, lockFile(path)];
 }
 
-function checksOf({ engine, sqlite, postgres, health }: Examined, machine: number): Check[] {
+function checksOf(
+  { engine, sqlite, postgres, health }: Examined,
+  machine: number,
+  { tokenBytes }: Config,
+): Check[] {
   return [
     ...(sqlite ? checkSqlite(engine, sqlite) : []),
     ...(postgres ? checkPostgres(engine, postgres) : []),
     checkSchema(engine.schema),
     checkClock(engine, health, machine),
-    ...(health ? checkHealth(engine, health) : []),
+    ...(health ? checkHealth(engine, health, tokenBytes) : []),
   ];
 }
 
@@ -166,7 +171,7 @@ const start = 'start the service, or look for the reason in its log';
 const prove = 'sallyport audit export, then sallyport audit verify: docs/audit.md';
 const keyFirst = 'give the right master key first: nothing can be proved without it';
 
-function checkHealth(engine: Engine, health: Health): Check[] {
+function checkHealth(engine: Engine, health: Health, quota: number): Check[] {
   const { master, sweepLag, head } = health;
   const todo = master === undefined ? prove : keyFirst;
   return [
@@ -176,9 +181,23 @@ function checkHealth(engine: Engine, health: Health): Check[] {
     sweepLag > longestSweep
       ? warn('sweep', `something expired ${Math.round(sweepLag)} s ago and still takes up room`, start)
       : ok('sweep', 'nothing expired is left lying about'),
+    checkStorage(health, quota),
     checkSealed(engine, health, todo),
     ...(head ? [checkHead(head, health, todo)] : []),
   ];
+}
+
+/** The share of its storage quota from which an application is named. */
+const nearlyFull = 0.8;
+
+function checkStorage({ fullest }: Health, quota: number): Check {
+  if (!fullest || fullest.bytes <= 0) return ok('storage', 'no tokens are stored');
+  const gibibytes = (bytes: number) => `${(bytes / 2 ** 30).toFixed(2)} GiB`;
+  const most = `application ${fullest.application} has stored ${gibibytes(fullest.bytes)} of tokens`;
+  if (quota === 0) return ok('storage', `${most}, the most; there is no quota`);
+  const says = `${most}, the most, of a quota of ${gibibytes(quota)}`;
+  if (fullest.bytes < nearlyFull * quota) return ok('storage', says);
+  return warn('storage', says, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
 }
 
 function checkSealed({ kind }: Engine, { unsealed, unsealedFor }: Health, todo: string): Check {

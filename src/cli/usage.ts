@@ -31,7 +31,5 @@ async function show(call: Call): Promise<number> {
       ? table(['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'], rows, call.paint)
       : 'none',
   );
-  const { tokens, bytes } = usage.stored;
-  if (tokens > 0) call.print(`stores ${tokens} tokens, ${bytes} bytes`);
   return 0;
 }

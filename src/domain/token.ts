@@ -15,8 +15,15 @@ import { Container } from './rule.ts';
 
 export const largestToken = 1_048_576;
 
-/** Bytes that a stored token takes beside its content, for its row and its index entries. */
-export const tokenOverhead = 512;
+/**
+ * Stored tokens are counted in units of this many bytes. An exact count would tell a caller that replaces data the
+ * size of data that it cannot see.
+ */
+export const storageUnit = 4096;
+
+export function storedSize(bytes: number): number {
+  return Math.ceil(bytes / storageUnit) * storageUnit;
+}
 
 /** Any JSON but null, which means absent. It comes out of a parser, so that it is JSON need not be looked at. */
 export const Data = z

@@ -141,7 +141,6 @@ export const example = {
     uses: [
       { permission: 'token:read', container: '/customers/42/', last_used_at: '2026-11-15T10:02:17.000Z' },
     ],
-    stored: { tokens: 12, bytes: 9216 },
     unused: [{ rule: 'permissions', permission: 'token:create', container: '/' }],
   },
   applicationPage: {

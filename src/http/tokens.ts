@@ -11,12 +11,12 @@ import { visible, within } from '../domain/scope.ts';
 import {
   largestToken,
   MetadataFilter,
+  storedSize,
   TokenCreate,
   TokenId,
   TokenPatch,
   TokenType,
   Token as TokenView,
-  tokenOverhead,
 } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
 import type { StoredToken, Unit } from '../store/store.ts';
@@ -52,7 +52,7 @@ export const createToken = changeRoute({
   failures: ['token_exists', 'storage_full'],
   enter: ({ principal, bytes, quotas }, { limits, storage }) => {
     limits.tokens(principal.applicationId, bytes, quotas);
-    return storage.enter(principal.tenantId, principal.applicationId, bytes + tokenOverhead);
+    return storage.enter(principal.tenantId, principal.applicationId, storedSize(bytes));
   },
   holds: ({ body }) => body.id,
   replay,

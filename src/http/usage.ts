@@ -16,12 +16,6 @@ const ApplicationUsage = z
       .describe(
         `What its grants were used for, the latest first. At most ${maxUses}: if there are more, containers are merged into their parents, then the least recently used permissions are dropped.`,
       ),
-    stored: z
-      .object({
-        tokens: z.int().min(0).describe('How many tokens.'),
-        bytes: z.int().min(0).describe('Their size, which counts for the storage quota.'),
-      })
-      .describe('Tokens that it has created, itself or through its sessions, and that are still stored.'),
     unused: z
       .array(UnusedGrant)
       .describe('Grants, as they are now, of which no use is on record: they may not be needed.'),
@@ -45,15 +39,9 @@ export const getUsage = readRoute({
   handle: async ({ principal, params }, { store }) => {
     const application = await store.applications.get(principal.tenantId, params.id);
     if (!application) throw fail('not_found');
-    const [uses, stored] = await Promise.all([
-      store.usage.list(principal.tenantId, params.id),
-      store.tokens.stored(principal.tenantId, params.id),
-    ]);
+    const uses = await store.usage.list(principal.tenantId, params.id);
     const { last_used_at } = application;
     const unused = unusedGrants(ready(application), uses);
-    return {
-      status: 200,
-      body: { ...(last_used_at !== undefined && { last_used_at }), uses, stored, unused },
-    };
+    return { status: 200, body: { ...(last_used_at !== undefined && { last_used_at }), uses, unused } };
   },
 });

@@ -28,6 +28,8 @@ export interface Health {
   readonly master: string | undefined;
   /** Seconds for which the oldest expired row has waited for the sweep. */
   readonly sweepLag: number;
+  /** The application that has stored the most bytes of tokens. */
+  readonly fullest: Fullest | undefined;
   readonly unsealed: number;
   /** Milliseconds for which the oldest of them has waited. */
   readonly unsealedFor: number;
@@ -40,6 +42,11 @@ export interface Health {
   readonly newestEntry: number | undefined;
   /** Whether the clock had leapt ahead when that was made, and was put back since. */
   readonly leapt: boolean;
+}
+
+export interface Fullest {
+  readonly application: string;
+  readonly bytes: number;
 }
 
 export interface SqliteState {
@@ -129,6 +136,7 @@ async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Healt
   return {
     master,
     sweepLag,
+    fullest: await fullestApplication(db),
     unsealed,
     unsealedFor: unsealed === 0 ? 0 : now - Number(waiting?.at),
     head,
@@ -137,6 +145,14 @@ async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Healt
     newestEntry: newest && Number(newest.at),
     leapt: newest !== undefined && (await hasLeapt(db, now, Number(newest.at))),
   };
+}
+
+async function fullestApplication(db: Db): Promise<Fullest | undefined> {
+  const row = await db.get<{ application_id: string; bytes: Moment }>(
+    `select application_id, sum(bytes) as bytes from application_storage
+     group by tenant_id, application_id order by 2 desc limit 1`,
+  );
+  return row && { application: row.application_id, bytes: Number(row.bytes) };
 }
 
 /** A database that was never started with a master key takes the first that comes. */

@@ -1,6 +1,6 @@
 /** Counts the tokens that each application has stored. Exact: written in the transaction that changes the token. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
-import { tokenOverhead } from '../domain/token.ts';
+import { storageUnit, storedSize } from '../domain/token.ts';
 import type { Moment, Queries, Room } from './db.ts';
 import type { Stored } from './store.ts';
 
@@ -12,7 +12,7 @@ interface Sized {
 }
 
 export function sizeOf({ data, masked, mask, metadata }: Sized): number {
-  return tokenOverhead + data.length + (masked?.length ?? 0) + bytesOf(mask) + bytesOf(metadata);
+  return storedSize(data.length + (masked?.length ?? 0) + bytesOf(mask) + bytesOf(metadata));
 }
 
 function bytesOf(text: string | null): number {
@@ -20,8 +20,9 @@ function bytesOf(text: string | null): number {
 }
 
 /** For a statement that deletes tokens: the same size in SQL. Neither database reads the values for it. */
-export const returningCharge = `returning tenant_id, created_by, ${tokenOverhead} + octet_length(data)
-  + coalesce(octet_length(masked), 0) + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0) as bytes`;
+export const returningCharge = `returning tenant_id, created_by, (octet_length(data)
+  + coalesce(octet_length(masked), 0) + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
+  + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as bytes`;
 
 export interface DeletedToken {
   tenant_id: string;

@@ -32,6 +32,7 @@ describe('doctor on SQLite', () => {
       'clock',
       'master key',
       'sweep',
+      'storage',
       'audit log',
     ];
     expect(checks.map(({ name }) => name)).toEqual(expect.arrayContaining(names));
@@ -109,6 +110,17 @@ describe('doctor on SQLite', () => {
         ),
       0,
       /^warn sweep: something expired 864\d\d s ago/,
+    ],
+    [
+      'an application whose storage quota is nearly full',
+      () =>
+        raw(
+          url(),
+          `insert into application_storage (tenant_id, application_id, shard, tokens, bytes)
+           select tenant_id, id, 0, 1, ${17 * 2 ** 30} from applications`,
+        ),
+      0,
+      /^warn storage: application [0-9a-f-]{36} has stored 17\.00 GiB of tokens, the most, of a quota of 20\.00 GiB$/,
     ],
     [
       'a damaged database',

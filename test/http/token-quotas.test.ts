@@ -9,7 +9,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
   const opened = async (env: Record<string, string>) => {
     const world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
     worlds.push(world);
-    const { key } = await world.tenant();
+    const { id: tenant, key } = await world.tenant();
     const application = (fields = {}) => world.application(key, { permissions, ...fields });
     const create = (as: { key: string }, data: string, fields = {}) =>
       world.call('POST', '/tokens', { key: as.key, body: { data, ...fields } });
@@ -21,8 +21,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
       expect((await world.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
       return { key: body.session_key as string };
     }
-    const stored = async (id: string) =>
-      (await world.call('GET', `/applications/${id}/usage`, { key })).body.stored;
+    const stored = (id: string) => world.app.store.tokens.stored(tenant, id);
     return { world, application, create, patch, sessionOf, stored };
   };
   afterAll(async () => {
@@ -77,46 +76,45 @@ describe.each(databases)('on %s, an application', (_, database) => {
   describe('with a storage quota', () => {
     let on: Awaited<ReturnType<typeof opened>>;
     beforeAll(async () => {
-      on = await opened({ SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '6000' });
+      on = await opened({ SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '20480' });
     });
 
     test('may store so many bytes, with its sessions, until it deletes some', async () => {
       const { world, application, create, sessionOf, stored } = on;
       const web = await application({ type: 'public' });
       const session = await sessionOf(web);
-      const made = await create(web, 'x'.repeat(2000));
-      expect((await create(session, 'x'.repeat(2000))).status).toBe(201);
-      const { tokens, bytes } = await stored(web.id);
-      expect([tokens, bytes > 5000, bytes < 5400]).toEqual([2, true, true]);
+      const made = await create(web, 'x'.repeat(6000));
+      expect((await create(session, 'x'.repeat(6000))).status).toBe(201);
+      expect(await stored(web.id)).toEqual({ tokens: 2, bytes: 16_384 });
       for (const as of [web, session]) {
-        const { status, body } = await create(as, 'x'.repeat(2000));
+        const { status, body } = await create(as, 'x'.repeat(6000));
         expect([status, body.code]).toEqual([507, 'storage_full']);
       }
-      expect((await create(await application(), 'x'.repeat(2000))).status).toBe(201);
+      expect((await create(await application(), 'x'.repeat(6000))).status).toBe(201);
       await world.call('DELETE', `/tokens/${made.body.id}`, { key: session.key });
       world.clock.advance(1000);
-      expect((await create(web, 'x'.repeat(2000))).status).toBe(201);
+      expect((await create(web, 'x'.repeat(6000))).status).toBe(201);
     });
 
     test('is refused also when many requests come at once', async () => {
       const { application, create, stored } = on;
       const web = await application({ type: 'public' });
-      const all = await Promise.all(Array.from({ length: 12 }, () => create(web, 'x'.repeat(1500))));
+      const all = await Promise.all(Array.from({ length: 12 }, () => create(web, 'x')));
       const statuses = all.map(({ status }) => status);
       expect(new Set(statuses)).toEqual(new Set([201, 507]));
-      expect((await stored(web.id)).bytes).toBeLessThanOrEqual(6000 + 4 * 600);
+      expect(await stored(web.id)).toEqual({ tokens: 5, bytes: 20_480 });
     });
 
     test('pays for the growth of its tokens, whoever changes them', async () => {
       const { application, create, patch, stored } = on;
       const [maker, other] = [await application(), await application()];
-      const made = (await create(maker, 'x'.repeat(4000))).body;
-      const refused = await patch(other, made.id, 'x'.repeat(6000));
+      const made = (await create(maker, 'x'.repeat(6000))).body;
+      const refused = await patch(other, made.id, 'x'.repeat(21_000));
       expect([refused.status, refused.body.code]).toEqual([507, 'storage_full']);
-      expect((await patch(other, made.id, 'x'.repeat(4500))).status).toBe(200);
-      expect((await stored(maker.id)).bytes).toBeGreaterThan(5000);
+      expect((await patch(other, made.id, 'x'.repeat(12_000))).status).toBe(200);
+      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 12_288 });
       expect((await patch(other, made.id, 'x')).status).toBe(200);
-      expect((await stored(maker.id)).bytes).toBeLessThan(600);
+      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 4096 });
       expect(await stored(other.id)).toEqual({ tokens: 0, bytes: 0 });
     });
   });

@@ -55,7 +55,6 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     await world.flush();
     expect(await usage(key, made.id)).toEqual({
       uses: [],
-      stored: { tokens: 0, bytes: 0 },
       unused: [{ rule: 'permissions', permission: 'token:read', container: '/' }],
     });
     expect((await usage(key, narrow.id)).uses).toEqual([]);

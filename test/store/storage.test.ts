@@ -38,7 +38,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
   async function counted(creator: string) {
     const size = ['data', 'masked', 'mask', 'metadata'].map((c) => `coalesce(octet_length(${c}), 0)`);
     const [row] = await on.raw<{ tokens: number; bytes: number }>(
-      `select count(*) as tokens, coalesce(sum(512 + ${size.join(' + ')}), 0) as bytes from tokens
+      `select count(*) as tokens, coalesce(sum((${size.join(' + ')} + 4095) / 4096 * 4096), 0) as bytes from tokens
        where created_by = '${creator}'`,
     );
     return { tokens: Number(row?.tokens), bytes: Number(row?.bytes) };
@@ -53,7 +53,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     const made = await Promise.all(
       Array.from({ length: 60 }, async (_, n) => {
         const by = n % 2 ? a : b;
-        await create(nodes[n % 3]!, tenant, by, `t-${n}`, content(n * 10, end(n)));
+        await create(nodes[n % 3]!, tenant, by, `t-${n}`, content(n * 300, end(n)));
         return `t-${n}`;
       }),
     );
@@ -64,7 +64,9 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
         nodes[n % 3]!.change<unknown>((unit) =>
           n % 3 === 0
             ? unit.tokens.delete(tenant, id, () => {})
-            : unit.tokens.update(tenant, id, { by: b, at: on.clock.now() }, () => content(300 - n, end(n))),
+            : unit.tokens.update(tenant, id, { by: b, at: on.clock.now() }, () =>
+                content(300 * (60 - n), end(n)),
+              ),
         ),
       ),
     );
@@ -80,7 +82,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
 
   test('of a token whose id was taken by an expired one, counts for its new creator', async () => {
     const { tenant, a, b } = await opened();
-    await create(on.store, tenant, a, 'taken', content(900, { expiresAt: on.clock.now() + 10 }));
+    await create(on.store, tenant, a, 'taken', content(9000, { expiresAt: on.clock.now() + 10 }));
     on.clock.advance(10);
     await create(on.store, tenant, b, 'taken', content(1));
     expect(await on.store.tokens.stored(tenant, a)).toEqual({ tokens: 0, bytes: 0 });
