@@ -10,16 +10,30 @@ interface Rows {
   }[];
   readonly keys: readonly { application_id: string }[];
   readonly sessions: readonly { id: string; authorized_at: unknown }[];
-  readonly tokens: readonly { id: string; seq: string; version: number | string }[];
+  readonly tokens: readonly {
+    id: string;
+    seq: string;
+    version: number | string;
+    created_by: string;
+    size: number | string;
+  }[];
+  readonly storage: readonly { application_id: string; tokens: number | string; bytes: number | string }[];
   readonly containers: readonly { seq: string }[];
   readonly audit: readonly { operation: string; entity_id: string }[];
 }
 
+/** A deleted Application expires at 0, and is swept later. */
+const kept = 'expires_at is null or expires_at > 0';
+
 const selects: Record<keyof Rows, string> = {
-  applications: 'select id, name, created_by, modified_at from applications',
-  keys: 'select application_id from application_keys',
+  applications: `select id, name, created_by, modified_at from applications where ${kept}`,
+  keys: `select application_id from application_keys
+    where application_id in (select id from applications where ${kept})`,
   sessions: 'select id, authorized_at from sessions',
-  tokens: 'select id, seq, version from tokens',
+  tokens: `select id, seq, version, created_by, (octet_length(data) + coalesce(octet_length(masked), 0)
+    + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0) + 4095) / 4096 * 4096 as size from tokens`,
+  storage: `select application_id, sum(tokens) as tokens, sum(bytes) as bytes from application_storage
+    group by application_id`,
   containers: 'select seq from token_containers where own = 1',
   audit: "select operation, entity_id from audit where result = 'success'",
 };
@@ -32,7 +46,12 @@ export async function halfDone(databaseUrl: string): Promise<string[]> {
   const read = Object.entries(selects).map(async ([name, sql]) => [name, await raw(databaseUrl, sql)]);
   const rows: Rows = Object.fromEntries(await Promise.all(read));
   const told = counted(rows.audit.map(({ operation, entity_id }) => `${operation} ${entity_id}`));
-  const found = [...ofApplications(rows, told), ...ofSessions(rows, told), ...ofTokens(rows, told)];
+  const found = [
+    ...ofApplications(rows, told),
+    ...ofSessions(rows, told),
+    ...ofTokens(rows, told),
+    ...ofStorage(rows),
+  ];
   return [...counted(found)].map(([flaw, count]) => `${count} × ${flaw}`);
 }
 
@@ -94,6 +113,19 @@ function ofTokens({ tokens, containers, audit }: Rows, told: Counts): string[] {
     (id) => !there.has(id) && !told.has(`token.delete ${id}`) && 'an entry of a Token that is not there',
   );
   return [...found, ...lost].filter((flaw) => flaw !== false);
+}
+
+/** Of every Application that is there, as many Tokens and bytes are counted as it has stored. */
+function ofStorage({ applications, tokens, storage }: Rows): string[] {
+  const counted = new Map(storage.map((row) => [row.application_id, row]));
+  const stored = Map.groupBy(tokens, ({ created_by }) => created_by);
+  return applications.flatMap(({ id }) => {
+    const own = stored.get(id) ?? [];
+    const bytes = own.reduce((sum, { size }) => sum + Number(size), 0);
+    const row = counted.get(id);
+    const right = Number(row?.tokens ?? 0) === own.length && Number(row?.bytes ?? 0) === bytes;
+    return right ? [] : ['an Application whose stored Tokens are counted wrongly'];
+  });
 }
 
 function entitiesOf(audit: Rows['audit'], operation: string): string[] {
