@@ -11,6 +11,7 @@ import { denials } from './http/denials.ts';
 import { LargeReplies } from './http/large-replies.ts';
 import { makeLimits, type Rates } from './http/limits.ts';
 import { listenForScrapes } from './http/metrics.ts';
+import type { World } from './http/route.ts';
 import { served } from './http/routes.ts';
 import { listen } from './http/server.ts';
 import { uses } from './http/uses.ts';
@@ -76,8 +77,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     waitingRoom: waitingRoomOf(config, store, clock, observer),
     largeReplies: new LargeReplies(),
-    storage: storageOf(config, store, clock, observer),
-    storageQuota: config.tokenBytes === 0 ? undefined : config.tokenBytes,
+    ...storageOf(config, store, clock, observer),
     uses: used,
     underWay: new Set<string>(),
     link,
@@ -160,14 +160,15 @@ function storageOf(
   { tokens }: Store,
   now: () => number,
   observer: Observer,
-): WaitingRoom {
-  if (tokenBytes === 0) return openRoom;
+): Pick<World, 'storage' | 'storageQuota'> {
+  if (tokenBytes === 0) return { storage: openRoom, storageQuota: undefined };
   const count = (tenant: string, application: string) =>
     then(tokens.stored(tenant, application), ({ bytes }) => bytes);
-  return makeWaitingRoom(tokenBytes, count, now, () => {
+  const full = () => {
     observer.limited('storage');
     return fail('storage_full');
-  });
+  };
+  return { storage: makeWaitingRoom(tokenBytes, count, now, full), storageQuota: tokenBytes };
 }
 
 /** Milliseconds that go on evenly, whatever becomes of the machine's clock. */

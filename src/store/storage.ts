@@ -1,7 +1,8 @@
 /** Counts the tokens that each application has stored. Exact: written in the transaction that changes the token. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
+import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
-import type { Moment, Queries, Room } from './db.ts';
+import type { Moment, Queries, Room, Value } from './db.ts';
 import type { Stored } from './store.ts';
 
 interface Sized {
@@ -17,21 +18,6 @@ export function sizeOf({ data, masked, mask, metadata }: Sized): number {
 
 function bytesOf(text: string | null): number {
   return text === null ? 0 : Buffer.byteLength(text);
-}
-
-/** For a statement that deletes tokens: the same size in SQL. Neither database reads the values for it. */
-export const returningCharge = `returning tenant_id, created_by, (octet_length(data)
-  + coalesce(octet_length(masked), 0) + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
-  + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as bytes`;
-
-export interface DeletedToken {
-  tenant_id: string;
-  created_by: string | null;
-  bytes: Moment;
-}
-
-export function chargeBack({ tenant_id, created_by, bytes }: DeletedToken): Charge {
-  return { tenant: tenant_id, creator: created_by, tokens: -1, bytes: -Number(bytes) };
 }
 
 /** A change to what the creator of a token has stored. */
@@ -94,4 +80,39 @@ export function storedBy(db: Pick<Queries, 'get'>, tenant: string, application: 
     tokens: Number(row?.tokens ?? 0),
     bytes: Number(row?.bytes ?? 0),
   }));
+}
+
+/** The same size in SQL, for a statement that deletes tokens. Neither database reads the values for it. */
+const returningSize = `returning tenant_id as tenant, created_by as creator, (octet_length(data)
+  + coalesce(octet_length(masked), 0) + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
+  + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as size`;
+
+interface Deleted extends Pick<Charge, 'tenant' | 'creator'> {
+  readonly size: Moment;
+}
+
+/** Runs a statement that deletes tokens, and credits their creators. Returns how many were deleted. */
+export async function deleteTokens(
+  tx: Queries,
+  dialect: Room['dialect'],
+  deletion: string,
+  params: readonly Value[],
+): Promise<number> {
+  const gone = await tx.all<Deleted>(`${deletion} ${returningSize}`, params);
+  const credits = gone.map(({ size, ...whose }) => ({ ...whose, tokens: -1, bytes: -Number(size) }));
+  if (credits.length > 0) await writeCharges[dialect](tx, credits);
+  return gone.length;
+}
+
+/** Throws `storage_full` if a token that grows would take its creator beyond the quota. */
+export async function refuseGrowth(
+  tx: Queries,
+  tenant: string,
+  creator: string | null,
+  growth: number,
+  quota: number | undefined,
+): Promise<void> {
+  if (growth <= 0 || quota === undefined || creator === null) return;
+  const { bytes } = await storedBy(tx, tenant, creator);
+  if (bytes + growth > quota) throw fail('storage_full');
 }

@@ -1,13 +1,13 @@
 /** Frees the space of rows that no read returns any more: expired rows, and applications that were deleted. */
 import { type Db, rowLock } from './db.ts';
-import { chargeBack, type DeletedToken, returningCharge, writeCharges } from './storage.ts';
+import { deleteTokens } from './storage.ts';
 import { primaryKeys } from './tables.ts';
 
 /** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction holds wait. */
 export async function sweep(db: Db, limit: number): Promise<number> {
   let removed = 0;
   for (const table of ['idempotency', 'sessions'] as const) removed += await removeExpired(db, table, limit);
-  removed += await removeExpiredTokens(db, limit);
+  removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
   removed += await removeOrphanedSessions(db, limit);
   return removed + (await removeExpired(db, 'applications', limit, `and ${someSession} is null`));
 }
@@ -25,15 +25,6 @@ const expired = (db: Db, table: Table, also = '') =>
 
 async function removeExpired(db: Db, table: Table, limit: number, also?: string): Promise<number> {
   return db.run(expired(db, table, also), [limit]);
-}
-
-/** Their applications are charged back in the same transaction. */
-function removeExpiredTokens(db: Db, limit: number): Promise<number> {
-  return db.transaction(async (tx) => {
-    const gone = await tx.all<DeletedToken>(`${expired(db, 'tokens')} ${returningCharge}`, [limit]);
-    if (gone.length > 0) await writeCharges[db.dialect](tx, gone.map(chargeBack));
-    return gone.length;
-  });
 }
 
 /** Sessions go before their application: the foreign key would remove all of them in one statement. */

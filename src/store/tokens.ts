@@ -1,5 +1,4 @@
-import { type Awaitable, then } from '../domain/awaitable.ts';
-import { fail } from '../domain/error.ts';
+import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
@@ -11,7 +10,7 @@ import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
 import { type Moment, type Queries, type Room, rowLock, type Value } from './db.ts';
 import type { Keyring } from './keyring.ts';
-import { chargeBack, type DeletedToken, returningCharge, sizeOf, storedBy, writeCharges } from './storage.ts';
+import { deleteTokens, refuseGrowth, sizeOf, storedBy, writeCharges } from './storage.ts';
 import type { Change, ShownToken, StoredToken, TokenContent, TokenQuery, Tokens } from './store.ts';
 import { indexAnew, indexToken } from './token-index.ts';
 import { findTokens, type Shown } from './token-scan.ts';
@@ -59,10 +58,8 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
           const made = then(insert(tx, row), (inserted) => inserted > 0 || insteadOfExpired(tx, db, row));
           return then(made, (there) => there && then(indexToken(tx, row), () => true));
         });
-        return then(created, (there): Awaitable<StoredToken | undefined> => {
-          if (!there) return undefined;
-          return then(charge(row, 1, sizeOf(row)), () => asWritten(row, content));
-        });
+        const counted = then(created, (there) => there && then(charge(row, 1, sizeOf(row)), () => true));
+        return then(counted, (there) => (there ? asWritten(row, content) : undefined));
       }),
 
     get: (tenant, id) =>
@@ -86,7 +83,7 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
         const content = revise(toToken(old, key));
         const row = revisedRow(key, old, content, change);
         const growth = sizeOf(row) - sizeOf(old);
-        if (growth > 0 && quota !== undefined) await refuseBeyond(quota, tx, row, growth);
+        await refuseGrowth(tx, tenant, row.created_by, growth, quota);
         await update(tx, row);
         await indexAnew(tx, old, row);
         return { row, growth, token: asWritten(row, content) };
@@ -99,10 +96,9 @@ export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
       const key = await keyring.of(tenant);
       const deleted = await db.transaction(async (tx) => {
         const row = await tx.get<TokenRow>(locked, [tenant, id]);
-        if (!row) return undefined;
-        check(toToken(row, key));
-        const gone = await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq]);
-        return gone > 0 ? row : undefined;
+        if (row) check(toToken(row, key));
+        if (row) await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [tenant, row.seq]);
+        return row;
       });
       if (deleted) await charge(deleted, -1, -sizeOf(deleted));
       return deleted !== undefined;
@@ -234,17 +230,10 @@ function insert(tx: Queries, row: TokenRow) {
 }
 
 /** Whether the id was only taken by a Token that is over, and that a sweep may have removed just now. */
-async function insteadOfExpired(tx: Queries, db: Room, row: TokenRow): Promise<boolean> {
-  const expired = `delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now ${returningCharge}`;
-  const gone = await tx.all<DeletedToken>(expired, [row.tenant_id, row.id]);
-  if (gone.length > 0) await writeCharges[db.dialect](tx, gone.map(chargeBack));
+async function insteadOfExpired(tx: Queries, { dialect }: Room, row: TokenRow): Promise<boolean> {
+  const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
+  await deleteTokens(tx, dialect, expired, [row.tenant_id, row.id]);
   return (await insert(tx, row)) > 0;
-}
-
-async function refuseBeyond(quota: number, tx: Queries, row: TokenRow, growth: number): Promise<void> {
-  if (row.created_by === null) return;
-  const { bytes } = await storedBy(tx, row.tenant_id, row.created_by);
-  if (bytes + growth > quota) throw fail('storage_full');
 }
 
 function update(tx: Queries, row: TokenRow) {
