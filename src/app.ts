@@ -184,9 +184,9 @@ export function cannotListen(variable: string, host: string, port: number, error
 }
 
 /** The database, with its schema up to date. */
-export async function openDatabase({ databaseUrl }: Config, options: OpenOptions = {}) {
+export async function openDatabase({ databaseUrl, databaseTimeout }: Config, options: OpenOptions = {}) {
   if (databaseUrl.startsWith('sqlite:')) makeDataFolder(dirname(databaseUrl.slice('sqlite:'.length)));
-  return openStore(databaseUrl, options);
+  return openStore(databaseUrl, { timeout: databaseTimeout, ...options });
 }
 
 /** The same, with its keys at hand and at least one tenant in it. */

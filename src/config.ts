@@ -6,6 +6,7 @@ import { Secret } from './domain/key.ts';
 import { largestToken } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/address.ts';
 import { parseMasterKeys } from './store/cipher.ts';
+import { defaultTimeout } from './store/db.ts';
 
 /** A wrong value; its message is the one line that the operator sees. */
 export class ConfigError extends Error {
@@ -64,6 +65,12 @@ export const settings = {
     fallback: 'sqlite:<data dir>/sallyport.db',
     parse: databaseUrl,
   } satisfies Setting<string>,
+  databaseTimeout: {
+    variable: 'SALLYPORT_DATABASE_TIMEOUT',
+    sentence: 'How long a request waits for PostgreSQL before it is answered with 503, in milliseconds.',
+    fallback: String(defaultTimeout),
+    parse: (text) => integer(text, defaultTimeout, 100, 60_000),
+  } satisfies Setting<number>,
   managementKeyFile: {
     variable: 'SALLYPORT_MANAGEMENT_KEY_FILE',
     sentence: 'Where the first management key is written, readable by its owner alone.',

@@ -52,6 +52,7 @@ const table: { [K in Name]: Row } = {
     ],
     wrong: ['sqlite:', 'mysql://me:hunter2@db/x', 'x.db', 'postgres://me:hunter2@db:port/x', 'hunter2'],
   },
+  databaseTimeout: { unset: 800, given: [['5000', 5000]], wrong: ['99', '60001', 'soon'] },
   managementKeyFile: {
     unset: resolve('data/management.key'),
     given: [

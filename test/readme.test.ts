@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { join } from 'node:path';
 import { type Example, exampleOn, isStatus, take } from './support/pages.ts';
 import { root, type Service, startService } from './support/service.ts';
+import { noCurl } from './support/skip.ts';
 import { databases, testMasterKey } from './support/world.ts';
 
 const under = (heading: string) => exampleOn('README.md', heading);
@@ -29,13 +30,13 @@ describe.each(databases)('the README, on %s', (_, database) => {
     });
   }
 
-  test.skipIf(!Bun.which('curl'))('the first tour answers as it says when it is pasted', async () => {
+  test.skipIf(noCurl)('the first tour answers as it says when it is pasted', async () => {
     const tour = under('A first tour');
     expect(statusesIn(tour)).toContain('409');
     await follow(tour);
   });
 
-  test.skipIf(!Bun.which('curl'))('so does the second, with the helpers of the first', async () => {
+  test.skipIf(noCurl)('so does the second, with the helpers of the first', async () => {
     const [helpers] = under('A first tour').steps;
     const tour = under('A second tour');
     expect(statusesIn(tour)).toContain('403');

@@ -234,7 +234,12 @@ describe('nothing is left over:', () => {
         .flatMap(importsOf)
         .map(({ to }) => to),
     );
-    const started = ['test/run.ts', 'test/prove.ts', ...filesIn('test/support/story', '.ts')];
+    const started = [
+      'test/run.ts',
+      'test/prove.ts',
+      'test/support/preload.ts',
+      ...filesIn('test/support/story', '.ts'),
+    ];
     const helpers = filesIn('test', '.ts').filter((path) => !path.endsWith('.test.ts'));
     expect(helpers.filter((path) => !used.has(path) && !started.includes(path))).toEqual([]);
   });

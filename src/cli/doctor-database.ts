@@ -26,7 +26,7 @@ export async function checkDatabase(config: Config): Promise<Check[]> {
   try {
     const nothing = path === undefined ? undefined : checkPresence(path, config);
     if (nothing) return [nothing];
-    const examined = await examine(config.databaseUrl, masterKeys(config), Date.now);
+    const examined = await examine(config, masterKeys(config), Date.now);
     return checksOf(examined, Date.now(), config);
   } catch (error) {
     const { says, todo } = troubleOf(error) ?? { says: (error as Error).message, todo: reach };

@@ -30,7 +30,8 @@ export async function withStore(
 ): Promise<number> {
   mustBeThere(config);
   const masters = masterKeys(config);
-  const { store } = await openStore(config.databaseUrl, { ...options, masters, existing: true });
+  const { databaseUrl, databaseTimeout: timeout } = config;
+  const { store } = await openStore(databaseUrl, { ...options, timeout, masters, existing: true });
   try {
     await work(store);
     return 0;

@@ -76,9 +76,13 @@ export interface Examined {
 }
 
 /** `now` is the machine's clock, which decides for SQLite. */
-export async function examine(url: string, masters: MasterKeys, now: () => number): Promise<Examined> {
+export async function examine(
+  { databaseUrl: url, databaseTimeout }: { databaseUrl: string; databaseTimeout: number },
+  masters: MasterKeys,
+  now: () => number,
+): Promise<Examined> {
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
-  const db = path === undefined ? openPostgres(url) : openSqlite(path, now);
+  const db = path === undefined ? openPostgres(url, undefined, databaseTimeout) : openSqlite(path, now);
   try {
     const engine = await engineOf(db);
     const own =

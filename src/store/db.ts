@@ -98,3 +98,6 @@ export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
 }
 
 type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share';
+
+/** Milliseconds after which a request to PostgreSQL is given up, where the configuration does not say otherwise. */
+export const defaultTimeout = 800;

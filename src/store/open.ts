@@ -26,6 +26,8 @@ export interface OpenOptions {
   readonly clock?: (() => number) | undefined;
   /** Is told how long each statement took. */
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
+  /** Of a request to PostgreSQL, in milliseconds. */
+  readonly timeout?: number | undefined;
   /** Without them there are no Tokens, and nothing that the audit log tells of can be changed. */
   readonly masters?: MasterKeys | undefined;
   /** Refuses a database with nothing in it, where the schema would be made otherwise. */
@@ -39,11 +41,11 @@ export interface OpenOptions {
 /** `sqlite:PATH` or `postgres://…`, with its schema brought up to date and its master key checked. */
 export async function openStore(
   url: string,
-  { clock, masters, timing, existing, alone, through = (db) => db }: OpenOptions = {},
+  { clock, timeout, masters, timing, existing, alone, through = (db) => db }: OpenOptions = {},
 ): Promise<{ store: Store; migrated: Migrated }> {
   const db = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, alone)
-    : openPostgres(url, clock);
+    : openPostgres(url, clock, timeout);
   try {
     if (existing && (await schemaOf(db)) === 0) throw new NoSchema('the database is empty');
     const migrated = await migrate(db);

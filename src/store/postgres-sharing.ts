@@ -18,21 +18,23 @@ interface Joined extends Waiting, Manner {
 const sharing = { most: 32, lanes: 4 };
 
 /**
- * Milliseconds after which it is not worth beginning: whoever comes to nothing in the middle, because nobody waits
- * for it any more, takes the others with it.
+ * The part of the timeout after which a change is not begun any more: one that is given up in the middle takes the
+ * others of its transaction with it.
  */
-const longestWait = 500;
+const latestStart = 0.625;
 
 /** Says that a transaction that was shared came to nothing, and nothing of it has happened. */
 class Undone extends Error {}
 
-/** `begin` runs a transaction; `bounded` waits for something as long as anybody would. */
+/** `begin` runs a transaction; `bounded` waits for something as long as `timeout`, in milliseconds. */
 export function shareTransactions(
   begin: <T>(work: Work<T>) => Promise<T>,
   bounded: <T>(wait: (_: unknown, late: Late) => Promise<T>) => Promise<T>,
+  timeout: number,
+  now: () => number = () => performance.now(),
 ): Db['change'] {
   const join = gather<Joined>(async (batch) => {
-    const soonEnough = performance.now() - longestWait;
+    const soonEnough = now() - timeout * latestStart;
     const there = batch.filter(({ at }) => at >= soonEnough);
     for (const { at, reject } of batch) if (at < soonEnough) reject(new DbUnavailable('it is too busy'));
     const undone = there.length > 1 ? await share(there) : there;
@@ -73,7 +75,7 @@ export function shareTransactions(
       (_, late) =>
         new Promise<T>((resolve, reject) => {
           const told = { resolve: resolve as (value: unknown) => void, reject };
-          join({ ...manner, ...told, work, late, at: performance.now() });
+          join({ ...manner, ...told, work, late, at: now() });
         }),
     );
 }

@@ -1,14 +1,21 @@
 import { SQL } from 'bun';
 import { batched } from './batch.ts';
-import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
+import { type Db, DbUnavailable, defaultTimeout, ownerGone, type Queries, type Value } from './db.ts';
 import { type Late, shareTransactions, unlessLate, type Work } from './postgres-sharing.ts';
 
-/** Milliseconds after which a caller is told that the database is out of reach. */
-const patience = 800;
-/** Milliseconds for which a statement waits for somebody else's lock. */
-const lockPatience = 250;
-/** Milliseconds for what must happen once; what goes through whole tables is `slow`. */
-const oncePatience = { usual: 5000, slow: 3_600_000 };
+/** All in milliseconds, and in proportion to the timeout of a request, which is `call`. */
+interface Timeouts {
+  readonly call: number;
+  /** For a lock that another transaction holds. */
+  readonly lock: number;
+  /** For what runs once across the fleet; what goes through whole tables is `slow`. */
+  readonly once: { readonly usual: number; readonly slow: number };
+}
+
+function timeoutsOf(call: number): Timeouts {
+  return { call, lock: Math.round(call * 0.3125), once: { usual: call * 6.25, slow: 3_600_000 } };
+}
+
 /** Milliseconds by which the server gives up sooner than we do. */
 const sooner = 100;
 /** The same for what must happen once, which has to connect and to begin before. */
@@ -30,14 +37,14 @@ type OnPool<T> = (pool: SQL, late: Late) => Promise<T>;
 const pause = 10;
 
 /** Connections to the database, and deadlines for what is done on them. */
-function poolOf(url: string) {
-  let pool = connect(url);
+function poolOf(url: string, timeouts: Timeouts) {
+  let pool = connect(url, timeouts);
   let answers = 0;
 
   /** Connections may hang for as long as the network swallows what they send: the pool is replaced whole. */
   function replace(old: SQL): void {
     if (old !== pool) return;
-    pool = connect(url);
+    pool = connect(url, timeouts);
     old.close({ timeout: 5 }).catch(() => {});
   }
 
@@ -63,12 +70,12 @@ function poolOf(url: string) {
 
   return {
     /**
-     * Never waits longer than `patience`. A pool from which nothing has come back in all that time is replaced. One
+     * Never waits longer than a request may. A pool from which nothing has come back in all that time is replaced. One
      * that answers others is only slow, and stays.
      */
     bounded: <T>(work: OnPool<T>): Promise<T> => {
       const before = answers;
-      return within(patience, () => answers === before, work);
+      return within(timeouts.call, () => answers === before, work);
     },
     /** For what the server ends before that: if it has not, the connection is most likely swallowed. */
     boundedBy: <T>(longest: number, work: OnPool<T>): Promise<T> => within(longest, () => true, work),
@@ -76,9 +83,10 @@ function poolOf(url: string) {
   };
 }
 
-/** `clock` stands in for the database's own clock in tests. */
-export function openPostgres(url: string, clock?: () => number): Db {
-  const { bounded, boundedBy, close } = poolOf(url);
+/** `clock` stands in for the database's own clock in tests. `timeout` is that of a request, in milliseconds. */
+export function openPostgres(url: string, clock?: () => number, timeout = defaultTimeout): Db {
+  const timeouts = timeoutsOf(timeout);
+  const { bounded, boundedBy, close } = poolOf(url, timeouts);
 
   /**
    * Sends a read once more if its connection was lost before the answer, within the same time limit. A read that
@@ -123,21 +131,21 @@ export function openPostgres(url: string, clock?: () => number): Db {
     ),
     transaction: inOne,
     leave: (write, one) => inOne((tx) => write(tx, [one])),
-    change: shareTransactions(inOne, bounded),
-    exclusively: (work, pace) => once(work, oncePatience[pace ?? 'usual']),
+    change: shareTransactions(inOne, bounded, timeout),
+    exclusively: (work, pace) => once(work, timeouts.once[pace ?? 'usual']),
     close,
   };
 }
 
-function connect(url: string): SQL {
+function connect(url: string, { call, lock }: Timeouts): SQL {
   return new SQL(url, {
     max: connections,
-    connectionTimeout: 1,
+    connectionTimeout: Math.ceil(call / 1000),
     connection: {
       application_name: 'sallyport',
-      statement_timeout: String(patience - sooner),
-      lock_timeout: String(lockPatience),
-      idle_in_transaction_session_timeout: '5000',
+      statement_timeout: String(Math.max(call - sooner, 1)),
+      lock_timeout: String(lock),
+      idle_in_transaction_session_timeout: String(Math.round(call * 6.25)),
     },
   });
 }

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { commands } from '../../src/cli/commands.ts';
 import { completionScript, shells } from '../../src/cli/completion.ts';
+import { root } from '../support/service.ts';
 import { shell } from '../support/shell.ts';
 
 test.each(shells)('the script for %s knows every command and every option', async (name) => {
@@ -22,7 +23,11 @@ describe('in bash', () => {
     const typed = ['sallyport', ...words].map((word) => `'${word}'`).join(' ');
     const script = `${completionScript('bash', commands)}
       COMP_WORDS=(${typed}); COMP_CWORD=${words.length}; _sallyport; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const bash = Bun.spawn(['bash', '--norc', '-euc', script], { stdout: 'pipe', stderr: 'inherit' });
+    const bash = Bun.spawn(['bash', '--norc', '-euc', script], {
+      cwd: root,
+      stdout: 'pipe',
+      stderr: 'inherit',
+    });
     const out = await new Response(bash.stdout).text();
     return out.split('\n').filter((line) => line !== '');
   }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { createHash } from 'node:crypto';
+import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
@@ -169,7 +170,7 @@ describe('a secret', () => {
       process.execPath,
       '--no-env-file',
       '-e',
-      `import { Secret } from './src/domain/key.ts';
+      `import { Secret } from ${JSON.stringify(join(import.meta.dirname, '../../src/domain/key.ts'))};
        const secret = new Secret('hunter2');
        console.log(secret, [secret], { secret });
        console.error('%s %o %j', secret, secret, secret);

@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { isRepeatable, type Route } from '../../src/http/route.ts';
 import { routes } from '../../src/http/routes.ts';
 import { refuseRows, rowsIn } from '../support/database.ts';
-import { patient } from '../support/patience.ts';
 import { ready, token } from '../support/ready.ts';
 import { databases, openWorld, type World } from '../support/world.ts';
 
@@ -40,7 +39,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
     const refused = await send();
     await allow();
     expect(await rowsIn(databaseUrl)).toEqual(before);
-    return { refused, done: await patient(send) };
+    return { refused, done: await send() };
   }
 
   test.each(changing.map((route) => [route.name, route] as const))(

@@ -10,7 +10,7 @@ import { openStore } from '../../src/store/open.ts';
 import { openPostgres } from '../../src/store/postgres.ts';
 import type { TokenContent } from '../../src/store/store.ts';
 import { holding, raw } from '../support/stores.ts';
-import { databases, postgres, testMasterKey } from '../support/world.ts';
+import { ample, databases, postgres, testMasterKey } from '../support/world.ts';
 
 /** The version that adds the index of tokens by type. */
 const tokensByType = 14;
@@ -69,7 +69,7 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
   test('of several nodes that start at once on an empty database, one makes the schema and all can use it', async () => {
-    const nodes = await Promise.all(Array.from({ length: 5 }, () => openStore(url)));
+    const nodes = await Promise.all(Array.from({ length: 5 }, () => openStore(url, { timeout: ample })));
     const from = nodes.map(({ migrated }) => migrated.from).toSorted();
     expect(from).toEqual([0, ...Array(4).fill(newestSchema)]);
     for (const { store } of nodes) {
@@ -79,21 +79,21 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   });
 
   test('a second start changes nothing', async () => {
-    const first = await openStore(url);
+    const first = await openStore(url, { timeout: ample });
     await first.store.tenants.create(newTenant('kept', Date.now()));
     await first.store.close();
-    const { store, migrated } = await openStore(url);
+    const { store, migrated } = await openStore(url, { timeout: ample });
     expect(migrated).toEqual({ from: newestSchema, to: newestSchema });
     expect((await store.tenants.list()).map(({ name }) => name)).toEqual(['kept']);
     await store.close();
   });
 
   test('an older schema is brought up by one of several nodes that start at once', async () => {
-    await (await openStore(url)).store.close();
+    await (await openStore(url, { timeout: ample })).store.close();
     await raw(url, 'drop table application_storage');
     await raw(url, 'drop index tokens_by_type');
     await raw(url, `delete from schema_versions where version >= ${tokensByType}`);
-    const nodes = await Promise.all(Array.from({ length: 3 }, () => openStore(url)));
+    const nodes = await Promise.all(Array.from({ length: 3 }, () => openStore(url, { timeout: ample })));
     expect(nodes.map(({ migrated }) => migrated.to)).toEqual([newestSchema, newestSchema, newestSchema]);
     for (const { store } of nodes) await store.close();
     const versions = await raw<{ version: number }>(
@@ -106,9 +106,9 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   });
 
   test('a schema newer than the program is refused, and left as it is', async () => {
-    await (await openStore(url)).store.close();
+    await (await openStore(url, { timeout: ample })).store.close();
     await raw(url, "insert into schema_versions (version, name) values (999, 'from the future')");
-    const opening = openStore(url);
+    const opening = openStore(url, { timeout: ample });
     await expect(opening).rejects.toThrow(SchemaTooNew);
     await expect(opening).rejects.toThrow('999');
     expect(await raw(url, 'select version from schema_versions where version = 999')).toHaveLength(1);
@@ -116,7 +116,7 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
 });
 
 test('a new database is never asked to lock a table, which some that speak PostgreSQL’s language cannot', async () => {
-  const db = openPostgres(await postgres.fresh(''));
+  const db = openPostgres(await postgres.fresh(''), undefined, ample);
   const sent: string[] = [];
   const exclusively: Db['exclusively'] = (work) =>
     db.exclusively((tx) =>
@@ -147,7 +147,7 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
     metadata: { colour: 'blue' },
     expiresAt: undefined,
   };
-  const before = await openStore(url, { masters });
+  const before = await openStore(url, { masters, timeout: ample });
   const tenant = newTenant('test', Date.now());
   const change = { by: tenant.application.id, at: Date.now() };
   await before.store.tenants.create(tenant);
@@ -155,7 +155,7 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
   await before.store.close();
   for (const statement of inTheOldTable) await raw(url, statement);
 
-  const { store, migrated } = await openStore(url, { masters });
+  const { store, migrated } = await openStore(url, { masters, timeout: ample });
   expect(migrated).toEqual({ from: containersAnew - 1, to: newestSchema });
   const one = await store.tokens.stored(tenant.id, change.by);
   await store.tokens.create(tenant.id, 'card-2', content, change);

@@ -5,7 +5,6 @@ import { newId } from '../../src/domain/key.ts';
 import { newMasterKey, parseMasterKeys } from '../../src/store/cipher.ts';
 import type { Rotation } from '../../src/store/rotation.ts';
 import type { Store, TokenContent } from '../../src/store/store.ts';
-import { inTurns, patiently } from '../support/patience.ts';
 import { holding, openStores, type Stores } from '../support/stores.ts';
 import { databases, postgres, testMasterKey } from '../support/world.ts';
 
@@ -21,14 +20,11 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   beforeEach(async () => {
     on = await openStores(database);
     next = text(newMasterKey());
-    tenants = await inTurns(120, async () => {
-      const tenant = await on.tenant();
-      await patiently(async () => on.store.warm(tenant));
-      return tenant;
-    });
+    tenants = await Promise.all(Array.from({ length: 120 }, on.tenant));
+    for (const tenant of tenants) await on.store.warm(tenant);
     const entry = { actor: { kind: 'operator' }, operation: 'test', result: 'success', from: {} } as const;
-    await patiently(async () => on.store.audit.write([{ at: on.clock.now(), ...entry }]));
-    await patiently(() => on.store.audit.seal(10));
+    await on.store.audit.write([{ at: on.clock.now(), ...entry }]);
+    await on.store.audit.seal(10);
     expect(await on.store.audit.head()).toMatchObject({ seq: 1 });
   });
   afterEach(() => on.close());
@@ -43,9 +39,9 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     expiresAt: undefined,
   };
   const create = (store: Store, tenant: string, id: string) =>
-    patiently(async () => store.tokens.create(tenant, id, content, { by: newId(1), at: on.clock.now() }));
-  const read = (store: Store, tenant: string, id: string) =>
-    patiently(async () => (await store.tokens.get(tenant, id))?.plaintext().value());
+    store.tokens.create(tenant, id, content, { by: newId(1), at: on.clock.now() });
+  const read = async (store: Store, tenant: string, id: string) =>
+    (await store.tokens.get(tenant, id))?.plaintext().value();
 
   const to = (key: string, done: Rotation['done'] = () => {}): Rotation => ({
     next: () => holding(key).current(),
@@ -173,7 +169,7 @@ describe('a rotation of the master key on PostgreSQL, beside a node that is just
     let work: Promise<unknown>[] = [];
     await holder.begin(async (tx) => {
       await tx`lock table data_keys in exclusive mode`;
-      const making = patiently(async () => maker.warm(tenant));
+      const making = Promise.resolve(maker.warm(tenant));
       while ((await waiting()) < 1);
       const rotating = both
         .rotateMasterKey({ next: () => holding(next).current(), done: () => {} })

@@ -6,18 +6,19 @@ import { SQL } from 'bun';
 import { fail } from '../../src/domain/error.ts';
 import { type Db, DbUnavailable, type Queries, type Shared } from '../../src/store/db.ts';
 import { openPostgres } from '../../src/store/postgres.ts';
+import { shareTransactions } from '../../src/store/postgres-sharing.ts';
 import { openSqlite } from '../../src/store/sqlite.ts';
 import { raw } from '../support/stores.ts';
-import { type Database, databases, postgres } from '../support/world.ts';
+import { ample, type Database, databases, postgres } from '../support/world.ts';
 
 let folder: string;
 let url: string;
 let db: Db;
 
-async function open(database: Database): Promise<void> {
+async function open(database: Database, timeout = ample): Promise<void> {
   folder = mkdtempSync(join(tmpdir(), 'sallyport-sharing-'));
   url = await database.ready(folder);
-  db = url.startsWith('sqlite:') ? openSqlite(url.slice(7), Date.now) : openPostgres(url);
+  db = url.startsWith('sqlite:') ? openSqlite(url.slice(7), Date.now) : openPostgres(url, undefined, timeout);
   await db.run('create table things (name text primary key, count integer not null)');
 }
 
@@ -182,28 +183,8 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     expect(new Set(ids).size).toBeLessThan(5);
   });
 
-  test('are not held up for long by one that waits for somebody else’s lock', async () => {
-    await db.change(async (tx) => add(tx, 'held'));
-    const other = new SQL(url, { max: 1 });
-    const outcomes = await other.begin(async (held) => {
-      await held.unsafe("select 1 from things where name = 'held' for update");
-      return Promise.allSettled([
-        db.change(async (tx) => tx.run("update things set count = 1 where name = 'held'")),
-        ...['one', 'two', 'three'].map((name) => db.change(async (tx) => add(tx, name))),
-      ]);
-    });
-    await other.close();
-    expect(outcomes).toMatchObject([
-      { status: 'rejected', reason: expect.any(DbUnavailable) },
-      { value: 1 },
-      { value: 1 },
-      { value: 1 },
-    ]);
-    expect(await names()).toEqual(['held', 'one', 'three', 'two']);
-  });
-
   test('never wait for each other in a circle, in whatever order they ask for the same rows', async () => {
-    const other = openPostgres(url);
+    const other = openPostgres(url, undefined, ample);
     const rows = Array.from({ length: 8 }, (_, at) => `row ${at}`);
     for (const row of rows) await db.change(async (tx) => add(tx, row));
     let runs = 0;
@@ -227,54 +208,93 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     expect(Number(sum)).toBe(400);
     await other.close();
   });
+});
 
-  /** Has as many transactions under way as there may be, and so whatever comes now wait, for so many seconds. */
-  async function busy(seconds: number): Promise<Promise<unknown>[]> {
-    const under: Promise<unknown>[] = [];
-    for (let lane = 0; lane < 4; lane++) {
-      const begun = Promise.withResolvers<void>();
-      const work = async (tx: Shared) => {
-        begun.resolve();
-        await tx.get(`select pg_sleep(${seconds})`);
-      };
-      under.push(db.change(work).catch(() => {}));
-      await begun.promise;
-    }
-    return under;
-  }
+describe('on PostgreSQL, changes that time out', () => {
+  afterEach(close);
 
-  /** Nobody has the table in hand any more. */
-  const over = () => raw(url, 'alter table things add column over integer');
-
-  test('are not begun when they have waited too long', async () => {
-    let begun = false;
-    const others = await busy(0.6);
-    const change = db.change(async () => {
-      begun = true;
+  test('are not held up for long by one that waits for somebody else’s lock', async () => {
+    await open(postgres, 6000);
+    await db.change(async (tx) => add(tx, 'held'));
+    const other = new SQL(url, { max: 1 });
+    const outcomes = await other.begin(async (held) => {
+      await held.unsafe("select 1 from things where name = 'held' for update");
+      return Promise.allSettled([
+        db.change(async (tx) => tx.run("update things set count = 1 where name = 'held'")),
+        ...['one', 'two', 'three'].map((name) => db.change(async (tx) => add(tx, name))),
+      ]);
     });
-    await expect(change).rejects.toThrow(DbUnavailable);
-    await Promise.all(others);
-    expect(begun).toBe(false);
+    await other.close();
+    expect(outcomes).toMatchObject([
+      { status: 'rejected', reason: expect.any(DbUnavailable) },
+      { value: 1 },
+      { value: 1 },
+      { value: 1 },
+    ]);
+    expect(await names()).toEqual(['held', 'one', 'three', 'two']);
   });
 
-  test('do not happen when one of them is given up before they are done', async () => {
-    const others = await busy(0.3);
-    const givenUp = Promise.withResolvers<void>();
+  /** Fills every lane with a transaction that runs until the gate opens, so that later changes wait. */
+  async function fillLanes(change: Db['change'], gate: Promise<void>): Promise<Promise<unknown>[]> {
+    const running: Promise<unknown>[] = [];
+    for (let lane = 0; lane < 4; lane++) {
+      const begun = Promise.withResolvers<void>();
+      const work = async () => {
+        begun.resolve();
+        await gate;
+      };
+      const ended = change(work).catch(() => {});
+      running.push(ended);
+      await Promise.race([begun.promise, ended]);
+    }
+    return running;
+  }
+
+  /** Waits until no transaction uses the table. */
+  const idle = () => raw(url, 'alter table things add column idle integer');
+
+  test('a change that waited too long is refused, and those that came later are made', async () => {
+    await open(postgres);
+    let now = 0;
+    const change = shareTransactions(
+      db.transaction,
+      (wait) => wait(undefined, () => false),
+      800,
+      () => now,
+    );
+    const gate = Promise.withResolvers<void>();
+    const running = await fillLanes(change, gate.promise);
+    const late = change(async (tx) => add(tx, 'late')).catch((error: unknown) => error);
+    now = 300;
+    const soon = change(async (tx) => add(tx, 'soon'));
+    now = 501;
+    gate.resolve();
+    expect(await late).toBeInstanceOf(DbUnavailable);
+    expect(await soon).toBe(1);
+    await Promise.all(running);
+    expect(await names()).toEqual(['soon']);
+  });
+
+  test('a shared transaction is rolled back if one of its changes is given up', async () => {
+    await open(postgres, 1000);
+    const [gate, givenUp] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const running = await fillLanes(db.change, gate.promise);
     const changes = ['one', 'two'].map((name) =>
       db.change(async (tx) => {
         await add(tx, name);
         await givenUp.promise;
       }),
     );
-    const outcomes = await Promise.allSettled(changes);
+    gate.resolve();
+    for (const { status } of await Promise.allSettled(changes)) expect(status).toBe('rejected');
     givenUp.resolve();
-    for (const { status } of outcomes) expect(status).toBe('rejected');
-    await Promise.all(others);
-    await over();
+    await Promise.all(running);
+    await idle();
     expect(await names()).toEqual([]);
   });
 
-  test('or alone: none happens that is given up before it is done', async () => {
+  test('a transaction of its own is rolled back if it is given up', async () => {
+    await open(postgres, 1000);
     const givenUp = Promise.withResolvers<void>();
     const change = db.transaction(async (tx) => {
       await add(tx, 'late');
@@ -282,27 +302,7 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     });
     await expect(change).rejects.toThrow(DbUnavailable);
     givenUp.resolve();
-    await over();
+    await idle();
     expect(await names()).toEqual([]);
-  });
-
-  test('are refused when they have waited so long that they would come to nothing, and take nobody with them', async () => {
-    const outcomes = await Promise.allSettled(
-      Array.from({ length: 400 }, (_, at) =>
-        db.change(async (tx) => {
-          await tx.get('select pg_sleep(0.006)');
-          await add(tx, `n${at}`);
-          return `n${at}`;
-        }),
-      ),
-    );
-    const made = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? outcome.value : []));
-    expect(made.length).toBeGreaterThanOrEqual(64);
-    for (const outcome of outcomes)
-      if (outcome.status === 'rejected') expect(outcome.reason).toBeInstanceOf(DbUnavailable);
-    // Whoever was given up while the commit was under way may be there, too; whoever never began is not.
-    const there = await names();
-    expect(there).toEqual(expect.arrayContaining(made));
-    expect(there.length).toBeLessThan(400);
   });
 });

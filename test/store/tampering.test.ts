@@ -4,7 +4,7 @@ import { openStore } from '../../src/store/open.ts';
 import type { NewEntry } from '../../src/store/store.ts';
 import { entry, exportOf, masters, mastersOf, named, verify, write } from '../support/exports.ts';
 import { openStores, type Stores } from '../support/stores.ts';
-import { databases, sqlite, start } from '../support/world.ts';
+import { ample, databases, sqlite, start } from '../support/world.ts';
 
 const count = 10;
 
@@ -22,7 +22,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     const tables = ['audit', 'audit_checkpoints', 'audit_key'];
     for (const table of tables) await stores.raw(`create table copy_of_${table} as select * from ${table}`);
     for (const statement of statements) await stores.raw(statement);
-    const { store } = await openStore(stores.url, { masters });
+    const { store } = await openStore(stores.url, { masters, timeout: ample });
     const verdict = await verify(await exportOf(store));
     await store.close();
     for (const table of tables) {
@@ -200,7 +200,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     const to = newMasterKey();
     await stores.store.rotateMasterKey({ next: () => to, done: () => {} });
     const renewed = mastersOf(Buffer.from(to.bytes).toString('base64'));
-    const { store } = await openStore(stores.url, { masters: renewed });
+    const { store } = await openStore(stores.url, { masters: renewed, timeout: ample });
     const after = await exportOf(store);
     await store.close();
     expect((await verify(before)).ok).toBe(true);

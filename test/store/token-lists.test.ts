@@ -68,7 +68,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     }
     on.clock.advance(1);
     const path = on.url.slice('sqlite:'.length);
-    db = name === 'SQLite' ? openSqlite(path, on.clock.now) : openPostgres(on.url, on.clock.now);
+    db = name === 'SQLite' ? openSqlite(path, on.clock.now) : openPostgres(on.url, on.clock.now, ample);
   });
   afterAll(async () => {
     await db.close();

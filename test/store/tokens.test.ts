@@ -5,7 +5,6 @@ import type { Queries } from '../../src/store/db.ts';
 import type { StoredToken, TokenContent } from '../../src/store/store.ts';
 import { everythingIn } from '../support/database.ts';
 import { waiting, whileHeld } from '../support/held.ts';
-import { patiently } from '../support/patience.ts';
 import { openStores, type Stores } from '../support/stores.ts';
 import { databases, postgres } from '../support/world.ts';
 
@@ -210,7 +209,7 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
     await on.store.tokens.create(tenant, 'card-1', content(), { by: newId(1), at: 1 });
     const seen: string[] = [];
     const { changing } = await whileHeld(on.url, "update tokens set container = '/moved/'", async () => {
-      const changing = patiently(() => change(tenant, ({ container }) => seen.push(container)));
+      const changing = change(tenant, ({ container }) => seen.push(container));
       await waiting(on.url);
       return { changing };
     });

@@ -4,7 +4,6 @@ import { maxUses } from '../../src/domain/usage.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
 import { mostContainers } from '../../src/store/usage.ts';
 import { waiting, whileHeld } from '../support/held.ts';
-import { patiently } from '../support/patience.ts';
 import { openStores, type Stores } from '../support/stores.ts';
 import { databases, postgres } from '../support/world.ts';
 
@@ -157,7 +156,7 @@ test('on PostgreSQL, who writes an earlier moment at the same time does not put 
   const later = `update applications set last_used_at = 3000 where id = '${applicationId}'`;
   const { writing } = await whileHeld(on.url, later, async () => {
     const use = { tenantId, applicationId, at: 2000, keys: new Map(), permissions: new Map() };
-    const writing = patiently(() => on.store.usage.write([use]));
+    const writing = on.store.usage.write([use]);
     await waiting(on.url);
     return { writing };
   });

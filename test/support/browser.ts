@@ -1,6 +1,7 @@
-/** A real browser, without a window. Where none is installed, its tests are skipped, and one line says so. */
+/** A real browser, without a window. Where none is installed, its tests are skipped. */
 import { existsSync } from 'node:fs';
 import { type Browser, chromium } from 'playwright-core';
+import { lacking } from './skip.ts';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'microsoft-edge'];
 const elsewhere = [
@@ -18,10 +19,10 @@ function findBrowser(): string | undefined {
 const path = findBrowser();
 
 /** For `describe.skipIf(noBrowser)`. */
-export const noBrowser = path === undefined;
-if (noBrowser) {
-  console.warn('no browser found: its tests are skipped. Install Chromium, or name one in CHROME_PATH.');
-}
+export const noBrowser = lacking(
+  path !== undefined,
+  'browser tests: no Chromium found (install one, or name one in CHROME_PATH)',
+);
 
 /** Chromium refuses to build its sandbox for root, which is who runs tests in many a container. */
 export function openBrowser(): Promise<Browser> {

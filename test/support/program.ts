@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../../src/config.ts';
+import { ample } from './world.ts';
 
 const main = join(import.meta.dirname, '..', '..', 'src', 'main.ts');
 export const keyShape = /slp_[a-z]{3}_[0-9A-Za-z]{49}/;
@@ -67,7 +68,7 @@ export class Place {
   /** None of the settings of whoever runs the tests gets through. */
   environment(env: Record<string, string>): Record<string, string | undefined> {
     const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, undefined]));
-    return { ...process.env, ...unset, ...env };
+    return { ...process.env, ...unset, SALLYPORT_DATABASE_TIMEOUT: String(ample), ...env };
   }
 
   command(args: string[]): string[] {

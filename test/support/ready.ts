@@ -1,5 +1,4 @@
 /** For every route that changes something, a request that would. */
-import { patient } from './patience.ts';
 import type { CallOptions, World } from './world.ts';
 
 export interface Ready {
@@ -55,5 +54,5 @@ export async function token(world: World, key: string): Promise<string> {
 }
 
 function ask(world: World, ...request: Parameters<World['call']>) {
-  return patient(() => world.call(...request));
+  return world.call(...request);
 }

@@ -2,7 +2,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { testMasterKey } from './world.ts';
+import { ample, testMasterKey } from './world.ts';
 
 export interface Served {
   readonly url: string;
@@ -22,6 +22,7 @@ export async function serve(databaseUrl: string, env: Record<string, string> = {
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_MASTER_KEY: testMasterKey,
       SALLYPORT_DRAIN: '0',
+      SALLYPORT_DATABASE_TIMEOUT: String(ample),
       ...env,
     },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../../src/config.ts';
+import { ample } from './world.ts';
 
 export const root = join(import.meta.dirname, '..', '..');
 
@@ -21,7 +22,12 @@ export const program = [process.execPath, '--no-env-file', join(root, 'src/main.
 /** Settings of whoever runs the tests do not reach it. */
 export function environment(folder: string, own: Record<string, string>): Record<string, string | undefined> {
   const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, '']));
-  const usual = { PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_DATA_DIR: join(folder, 'data') };
+  const usual = {
+    PORT: '0',
+    SALLYPORT_DRAIN: '0',
+    SALLYPORT_DATA_DIR: join(folder, 'data'),
+    SALLYPORT_DATABASE_TIMEOUT: String(ample),
+  };
   return { ...process.env, ...unset, ...usual, ...own };
 }
 

@@ -10,15 +10,14 @@ import { parseMasterKeys } from '../../src/store/cipher.ts';
 import type { MasterKeys } from '../../src/store/keyring.ts';
 import { type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
-import { patiently } from './patience.ts';
-import { Clock, type Database, testMasterKey } from './world.ts';
+import { ample, Clock, type Database, testMasterKey } from './world.ts';
 
 export interface Stores {
   readonly store: Store;
   readonly clock: Clock;
   readonly url: string;
-  /** One more node on the same database, with these master keys; closed with the rest. See `openStore` for `through`. */
-  another(masters?: MasterKeys, through?: OpenOptions['through']): Promise<Store>;
+  /** One more node on the same database; closed with the rest. See `openStore` for the arguments. */
+  another(masters?: MasterKeys, through?: OpenOptions['through'], timeout?: number): Promise<Store>;
   /** The id of a new tenant. Tests on one database keep apart by tenant. */
   tenant(): Promise<string>;
   application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
@@ -41,8 +40,8 @@ export async function openStores(database: Database): Promise<Stores> {
   const url = await database.ready(folder);
   const clock = new Clock();
   const opened: Store[] = [];
-  const another: Stores['another'] = async (masters = holding(testMasterKey), through) => {
-    const { store } = await openStore(url, { clock: clock.now, masters, through });
+  const another: Stores['another'] = async (masters = holding(testMasterKey), through, timeout = ample) => {
+    const { store } = await openStore(url, { clock: clock.now, timeout, masters, through });
     opened.push(store);
     return store;
   };
@@ -52,12 +51,11 @@ export async function openStores(database: Database): Promise<Stores> {
     clock,
     url,
     another,
-    tenant: () =>
-      patiently(async () => {
-        const tenant = newTenant('test', clock.now());
-        await store.tenants.create(tenant);
-        return tenant.id;
-      }),
+    tenant: async () => {
+      const tenant = newTenant('test', clock.now());
+      await store.tenants.create(tenant);
+      return tenant.id;
+    },
     application: async (tenant, fields) => {
       const application = newApplication(clock.now(), fields);
       const key = mint(applicationKinds[application.type]);

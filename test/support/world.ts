@@ -7,8 +7,13 @@ import { type App, type AppOptions, openApp } from '../../src/app.ts';
 import { newTenant } from '../../src/bootstrap.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
-import { patient, patiently } from './patience.ts';
 import { holdPromises } from './promises.ts';
+
+/**
+ * The timeout of requests to PostgreSQL, in milliseconds: a busy machine may be slow. Tests of the timeout itself
+ * set a shorter one.
+ */
+export const ample = 30_000;
 
 /** What every node of a test fleet is given. */
 export const testMasterKey = Buffer.alloc(32, 7).toString('base64');
@@ -110,6 +115,7 @@ export async function openWorld(
       PORT: '0',
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_DRAIN: '0',
+      SALLYPORT_DATABASE_TIMEOUT: String(ample),
       ...(database !== sqlite && { SALLYPORT_MASTER_KEY: testMasterKey }),
       DATABASE_URL: typeof database === 'string' ? database : await database.ready(folder),
       ...env,
@@ -164,15 +170,14 @@ export async function openWorld(
     config,
     logged,
     call,
-    tenant: () =>
-      patiently(async () => {
-        const tenant = newTenant('test', clock.now());
-        await app.store.tenants.create(tenant);
-        return { id: tenant.id, key: tenant.secret.reveal() };
-      }),
+    tenant: async () => {
+      const tenant = newTenant('test', clock.now());
+      await app.store.tenants.create(tenant);
+      return { id: tenant.id, key: tenant.secret.reveal() };
+    },
     application: async (key, fields = {}) => {
       const body = { name: 'an application', type: 'private', permissions: ['token:read'], ...fields };
-      const answer = await patient(() => call('POST', '/applications', { key, body }));
+      const answer = await call('POST', '/applications', { key, body });
       if (answer.status !== 201) throw new Error(`not created: ${JSON.stringify(answer.body)}`);
       return answer.body;
     },

@@ -39,7 +39,13 @@ export function environmentOf(
   databaseUrl: string,
   env: Record<string, string> = {},
 ): Record<string, string | undefined> {
-  const own = { ...settings, DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey, ...env };
+  const own = {
+    ...settings,
+    SALLYPORT_DATABASE_TIMEOUT: '',
+    DATABASE_URL: databaseUrl,
+    SALLYPORT_MASTER_KEY: testMasterKey,
+    ...env,
+  };
   return environment(folder, own);
 }
 

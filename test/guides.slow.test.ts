@@ -1,5 +1,5 @@
 /** Does what the guides tell their readers to do, and expects what they show. */
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,15 +8,13 @@ import { exampleOn, type Surroundings, take } from './support/pages.ts';
 import { installSdk } from './support/sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
 import { shell } from './support/shell.ts';
+import { noCurl } from './support/skip.ts';
 import { postgres } from './support/world.ts';
 
 const frameworks = join(root, 'sdk/frameworks/node_modules');
 const noFrameworks = !existsSync(frameworks);
 
-/** Each starts the command line many times over. */
-setDefaultTimeout(60_000);
-
-describe.skipIf(!Bun.which('curl'))('a reader who follows', () => {
+describe.skipIf(noCurl)('a reader who follows', () => {
   let built: string;
   let service: Service;
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { freePort } from '../support/postgres.ts';
 import { environment, program, type Service, startService } from '../support/service.ts';
 import { shell } from '../support/shell.ts';
+import { noCurl } from '../support/skip.ts';
 import { postgres, testMasterKey } from '../support/world.ts';
 
 describe('the first start', () => {
@@ -36,7 +37,7 @@ describe('the first start', () => {
     expect(answer.status).toBe(200);
   });
 
-  test.skipIf(!Bun.which('curl'))('prints a line to try that works when it is pasted', async () => {
+  test.skipIf(noCurl)('prints a line to try that works when it is pasted', async () => {
     const line = /^ +(curl .*)$/m.exec(first.banner)?.[1] as string;
     const shell = Bun.spawn(['sh', '-c', line], { cwd: first.folder, stdio: ['ignore', 'pipe', 'ignore'] });
     expect(await new Response(shell.stdout).json()).toMatchObject({ type: 'management' });

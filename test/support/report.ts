@@ -1,0 +1,90 @@
+/** Turns the output of `bun test` into dots, then failures with their reasons, then why tests were skipped. */
+import { reasonOf } from './skip.ts';
+
+export interface Summary {
+  readonly failed: number;
+  /** `12 passed, 0 failed, 3 skipped` */
+  readonly line: string;
+}
+
+const width = 100;
+const header = /^\S+\.test\.tsx?:$/;
+const result = /^\((pass|skip|fail)\) /;
+const crashed = /^✗ .*crashed/;
+/** After it, bun repeats what failed and what was skipped. */
+const repetition = /^\d+ tests? (failed|skipped):$/;
+const closing = /^ *(\d+) (pass|skip|fail|error)s?$/;
+const marks = { pass: '.', skip: 's', fail: 'F' };
+
+export async function report(
+  output: ReadableStream<Uint8Array>,
+  print: (text: string) => void,
+): Promise<Summary> {
+  const counts = { pass: 0, skip: 0, fail: 0, error: 0 };
+  const failures: string[] = [];
+  const reasons = new Set<string>();
+  /** Printed since the last result, by file: it belongs to the next one. */
+  const pending = new Map<string, string[]>();
+  let file = '';
+  let column = 0;
+  let ending = false;
+
+  function mark(text: string): void {
+    print(++column % width === 0 ? `${text}\n` : text);
+  }
+
+  function keep(line: string): void {
+    const lines = pending.get(file) ?? [];
+    pending.set(file, [...lines, line]);
+  }
+
+  function fail(line: string): void {
+    failures.push([`${file}:`, ...(pending.get(file) ?? []), line].join('\n'));
+    pending.delete(file);
+    mark(marks.fail);
+  }
+
+  function take(line: string): void {
+    const count = closing.exec(line);
+    const [, outcome] = result.exec(line) ?? [];
+    if (count) counts[count[2] as keyof typeof counts] = Number(count[1]);
+    else if (repetition.test(line)) ending = true;
+    else if (ending || (line === '' && !pending.has(file))) return;
+    else if (header.test(line)) file = line.slice(0, -1);
+    else if (outcome === 'fail' || crashed.test(line)) fail(line);
+    else if (outcome) {
+      pending.delete(file);
+      mark(marks[outcome as keyof typeof marks]);
+    } else if (line.startsWith('  ^ ')) failures.push(`${failures.pop()}\n${line}`);
+    else if (reasonOf(line)) reasons.add(reasonOf(line) as string);
+    else keep(line);
+  }
+
+  for await (const line of linesOf(output)) take(line);
+  if (column > 0) print('\n');
+
+  const failed = Math.max(counts.fail, failures.length, counts.error);
+  // Errors outside of tests have no result line.
+  if (failed > failures.length) {
+    for (const [name, lines] of pending) {
+      if (lines.some((line) => line.startsWith('# Unhandled error'))) {
+        failures.push([`${name}:`, ...lines].join('\n'));
+      }
+    }
+  }
+  for (const failure of failures) print(`\n${failure}\n`);
+  if (counts.skip > 0) print('\n');
+  for (const reason of [...reasons].toSorted()) print(`skipped: ${reason}\n`);
+  return { failed, line: `${counts.pass} passed, ${failed} failed, ${counts.skip} skipped` };
+}
+
+async function* linesOf(output: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of output) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    yield* lines;
+  }
+  if (rest !== '') yield rest;
+}

@@ -1,0 +1,19 @@
+/** Tests that need what not every machine has. The summary of the run says why they were skipped. */
+
+const prefix = 'skipped because: ';
+
+/** For `test.skipIf(lacking(…))`: true if it is not there. `reason` names the tests and what they lack. */
+export function lacking(there: boolean, reason: string): boolean {
+  if (!there) console.log(prefix + reason);
+  return !there;
+}
+
+/** The reason on a line of output, if it has one. */
+export function reasonOf(line: string): string | undefined {
+  return line.startsWith(prefix) ? line.slice(prefix.length) : undefined;
+}
+
+export const noCurl = lacking(
+  Bun.which('curl') !== null,
+  'examples of the README and the guides: no curl found',
+);
