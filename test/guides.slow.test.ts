@@ -1,6 +1,6 @@
 /** Does what the guides tell their readers to do, and expects what they show. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { noBrowser, openBrowser } from './support/browser.ts';
@@ -10,9 +10,6 @@ import { root, type Service, startService } from './support/service.ts';
 import { shell } from './support/shell.ts';
 import { noCurl } from './support/skip.ts';
 import { postgres } from './support/world.ts';
-
-const frameworks = join(root, 'sdk/frameworks/node_modules');
-const noFrameworks = !existsSync(frameworks);
 
 describe.skipIf(noCurl)('a reader who follows', () => {
   let built: string;
@@ -79,13 +76,12 @@ describe.skipIf(noCurl)('a reader who follows', () => {
     await follow('docs/guides/collect-cards-in-a-browser.md', { port, ...(meanwhile && { meanwhile }) });
   });
 
-  test.skipIf(noFrameworks)('docs/guides/guard-your-own-api.md gets what it shows', () =>
+  test('docs/guides/guard-your-own-api.md gets what it shows', () =>
     follow('docs/guides/guard-your-own-api.md', {
       instead: {
-        'npm install --silent express ../sallyport/sdk': `ln -s '${frameworks}/express' node_modules/express`,
+        'npm install --silent express ../sallyport/sdk': `ln -s '${root}/node_modules/express5' node_modules/express`,
       },
-    }),
-  );
+    }));
 
   test('docs/guides/production-on-postgresql.md gets what it shows', async () => {
     const address = 'postgres://sallyport:password@db.example.com/sallyport';

@@ -223,8 +223,19 @@ describe('nothing is left over:', () => {
     expect(found(/\b(test|describe|it)\.(only|skip|todo|failing)\b/, code)).toEqual([]);
   });
 
+  test('no skipped test without a reason', () => {
+    const conditions = code.flatMap((path) =>
+      Array.from(read(path).matchAll(/\.skipIf\(([^)]*)\)/g), ([, condition]) => [path, condition as string]),
+    );
+    const given = code.flatMap((path) =>
+      Array.from(read(path).matchAll(/const (\w+) = lacking\(/g), ([, name]) => name as string),
+    );
+    expect(conditions.length).toBeGreaterThan(0);
+    expect(conditions.filter(([, condition]) => !given.includes(condition as string))).toEqual([]);
+  });
+
   test('no address of a registry in the lock files', () => {
-    const locks = ['package-lock.json', 'bench/peers/package-lock.json', 'sdk/frameworks/package-lock.json'];
+    const locks = ['package-lock.json', 'bench/peers/package-lock.json'];
     expect(found(/"resolved": "\w+:/, locks)).toEqual([]);
   });
 
@@ -240,7 +251,7 @@ describe('nothing is left over:', () => {
       'test/support/preload.ts',
       ...filesIn('test/support/story', '.ts'),
     ];
-    const helpers = filesIn('test', '.ts').filter((path) => !path.endsWith('.test.ts'));
+    const helpers = filesIn('test', '.ts').filter((path) => !/\.(test|d)\.ts$/.test(path));
     expect(helpers.filter((path) => !used.has(path) && !started.includes(path))).toEqual([]);
   });
 

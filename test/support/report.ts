@@ -73,8 +73,13 @@ export async function report(
     }
   }
   for (const failure of failures) print(`\n${failure}\n`);
-  if (counts.skip > 0) print('\n');
-  for (const reason of [...reasons].toSorted()) print(`skipped: ${reason}\n`);
+  if (counts.skip > 0)
+    print(
+      `\n${[...reasons]
+        .toSorted()
+        .map((reason) => `skipped: ${reason}\n`)
+        .join('')}`,
+    );
   return { failed, line: `${counts.pass} passed, ${failed} failed, ${counts.skip} skipped` };
 }
 

@@ -2,7 +2,7 @@
 
 const prefix = 'skipped because: ';
 
-/** For `test.skipIf(lacking(…))`: true if it is not there. `reason` names the tests and what they lack. */
+/** A condition for `skipIf`: true if it is not there. `reason` names the tests and what they lack. */
 export function lacking(there: boolean, reason: string): boolean {
   if (!there) console.log(prefix + reason);
   return !there;

@@ -3,15 +3,15 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { serve } from '@hono/node-server';
-import express from 'express';
 import express4 from 'express4';
+import express5 from 'express5';
 import fastify from 'fastify';
 import { Hono } from 'hono';
 
 const { SDK, URL: url = '', KEY = '' } = process.env;
-/** @type {typeof import('../src/guard.ts')} */
+/** @type {typeof import('../../../sdk/src/guard.ts')} */
 const { guardExpress, guardFastify, guardFetch, guardHono } = await import(`${SDK}/guard.js`);
-/** @type {typeof import('../src/sallyport.ts')} */
+/** @type {typeof import('../../../sdk/src/sallyport.ts')} */
 const { Sallyport } = await import(`${SDK}/sallyport.js`);
 
 const iban = 'DE02120300000000202051';
@@ -19,7 +19,7 @@ const invoice = { id: 1, iban, issued: new Date('2026-11-15T12:00:00Z'), lines: 
 const text = JSON.stringify(invoice);
 const json = 'application/json; charset=utf-8';
 
-/** @type {import('../src/guard.ts').GuardOptions} */
+/** @type {import('../../../sdk/src/guard.ts').GuardOptions} */
 const options = {
   client: new Sallyport({ url, key: KEY }),
   permission: 'invoice:read',
@@ -31,7 +31,7 @@ const unreachable = {
   ...options,
   client: new Sallyport({ url: 'http://127.0.0.1:9', key: KEY, retries: 0 }),
 };
-/** @type {import('../src/guard.ts').GuardOptions} */
+/** @type {import('../../../sdk/src/guard.ts').GuardOptions} */
 const withPages = { ...options, notJson: 'pass' };
 const misguided = {
   ...options,
@@ -114,7 +114,7 @@ function hono() {
   return listen(app.fetch);
 }
 
-/** @param {typeof express} framework */
+/** @param {typeof express5} framework */
 function anyExpress(framework) {
   const app = framework();
   app.get('/:customer/invoice', guardExpress(options), (_, response) => {
@@ -195,7 +195,7 @@ async function anyFastify() {
 const ports = {
   fetch: await plainFetch(),
   Hono: await hono(),
-  'Express 5': await anyExpress(express),
+  'Express 5': await anyExpress(express5),
   'Express 4': await anyExpress(express4),
   Fastify: await anyFastify(),
 };
