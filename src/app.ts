@@ -46,6 +46,8 @@ export interface AppOptions {
   readonly checkReplies?: boolean;
   /** Whether other processes listen on the same port. */
   readonly shared?: boolean;
+  /** Whether background jobs run on timers, which is the default. Without, `flush` runs them. */
+  readonly timers?: boolean;
   /** See `openStore`. */
   readonly through?: OpenOptions['through'];
 }
@@ -95,7 +97,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
       listenForScrapes(host, at, observed),
     ));
-  const chores = startChores(store, refused, used, observer, log);
+  const chores = startChores(store, refused, used, observer, log, options.timers ?? true);
   const at = (port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   return {
     url: at(server.port),

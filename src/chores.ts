@@ -23,6 +23,7 @@ export function startChores(
   uses: Uses,
   observer: Observer,
   log: Log,
+  timers: boolean,
 ): Chores {
   let stopped = false;
   const used = chore('write what was last used when', 60_000, () => uses.flush());
@@ -62,10 +63,12 @@ export function startChores(
       }
       running = undefined;
     };
-    const timer = setInterval(() => {
-      running ??= turn();
-    }, every);
-    timer.unref();
+    const timer = timers
+      ? setInterval(() => {
+          running ??= turn();
+        }, every)
+      : undefined;
+    timer?.unref();
     return {
       /** A turn that is under way may have begun too early for what is there now. */
       now: async () => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import type { NewEntry } from '../../src/store/store.ts';
 import { type Desk, openDesk } from '../support/cli.ts';
 import { Place } from '../support/program.ts';
@@ -128,6 +129,18 @@ test('logs tail follows a clock that was ahead: what comes after it was put righ
   follower.clear();
 });
 
+/** Listens on the port until it has turned so many connections away. */
+async function refuseConnections(port: number, count: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let left = count;
+  const server = createServer((socket) => {
+    socket.destroy();
+    if (--left === 0) resolve();
+  }).listen(port, '127.0.0.1');
+  await promise;
+  await new Promise((closed) => server.close(closed));
+}
+
 test('logs tail follows through a restart of the service: it says so once, and loses and doubles nothing', async () => {
   const place = new Place();
   const first = await place.serve();
@@ -144,7 +157,7 @@ test('logs tail follows through a restart of the service: it says so once, and l
   expect(await said()).toBe(
     `sallyport: warning: ${first.url}: the service could not be reached; it is asked again until it answers\n`,
   );
-  await Bun.sleep(1500);
+  await refuseConnections(Number(env.PORT), 2);
   const second = await place.serve(env);
   for (const name of ['two', 'three']) {
     const { out } = await create(name);

@@ -44,7 +44,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
       offences.push(`asked ${request.url()}`);
   });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(120_000);
   page.on('pageerror', (error) => offences.push(`threw ${error.message}`));
   let leaving = false;
   page.on('dialog', (dialog) => {

@@ -23,8 +23,6 @@ export interface Service {
   /** What the pattern's group finds in the output or the log, as soon as it does. */
   until(pattern: RegExp): Promise<string>;
   kill(signal: NodeJS.Signals): void;
-  /** Seconds of processor time, once it has ended. */
-  workDone(): number;
   /** Resolves with the exit code. */
   readonly ended: Promise<number>;
 }
@@ -55,8 +53,7 @@ export class Place {
     });
     const url = await until(/listening on (http:\S+)\n(?:.*\n)*.*curl/);
     const kill = (signal: NodeJS.Signals) => process.kill(signal);
-    const workDone = () => Number(process.resourceUsage()?.cpuTime.total) / 1e6;
-    return { url, pid: process.pid, out, err, until, kill, workDone, ended: process.exited };
+    return { url, pid: process.pid, out, err, until, kill, ended: process.exited };
   }
 
   async close(): Promise<void> {
