@@ -30,6 +30,8 @@ export function managementOf(name: string, now: number): NewApplication {
 export interface Bootstrapped {
   /** The first management key, when this start has made it. */
   readonly secret: Secret | undefined;
+  /** Whether the key file holds a management key that is valid on this database. */
+  readonly keyFileValid: boolean;
 }
 
 /**
@@ -48,7 +50,21 @@ export async function bootstrap(store: Store, keyFile: string, now: number): Pro
       writeKey(waiting, tenant.secret);
     }));
   await settle(store, waiting, keyFile);
-  return { secret: mine ? tenant.secret : undefined };
+  return { secret: mine ? tenant.secret : undefined, keyFileValid: await isValid(store, keyFile) };
+}
+
+/** False as well if the file is missing or unreadable: it may be of another user, or of another database. */
+async function isValid(store: Store, keyFile: string): Promise<boolean> {
+  const key = recognise(textOf(keyFile)?.trim() ?? '');
+  return key?.kind === 'mgt' && (await store.credentials.find(key.kind, key.digest)) !== undefined;
+}
+
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
 }
 
 /** There is a tenant by now: a waiting key is known, or it is of a start that did not get that far. */
@@ -73,7 +89,8 @@ function unlessGone<T>(work: () => T): T | undefined {
 function refuseToReplace(keyFile: string): void {
   if (!existsSync(keyFile)) return;
   throw new ConfigError(
-    `SALLYPORT_MANAGEMENT_KEY_FILE ${keyFile} holds a key already, but the database is empty: move the file away, or name another`,
+    `SALLYPORT_MANAGEMENT_KEY_FILE: ${keyFile} holds the key of another database, and this one is empty`,
+    'for a new database set SALLYPORT_DATA_DIR or SALLYPORT_MANAGEMENT_KEY_FILE to another place; otherwise check DATABASE_URL',
   );
 }
 

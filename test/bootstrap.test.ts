@@ -53,7 +53,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
   test('is made once', async () => {
     await begin();
     const before = readFileSync(keyFile, 'utf8');
-    expect(await begin()).toEqual({ secret: undefined });
+    expect(await begin()).toEqual({ secret: undefined, keyFileValid: true });
     expect(readFileSync(keyFile, 'utf8')).toBe(before);
     expect(await on.store.tenants.list()).toHaveLength(1);
   });
@@ -73,7 +73,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     const tenant = newTenant('default', start);
     await on.store.tenants.createFirst(tenant);
     writeFileSync(waiting, `${tenant.secret.reveal()}\n`, { mode: 0o600 });
-    expect(await begin()).toEqual({ secret: undefined });
+    expect(await begin()).toEqual({ secret: undefined, keyFileValid: true });
     expect(readFileSync(keyFile, 'utf8').trim()).toBe(tenant.secret.reveal());
     expect(existsSync(waiting)).toBe(false);
   });
@@ -97,6 +97,14 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     await begin();
     expect(readFileSync(keyFile, 'utf8')).toBe(before);
     expect(existsSync(waiting)).toBe(false);
+  });
+
+  test('a key file of another database is kept, and not reported as valid', async () => {
+    await begin();
+    const other = mint('mgt').secret.reveal();
+    writeFileSync(keyFile, other);
+    expect(await begin()).toEqual({ secret: undefined, keyFileValid: false });
+    expect(readFileSync(keyFile, 'utf8')).toBe(other);
   });
 
   test('never replaces a key that is there, and then makes no tenant', async () => {

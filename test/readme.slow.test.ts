@@ -1,10 +1,11 @@
-/** Does what the README tells a newcomer to do, and expects what it shows. */
+/** Does what the README tells a newcomer to do, and expects what it shows, in the order of a terminal. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Example, exampleOn, isStatus, take } from './support/pages.ts';
-import { root, type Service, startService } from './support/service.ts';
+import { type Example, exampleOn, isStatus, paste } from './support/pages.ts';
+import { program, root, type Service, startService, triedLine } from './support/service.ts';
 import { noCurl } from './support/skip.ts';
-import { databases, testMasterKey } from './support/world.ts';
+import { databases, postgres, testMasterKey } from './support/world.ts';
 
 const under = (heading: string) => exampleOn('README.md', heading);
 const statusesIn = ({ steps }: Example) => steps.flatMap(({ shown }) => shown.filter(isStatus));
@@ -23,24 +24,41 @@ describe.each(databases)('the README, on %s', (_, database) => {
   function follow(example: Example): Promise<void> {
     const { url, folder, env } = service;
     const command = `node '${join(root, 'bin/sallyport.mjs')}'`;
-    return take(example, {
+    return paste(example, {
       folder,
       env,
       instead: { 'http://127.0.0.1:8080': url, 'npx sallyport': command },
     });
   }
 
-  test.skipIf(noCurl)('the first tour answers as it says when it is pasted', async () => {
+  test.skipIf(noCurl)('the first tour prints what it shows', async () => {
     const tour = under('A first tour');
     expect(statusesIn(tour)).toContain('409');
     await follow(tour);
   });
 
-  test.skipIf(noCurl)('so does the second, with the helpers of the first', async () => {
+  test.skipIf(noCurl)('the second tour prints what it shows, also when it is repeated', async () => {
     const [helpers] = under('A first tour').steps;
     const tour = under('A second tour');
     expect(statusesIn(tour)).toContain('403');
-    await follow({ ...tour, steps: [helpers as Example['steps'][0], ...tour.steps] });
+    const steps = [helpers as Example['steps'][0], ...tour.steps];
+    for (let run = 0; run < 2; run++) await follow({ ...tour, steps });
+  });
+
+  test('the PostgreSQL section works after the tours in the same folder, also when it is repeated', async () => {
+    const [step] = under('On PostgreSQL').steps;
+    const key = readFileSync(join(service.folder, 'data/management.key'), 'utf8');
+    const script = (step as Example['steps'][0]).script
+      .replace('postgres://user:password@db.example.com/sallyport', await postgres.fresh(''))
+      .replace('npx sallyport', `node '${join(root, 'bin/sallyport.mjs')}'`)
+      .replace('npm start', 'exec "$@"');
+    for (let run = 0; run < 2; run++) {
+      const node = await startService({}, ['sh', '-e', '-c', script, 'sh', ...program], service.folder);
+      expect(await triedLine(node)).toMatchObject({ type: 'management' });
+      node.process.kill('SIGTERM');
+      await node.process.exited;
+    }
+    expect(readFileSync(join(service.folder, 'data/management.key'), 'utf8')).toBe(key);
   });
 
   test('another tenant is made while the service runs', async () => {

@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
 import type { App } from '../app.ts';
+import type { Bootstrapped } from '../bootstrap.ts';
 import type { Config } from '../config.ts';
 import type { Secret } from '../domain/key.ts';
 import { newestSchema } from '../store/migrate.ts';
@@ -15,7 +15,7 @@ export function banner(config: Config, opened: Opened, figures: readonly string[
   const state = migrated.from === 0 ? 'new' : made ? 'was empty' : 'kept as it was';
   const upgraded =
     migrated.from > 0 && migrated.from < newestSchema ? `, schema ${migrated.from} → ${migrated.to}` : '';
-  const { note, show } = managementKey(config.managementKeyFile, made);
+  const { note, show } = managementKey(config.managementKeyFile, bootstrapped);
   return [
     `Sallyport ${version} is listening on ${url}`,
     '',
@@ -36,9 +36,15 @@ function door(link: Secret | undefined): string {
   return link && process.stdout.isTTY ? `#${link.reveal()} (opens once, within ten minutes)` : '';
 }
 
-/** Where the key is, and how a shell gets it. The key itself is shown to a person only, never to a pipe or a log. */
-function managementKey(path: string, made: Secret | undefined): { note: string; show: string } {
-  if (!existsSync(path)) return { note: 'where the first start has written it', show: '$KEY' };
+/**
+ * Where the key is, and how a shell gets it. The key itself is shown to a person only, never to a pipe or a log. A key
+ * file that is missing or does not work on this database is not named.
+ */
+function managementKey(
+  path: string,
+  { secret: made, keyFileValid }: Bootstrapped,
+): { note: string; show: string } {
+  if (!keyFileValid) return { note: 'in the key file of the node that created this database', show: '$KEY' };
   const file = shortPath(path);
   const key = made && process.stdout.isTTY ? `${file} (${made.reveal()})` : file;
   return { note: made ? `${key}, just made: it may do everything` : key, show: `$(cat ${quoted(file)})` };

@@ -1,9 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { mint } from '../../src/domain/key.ts';
 import { freePort } from '../support/postgres.ts';
-import { environment, program, type Service, startService } from '../support/service.ts';
+import { environment, program, type Service, startService, triedLine } from '../support/service.ts';
 import { shell } from '../support/shell.ts';
 import { noCurl } from '../support/skip.ts';
 import { postgres, testMasterKey } from '../support/world.ts';
@@ -12,17 +13,37 @@ describe('the first start', () => {
   let first: Service;
   let again: Service;
   let elsewhere: Service;
+  let deleted: string;
   beforeAll(async () => {
     first = await startService();
     const same = { SALLYPORT_DATA_DIR: join(first.folder, 'data') };
     again = await startService(same);
     elsewhere = await startService({ ...same, SALLYPORT_MANAGEMENT_KEY_FILE: 'another.key' });
+    deleted = await deletedKey();
   });
   afterAll(async () => {
     await Promise.all([first.close(), again.close(), elsewhere.close()]);
   });
   const keyFile = () => join(first.folder, 'data', 'management.key');
   const key = () => readFileSync(keyFile(), 'utf8').trim();
+
+  /** Of a management application that is gone. */
+  async function deletedKey(): Promise<string> {
+    const call = async (method: string, path: string, body?: object) =>
+      fetch(first.url + path, {
+        method,
+        headers: { 'SVC-API-KEY': key(), 'Content-Type': 'application/json' },
+        ...(body && { body: JSON.stringify(body) }),
+      });
+    const made = await call('POST', '/applications', {
+      name: 'gone',
+      type: 'management',
+      permissions: ['application:read'],
+    });
+    const { id, key: secret } = (await made.json()) as { id: string; key: string };
+    expect((await call('DELETE', `/applications/${id}`)).status).toBe(204);
+    return secret;
+  }
 
   test('writes the management key where only its owner can read it, and does not print it', () => {
     expect(first.banner).toContain('data/management.key, just made');
@@ -38,13 +59,31 @@ describe('the first start', () => {
   });
 
   test.skipIf(noCurl)('prints a line to try that works when it is pasted', async () => {
-    const line = /^ +(curl .*)$/m.exec(first.banner)?.[1] as string;
-    const shell = Bun.spawn(['sh', '-c', line], { cwd: first.folder, stdio: ['ignore', 'pipe', 'ignore'] });
-    expect(await new Response(shell.stdout).json()).toMatchObject({ type: 'management' });
+    expect(await triedLine(first)).toMatchObject({ type: 'management' });
   });
 
-  test('may have been on another machine: no start points at a key file that is not there', () => {
+  test('may have been on another machine: no start names a key file that is not there', () => {
     expect(elsewhere.banner).not.toContain('another.key');
+  });
+
+  test.each([
+    ['1', 'of another database', () => mint('mgt').secret.reveal()],
+    ['2', 'of another database', () => mint('mgt').secret.reveal()],
+    ['1', 'that was deleted', () => deleted],
+    ['1', 'that is no key', () => 'nonsense'],
+  ])('with %s worker(s), no start names a key file with a key %s', async (workers, _, text) => {
+    const folder = mkdtempSync(join(tmpdir(), 'sallyport-start-'));
+    const stale = `${text()}\n`;
+    writeFileSync(join(folder, 'stale.key'), stale);
+    const node = await startService({
+      SALLYPORT_DATA_DIR: join(first.folder, 'data'),
+      SALLYPORT_MANAGEMENT_KEY_FILE: join(folder, 'stale.key'),
+      SALLYPORT_WORKERS: workers,
+    });
+    expect(node.banner).not.toContain('stale.key');
+    expect(readFileSync(join(folder, 'stale.key'), 'utf8')).toBe(stale);
+    await node.close();
+    rmSync(folder, { recursive: true });
   });
 });
 

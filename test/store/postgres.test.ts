@@ -160,7 +160,7 @@ describe('the store whose wire to PostgreSQL is cut', () => {
 test('a read that reaches its time limit runs once', async () => {
   const on = await openStores(postgres);
   await on.raw('create sequence attempts');
-  const db = openPostgres(on.url);
+  const db = openPostgres(on.url, undefined, 3000);
   const slow = "select nextval('attempts') as attempt, pg_sleep(60)";
   await expect(Promise.try(() => db.get(slow))).rejects.toThrow(DbUnavailable);
   expect(await on.raw<object>('select last_value from attempts')).toEqual([{ last_value: '1' }]);

@@ -15,7 +15,7 @@ import { grants, when } from '../support/grants.ts';
 import { naiveUnder } from '../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
 import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { ample, databases } from '../support/world.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 

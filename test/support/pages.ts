@@ -75,13 +75,48 @@ function commandIn(folder: string): string {
   return place;
 }
 
+/** Between the output of two steps. */
+const separator = '\x1e';
+
+/** Pastes the steps into a shell on a terminal, and expects what it shows: both outputs, in their order. */
+export async function paste({ steps }: Example, { folder, env, instead }: Surroundings): Promise<void> {
+  const script = steps.map(
+    ({ script }) => `printf '${separator}'\n{\n${adapted(script, instead)}} </dev/null`,
+  );
+  let printed = '';
+  const closed = Promise.withResolvers<void>();
+  const decoder = new TextDecoder();
+  const shell = Bun.spawn(['sh', '-e', '-c', script.join('\n')], {
+    cwd: folder,
+    env: { ...env, PATH: `${commandIn(folder)}:${env.PATH}` },
+    terminal: {
+      cols: 10_000,
+      rows: 100,
+      data: (_, chunk) => {
+        printed += decoder.decode(chunk, { stream: true });
+      },
+      exit: () => closed.resolve(),
+    },
+  });
+  await shell.exited;
+  await closed.promise;
+  const outputs = printed.replaceAll('\r', '').split(separator).slice(1);
+  for (const [index, { script, shown }] of steps.entries()) {
+    const output = lines(outputs[index] ?? 'the shell stopped before').map((line) => `${line}\n`);
+    expect(output.join(''), script).toMatch(patternOf(shown));
+  }
+}
+
+function adapted(text: string, instead: Surroundings['instead']): string {
+  return Object.entries(instead).reduce((result, [from, to]) => result.replaceAll(from, to), text);
+}
+
 /** Statuses are expected on standard error, where `as` of the README prints them; all else on standard output. */
 export async function take(
   { steps, files }: Example,
   { folder, env, instead, meanwhile }: Surroundings,
 ): Promise<void> {
-  const adapt = (text: string) =>
-    Object.entries(instead).reduce((adapted, [from, to]) => adapted.replaceAll(from, to), text);
+  const adapt = (text: string) => adapted(text, instead);
   for (const [name, code] of Object.entries(files)) writeFileSync(join(folder, name), adapt(code));
   const script = steps.map(
     (step, index) => `{\n${adapt(step.script)}} >"$here/${index}.out" 2>"$here/${index}.err"`,

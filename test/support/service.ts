@@ -31,12 +31,19 @@ export function environment(folder: string, own: Record<string, string>): Record
   return { ...process.env, ...unset, ...usual, ...own };
 }
 
+/** What the line of the banner that is there to be tried prints, as JSON. */
+export async function triedLine({ banner, folder }: Service): Promise<unknown> {
+  const line = /^ +(curl .*)$/m.exec(banner)?.[1] as string;
+  const shell = Bun.spawn(['sh', '-c', line], { cwd: folder, stdio: ['ignore', 'pipe', 'ignore'] });
+  return new Response(shell.stdout).json();
+}
+
 /** Resolves when it listens. */
 export async function startService(
   settingsOfTest: Record<string, string> = {},
   command: readonly string[] = program,
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-service-')),
 ): Promise<Service> {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-service-'));
   const env = environment(folder, settingsOfTest);
   const running = Bun.spawn([...command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
   const close = async () => {
