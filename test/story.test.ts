@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../src/config.ts';
-import { type Answer, databases, testMasterKey } from './support/world.ts';
+import { type Answer, ample, databases, testMasterKey } from './support/world.ts';
 
 interface Actor {
   /** The first thing that it said. */
@@ -17,13 +17,15 @@ interface Actor {
 async function enter(script: string, env: Record<string, string>): Promise<Actor> {
   let heard = Promise.withResolvers<unknown>();
   const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, undefined]));
-  const child = Bun.spawn([process.execPath, '--no-env-file', join('test/support/story', script)], {
-    cwd: join(import.meta.dirname, '..'),
-    env: { ...process.env, ...unset, ...env },
-    stdio: ['ignore', 'ignore', 'inherit'],
-    ipc: (message) => heard.resolve(message),
-    onExit: () => heard.reject(new Error(`${script} has left`)),
-  });
+  const child = Bun.spawn(
+    [process.execPath, '--no-env-file', join(import.meta.dirname, 'support/story', script)],
+    {
+      env: { ...process.env, ...unset, SALLYPORT_DATABASE_TIMEOUT: String(ample), ...env },
+      stdio: ['ignore', 'ignore', 'inherit'],
+      ipc: (message) => heard.resolve(message),
+      onExit: () => heard.reject(new Error(`${script} has left`)),
+    },
+  );
   const hello = (await heard.promise) as string;
   return {
     hello,

@@ -1,5 +1,7 @@
 import { afterEach, expect, test } from 'bun:test';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { program, root, type Service, startService } from '../support/service.ts';
 import { lacking } from '../support/skip.ts';
 
@@ -46,8 +48,13 @@ test('workers stop when their supervisor is told to', async () => {
 });
 
 test('whoever stops npm start stops the service, and waits for it', async () => {
-  service = await startService({}, ['npm', '--prefix', root, 'start']);
+  // A project folder without the .env and data/ that this one may have.
+  const project = mkdtempSync(join(tmpdir(), 'sallyport-project-'));
+  for (const name of ['package.json', 'src', 'node_modules'])
+    symlinkSync(join(root, name), join(project, name));
+  service = await startService({}, ['npm', '--prefix', project, 'start']);
   service.process.kill('SIGTERM');
   expect(await service.process.exited).toBe(0);
   await expect(fetch(`${service.url}/livez`)).rejects.toThrow();
+  rmSync(project, { recursive: true });
 });

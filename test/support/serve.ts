@@ -2,6 +2,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { program } from './service.ts';
 import { ample, testMasterKey } from './world.ts';
 
 export interface Served {
@@ -13,8 +14,8 @@ export interface Served {
 
 export async function serve(databaseUrl: string, env: Record<string, string> = {}): Promise<Served> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-serve-'));
-  const child = Bun.spawn([process.execPath, '--no-env-file', 'src/main.ts', 'serve'], {
-    cwd: join(import.meta.dir, '../..'),
+  const child = Bun.spawn(program, {
+    cwd: folder,
     env: {
       PATH: process.env.PATH,
       PORT: '0',
