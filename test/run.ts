@@ -18,7 +18,7 @@ import { addressOf } from './support/world.ts';
 
 const root = join(import.meta.dirname, '..');
 /** Milliseconds after which a test counts as hung. No test relies on it. */
-const hung = 300_000;
+const hung = 600_000;
 const slow = '.slow.test.ts';
 /** One more than the cores of a small machine: some tests mostly wait for processes that they start. */
 const atOnce = 3;

@@ -7,7 +7,7 @@ import type { Store } from '../src/store/store.ts';
 import { freePort } from '../test/support/postgres.ts';
 import { Place, type Service } from '../test/support/program.ts';
 import { holding } from '../test/support/stores.ts';
-import { testMasterKey } from '../test/support/world.ts';
+import { ample, testMasterKey } from '../test/support/world.ts';
 import { patiently } from './patience.ts';
 import type { Secrets } from './secrets.ts';
 
@@ -101,7 +101,7 @@ export async function startFleet(
     for (const node of nodes) node.kill('SIGKILL');
   };
   process.on('exit', endAll);
-  const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
+  const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey), timeout: ample });
   let closed: Promise<void> | undefined;
   return {
     databaseUrl,

@@ -19,6 +19,7 @@ import { DbUnavailable } from '../../src/store/db.ts';
 import { createOwned, makeLike } from '../../src/store/owner.ts';
 import { openSqlite } from '../../src/store/sqlite.ts';
 import { backUp, flaws, unpack } from '../../src/store/sqlite-files.ts';
+import { lacking } from '../support/skip.ts';
 
 let folder: string;
 let target: string;
@@ -77,8 +78,8 @@ describe.each(targets)('a link to %s', (_, make) => {
     }
   });
 
-  // Only root can give a link to somebody else.
-  test.skipIf(process.geteuid?.() !== 0)('of another user is not followed by root to a database', () => {
+  const notRoot = lacking(process.geteuid?.() === 0, 'tests of file owners: only root can give files away');
+  test.skipIf(notRoot)('of another user is not followed by root to a database', () => {
     lchownSync(link, 54_321, 54_321);
     expect(() => openSqlite(link, Date.now)).toThrow(/belongs to user 54321/);
     expect(flaws(link)).toEqual([expect.stringContaining('belongs to user 54321')]);

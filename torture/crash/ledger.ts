@@ -6,7 +6,7 @@ import type { Secrets } from '../secrets.ts';
 import { type Claim, Story } from './story.ts';
 
 /** How long what got no answer is sent again, in milliseconds. */
-const patience = 10_000;
+const patience = 60_000;
 
 export class Ledger {
   readonly #management: string;

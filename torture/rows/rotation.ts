@@ -5,7 +5,7 @@ import { newTenant } from '../../src/bootstrap.ts';
 import { parseMasterKeys } from '../../src/store/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
 import { holding, raw } from '../../test/support/stores.ts';
-import { testMasterKey } from '../../test/support/world.ts';
+import { ample, testMasterKey } from '../../test/support/world.ts';
 import { Client } from '../client.ts';
 import { each } from '../clients.ts';
 import { startNode } from '../crash/node.ts';
@@ -33,7 +33,11 @@ async function run(context: Context): Promise<Outcome> {
   const databaseUrl = await context.freshDatabase();
   const file = join(context.folder, 'master.key');
   writeFileSync(file, `${testMasterKey}\n`, { mode: 0o600 });
-  const env = { SALLYPORT_MASTER_KEY_FILE: file, SALLYPORT_MASTER_KEY: '' };
+  const env = {
+    SALLYPORT_MASTER_KEY_FILE: file,
+    SALLYPORT_MASTER_KEY: '',
+    SALLYPORT_DATABASE_TIMEOUT: String(ample),
+  };
   const program = [await context.executable()];
   const start = () => startNode(context, { databaseUrl, command: program, env });
   const nodes = [await start()];
@@ -100,7 +104,7 @@ async function leftBehind(databaseUrl: string, file: string): Promise<number> {
 
 /** The management keys of new tenants, made past the nodes. */
 async function tenantKeys(context: Context, databaseUrl: string, count: number): Promise<string[]> {
-  const { store: direct } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
+  const { store: direct } = await openStore(databaseUrl, { masters: holding(testMasterKey), timeout: ample });
   const tenants = Array.from({ length: count }, () => newTenant('torture', Date.now()));
   await each(count, 8, (index) => direct.tenants.create(tenants[index] as (typeof tenants)[number]));
   await direct.close();
