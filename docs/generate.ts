@@ -8,7 +8,7 @@ import { callOptions, callVariables } from '../src/cli/call.ts';
 import type { Command, Option } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
 import { exitCodes } from '../src/cli/complaint.ts';
-import { overview } from '../src/cli/help.ts';
+import { helpText } from '../src/cli/program.ts';
 import { flagOf, settingList, unset } from '../src/config.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, isA, sentenceOf } from '../src/domain/permission.ts';
@@ -106,21 +106,21 @@ function permissionsPage(): string {
 function cliPage(): string {
   return lines(
     '# Command line',
-    'In the project folder, `npx sallyport` runs it; from elsewhere, `bin/sallyport.mjs` by its path.',
-    `\`\`\`text\n${overview()}\n\`\`\``,
+    'Run `npx sallyport` in the project folder, or `bin/sallyport.mjs` by its path from elsewhere.',
+    `\`\`\`text\n${helpText().trimEnd()}\n\`\`\``,
     '## Output and exit codes',
-    'Data goes to standard output: tables and sentences for people, JSON with `--json`. What went wrong goes to standard error: lines that start with `sallyport: error:`, and often one with `sallyport: hint:`. Colours and progress are for a terminal only; `NO_COLOR` turns colours off.',
+    'Data goes to standard output: tables and text, or JSON with `--json`. Errors go to standard error: lines that start with `sallyport: error:`, often followed by one with `sallyport: hint:`. Colours and progress appear on a terminal only; `NO_COLOR` turns colours off.',
     table(
       ['exit code', 'meaning'],
       exitCodes.map(([code, meaning]) => [String(code), meaning]),
     ),
-    'What cannot be undone is asked first on a terminal, and needs `--yes` without one.',
-    '`sallyport completion SHELL` teaches bash, zsh or fish to complete all of this; its first lines say where to put it.',
-    '## Run the service, and look after its data',
-    'These commands take every [setting](config.md), as a flag, an environment variable or a line in `.env`.',
+    'Commands that cannot be undone ask for confirmation on a terminal, and need `--yes` without one.',
+    '`sallyport completion bash` (or `zsh`, `fish`) prints a completion script. Its first lines say how to install it.',
+    '## Server commands',
+    'These commands accept every [setting](config.md) as a flag, an environment variable or a line in `.env`.',
     ...sectionsOf(commands.filter((command) => 'run' in command)),
-    '## Call a running service',
-    'These commands go through the API, so a key can do here what it can do anywhere. A key, a credential or a nonce is never an argument, where everyone on the machine could see it: it comes from the environment, a file or standard input. `.env` is not read, since the folder that one stands in must not decide where a key is sent.',
+    '## API commands',
+    'These commands call the API with your key. Keys, credentials and nonces are never arguments, because every user of the machine can read those: they come from the environment, a file or standard input. `.env` is not read, so that the current folder cannot decide where your key is sent.',
     table(
       ['variable', 'default', 'meaning'],
       callVariables.map(({ variable, fallback, sentence }) => [`\`${variable}\``, fallback, sentence]),
@@ -131,10 +131,11 @@ function cliPage(): string {
 }
 
 function sectionsOf(some: readonly Command[]): string[] {
-  return some.map(({ words, takes, options = [], summary, details }) =>
+  return some.map(({ words, takes, options = [], summary, details, examples = [] }) =>
     lines(
       `### \`sallyport ${[...words, ...takes].join(' ')}\``,
       [summary, details].filter(Boolean).join(' '),
+      `\`\`\`text\n${examples.join('\n')}\n\`\`\``,
       ...(options.length > 0 ? [optionTable(options)] : []),
     ),
   );

@@ -60,7 +60,7 @@ describe('the one file', () => {
 
   test.each(Object.keys(plantedFiles))('runs no code of the current folder: %s', async (file) => {
     for (const printed of await runAmongPlanted(folder, file, [sallyport], bare))
-      expect(printed).toStartWith('sallyport: error: no key to call with');
+      expect(printed).toStartWith('sallyport: error: no key was given');
   });
 });
 

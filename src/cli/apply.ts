@@ -20,14 +20,19 @@ export const applyCommands: readonly RemoteCommand[] = [
     words: ['apply'],
     takes: ['FILE'],
     options: [
-      { name: 'plan', sentence: 'Only say what would be done; exits with 1 if that is anything.' },
-      { name: 'prune', sentence: 'Delete the Applications that the file does not name.' },
-      { name: 'keys-dir', takes: 'DIR', sentence: 'Write new keys to files in here, and do not print them.' },
+      { name: 'plan', sentence: 'Print the plan and exit with 1 if it is not empty.' },
+      { name: 'prune', sentence: 'Delete applications that are not in the file.' },
+      {
+        name: 'keys-dir',
+        takes: 'DIR',
+        sentence: 'Write new keys to files in this folder instead of printing them.',
+      },
       yesOption,
     ],
-    summary: "Make a tenant's Applications match a file.",
+    summary: "Make a tenant's applications match a file.",
     details:
-      'FILE is YAML or JSON, - for standard input. Applications are matched by name. The plan is shown first; on a terminal it is asked whether to go on.',
+      'FILE is YAML or JSON, or - for standard input. Applications are matched by name. Prints the plan first and asks for confirmation on a terminal.',
+    examples: ['sallyport apply access.yaml --plan', 'sallyport apply access.yaml --keys-dir keys'],
     call: apply,
   },
 ];

@@ -11,11 +11,11 @@ const typeOption: Option = {
   name: 'type',
   takes: 'TYPE',
   oneOf: types,
-  sentence: `One of ${types.join(', ')}.`,
+  sentence: 'Application type.',
 };
 
-/** Ways to say which Application. */
-export const either = 'APP is an id, or the whole name if it is the only one with it.';
+/** How to name an application on the command line. */
+export const either = 'APP is an id or a name. A name must be unique.';
 
 export const appCommands: readonly RemoteCommand[] = [
   {
@@ -23,19 +23,20 @@ export const appCommands: readonly RemoteCommand[] = [
     takes: [],
     options: [
       typeOption,
-      { name: 'name', takes: 'TEXT', sentence: 'Only those with this in their name.' },
-      { name: 'id', takes: 'ID', many: true, sentence: 'Only those with these ids.' },
-      { name: 'expires-before', takes: 'TIME', sentence: 'Only those that expire before this moment.' },
+      { name: 'name', takes: 'TEXT', sentence: 'Filter by part of the name.' },
+      { name: 'id', takes: 'ID', many: true, sentence: 'Filter by id; repeatable.' },
+      { name: 'expires-before', takes: 'TIME', sentence: 'Filter by expiry.' },
       limitOption,
     ],
-    summary: 'List the Applications, newest first.',
+    summary: 'List applications, newest first.',
+    examples: ['sallyport apps list --type public', 'sallyport apps list --expires-before 2030-01-31'],
     call: list,
   },
   {
     words: ['apps', 'create'],
     takes: [],
     options: [
-      { name: 'name', takes: 'TEXT', sentence: 'What people call it.' },
+      { name: 'name', takes: 'TEXT', sentence: 'Application name.' },
       typeOption,
       permissionOption,
       originOption,
@@ -43,50 +44,59 @@ export const appCommands: readonly RemoteCommand[] = [
       fileOption,
       keyToOption,
     ],
-    summary: 'Create an Application; shows its key, this once.',
-    details: 'Rules come in the file: {"rules": [{"priority": 1, "container": "/shop/", …}]}.',
+    summary: 'Create an application and print its key.',
+    details: 'The key is shown only once. Pass access rules with --file.',
+    examples: [
+      'sallyport apps create --name "web shop" --type public --permission token:create',
+      'sallyport apps create --file backend.json --key-to backend.key',
+    ],
     call: create,
   },
   {
     words: ['apps', 'get'],
     takes: ['APP'],
-    summary: 'Show an Application.',
+    summary: 'Show an application.',
     details: either,
+    examples: ['sallyport apps get "web shop"'],
     call: async (call) => show(call, await find(call)),
   },
   {
     words: ['apps', 'update'],
     takes: ['APP'],
     options: [
-      { name: 'name', takes: 'TEXT', sentence: 'What people call it.' },
-      { ...permissionOption, sentence: 'What it may do, instead of what it may do now.' },
+      { name: 'name', takes: 'TEXT', sentence: 'New name.' },
+      { ...permissionOption, sentence: 'Permission to grant; repeatable. Replaces the current list.' },
       originOption,
       fileOption,
     ],
-    summary: 'Change the name, the permissions or the rules of an Application.',
-    details: `What is not named stays as it is. ${either}`,
+    summary: 'Update the name, permissions or rules of an application.',
+    details: `Fields that you leave out are unchanged. ${either}`,
+    examples: ['sallyport apps update "web shop" --permission token:create --permission token:read'],
     call: update,
   },
   {
     words: ['apps', 'regenerate'],
     takes: ['APP'],
     options: [keyToOption, yesOption],
-    summary: 'Give an Application a new key; all older ones are dead at once.',
-    details: either,
+    summary: 'Replace the key of an application.',
+    details: `All older keys are revoked immediately. ${either}`,
+    examples: ['sallyport apps regenerate backend --key-to backend.key'],
     call: regenerate,
   },
   {
     words: ['apps', 'delete'],
     takes: ['APP'],
     options: [yesOption],
-    summary: 'Delete an Application, with its key and its Sessions.',
-    details: either,
+    summary: 'Delete an application.',
+    details: `Its keys and sessions are revoked immediately. ${either}`,
+    examples: ['sallyport apps delete "web shop"'],
     call: remove,
   },
   {
     words: ['whoami'],
     takes: [],
-    summary: 'Show the Application whose key is in use.',
+    summary: 'Show the application that owns the current key.',
+    examples: ['sallyport whoami --key-file data/management.key'],
     call: async (call) => show(call, await call.service.applications.own()),
   },
 ];
@@ -136,7 +146,7 @@ async function update(call: Call): Promise<number> {
       allowed_origins: given(options.values('origin')),
     }),
   };
-  if (Object.keys(sent).length === 0) throw new UsageError('nothing to change was named');
+  if (Object.keys(sent).length === 0) throw new UsageError('nothing to update');
   const { id, name, permissions, rules } = await find(call);
   const body = { name, permissions, rules, ...sent };
   return show(call, await service.applications.update(id, body as ApplicationUpdate));
@@ -144,7 +154,8 @@ async function update(call: Call): Promise<number> {
 
 async function regenerate(call: Call): Promise<number> {
   const app = await find(call);
-  if (!(await confirmed(call, `Give ${titleOf(app)} a new key? All older ones die at once.`))) return 1;
+  if (!(await confirmed(call, `Replace the key of ${titleOf(app)}? All older keys are revoked immediately.`)))
+    return 1;
   return withKey(
     call,
     () => call.service.applications.regenerate(app.id),
@@ -154,7 +165,8 @@ async function regenerate(call: Call): Promise<number> {
 
 async function remove(call: Call): Promise<number> {
   const app = await find(call);
-  if (!(await confirmed(call, `Delete ${titleOf(app)}? Its key and its Sessions die at once.`))) return 1;
+  if (!(await confirmed(call, `Delete ${titleOf(app)}? Its keys and sessions are revoked immediately.`)))
+    return 1;
   await call.service.applications.delete(app.id);
   call.print(call.json ? JSON.stringify({ deleted: app.id }) : `deleted ${app.id}`);
   return 0;
@@ -162,7 +174,7 @@ async function remove(call: Call): Promise<number> {
 
 const idShape = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** By its id, or by its whole name. */
+/** Finds an application by id or by exact name. Throws Missing if there is none. */
 export async function find({ args, service }: Pick<Call, 'args' | 'service'>): Promise<Application> {
   const wanted = args[0] as string;
   if (idShape.test(wanted)) return service.applications.get(wanted);
@@ -171,10 +183,9 @@ export async function find({ args, service }: Pick<Call, 'args' | 'service'>): P
     if (app.name === wanted) found.push(app);
   }
   if (found.length === 1) return found[0] as Application;
-  if (found.length === 0)
-    throw new Missing(`there is no Application "${wanted}"`, 'sallyport apps list shows them');
+  if (found.length === 0) throw new Missing(`no application named "${wanted}"`, 'run `sallyport apps list`');
   throw new UsageError(
-    `there are ${found.length} Applications "${wanted}"`,
-    `say which by its id: ${found.map(({ id }) => id).join(', ')}`,
+    `${found.length} applications are named "${wanted}"`,
+    `use an id: ${found.map(({ id }) => id).join(', ')}`,
   );
 }

@@ -22,7 +22,8 @@ export const auditTailCommand: LocalCommand = {
   words: ['audit', 'tail'],
   takes: [],
   options: [...tailOptions, tenantOption],
-  summary: 'Print the end of the audit log, of all tenants, newest last.',
+  summary: 'Print the latest entries of the audit log of all tenants.',
+  examples: ['sallyport audit tail --lines 100 --json'],
   details:
     'One line an entry, or one JSON object with --json. Reads the database, whether the service runs or not.',
   run: tail,

@@ -13,9 +13,10 @@ export const auditCommands: readonly Command[] = [
   {
     words: ['audit', 'export'],
     takes: ['FILE'],
-    summary: 'Write the audit log to a new file, with what proves it.',
+    summary: 'Export the audit log to a new file that can be verified.',
     details:
-      'While the service runs or not. With - it goes to standard output, and the anchor to standard error. FILE holds no keys that open anything without the master key.',
+      'Works while the service runs. With -, the export goes to standard output and the anchor to standard error. The export contains no key that is usable without the master key.',
+    examples: ['sallyport audit export audit.jsonl'],
     run: exportAudit,
   },
   {
@@ -26,18 +27,21 @@ export const auditCommands: readonly Command[] = [
         name: 'anchor',
         takes: 'SEQ:HASH',
         many: true,
-        sentence: 'A place in the log that audit head printed before; the log must still go through it.',
+        sentence: 'Anchor printed earlier by `audit head`, which the log must contain; repeatable.',
       },
     ],
-    summary: 'Check an export of the audit log: takes the file and the master key, no database.',
+    summary: 'Verify an export of the audit log.',
     details:
-      'Names every row that was changed, removed, put in or moved, and an end that was cut off. Exits with 1 if anything is wrong.',
+      'Needs the file and the master key, not the database. Reports changed, removed, inserted and moved rows, and a truncated end. Exits with 1 if the log does not verify.',
+    examples: ['sallyport audit verify audit.jsonl'],
     run: verifyAudit,
   },
   {
     words: ['audit', 'head'],
     takes: [],
-    summary: 'Print the end of the audit log as an anchor, to be kept elsewhere.',
+    summary: 'Print an anchor for the end of the audit log.',
+    details: 'Store it outside the database. `audit verify --anchor` then detects a truncated log.',
+    examples: ['sallyport audit head'],
     run: printHead,
   },
 ];

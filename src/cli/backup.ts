@@ -17,9 +17,10 @@ import { cannot } from './trouble.ts';
 export const backupCommand: Command = {
   words: ['backup'],
   takes: ['FILE'],
-  summary: 'Copy the database to a new file while the service runs (SQLite).',
+  summary: 'Back up a SQLite database to a new file.',
+  examples: ['sallyport backup /backups/sallyport.db'],
   details:
-    'Sessions and remembered answers are left out. The file carries a MAC under the master key, which restore checks. The master key is not in it: keep that in another place. For PostgreSQL it says what to run instead.',
+    'Works while the service runs. Leaves out sessions and idempotency records. The file carries a MAC under the master key, which restore checks. It does not contain the master key: store that elsewhere. For PostgreSQL, prints what to run instead.',
   run: backup,
 };
 

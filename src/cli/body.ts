@@ -1,32 +1,32 @@
-/** The parts of a body that options can name. */
+/** Options that set fields of a request body. */
 import type { Option } from './command.ts';
 
 export const fileOption: Option = {
   name: 'file',
   takes: 'FILE',
-  sentence: 'The body as JSON, - for standard input; options beat what is in it.',
+  sentence: 'Request body as JSON, or - for standard input. Options override its fields.',
 };
 export const permissionOption: Option = {
   name: 'permission',
   takes: 'NAME',
   many: true,
-  sentence: 'What it may do.',
+  sentence: 'Permission to grant; repeatable.',
 };
 
 export const originOption: Option = {
   name: 'origin',
   takes: 'ORIGIN',
   many: true,
-  sentence: 'For a public Application: an origin whose pages may use its key.',
+  sentence: 'Allowed origin of a public application; repeatable.',
 };
 
 export const expiryOption: Option = {
   name: 'expires-at',
   takes: 'TIME',
-  sentence: 'From when on it is gone, such as 2030-01-31T12:00:00Z.',
+  sentence: 'Expiry, such as 2030-01-31T12:00:00Z.',
 };
 
-/** Without what was not given. */
+/** Drops undefined fields. */
 export function only<T extends object>(fields: T): Given<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Given<T>;
 }

@@ -1,31 +1,31 @@
-/** How a command calls a running service: where it is, and with which key. */
+/** How a command reaches a running service: its URL and the key. */
 import { existsSync } from 'node:fs';
 import { Sallyport } from '../../sdk/src/sallyport.ts';
 import { type Option, type Options, UsageError } from './command.ts';
 import { type Input, oneWord } from './input.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What the environment says to a command that calls. */
+/** Environment variables of the API commands. */
 export const callVariables = [
   {
     variable: 'SALLYPORT_URL',
     fallback: 'http://127.0.0.1:8080',
-    sentence: 'Where the service is; `--url` beats it.',
+    sentence: 'URL of the service. `--url` overrides it.',
   },
   {
     variable: 'SALLYPORT_KEY',
     fallback: 'none',
-    sentence: 'The key to call with; `--key-file` and `--key-stdin` beat it.',
+    sentence: 'Your key. `--key-file` and `--key-stdin` override it.',
   },
   {
     variable: 'SALLYPORT_CREDENTIAL',
     fallback: 'standard input',
-    sentence: 'The credential that `can` asks about.',
+    sentence: 'The credential that `can` checks.',
   },
   {
     variable: 'SALLYPORT_NONCE',
     fallback: 'standard input',
-    sentence: 'The nonce that `sessions authorize` spends.',
+    sentence: 'The nonce for `sessions authorize`.',
   },
 ] as const;
 
@@ -33,14 +33,14 @@ export const callOptions: readonly Option[] = [
   {
     name: 'url',
     takes: 'URL',
-    sentence: 'Where the service is. SALLYPORT_URL, default http://127.0.0.1:8080.',
+    sentence: 'URL of the service. SALLYPORT_URL, default http://127.0.0.1:8080.',
   },
   {
     name: 'key-file',
     takes: 'FILE',
-    sentence: 'A file with the key to call with. Without it, SALLYPORT_KEY.',
+    sentence: 'File with your key. Default: SALLYPORT_KEY.',
   },
-  { name: 'key-stdin', sentence: 'Read the key to call with from standard input.' },
+  { name: 'key-stdin', sentence: 'Read your key from standard input.' },
 ];
 
 export function serviceUrl(options: Options, { env }: Terminal): string {
@@ -49,7 +49,7 @@ export function serviceUrl(options: Options, { env }: Terminal): string {
   const url = URL.canParse(given) ? new URL(given) : undefined;
   const sound = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;
   if (sound) return url.href.replace(/\/+$/, '');
-  throw new UsageError(`${flag ? '--url' : 'SALLYPORT_URL'} must be an address such as https://HOST:PORT`);
+  throw new UsageError(`${flag ? '--url' : 'SALLYPORT_URL'} must be a URL such as https://HOST:PORT`);
 }
 
 export async function openService(url: string, options: Options, terminal: Terminal, input: Input) {
@@ -64,12 +64,12 @@ async function keyOf(options: Options, { env }: Terminal, input: Input): Promise
   if (file !== undefined) return oneWord(await input.text(file, '--key-file'), `--key-file ${file}`);
   if (options.on('key-stdin')) return oneWord(await input.standard('--key-stdin'), '--key-stdin');
   if (env.SALLYPORT_KEY) return oneWord(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
-  throw new UsageError('no key to call with', keyHint());
+  throw new UsageError('no key was given', keyHint());
 }
 
-/** The file that a first start has written here, if it is there. */
+/** Names the key file that the first start wrote, if it exists. */
 function keyHint(): string {
   const first = 'data/management.key';
   const example = existsSync(first) ? first : 'FILE';
-  return `give one with --key-file ${example}, SALLYPORT_KEY or --key-stdin`;
+  return `pass --key-file ${example} or --key-stdin, or set SALLYPORT_KEY`;
 }

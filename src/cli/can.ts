@@ -12,7 +12,8 @@ export const canCommands: readonly RemoteCommand[] = [
       { name: 'id', takes: 'ID', sentence: 'The id of what it is to be used on.' },
       { name: 'container', takes: 'PATH', sentence: 'The container that this lies in.' },
     ],
-    summary: 'Say whether a credential may do something, and why.',
+    summary: 'Check whether a credential may do something, and explain why.',
+    examples: ['sallyport can token:read --container /customers/42/'],
     details:
       'The credential is in SALLYPORT_CREDENTIAL or on standard input; the key to call with needs decision:create. Exits with 0 if it may, with 1 if not.',
     call: can,

@@ -21,8 +21,11 @@ interface Described {
   readonly words: readonly string[];
   readonly takes: readonly string[];
   readonly options?: readonly Option[];
+  /** One imperative sentence. */
   readonly summary: string;
   readonly details?: string;
+  /** Command lines that work. */
+  readonly examples?: readonly string[];
 }
 
 /** Works with the settings of the service, whether that runs or not. */

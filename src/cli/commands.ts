@@ -24,28 +24,44 @@ import { tenantCommands } from './tenants.ts';
 import { tokenCommands } from './tokens.ts';
 import { usageCommands } from './usage.ts';
 
+/** What each group of commands is for. */
+export const groupSummaries: Readonly<Record<string, string>> = {
+  tenants: 'Manage tenants.',
+  'master-key': 'Create and rotate the master key.',
+  audit: 'Read, export and verify the audit log of all tenants.',
+  apps: 'Manage applications.',
+  keys: "Manage an application's keys.",
+  sessions: 'Create, authorize and end sessions.',
+  tokens: 'Manage tokens.',
+  logs: "Read your tenant's audit log.",
+};
+
 export const commands: readonly Command[] = [
   {
     words: ['serve'],
     takes: [],
     summary: 'Run the service.',
-    details: 'On an empty database, the first start makes a tenant and writes its management key to a file.',
+    details:
+      'On an empty database, the first start creates a tenant and writes its management key to a file.',
+    examples: ['sallyport serve', 'sallyport serve --port 8081 --data-dir /var/lib/sallyport'],
     run: serve,
   },
   ...tenantCommands,
   {
     words: ['master-key', 'new'],
     takes: [],
-    summary: 'Print a new master key, for a fleet that is given one.',
+    summary: 'Generate a master key and print it.',
+    examples: ['(umask 077; sallyport master-key new > master.key)'],
     run: printMasterKey,
   },
   {
     words: ['master-key', 'rotate'],
     takes: [],
     options: [dropOldOption, yesOption],
-    summary: 'Seal all that the master key seals with a new one, while the service runs.',
+    summary: 'Re-encrypt all data keys with a new master key while the service runs.',
     details:
-      'A key file gets the new key on top. The old one stays below it, since backups and audit exports from before need it; --drop-old takes it out, for ever, and asks first. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD in it, rotate with the same value, and restart them with NEW alone; keep OLD elsewhere. Where every node has a copy of the key file, do the same with the new key on a line above the old one. A rotation that breaks off leaves everything readable: run it again.',
+      'The new key is written above the old one in the key file. The old key stays there, because older backups and audit exports need it; --drop-old removes it permanently. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD, rotate with the same value, then restart them with NEW; store OLD elsewhere. If every node has its own copy of the key file, do the same with both keys in the file, the new one first. An interrupted rotation leaves all data readable: run it again.',
+    examples: ['sallyport master-key rotate'],
     run: rotate,
   },
   auditTailCommand,
@@ -57,16 +73,18 @@ export const commands: readonly Command[] = [
   {
     words: ['migrate'],
     takes: [],
-    summary: 'Bring the database schema up to date, and stop.',
-    details: 'Starting the service does the same; this is for doing it beforehand.',
+    summary: 'Migrate the database schema.',
+    details: '`sallyport serve` does the same when it starts. Use this to migrate beforehand.',
+    examples: ['sallyport migrate'],
     run: migrateOnly,
   },
   healthCommand,
   {
     words: ['completion'],
     takes: ['SHELL'],
-    summary: `Print what teaches a shell to complete the command line: ${shells.join(', ')}.`,
-    details: 'The first lines say where to put it.',
+    summary: 'Print a shell completion script.',
+    details: `SHELL is ${shells.join(', ')}. The first lines of the script say how to install it.`,
+    examples: ['eval "$(sallyport completion bash)"'],
     run: async ({ args, print }) => {
       print(completionScript(args[0] as string, commands));
       return 0;
@@ -76,6 +94,7 @@ export const commands: readonly Command[] = [
     words: ['version'],
     takes: [],
     summary: 'Print the version.',
+    examples: ['sallyport version --json'],
     run: async ({ print, json }) => {
       print(json ? JSON.stringify({ version }) : version);
       return 0;

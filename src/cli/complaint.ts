@@ -21,15 +21,15 @@ import { troubleOf } from './trouble.ts';
 
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
-  [0, 'done, or stopped when told to; for `can`, allowed; for `apply --plan`, nothing to do'],
+  [0, 'success; for `can`, allowed; for `apply --plan`, no changes'],
   [
     1,
-    'it failed; for `can`, denied; for `apply --plan`, something to do; for `health`, not ready; for `audit verify` and `doctor`, something is wrong',
+    'failure; for `can`, denied; for `apply --plan`, changes to make; for `health`, not ready; for `audit verify` and `doctor`, problems found',
   ],
-  [2, 'it was called wrongly, or a setting or a file is wrong'],
-  [3, 'the service could not be reached, or asked to be called again later'],
-  [4, 'the service refused, or does not have what was named; the line has the error code'],
-  [130, 'told to stop twice, so it did not wait'],
+  [2, 'wrong usage, setting or input file'],
+  [3, 'the service is unreachable, or asked to retry later'],
+  [4, 'the service refused the request or did not find the object; the error line has the code'],
+  [130, 'interrupted twice; exited without draining'],
 ];
 
 export interface Complaint {
@@ -49,7 +49,7 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
   if (error instanceof UsageError) {
     return {
       errors: error.message.split('\n'),
-      hint: error.hint ?? 'sallyport --help lists the commands',
+      hint: error.hint ?? 'run `sallyport --help`',
       code: 2,
     };
   }
@@ -58,7 +58,7 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
   }
   if (error instanceof Refused) return { errors: [error.message], hint: error.hint, code: 1 };
   if (error instanceof ConfigError) {
-    const hint = error.hint ?? 'sallyport serve --help lists the settings';
+    const hint = error.hint ?? 'run `sallyport serve --help` for the settings';
     return { errors: [error.message], hint, code: 2 };
   }
   if (error instanceof SchemaTooNew) return { errors: [error.message], code: 1 };

@@ -1,6 +1,6 @@
 import { type Call, type Option, UsageError } from './command.ts';
 
-export const yesOption: Option = { name: 'yes', sentence: 'Do it without asking.' };
+export const yesOption: Option = { name: 'yes', sentence: 'Skip the confirmation prompt.' };
 
 /** Asks a person; without one, only `--yes` will do. */
 export async function confirmed(

@@ -9,8 +9,9 @@ import { troubleOf } from './trouble.ts';
 export const doctorCommand: LocalCommand = {
   words: ['doctor'],
   takes: [],
-  summary: 'Check settings, files, clock, database and audit log, and say what to do.',
-  details: 'Changes nothing, and may run while the service does. Exits with 1 if anything fails.',
+  summary: 'Check settings, files, clock, database and audit log.',
+  details: 'Changes nothing and can run beside the service. Exits with 1 if a check fails.',
+  examples: ['sallyport doctor'],
   run: doctor,
 };
 

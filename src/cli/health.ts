@@ -6,8 +6,9 @@ import type { Invocation, LocalCommand } from './command.ts';
 export const healthCommand: LocalCommand = {
   words: ['health'],
   takes: [],
-  summary: 'Ask the service that runs here with these settings whether it is ready.',
-  details: 'For health checks of containers: exits with 0 if it is, with 1 if not.',
+  summary: 'Check that the local service is ready.',
+  details: 'For container health checks. Exits with 0 if it is ready, with 1 if not.',
+  examples: ['sallyport health'],
   run: health,
 };
 

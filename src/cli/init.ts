@@ -16,14 +16,15 @@ export const initCommands: readonly RemoteCommand[] = [
       {
         name: 'name',
         takes: 'TEXT',
-        sentence: 'What the project is called; the folder, unless told otherwise.',
+        sentence: 'Project name; default is the name of the folder.',
       },
-      { name: 'env-file', takes: 'FILE', sentence: 'Where the keys go; .env unless told otherwise.' },
+      { name: 'env-file', takes: 'FILE', sentence: 'File for the keys; default .env.' },
       yesOption,
     ],
-    summary: 'Set a project up: an Application for its backend, one for its page, their keys in .env.',
+    summary: 'Set up a project: create a backend and a browser application and write their keys to .env.',
     details:
-      'Both are kept to one container. The backend keeps and reads Tokens there, and can let Sessions in for as much. The page can only put data there. Needs a key with application:create, such as the first management key.',
+      'Both are limited to one container. The backend reads and writes tokens there and authorizes sessions. The browser application only creates tokens. Needs a key with application:create, such as the first management key.',
+    examples: ['sallyport init --key-file data/management.key'],
     call: init,
   },
 ];

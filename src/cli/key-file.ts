@@ -7,7 +7,7 @@ import { cannot } from './trouble.ts';
 export const keyToOption: Option = {
   name: 'key-to',
   takes: 'FILE',
-  sentence: 'Write the new key to this new file, for its owner alone, and do not print it.',
+  sentence: 'Write the key to this new file (mode 0600) instead of printing it.',
 };
 
 /** Puts the key of what is made into the file that was named for it, which `show` is told then. */

@@ -9,24 +9,27 @@ export const keyCommands: readonly RemoteCommand[] = [
   {
     words: ['keys', 'list'],
     takes: ['APP'],
-    summary: 'List the keys of an Application by their last four characters, newest first.',
-    details: either,
+    summary: 'List the keys of an application, newest first.',
+    details: `Only the last four characters of a key are shown. ${either}`,
+    examples: ['sallyport keys list backend'],
     call: list,
   },
   {
     words: ['keys', 'create'],
     takes: ['APP'],
     options: [keyToOption],
-    summary: 'Add a key to an Application; shows it, this once. The others go on working.',
-    details: either,
+    summary: 'Add a key to an application and print it.',
+    details: `The key is shown only once. Existing keys stay valid. ${either}`,
+    examples: ['sallyport keys create backend --key-to backend.key'],
     call: create,
   },
   {
     words: ['keys', 'delete'],
     takes: ['APP', 'KEY'],
     options: [yesOption],
-    summary: 'Delete one key of an Application; it is dead at once.',
-    details: `${either} KEY is the id of the key, or its last four characters.`,
+    summary: 'Revoke a key of an application.',
+    details: `KEY is the id of the key or its last four characters. ${either}`,
+    examples: ['sallyport keys delete backend a1B2'],
     call: remove,
   },
 ];
@@ -62,7 +65,7 @@ function show({ json, print }: Call, key: ApplicationKey | ApplicationKeyMade, k
       fields([
         ['id', key.id],
         ['created', key.created_at],
-        ['key', 'key' in key ? `${key.key} (shown this once)` : `written to ${keyFile}`],
+        ['key', 'key' in key ? `${key.key} (shown only once)` : `written to ${keyFile}`],
       ]),
     );
   }
@@ -75,11 +78,12 @@ async function remove(call: Call): Promise<number> {
   const keys = await call.service.applications.keys(app.id);
   const found = keys.filter(({ id, ending }) => id === wanted || ending === wanted);
   const [key] = found;
-  const hint = 'sallyport keys list shows their ids';
-  if (!key) throw new Missing(`"${app.name}" has no key "${wanted}"`, hint);
-  if (found.length > 1) throw new UsageError(`"${app.name}" has ${found.length} keys "${wanted}"`, hint);
-  const last = keys.length === 1 ? ' It is the only one.' : '';
-  if (!(await confirmed(call, `Delete the key …${key.ending} of "${app.name}"?${last}`))) return 1;
+  const hint = 'run `sallyport keys list`';
+  if (!key) throw new Missing(`application "${app.name}" has no key "${wanted}"`, hint);
+  if (found.length > 1)
+    throw new UsageError(`${found.length} keys of "${app.name}" end with "${wanted}"`, hint);
+  const last = keys.length === 1 ? ' It is the only key.' : '';
+  if (!(await confirmed(call, `Revoke the key …${key.ending} of "${app.name}"?${last}`))) return 1;
   await call.service.applications.deleteKey(app.id, key.id);
   call.print(call.json ? JSON.stringify({ deleted: key.id }) : `deleted ${key.id}`);
   return 0;

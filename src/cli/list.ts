@@ -8,7 +8,7 @@ const usual = 100;
 export const limitOption: Option = {
   name: 'limit',
   takes: 'NUMBER',
-  sentence: `How many at most, or all; ${usual} unless told otherwise.`,
+  sentence: `Maximum number of entries, or all; default ${usual}.`,
 };
 
 interface Listing<T> {

@@ -18,7 +18,7 @@ export async function printMasterKey({ print, json }: Pick<Invocation, 'print' |
 
 export const dropOldOption: Option = {
   name: 'drop-old',
-  sentence: 'Take the old key out of the key file when nothing in the database is left on it.',
+  sentence: 'Remove the old key from the key file once no row needs it.',
 };
 
 type Rotating = Pick<Invocation, 'config' | 'options' | 'terminal' | 'print' | 'json'>;

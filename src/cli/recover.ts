@@ -14,18 +14,19 @@ export const recoverOptions: readonly Option[] = [
   {
     name: 'audit',
     takes: 'EXPORT',
-    sentence: 'An export of the audit log from after the backup: tells what was revoked since and is back.',
+    sentence: 'Export of the audit log made after the backup; lists revocations that the backup undoes.',
   },
-  { name: 'revoke', sentence: 'Take that out again. Goes with --audit.' },
+  { name: 'revoke', sentence: 'Revoke those again. Needs --audit.' },
 ];
 
 export const recoverCommand: Command = {
   words: ['recover'],
   takes: [],
   options: [...recoverOptions, yesOption],
-  summary: 'After the database was put back by other means: end all that must not come back.',
+  summary: 'Make a database that was restored by other means safe to serve.',
   details:
-    'For PostgreSQL after pg_restore or a recovery to a point in time, before the service starts. Ends every Session of every tenant, and forgets nonces and remembered answers, so it asks first. On SQLite the service must be stopped.',
+    'Run it after pg_restore or point-in-time recovery, before the service starts. Ends every session of every tenant and deletes nonces and idempotency records. On SQLite the service must be stopped.',
+  examples: ['sallyport recover --audit audit.jsonl --revoke'],
   run: recover,
 };
 

@@ -26,17 +26,18 @@ export const restoreCommand: Command = {
   words: ['restore'],
   takes: ['FILE'],
   options: [
-    { name: 'force', sentence: 'Replace the database that is there; it is kept beside the new one.' },
+    { name: 'force', sentence: 'Replace an existing database. It is moved aside, not deleted.' },
     {
       name: 'unverified',
       sentence:
-        'Restore a file without a valid MAC, or with another schema. Whoever could write to the file may have added keys, grants or triggers, and they work as soon as the service starts.',
+        'Restore a file without a valid MAC or with a different schema. Anyone who could write to the file may have added keys, grants or triggers that work as soon as the service starts.',
     },
     ...recoverOptions,
   ],
-  summary: 'Put a backup in the place of the database, while the service is stopped (SQLite).',
+  summary: 'Restore a SQLite database from a backup.',
+  examples: ['sallyport restore /backups/sallyport.db'],
   details:
-    'Checks the MAC of the backup under the master key, its integrity and its schema first. Sessions, nonces and remembered answers of the past do not come back.',
+    'Stop the service first. Checks the MAC of the backup, its integrity and its schema. Sessions, nonces and idempotency records are not restored.',
   run: restore,
 };
 

@@ -12,57 +12,64 @@ import { progress } from './list.ts';
 import { withStore } from './open.ts';
 import { fields, table } from './table.ts';
 
-const either = 'TENANT is an id, or the whole name if it is the only one with it.';
+const either = 'TENANT is an id or a name. A name must be unique.';
 
 export const tenantCommands: readonly LocalCommand[] = [
   {
     words: ['tenants', 'create'],
     takes: ['NAME'],
-    summary: 'Make a tenant; prints its id and its first management key.',
-    details: 'The key is shown this once.',
+    summary: 'Create a tenant and print its first management key.',
+    details: 'The key is shown only once.',
+    examples: ['sallyport tenants create "Second shop"'],
     run: (invocation) => withStore(invocation, (store) => create(store, invocation)),
   },
   {
     words: ['tenants', 'list'],
     takes: [],
-    summary: 'List the tenants and their state, oldest first.',
+    summary: 'List tenants and their state, oldest first.',
+    examples: ['sallyport tenants list'],
     run: (invocation) => withStore(invocation, (store) => list(store, invocation)),
   },
   {
     words: ['tenants', 'key'],
     takes: ['TENANT'],
-    summary: 'Make a tenant one more management Application; prints its key.',
-    details: `For when every management key is lost. The others stay as they are. The key is shown this once. ${either}`,
+    summary: 'Create another management key for a tenant and print it.',
+    details: `Use it when every management key is lost. Existing keys stay valid. The key is shown only once. ${either}`,
+    examples: ['sallyport tenants key "Second shop"'],
     run: (invocation) => withStore(invocation, (store) => addKey(store, invocation)),
   },
   {
     words: ['tenants', 'rename'],
     takes: ['TENANT', 'NAME'],
-    summary: 'Call a tenant something else.',
+    summary: 'Rename a tenant.',
     details: either,
+    examples: ['sallyport tenants rename "Second shop" "Third shop"'],
     run: (invocation) => withStore(invocation, (store) => rename(store, invocation)),
   },
   {
     words: ['tenants', 'disable'],
     takes: ['TENANT'],
-    summary: 'Stop all keys of a tenant at once, those of its Sessions included.',
-    details: `Everything else stays, until it is enabled again. ${either}`,
+    summary: 'Disable all keys and sessions of a tenant.',
+    details: `Applies immediately. Data is unchanged. \`tenants enable\` undoes it. ${either}`,
+    examples: ['sallyport tenants disable "Second shop"'],
     run: (invocation) =>
       withStore(invocation, (store) => turn(store, invocation, 'tenant.disable', 'disable')),
   },
   {
     words: ['tenants', 'enable'],
     takes: ['TENANT'],
-    summary: 'Let the keys of a disabled tenant work again.',
+    summary: 'Enable a disabled tenant.',
     details: either,
+    examples: ['sallyport tenants enable "Second shop"'],
     run: (invocation) => withStore(invocation, (store) => turn(store, invocation, 'tenant.enable', 'enable')),
   },
   {
     words: ['tenants', 'delete'],
     takes: ['TENANT'],
     options: [yesOption],
-    summary: 'Delete a tenant and everything that it has, for ever.',
-    details: `Its keys stop and its data key is destroyed at once; then its rows are removed. If that breaks off, run it again. The audit log stays. ${either}`,
+    summary: 'Delete a tenant and all its data permanently.',
+    details: `Revokes its keys and destroys its data key first, then removes its rows. Run it again if it is interrupted. The audit log is not deleted. ${either}`,
+    examples: ['sallyport tenants delete "Second shop"'],
     run: remove,
   },
 ];

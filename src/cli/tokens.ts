@@ -9,20 +9,20 @@ const metadataOption: Option = {
   name: 'metadata',
   takes: 'NAME=VALUE',
   many: true,
-  sentence: 'A name and a value, kept in the clear.',
+  sentence: 'Metadata entry; repeatable. Metadata is not encrypted.',
 };
 
 /** The data itself is never an argument, since everyone on the machine can see those. */
 const content: readonly Option[] = [
-  { name: 'data-file', takes: 'FILE', sentence: 'The data as JSON, - for standard input.' },
+  { name: 'data-file', takes: 'FILE', sentence: 'Data as JSON, or - for standard input.' },
   {
     name: 'text-file',
     takes: 'FILE',
-    sentence: 'The data as text, - for standard input; a last line feed is left out.',
+    sentence: 'Data as text, or - for standard input. A final line feed is removed.',
   },
-  { name: 'mask', takes: 'MASK', sentence: "What others see of it, such as '{{ data | reveal_last: 4 }}'." },
-  { name: 'type', takes: 'WORD', sentence: 'A word of your own for what it is.' },
-  { name: 'container', takes: 'PATH', sentence: 'Where it lies, such as /customers/42/.' },
+  { name: 'mask', takes: 'MASK', sentence: "Mask, such as '{{ data | reveal_last: 4 }}'." },
+  { name: 'type', takes: 'WORD', sentence: 'Token type, a word of your choice.' },
+  { name: 'container', takes: 'PATH', sentence: 'Container, such as /customers/42/.' },
   metadataOption,
   expiryOption,
   fileOption,
@@ -33,23 +33,25 @@ export const tokenCommands: readonly RemoteCommand[] = [
     words: ['tokens', 'list'],
     takes: [],
     options: [
-      { name: 'type', takes: 'WORD', sentence: 'Only those of this type.' },
-      { name: 'container', takes: 'PATH', sentence: 'Only those in this container and below.' },
-      { ...metadataOption, sentence: 'Only those with this metadata.' },
-      { name: 'id', takes: 'ID', many: true, sentence: 'Only those with these ids.' },
+      { name: 'type', takes: 'WORD', sentence: 'Filter by type.' },
+      { name: 'container', takes: 'PATH', sentence: 'Filter by container; includes containers below it.' },
+      { ...metadataOption, sentence: 'Filter by metadata; repeatable.' },
+      { name: 'id', takes: 'ID', many: true, sentence: 'Filter by id; repeatable.' },
       limitOption,
     ],
-    summary: 'List the Tokens that the key may read, newest first.',
+    summary: 'List the tokens that your key can read, newest first.',
+    examples: ['sallyport tokens list --container /customers/42/'],
     call: list,
   },
   {
     words: ['tokens', 'create'],
     takes: [],
-    options: [
-      { name: 'id', takes: 'ID', sentence: 'Your own id for it; otherwise one is made.' },
-      ...content,
+    options: [{ name: 'id', takes: 'ID', sentence: 'Token id; generated if left out.' }, ...content],
+    summary: 'Create a token.',
+    examples: [
+      'sallyport tokens create --container /customers/42/ --data-file card.json',
+      'pass show card | sallyport tokens create --text-file -',
     ],
-    summary: 'Keep data as a Token.',
     call: async (call) => {
       const id = call.options.value('id');
       const body = { ...(await bodyOf(call)), ...only({ id }) };
@@ -59,18 +61,20 @@ export const tokenCommands: readonly RemoteCommand[] = [
   {
     words: ['tokens', 'get'],
     takes: ['ID'],
-    summary: 'Show a Token, and of its data what the key may see.',
+    summary: 'Show a token, with its data as your key may see it.',
+    examples: ['sallyport tokens get card-42'],
     call: async (call) => show(call, await call.service.tokens.get(idOf(call))),
   },
   {
     words: ['tokens', 'update'],
     takes: ['ID'],
     options: content,
-    summary: 'Change what is named of a Token.',
-    details: 'The file is a JSON merge patch: null removes.',
+    summary: 'Update a token.',
+    details: 'The file is a JSON merge patch: null removes a field.',
+    examples: ['sallyport tokens update card-42 --container /archive/'],
     call: async (call) => {
       const patch = await bodyOf(call);
-      if (Object.keys(patch).length === 0) throw new UsageError('nothing to change was named');
+      if (Object.keys(patch).length === 0) throw new UsageError('nothing to update');
       return show(call, await call.service.tokens.update(idOf(call), patch as TokenPatch));
     },
   },
@@ -78,7 +82,8 @@ export const tokenCommands: readonly RemoteCommand[] = [
     words: ['tokens', 'delete'],
     takes: ['ID'],
     options: [yesOption],
-    summary: 'Delete a Token, and with it the data.',
+    summary: 'Delete a token and its data.',
+    examples: ['sallyport tokens delete card-42'],
     call: remove,
   },
 ];

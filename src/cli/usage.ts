@@ -6,8 +6,9 @@ export const usageCommands: readonly RemoteCommand[] = [
   {
     words: ['apps', 'usage'],
     takes: ['APP'],
-    summary: 'Show what an Application makes use of, and which of its grants it never did.',
+    summary: 'Show which grants an application uses and which it never used.',
     details: either,
+    examples: ['sallyport apps usage backend'],
     call: show,
   },
 ];

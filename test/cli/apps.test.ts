@@ -134,7 +134,7 @@ test('a name that several have is not enough to tell which', async () => {
   const { code, err } = await call(['apps', 'delete', 'shop', '--yes']);
   expect(code).toBe(2);
   for (const id of ids) expect(err).toContain(id);
-  expect((await call(['apps', 'get', 'sho'])).err).toContain('there is no Application "sho"');
+  expect((await call(['apps', 'get', 'sho'])).err).toContain('no application named "sho"');
 });
 
 test('the origins of a public Application are named, kept by other changes, and shown', async () => {
@@ -150,7 +150,7 @@ test('the origins of a public Application are named, kept by other changes, and 
 
 test('an update that names nothing is refused', async () => {
   await json(shop);
-  expect((await call(['apps', 'update', 'shop'])).err).toContain('nothing to change was named');
+  expect((await call(['apps', 'update', 'shop'])).err).toContain('nothing to update');
 });
 
 test('a list is filtered, cut at its limit with a word about it, and whole when all is asked for', async () => {

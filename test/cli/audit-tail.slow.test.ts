@@ -102,7 +102,7 @@ describe.each(databases)('audit tail on %s', (_, database) => {
   test.each([
     ['--lines', '0', /--lines must be a whole number/],
     ['--tenant', 'x', /--tenant must be a UUID/],
-    ['--result', 'good', /--result must be one of success, denied, failed$/m],
+    ['--result', 'good', /'good' is invalid. Allowed choices are success, denied, failed\.$/m],
     ['--from', 'yesterday', /--from must be an ISO 8601 date-time/],
   ])('refuses %s %s', async (option, value, complaint) => {
     const { code, error } = await desk.run('audit', 'tail', option, value);

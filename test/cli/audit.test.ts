@@ -81,11 +81,11 @@ describe.each(databases)('the audit log on %s, for an operator', (_, database) =
   });
 
   test.each([
-    [['audit', 'verify'], /usage: sallyport audit verify FILE/],
+    [['audit', 'verify'], /missing required argument 'FILE'/],
     [['audit', 'verify', 'missing.jsonl'], /missing.jsonl is not there/],
     [['audit', 'verify', '.'], /is not a file/],
     [['audit', 'verify', 'any', '--anchor', '5'], /--anchor must be SEQ:HASH/],
-    [['audit', 'head', '--anchor', '5'], /audit head does not take --anchor/],
+    [['audit', 'head', '--anchor', '5'], /unknown option '--anchor'/],
     [['audit', 'export', 'no/such/folder'], /cannot be written/],
   ])('%p is refused', async (words, complaint) => {
     const { code, out, error } = await desk.run(...words);

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { commands } from '../../src/cli/commands.ts';
+import { parseAndRun } from '../../src/cli/program.ts';
 import { mint, newId } from '../../src/domain/key.ts';
 import { type Surroundings, shell } from '../support/shell.ts';
 import { openWorld, sqlite, type World } from '../support/world.ts';
@@ -64,7 +65,7 @@ describe('the key', () => {
     const { code, err } = await call(['apps', 'list'], { env: none });
     expect(code).toBe(2);
     expect(err).toBe(
-      'sallyport: error: no key to call with\nsallyport: hint: give one with --key-file FILE, SALLYPORT_KEY or --key-stdin\n',
+      'sallyport: error: no key was given\nsallyport: hint: pass --key-file FILE or --key-stdin, or set SALLYPORT_KEY\n',
     );
   });
 
@@ -119,15 +120,24 @@ describe('exit codes tell apart', () => {
   ])('%s that is not there: 4', async (_, argv) => {
     const { code, out, err } = await call(argv);
     expect([code, out]).toEqual([4, '']);
-    expect(err).toMatch(/^sallyport: error: [Tt]here is no.* \(not_found.*\)$/m);
+    expect(err).toMatch(/^sallyport: error: ([Tt]here is no|no application named).* \(not_found.*\)$/m);
   });
 
   test('input that is not valid, with a line for every part: 4', async () => {
-    const { code, err } = await call(['apps', 'create', '--name', 'a\nb', '--type', 'other']);
+    const { code, err } = await call([
+      'apps',
+      'create',
+      '--name',
+      'a\nb',
+      '--type',
+      'public',
+      '--permission',
+      'token',
+    ]);
     expect(code).toBe(4);
     const lines = err.trimEnd().split('\n');
     expect(lines.length).toBeGreaterThan(1);
-    for (const line of lines) expect(line).toMatch(/^sallyport: error: (name|type) must /);
+    for (const line of lines) expect(line).toMatch(/^sallyport: error: (name|permissions\.0) must /);
   });
 });
 
@@ -163,10 +173,10 @@ test('standard input is one thing only', async () => {
 
 describe('options', () => {
   test.each([
-    [['apps', 'list', '--port', '80'], 'does not take --port'],
-    [['apps', 'list', '--container', '/a/'], 'does not take --container'],
-    [['apps', 'list', '--type', 'public', '--type', 'private'], '--type is given once'],
-    [['tenants', 'list', '--url', 'http://127.0.0.1'], 'does not take --url'],
+    [['apps', 'list', '--port', '80'], "unknown option '--port'"],
+    [['apps', 'list', '--container', '/a/'], "unknown option '--container'"],
+    [['apps', 'list', '--type', 'public', '--type', 'private'], '--type can be given only once'],
+    [['tenants', 'list', '--url', 'http://127.0.0.1'], "unknown option '--url'"],
     [['apps', 'list', '--limit', '0'], '--limit must be'],
     [['apps', 'list', '--limit', 'many'], '--limit must be'],
     [['whoami', '--key-file', 'a', '--key-stdin'], 'cannot both be given'],
@@ -178,20 +188,59 @@ describe('options', () => {
   });
 });
 
-test('an unknown word behind a known one is answered with those that are', async () => {
-  const { code, err } = await call(['apps', 'remove']);
-  expect(code).toBe(2);
-  expect(err).toContain('sallyport: hint: sallyport apps takes list, create, get');
-  expect((await call(['apps', '--help'])).out).not.toContain('tokens');
+test('a typo in a command or an option is answered with a suggestion and the help to read', async () => {
+  const typos = [
+    [['app', 'list'], "unknown command 'app' (Did you mean apps?)", 'sallyport --help'],
+    [['apps', 'crate'], "unknown command 'crate' (Did you mean create?)", 'sallyport apps --help'],
+    [
+      ['apps', 'list', '--nmae', 'x'],
+      "unknown option '--nmae' (Did you mean --name?)",
+      'sallyport apps list --help',
+    ],
+  ] as const;
+  for (const [argv, error, help] of typos) {
+    const said = await call([...argv]);
+    expect(said).toEqual({
+      code: 2,
+      out: '',
+      err: `sallyport: error: ${error}\nsallyport: hint: run \`${help}\`\n`,
+    });
+  }
 });
 
-test('every command says what it takes, and a command that calls says how to', async () => {
+test('a group without a command lists its commands and no others', async () => {
+  const { code, out, err } = await call(['apps']);
+  expect([code, err]).toEqual([0, '']);
+  for (const { words } of commands.filter(({ words }) => words[0] === 'apps'))
+    expect(out).toContain(words[1]!);
+  expect(out).not.toContain('tokens');
+  expect((await call(['apps', '--help'])).out).toBe(out);
+});
+
+test('every command has an example, and every example parses', async () => {
+  for (const { words, examples = [] } of commands) {
+    expect([words.join(' '), examples.length > 0]).toEqual([words.join(' '), true]);
+    for (const example of examples) {
+      const typed = /sallyport (.*?)(?:\)"?| > .*)?$/.exec(example)![1]!;
+      const argv = typed.match(/"[^"]*"|\S+/g)!.map((word) => word.replaceAll('"', ''));
+      const parsed: string[][] = [];
+      await parseAndRun(
+        argv,
+        () => {},
+        async (command) => parsed.push([...command.words]),
+      );
+      expect([example, parsed]).toEqual([example, [[...words]]]);
+    }
+  }
+});
+
+test('the help of a command shows its own options; only the help of serve lists the settings', async () => {
   for (const { words, takes, options = [], ...command } of commands) {
     const { code, out } = await shell([...words, '--help']);
     expect(code).toBe(0);
     for (const part of [...takes, ...options.map(({ name }) => `--${name}`)]) expect(out).toContain(part);
     expect(out.includes('--key-stdin')).toBe('call' in command);
-    expect(out.includes('DATABASE_URL')).toBe('run' in command);
+    expect(out.includes('DATABASE_URL')).toBe(words[0] === 'serve');
   }
 });
 

@@ -37,7 +37,7 @@ test('a key is added, told apart by its ending, and the older one deleted', asyn
 test('deleting a key is asked first, and the only one is called that', async () => {
   const { code, err } = await call(['keys', 'delete', 'shop', shop.key.slice(-4)], { person: ['n'] });
   expect(code).toBe(1);
-  expect(err).toContain(`Delete the key …${shop.key.slice(-4)} of "shop"? It is the only one. [y/N]`);
+  expect(err).toContain(`Revoke the key …${shop.key.slice(-4)} of "shop"? It is the only key. [y/N]`);
   expect(await works(shop.key)).toBe(true);
 });
 

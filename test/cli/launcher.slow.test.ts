@@ -14,6 +14,6 @@ describe('bin/sallyport.mjs runs no code of the current folder, its parents or t
 
   test.each(Object.keys(plantedFiles))('%s', async (file) => {
     for (const printed of await runAmongPlanted(folder, file, launcher, env))
-      expect(printed).toStartWith('sallyport: error: no key to call with');
+      expect(printed).toStartWith('sallyport: error: no key was given');
   });
 });

@@ -171,7 +171,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
 test('the master key of a fleet is changed as the help says: both keys node by node, rotate, the new one alone', async () => {
   const help = commands.find(({ words }) => words.join() === command.join())?.details;
   expect(help).toContain(
-    'restart the nodes one by one with NEW,OLD in it, rotate with the same value, and restart them with NEW alone',
+    'restart the nodes one by one with NEW,OLD, rotate with the same value, then restart them with NEW',
   );
   const place = new Place();
   const shared = { DATABASE_URL: await postgres.fresh('') };
