@@ -35,7 +35,7 @@ interface Owner {
 
 export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Sampled> {
   const store = await openFilled(databaseUrl);
-  await store.warm(owner.tenant);
+  await store.tokens.get(owner.tenant, 'none');
   const sampled = await sample(store, owner);
   await store.close();
   bulk(databaseUrl.slice('sqlite:'.length), owner, count - samples);

@@ -76,7 +76,7 @@ export const tenantCommands: readonly LocalCommand[] = [
 
 async function create(store: Store, { args, json, print }: Invocation): Promise<void> {
   const tenant = newTenant(nameIn(args[0]), Date.now());
-  await store.change(async (unit) => {
+  await store.change(undefined, async (unit) => {
     await unit.tenants.create(tenant);
     unit.record(entry('tenant.create', tenant.id));
   });
@@ -87,7 +87,7 @@ async function create(store: Store, { args, json, print }: Invocation): Promise<
 async function addKey(store: Store, { args, json, print }: Invocation): Promise<void> {
   const key = mint('mgt');
   const now = Date.now();
-  const made = await store.change(async (unit) => {
+  const made = await store.change(undefined, async (unit) => {
     const { id: tenant, name } = await changeable(unit.tenants, args[0]);
     const { id } = await unit.applications.create(tenant, managementOf(`${name}: management key`, now), key);
     unit.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
@@ -110,7 +110,7 @@ async function list(store: Store, { json, print, paint }: Invocation): Promise<v
 
 async function rename(store: Store, { args, json, print }: Invocation): Promise<void> {
   const name = nameIn(args[1]);
-  const tenant = await store.change(async (unit) => {
+  const tenant = await store.change(undefined, async (unit) => {
     const before = await changeable(unit.tenants, args[0]);
     await unit.tenants.rename(before.id, name);
     unit.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
@@ -126,7 +126,7 @@ async function turn(
   operation: string,
   change: 'disable' | 'enable',
 ): Promise<void> {
-  const tenant = await store.change(async (unit) => {
+  const tenant = await store.change(undefined, async (unit) => {
     const before = await changeable(unit.tenants, args[0]);
     if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
     await unit.tenants[change](before.id);
@@ -148,7 +148,7 @@ function remove(invocation: Invocation): Promise<number> {
       code = 1;
       return;
     }
-    await store.change((unit) => condemn(unit, id));
+    await store.change(undefined, (unit) => condemn(unit, id));
     const seen = progress(terminal);
     let total = 0;
     for (let done = false; !done; seen.say(`${total} rows removed`)) {

@@ -26,18 +26,18 @@ export async function change(
 ): Promise<Reply> {
   const { principal } = call;
   const tenant = principal.tenantId;
-  if (route.seals || repeat) await world.store.warm(tenant);
   const make = (unit: Unit) =>
     then(route.handle(call, worldOf(unit, world)), ({ entity, difference, kept, ...reply }) => {
       const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
       unit.record({ ...witness(principal, where), ...what, result: 'success' });
       return { reply, kept: kept ?? reply };
     });
-  const holds = route.holds ? route.holds(call) : (call.params as { id?: string } | undefined)?.id;
-  if (!repeat) return (await world.store.change(make, { alongside: route.single, holds })).reply;
+  const entity = (call.params as { id?: string } | undefined)?.id ?? Symbol('new');
+  if (!repeat) return (await world.store.change(tenant, make, entity)).reply;
 
   const once = () =>
     world.store.change(
+      tenant,
       async (unit) => {
         const earlier = await unit.idempotency.recall(tenant, repeat);
         if (earlier) {
@@ -49,7 +49,7 @@ export async function change(
         await unit.idempotency.remember(tenant, repeat, kept, principal.now);
         return reply;
       },
-      { holds },
+      entity,
     );
   return alone(world, `${tenant} ${repeat.caller} ${repeat.key}`, once);
 }

@@ -124,12 +124,6 @@ interface Reading<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
 interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Guarded<P, Q, B> {
   /** False where the callers share a key, and one could be handed the answer of another. */
   readonly repeatable?: false;
-  /** Whether it changes by a single statement, and goes by nothing that it has read before. */
-  readonly single?: boolean;
-  /** Names the row that it holds first, if that is not the one of its path. */
-  readonly holds?: (call: CallOf<P, Q, B>) => string | undefined;
-  /** Whether it seals data, and so needs the tenant's data key at hand. */
-  readonly seals?: boolean;
   /**
    * Where an answer is not remembered whole: makes the reply to a repeated request of what was kept, so that it
    * shows nothing that is no longer there to be seen.

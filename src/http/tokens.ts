@@ -39,7 +39,6 @@ export const createToken = changeRoute({
   method: 'POST',
   path: '/tokens',
   name: 'createToken',
-  seals: true,
   tag,
   summary: 'Create a Token',
   description:
@@ -54,7 +53,6 @@ export const createToken = changeRoute({
     limits.tokens(principal.applicationId, bytes, quotas);
     return storage.enter(principal.tenantId, principal.applicationId, storedSize(bytes));
   },
-  holds: ({ body }) => body.id,
   replay,
   handle: ({ principal, body }, { store, uses }) => {
     const id = body.id ?? newId(principal.now);
@@ -141,7 +139,6 @@ export const updateToken = changeRoute({
   method: 'PATCH',
   path: '/tokens/:id',
   name: 'updateToken',
-  seals: true,
   tag,
   summary: 'Update a Token',
   description:
@@ -177,7 +174,6 @@ export const deleteToken = changeRoute({
   method: 'DELETE',
   path: '/tokens/:id',
   name: 'deleteToken',
-  seals: true,
   tag,
   summary: 'Delete a Token',
   permission: 'token:delete',

@@ -4,7 +4,7 @@ import { timestamp } from '../domain/field.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';
-import { type Moment, type Queries, type Room, rowLock } from './db.ts';
+import { type Executor, type Moment, type Queries, rowLock } from './db.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
 import { all, Params } from './where.ts';
 
@@ -36,7 +36,7 @@ const one = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
 
 /** The Application as it is, held until the transaction ends. Whoever changes its keys holds it first. */
-export function held(db: Pick<Room, 'dialect'>) {
+export function held(db: Pick<Executor, 'dialect'>) {
   const sql = `${one} ${rowLock(db, 'for no key update')}`;
   return async (tx: Queries, tenant: string, id: string): Promise<Application | undefined> => {
     const row = await tx.get<ApplicationRow>(sql, [tenant, id]);
@@ -44,7 +44,7 @@ export function held(db: Pick<Room, 'dialect'>) {
   };
 }
 
-export function applications(db: Room): Applications {
+export function applications(db: Executor): Applications {
   const current = held(db);
 
   return {

@@ -2,7 +2,7 @@
  * Lists of rows by id, newest first, whose filter no index answers. The filter sees a bounded number of rows: a page
  * may be shorter than its size, or empty, and says where to go on.
  */
-import type { Moment, Room, Value } from './db.ts';
+import type { Executor, Moment, Value } from './db.ts';
 import type { ListPage, ListWindow } from './store.ts';
 import { all, Params } from './where.ts';
 
@@ -28,7 +28,7 @@ export interface Filtered<R> {
 }
 
 export async function boundedList<R>(
-  db: Pick<Room, 'get' | 'all'>,
+  db: Pick<Executor, 'get' | 'all'>,
   list: Filtered<R>,
   { size, page, before = top }: ListWindow,
 ): Promise<ListPage<R & { readonly id: string }>> {
@@ -50,7 +50,7 @@ export async function boundedList<R>(
 
 /** Undefined if there are more rows than are counted. */
 export async function countFiltered<R>(
-  db: Pick<Room, 'all'>,
+  db: Pick<Executor, 'all'>,
   list: Omit<Filtered<R>, 'read'>,
 ): Promise<number | undefined> {
   const [row] = await select<Record<'entries' | 'count', Moment>>(
@@ -66,7 +66,7 @@ export async function countFiltered<R>(
 
 /** The last row that was examined; undefined if there is none behind it. */
 async function endOf<R>(
-  db: Pick<Room, 'all'>,
+  db: Pick<Executor, 'all'>,
   list: Omit<Filtered<R>, 'read'>,
   before: string,
   budget: number,
@@ -80,7 +80,7 @@ async function endOf<R>(
 
 /** `examined` are the newest rows older than `before`, at most `limit`. */
 async function select<T>(
-  db: Pick<Room, 'all'>,
+  db: Pick<Executor, 'all'>,
   { table, columns, tenant, ids }: Omit<Filtered<unknown>, 'read' | 'filter'>,
   before: string,
   limit: number,

@@ -1,7 +1,7 @@
 /**
- * The seam between SQL and the two databases. SQL is written once, in PostgreSQL's words:
+ * The interface of both databases. SQL is written once, in PostgreSQL's dialect:
  * - `$1`, `$2` … are parameters; times are milliseconds, ids text, digests bytes, lists JSON text;
- * - `:now` is this moment by the clock that decides: the machine's for SQLite, the database's for a fleet.
+ * - `:now` is the current time by the clock that decides: the machine's for SQLite, the database's for PostgreSQL.
  */
 import type { Awaitable } from '../domain/awaitable.ts';
 import { Failure, fail } from '../domain/error.ts';
@@ -19,64 +19,58 @@ export interface Queries {
 }
 
 /** A transaction that several changes may share. */
-export interface Shared extends Queries {
+export interface Transaction extends Queries {
   /**
-   * What nobody needs before the end: `write` writes it together with whatever else is left for it, when all have
-   * run. Where no transaction is open it is written at once.
+   * Defers an insert until just before the commit. Rows with the same `write` are inserted in one batch. Outside a
+   * transaction the row is written immediately.
    */
-  leave<T>(write: (tx: Queries, all: readonly T[]) => Promise<void>, one: T): Awaitable<void>;
+  defer<T>(write: (tx: Queries, rows: readonly T[]) => Promise<void>, row: T): Awaitable<void>;
 }
 
-/** Where statements run: on the database itself, or within a transaction that is already open. */
-export interface Room extends Shared {
+/** Runs statements on the database itself, or within a transaction that is already open. */
+export interface Executor extends Transaction {
   readonly dialect: 'sqlite' | 'postgres';
-  /** Durable when it is done, unless one is open already. `work` awaits nothing but its own statements. */
+  /** Durable when it resolves, unless a transaction is open already. `work` awaits only its own statements. */
   transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
 }
 
-/** How a change gets along with others. */
-export interface Manner {
-  /** Whether its statements may run between those of others of its kind: it goes by no row that it has read before. */
-  readonly alongside?: boolean | undefined;
-  /** Names the row that it holds first: all take such rows in the same order, so that no two wait for each other. */
-  readonly holds?: string | undefined;
-}
+/** What a change is about: the id of an existing entity, or a symbol for a new one. */
+export type Entity = string | symbol;
 
-/** What a database on this machine can tell without being asked. */
+/** What an embedded database can tell without a query. */
 export interface Local {
-  /** Whether nobody has committed anything since this was last asked. */
+  /** Whether no process has committed since the last call. */
   unchanged(): boolean;
-  /** This moment, by the clock that decides. */
+  /** The current time by the clock that decides. */
   now(): number;
-  /** What is wrong, if its file is no longer where it was opened. */
+  /** What is wrong, if the file is no longer at its path. */
   lost(): string | undefined;
 }
 
-export interface Db extends Room {
+export interface Db extends Executor {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
   readonly local?: Local;
   /**
-   * One row by a unique binary key. The SQL compares with `= :key`, selects that column as `key` and ends with its
-   * conditions; look-ups of one tick may share a query, and those that come while one is under way the next; each is
-   * read after it was asked for, from a primary.
+   * One row by a unique binary key, read from the primary after the call. The SQL compares with `= :key`, selects
+   * that column as `key` and ends with its conditions. Concurrent lookups may share a query.
    */
   lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
   /**
-   * Changes that wait at the same time share one transaction, and so one commit, each with an outcome of its own:
-   * what one of them throws is its own affair. Durable when it resolves. `work` awaits nothing but its own
-   * statements, and may run twice, if the first time has come to nothing.
+   * Runs a change in a transaction that it may share with concurrent ones. Durable when it resolves; an error of one
+   * change does not affect the others. `work` awaits only its own statements, and may run twice if the first
+   * transaction was rolled back. Changes of different entities may interleave; all others run in turn.
    */
-  change<T>(work: (tx: Shared) => Awaitable<T>, manner?: Manner): Promise<T>;
+  change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity): Promise<T>;
   /**
-   * Holds off every other process that calls this on the same database. Over a network it is given up after a few
-   * seconds, or after an hour if it is `slow`.
+   * Runs alone: every other process that calls this on the same database waits. On PostgreSQL it times out after a
+   * few seconds, or after an hour if it is `slow`.
    */
   exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;
   close(): Promise<void>;
 }
 
-/** The database is out of reach, or cannot write. The message is for the operator, not for the caller. */
+/** The database cannot be reached or cannot write. The message is for the operator, not for the caller. */
 export class DbUnavailable extends Failure {
   constructor(message: string, options: { cause?: unknown } = {}) {
     super('unavailable', options);
@@ -84,15 +78,12 @@ export class DbUnavailable extends Failure {
   }
 }
 
-/**
- * What a new row belongs to is not there any more. Only a tenant can go while somebody who was let in adds to it,
- * and a key of a tenant that is gone is nobody's.
- */
+/** A foreign key failed: the tenant or application of a new row was deleted after the caller was authenticated. */
 export function ownerGone(cause: unknown): Failure {
   return fail('unauthenticated', { cause });
 }
 
-/** Appended to a select, where rows have locks of their own: on SQLite, a transaction that changes has the whole file. */
+/** A row lock to append to a select. Empty on SQLite, where a writing transaction locks the whole file. */
 export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
   return dialect === 'postgres' ? lock : '';
 }

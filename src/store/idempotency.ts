@@ -1,13 +1,13 @@
 import { createHash, createHmac } from 'node:crypto';
 import { fail } from '../domain/error.ts';
 import { open, seal } from './cipher.ts';
-import type { Queries, Room } from './db.ts';
+import type { Executor, Queries } from './db.ts';
 import type { Idempotency } from './store.ts';
 
 const keptFor = 86_400_000;
 
 /** Inside the transaction of the change, so that an answer is remembered if and only if the change happened. */
-export function idempotency(tx: Room, dataKey: (tenant: string) => Uint8Array): Idempotency {
+export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Array): Idempotency {
   return {
     recall: async (tenant, { caller, key, request }) => {
       const digest = sha256(key);

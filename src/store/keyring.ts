@@ -4,7 +4,7 @@ import type { Awaitable } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from './chain.ts';
 import { type MasterKey, open, seal } from './cipher.ts';
-import { type Db, ownerGone, type Queries, rowLock } from './db.ts';
+import { type Db, type Queries, rowLock } from './db.ts';
 
 /** The master keys that the operator has given; the first seals, all of them open. */
 export interface MasterKeys {
@@ -18,12 +18,15 @@ export interface MasterKeys {
 /** None of the master keys given is the one that this database was sealed with. */
 export class WrongMasterKey extends Error {}
 
+/** Returns the data key of the tenant that it was prepared for. */
+export type DataKey = (tenant: string) => Uint8Array;
+
 export interface Keyring {
-  /** The tenant's data key, made at its first use. */
+  /** The tenant's data key, created on first use. */
   of(tenant: string): Awaitable<Uint8Array>;
-  /** The same, of a tenant whose key was asked for just before: within a transaction nothing may be waited for. */
-  opened(tenant: string): Uint8Array;
-  /** Drops the keys of tenants that have none any more from memory. */
+  /** The same for use within a transaction, which cannot wait for it. An error is thrown when the key is used. */
+  prepare(tenant: string): Awaitable<DataKey>;
+  /** Drops keys of deleted tenants from memory. */
   forget(): Promise<void>;
   /** The keys of the audit chain, made when the database is opened first, so that every backup has them. */
   ofChain(): Awaitable<ChainKeys>;
@@ -127,6 +130,13 @@ export function openKey(slot: Slot, { sealed }: SealedKey, master: MasterKey): U
   return key;
 }
 
+function ofOne(tenant: string, key: () => Uint8Array): DataKey {
+  return (asked) => {
+    if (asked === tenant) return key();
+    throw new Error('a change uses the data of one tenant only');
+  };
+}
+
 export function keyring(db: Db, masters: MasterKeys): Keyring {
   const known = new Map<string, Uint8Array>();
   let chain: ChainKeys | undefined;
@@ -177,10 +187,16 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
 
   return {
     of: (tenant) => known.get(tenant) ?? ofTenant(tenant),
-    opened: (tenant) => {
+    prepare: (tenant) => {
       const key = known.get(tenant);
-      if (!key) throw ownerGone(new Error('the tenant has no data key'));
-      return key;
+      if (key) return ofOne(tenant, () => key);
+      return ofTenant(tenant).then(
+        (loaded) => ofOne(tenant, () => loaded),
+        (error) =>
+          ofOne(tenant, () => {
+            throw error;
+          }),
+      );
     },
     forget: async () => {
       const before = [...known.keys()];

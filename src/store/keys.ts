@@ -2,13 +2,13 @@ import type { ApplicationKey } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { alive, held, insertKey, type KeyRow } from './applications.ts';
-import type { Moment, Room } from './db.ts';
+import type { Executor, Moment } from './db.ts';
 import type { Keys } from './store.ts';
 
 const columns = 'id, ending, created_by, created_at, last_used_at';
 const ofApplication = 'application_keys where tenant_id = $1 and application_id = $2';
 
-export function applicationKeys(db: Room): Keys {
+export function applicationKeys(db: Executor): Keys {
   const current = held(db);
 
   return {

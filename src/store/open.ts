@@ -1,4 +1,3 @@
-import { then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { auditLog } from './audit.ts';
 import { credentials } from './credentials.ts';
@@ -18,7 +17,7 @@ import { sweep } from './sweep.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
 import { type Timing, timed } from './timed.ts';
 import { tokens } from './tokens.ts';
-import { changes } from './unit.ts';
+import { changes } from './transaction-scope.ts';
 import { usage } from './usage.ts';
 
 export interface OpenOptions {
@@ -84,7 +83,6 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
     audit: auditLog(db, keys.ofChain),
     recovery: recovery(db, masters, keys.ofChain),
     change: changes(db, keys),
-    warm: (tenant) => then(keys.of(tenant), () => {}),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
       const removed = await sweep(db, limit);

@@ -1,7 +1,8 @@
 import { SQL } from 'bun';
-import { batched } from './batch.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
+import { batched } from './batched-lookup.ts';
 import { type Db, DbUnavailable, defaultTimeout, ownerGone, type Queries, type Value } from './db.ts';
-import { type Late, shareTransactions, unlessLate, type Work } from './postgres-sharing.ts';
+import { groupCommit } from './group-commit.ts';
 
 /** All in milliseconds, and in proportion to the timeout of a request, which is `call`. */
 interface Timeouts {
@@ -29,6 +30,14 @@ const divisionByZero = '22012';
 /** The advisory lock of what must happen once: migrations, the first tenant, sealing, rotation and recovery. */
 const onceLock = 7_255_901_877;
 
+/** How many changes share a transaction, and how many such transactions run at a time. */
+const groupLimits = { maxBatch: 32, maxInFlight: 4 };
+/** The part of the timeout after which a queued change is not started. */
+const latestStart = 0.625;
+
+type Work<T> = (tx: Queries) => Awaitable<T>;
+/** Whether the caller no longer waits. */
+type Late = () => boolean;
 type Runner = Pick<SQL, 'unsafe'>;
 type Result<R> = R[] & { count: number };
 type OnPool<T> = (pool: SQL, late: Late) => Promise<T>;
@@ -62,7 +71,7 @@ function poolOf(url: string, timeouts: Timeouts) {
       answers++;
       return value;
     } catch (error) {
-      throw judged(error);
+      throw mapDbError(error);
     } finally {
       clearTimeout(timer);
     }
@@ -119,6 +128,13 @@ export function openPostgres(url: string, clock?: () => number, timeout = defaul
     return boundedBy(longest, (pool, late) => transaction(pool, unlessLate(locked, late)));
   }
 
+  const enqueue = groupCommit({
+    transaction: inOne,
+    pipelined: true,
+    maxQueueTime: timeout * latestStart,
+    ...groupLimits,
+  });
+
   return {
     dialect: 'postgres',
     get: (sql, params) => read(async (pool) => queries(pool, clock).get(sql, params)),
@@ -130,8 +146,8 @@ export function openPostgres(url: string, clock?: () => number, timeout = defaul
       ),
     ),
     transaction: inOne,
-    leave: (write, one) => inOne((tx) => write(tx, [one])),
-    change: shareTransactions(inOne, bounded, timeout),
+    defer: (write, row) => inOne((tx) => write(tx, [row])),
+    change: (work, entity) => bounded((_, isLate) => enqueue(work, entity, () => refuseLate(isLate))),
     exclusively: (work, pace) => once(work, timeouts.once[pace ?? 'usual']),
     close,
   };
@@ -188,6 +204,20 @@ function translated(sql: string): string {
   return text;
 }
 
+/** Checks the deadline before and after: even one statement may wait longer for a connection than its caller waits. */
+function unlessLate<T>(work: Work<T>, isLate: Late): Work<T> {
+  return async (tx) => {
+    refuseLate(isLate);
+    const value = await work(tx);
+    refuseLate(isLate);
+    return value;
+  };
+}
+
+function refuseLate(isLate: Late): void {
+  if (isLate()) throw new DbUnavailable('timed out: the caller no longer waits for this change');
+}
+
 /** SQLSTATEs that speak of the server's state and not of the statement; 42501: a right is missing there. */
 const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 
@@ -201,7 +231,7 @@ function isConnectionLost(error: unknown): boolean {
   return error.code.startsWith('ERR_POSTGRES_CONNECTION') && !error.code.endsWith('TIMEOUT');
 }
 
-function judged(error: unknown): unknown {
+function mapDbError(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) return error;
   if (error.errno === foreignKeyViolation) return ownerGone(error);
   if (error.errno === divisionByZero) return new DbUnavailable('it is a standby, not the primary');

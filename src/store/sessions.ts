@@ -3,7 +3,7 @@ import { timestamp } from '../domain/field.ts';
 import type { Session } from '../domain/session.ts';
 import { alive, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
-import type { Moment, Room } from './db.ts';
+import type { Executor, Moment } from './db.ts';
 import { inserter } from './insert.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 import { all, Params } from './where.ts';
@@ -58,9 +58,9 @@ function rowOf(tenant: string, { applicationId, id, key, nonce, createdAt, expir
   };
 }
 
-export function sessions(db: Room): Sessions {
+export function sessions(db: Executor): Sessions {
   return {
-    create: (tenant, session) => db.leave(insertRows[db.dialect], rowOf(tenant, session)),
+    create: (tenant, session) => db.defer(insertRows[db.dialect], rowOf(tenant, session)),
 
     waiting: (tenant, application, most) => {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2

@@ -1,53 +1,69 @@
 import { type Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { existsSync } from 'node:fs';
 import type { Awaitable } from '../domain/awaitable.ts';
-import { type Db, DbUnavailable, ownerGone, type Queries, type Shared, type Value } from './db.ts';
-import { GroupCommit } from './group-commit.ts';
+import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
+import { groupCommit } from './group-commit.ts';
 import { createOwned } from './owner.ts';
-import type { Waiting } from './sharing.ts';
 import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
 import { openFile } from './sqlite-open.ts';
 import { watchCommits } from './wal.ts';
 
-/** How many waiting changes one commit may carry. */
-const batchLimit = 512;
+/** How many changes one commit may carry. */
+const maxBatch = 512;
 
 /**
- * Two connections: reads see what is committed and nothing else; changes queue for the other one. Changes that
- * wait at the same time share one commit, and so one sync to disk, each with an outcome of its own.
+ * One connection reads what is committed; the other writes. Changes that are requested at the same time share one
+ * commit, see group-commit.ts.
  */
 export function openSqlite(path: string, now: () => number, alone = false): Db {
   const { writer, reader, letGo } = connectTwice(path, alone);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
-  const group = new GroupCommit(writer, writes, judged);
   const commits = watchCommits(path, reads);
-  const lost = () =>
-    hasMoved(writer) ? `its file is no longer at ${path}, so nothing can be kept` : undefined;
-  let waiting: Queued[] = [];
-  let flushing = false;
+  const lost = () => (hasMoved(writer) ? `its file is no longer at ${path}` : undefined);
+  let last: Promise<unknown> = Promise.resolve();
 
-  function enqueue<T>(work: (tx: Shared) => Awaitable<T>, alone = false): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      waiting.push({ work, resolve: resolve as (value: unknown) => void, reject, alone });
-      if (flushing) return;
-      flushing = true;
-      setImmediate(flush);
-    });
+  /** Transactions take turns on the one connection that writes. */
+  function transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
+    const mine = last.then(() => commit(work));
+    last = mine.catch(() => {});
+    return mine;
   }
 
-  async function flush(): Promise<void> {
-    const batch = waiting.slice(0, sizeOfBatch(waiting));
-    waiting = waiting.slice(batch.length);
+  async function commit<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
+    const problem = lost();
+    if (problem !== undefined) throw new DbUnavailable(problem);
+    writes.run('begin immediate');
     try {
-      const gone = lost();
-      if (gone === undefined) await group.commit(batch);
-      else throw new DbUnavailable(gone);
+      const value = await work(writes);
+      writes.run('commit');
+      return value;
     } catch (error) {
-      for (const { reject } of batch) reject(judged(error));
+      rollback();
+      throw mapDbError(error);
     }
-    flushing = waiting.length > 0;
-    if (flushing) setImmediate(flush);
+  }
+
+  /** May fail for the same reason as the commit. The next `begin` then reports it. */
+  function rollback(): void {
+    try {
+      if (writer.inTransaction) writes.run('rollback');
+    } catch {}
+  }
+
+  const change: Db['change'] = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false });
+
+  /** Starts in a tick of its own: `begin` would wait in vain for a transaction of this process that is in progress. */
+  async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    await new Promise(setImmediate);
+    return transaction(work);
+  }
+
+  /** Whether another transaction starts within two ticks. */
+  async function isBusy(): Promise<boolean> {
+    const before = last;
+    for (let tick = 0; tick < 2; tick++) await new Promise(setImmediate);
+    return last !== before;
   }
 
   return {
@@ -55,32 +71,20 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     local: { unchanged: commits.unchanged, now, lost },
     get: reads.get,
     all: reads.all,
-    run: (sql, params) => enqueue((tx) => tx.run(sql, params)),
+    run: (sql, params) => change((tx) => tx.run(sql, params)),
     lookup: (sql, key) => reads.get(sql, [key]),
-    transaction: (work) => enqueue(work),
-    leave: (write, one) => enqueue((tx) => write(tx, [one])),
-    change: (work) => enqueue(work),
-    exclusively: (work) => enqueue(work, true),
+    transaction: (work) => change(work),
+    defer: (write, row) => change((tx) => write(tx, [row])),
+    change,
+    exclusively,
     close: async () => {
-      while (flushing) await new Promise(setImmediate);
-      group.close();
+      while (await isBusy()) await last;
       commits.stop();
       reads.close();
       writes.close();
       letGo();
     },
   };
-}
-
-interface Queued extends Waiting {
-  /** Whether it may change what cannot be told from the answers of its statements, such as the schema. */
-  readonly alone: boolean;
-}
-
-/** As many as one commit may carry, up to one that shares with nobody. */
-function sizeOfBatch(waiting: readonly Queued[]): number {
-  const single = waiting.findIndex(({ alone }) => alone);
-  return single < 0 ? Math.min(waiting.length, batchLimit) : Math.min(Math.max(single, 1), batchLimit);
 }
 
 function connectTwice(
@@ -168,7 +172,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
       const { statement, clock } = prepare(sql);
       return step(statement, clock ? [...params, now()] : (params as Value[]));
     } catch (error) {
-      throw judged(error);
+      throw mapDbError(error);
     }
   }
 
@@ -199,8 +203,8 @@ function translate(sql: string): string {
 
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
-/** A failure of the database itself, as opposed to one of the statement. */
-function judged(error: unknown): unknown {
+/** Tells failures of the database from failures of a statement. */
+function mapDbError(error: unknown): unknown {
   if (!(error instanceof SQLiteError)) return error;
   if (error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY') return ownerGone(error);
   if (!outOfReach.test(error.code ?? '')) return error;

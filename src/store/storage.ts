@@ -2,7 +2,7 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
-import type { Moment, Queries, Room, Value } from './db.ts';
+import type { Executor, Moment, Queries, Value } from './db.ts';
 import type { Stored } from './store.ts';
 
 interface Sized {
@@ -45,7 +45,10 @@ const insertAll = `insert into application_storage as stored (tenant_id, applica
   on conflict (tenant_id, application_id, shard)
   do update set tokens = stored.tokens + excluded.tokens, bytes = stored.bytes + excluded.bytes`;
 
-export const writeCharges: Record<Room['dialect'], (tx: Queries, all: readonly Charge[]) => Promise<void>> = {
+export const writeCharges: Record<
+  Executor['dialect'],
+  (tx: Queries, all: readonly Charge[]) => Promise<void>
+> = {
   sqlite: async (tx, all) => {
     for (const { tenant, creator, tokens, bytes } of summed(all)) {
       const params = [tenant, creator, tokens, bytes];
@@ -94,7 +97,7 @@ interface Deleted extends Pick<Charge, 'tenant' | 'creator'> {
 /** Runs a statement that deletes tokens, and credits their creators. Returns how many were deleted. */
 export async function deleteTokens(
   tx: Queries,
-  dialect: Room['dialect'],
+  dialect: Executor['dialect'],
   deletion: string,
   params: readonly Value[],
 ): Promise<number> {

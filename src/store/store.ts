@@ -19,7 +19,6 @@ import type { Metadata, Token } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
 import type { Moments, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './chain.ts';
-import type { Manner } from './db.ts';
 import type { Recovery } from './recovery.ts';
 import type { Rotated, Rotation } from './rotation.ts';
 
@@ -444,12 +443,15 @@ export interface Store {
   readonly audit: AuditLog;
   readonly recovery: Recovery;
   /**
-   * Durable when it resolves. `work` awaits nothing but the unit; if it throws, nothing has happened. It may run
-   * twice, if the first time has come to nothing.
+   * Runs a change in one transaction. Durable when it resolves; if `work` throws, nothing was changed. `work` awaits
+   * only the unit, and may run twice if the first transaction was rolled back. Changes of different entities may
+   * interleave; changes of one entity, or without one, run in turn. Without a tenant, the unit has no tokens.
    */
-  change<T>(work: (unit: Unit) => Awaitable<T>, manner?: Manner): Promise<T>;
-  /** Has the tenant's data key at hand, which a unit may then use. */
-  warm(tenant: string): Awaitable<void>;
+  change<T>(
+    tenant: string | undefined,
+    work: (unit: Unit) => Awaitable<T>,
+    entity?: string | symbol,
+  ): Promise<T>;
   /** Goes over to another master key, while others go on reading and writing. Nothing is left on the old one. */
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
   /**

@@ -4,7 +4,7 @@ import { timestamp } from '../domain/field.ts';
 import { insertApplication } from './applications.ts';
 import { insertEntries } from './audit.ts';
 import type { ChainKeys } from './chain.ts';
-import { type Db, type Moment, type Queries, type Room, rowLock } from './db.ts';
+import { type Db, type Executor, type Moment, type Queries, rowLock } from './db.ts';
 import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
 import { primaryKeys } from './tables.ts';
 
@@ -18,7 +18,7 @@ interface TenantRow {
 
 const select = 'select id, name, created_at, disabled_at, deleted_at from tenants';
 
-export function tenants(db: Room): Tenants {
+export function tenants(db: Executor): Tenants {
   /** None that is being deleted. */
   const alter = async (change: string, params: readonly [id: string, ...rest: string[]]) =>
     (await db.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;

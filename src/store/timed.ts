@@ -35,8 +35,8 @@ export function timed(db: Db, note: (operation: string, seconds: number) => void
       lookup: (sql, key) => watch('lookup', () => db.lookup(sql, key)),
       transaction: (work) =>
         watch('transaction', () => db.transaction(work)) as Promise<Awaited<ReturnType<typeof work>>>,
-      change: (work, manner) =>
-        watch('transaction', () => db.change(work, manner)) as Promise<Awaited<ReturnType<typeof work>>>,
+      change: (work, entity) =>
+        watch('transaction', () => db.change(work, entity)) as Promise<Awaited<ReturnType<typeof work>>>,
     },
   };
 }

@@ -1,7 +1,7 @@
 /** Where the candidates of a list come from: the index that holds the fewest of them, in steps, newest first. */
 import type { Bound, Scope } from '../domain/scope.ts';
 import { top } from './bounded-list.ts';
-import type { Room } from './db.ts';
+import type { Executor } from './db.ts';
 import type { TokenQuery } from './store.ts';
 import { type Range, readRanges } from './token-ranges.ts';
 import { Params } from './where.ts';
@@ -19,7 +19,7 @@ export interface Budget {
 }
 
 export interface Scan {
-  readonly db: Pick<Room, 'dialect' | 'get' | 'all'>;
+  readonly db: Pick<Executor, 'dialect' | 'get' | 'all'>;
   readonly tenant: string;
   readonly budget: Budget;
 }

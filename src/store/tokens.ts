@@ -8,7 +8,7 @@ import type { Metadata } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './cipher.ts';
-import { type Moment, type Queries, type Room, rowLock, type Value } from './db.ts';
+import { type Executor, type Moment, type Queries, rowLock, type Value } from './db.ts';
 import type { Keyring } from './keyring.ts';
 import { deleteTokens, refuseGrowth, sizeOf, storedBy, writeCharges } from './storage.ts';
 import type { Change, ShownToken, StoredToken, TokenContent, TokenQuery, Tokens } from './store.ts';
@@ -41,12 +41,12 @@ const columns = `t.tenant_id, t.seq, t.id, t.type, t.container, t.version, t.dat
 
 const one = `select ${columns} from tokens t where t.tenant_id = $1 and t.id = $2 and ${alive('t')}`;
 
-export function tokens(db: Room, keyring: Pick<Keyring, 'of'>): Tokens {
+export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
   const locked = `${one} ${rowLock(db, 'for update')}`;
 
   /** Deferred to the end of a shared transaction, where the charges of one application are added up. */
   const charge = (row: TokenRow, tokens: number, bytes: number) =>
-    db.leave(writeCharges[db.dialect], { tenant: row.tenant_id, creator: row.created_by, tokens, bytes });
+    db.defer(writeCharges[db.dialect], { tenant: row.tenant_id, creator: row.created_by, tokens, bytes });
 
   return {
     stored: (tenant, application) => storedBy(db, tenant, application),
@@ -230,7 +230,7 @@ function insert(tx: Queries, row: TokenRow) {
 }
 
 /** Whether the id was only taken by a Token that is over, and that a sweep may have removed just now. */
-async function insteadOfExpired(tx: Queries, { dialect }: Room, row: TokenRow): Promise<boolean> {
+async function insteadOfExpired(tx: Queries, { dialect }: Executor, row: TokenRow): Promise<boolean> {
   const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
   await deleteTokens(tx, dialect, expired, [row.tenant_id, row.id]);
   return (await insert(tx, row)) > 0;

@@ -2,7 +2,7 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { boundedUses, type Moments, maxUses } from '../domain/usage.ts';
 import { alive } from './applications.ts';
-import { type Moment, type Queries, type Room, rowLock } from './db.ts';
+import { type Executor, type Moment, type Queries, rowLock } from './db.ts';
 import { inserter } from './insert.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 import { Params } from './where.ts';
@@ -18,7 +18,7 @@ interface UseRow {
 
 const ofApplication = 'tenant_id = $1 and application_id = $2';
 
-export function usage(db: Room): Usage {
+export function usage(db: Executor): Usage {
   const held = rowLock(db, 'for no key update');
 
   /** Whoever changes keys holds the Application first, and so does this: neither ever waits in a circle. */
@@ -79,7 +79,7 @@ const insertUses = inserter<NewUse>('application_uses', {
 /** Reads the uses of one application, and writes those that changed: three statements however many there are. */
 async function writePlaces(
   tx: Queries,
-  dialect: Room['dialect'],
+  dialect: Executor['dialect'],
   { tenantId, applicationId, permissions }: ApplicationUse,
 ): Promise<void> {
   const rows = await tx.all<UseRow>(

@@ -14,9 +14,9 @@ describe('on PostgreSQL, a request that is under way on one node', () => {
     const { id: caller } = await on.application(tenant);
     const request = { caller, key: 'the same', request: 'POST /tokens' };
     const reply = { status: 201 };
-    for (const each of [on.store, node]) await each.warm(tenant);
-    const elsewhere = () => node.change((unit) => unit.idempotency.recall(tenant, request));
-    const meanwhile = await on.store.change(async (unit) => {
+    for (const each of [on.store, node]) await each.tokens.get(tenant, 'none');
+    const elsewhere = () => node.change(tenant, (unit) => unit.idempotency.recall(tenant, request));
+    const meanwhile = await on.store.change(tenant, async (unit) => {
       expect(await unit.idempotency.recall(tenant, request)).toBeUndefined();
       const answer = await elsewhere().catch((error) => error.code);
       await unit.idempotency.remember(tenant, request, reply, on.clock.now());

@@ -21,7 +21,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     on = await openStores(database);
     next = text(newMasterKey());
     tenants = await Promise.all(Array.from({ length: 120 }, on.tenant));
-    for (const tenant of tenants) await on.store.warm(tenant);
+    for (const tenant of tenants) await on.store.tokens.get(tenant, 'none');
     const entry = { actor: { kind: 'operator' }, operation: 'test', result: 'success', from: {} } as const;
     await on.store.audit.write([{ at: on.clock.now(), ...entry }]);
     await on.store.audit.seal(10);
@@ -123,7 +123,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
       `a rotation was not finished, and still needs the master key ${idOf(old)}`,
     );
     const still = await on.another(holding(next, old));
-    for (const tenant of tenants) await still.warm(tenant);
+    for (const tenant of tenants) await still.tokens.get(tenant, 'none');
     expect(await read(still, tenants[0] as string, 'card-1')).toBe('secret');
 
     const rest = await still.rotateMasterKey(to(next));
@@ -169,7 +169,7 @@ describe('a rotation of the master key on PostgreSQL, beside a node that is just
     let work: Promise<unknown>[] = [];
     await holder.begin(async (tx) => {
       await tx`lock table data_keys in exclusive mode`;
-      const making = Promise.resolve(maker.warm(tenant));
+      const making = Promise.resolve(maker.tokens.get(tenant, 'none'));
       while ((await waiting()) < 1);
       const rotating = both
         .rotateMasterKey({ next: () => holding(next).current(), done: () => {} })

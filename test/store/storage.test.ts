@@ -27,12 +27,12 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
   async function opened() {
     const tenant = await on.tenant();
     const [a, b] = [(await on.application(tenant)).id, (await on.application(tenant)).id];
-    await on.store.warm(tenant);
+    await on.store.tokens.get(tenant, 'none');
     return { tenant, a, b };
   }
 
   const create = (node: Store, tenant: string, by: string, id: string, content: TokenContent) =>
-    node.change((unit) => unit.tokens.create(tenant, id, content, { by, at: on.clock.now() }));
+    node.change(tenant, (unit) => unit.tokens.create(tenant, id, content, { by, at: on.clock.now() }));
 
   /** Counted from the tokens themselves. */
   async function counted(creator: string) {
@@ -47,7 +47,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
   test('is the sum of its tokens after creates, changes, deletes and expiry on several nodes at once', async () => {
     const { tenant, a, b } = await opened();
     const nodes = [on.store, await on.another(), await on.another()];
-    for (const node of nodes) await node.warm(tenant);
+    for (const node of nodes) await node.tokens.get(tenant, 'none');
     const soon = on.clock.now() + 1000;
     const end = (n: number) => ({ expiresAt: n % 5 === 0 ? soon : undefined });
     const made = await Promise.all(
@@ -61,7 +61,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     expect(await on.store.tokens.stored(tenant, a)).toEqual(await counted(a));
     await Promise.all(
       made.map((id, n) =>
-        nodes[n % 3]!.change<unknown>((unit) =>
+        nodes[n % 3]!.change<unknown>(tenant, (unit) =>
           n % 3 === 0
             ? unit.tokens.delete(tenant, id, () => {})
             : unit.tokens.update(tenant, id, { by: b, at: on.clock.now() }, () =>
@@ -94,7 +94,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     await create(on.store, tenant, a, 'one', content(9));
     const before = await on.store.tokens.stored(tenant, a);
     expect(await create(on.store, tenant, a, 'one', content(50))).toBeUndefined();
-    const broken = on.store.change(async (unit) => {
+    const broken = on.store.change(tenant, async (unit) => {
       await unit.tokens.create(tenant, newId(1), content(70), { by: a, at: 1 });
       throw new Error('broken');
     });
@@ -108,8 +108,8 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     await on.store.applications.delete(tenant, a);
     await on.store.sweep(10);
     const change = { by: b, at: on.clock.now() };
-    await on.store.change((unit) => unit.tokens.update(tenant, 'one', change, () => content(99)));
-    expect(await on.store.change((unit) => unit.tokens.delete(tenant, 'two', () => {}))).toBe(true);
+    await on.store.change(tenant, (unit) => unit.tokens.update(tenant, 'one', change, () => content(99)));
+    expect(await on.store.change(tenant, (unit) => unit.tokens.delete(tenant, 'two', () => {}))).toBe(true);
     expect(await on.raw(`select 1 from application_storage where application_id = '${a}'`)).toEqual([]);
     expect(await on.store.tokens.stored(tenant, b)).toEqual({ tokens: 0, bytes: 0 });
   });

@@ -38,9 +38,9 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
 
   test('removes answers that were kept for repeated requests, after a day', async () => {
     const tenant = await on.tenant();
-    await on.store.warm(tenant);
+    await on.store.tokens.get(tenant, 'none');
     const request = { caller: (await on.application(tenant)).id, key: 'x', request: 'POST /tokens' };
-    await on.store.change((unit) =>
+    await on.store.change(tenant, (unit) =>
       unit.idempotency.remember(tenant, request, { status: 204 }, on.clock.now()),
     );
     on.clock.advance(86_399_999);

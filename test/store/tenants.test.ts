@@ -86,9 +86,9 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
   });
 
   test('a condemned one has lost its data key at once, and never comes back', async () => {
-    const { tenants, warm } = on.store;
+    const { tenants, tokens } = on.store;
     const id = await on.tenant();
-    await warm(id);
+    await tokens.get(id, 'none');
     const keys = () => on.raw(`select 1 from data_keys where tenant_id = '${id}'`);
     expect(await keys()).toHaveLength(1);
     expect(await tenants.condemn(id)).toBe(true);
@@ -149,7 +149,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
 
   async function gone(nodes: readonly Store[] = []): Promise<string> {
     const id = await on.tenant();
-    for (const node of nodes) await node.warm(id);
+    for (const node of nodes) await node.tokens.get(id, 'none');
     await on.store.tenants.condemn(id);
     while (!(await on.store.tenants.removeSome(id, 100)).done);
     return id;
@@ -159,18 +159,20 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     const id = await gone();
     const code = (work: Promise<unknown>) => work.then(() => 'done').catch((error) => error.code);
     expect(await code(on.application(id))).toBe('unauthenticated');
-    expect(await code(Promise.resolve(on.store.warm(id)))).toBe('unauthenticated');
+    expect(await code(Promise.resolve(on.store.tokens.get(id, 'none')))).toBe('unauthenticated');
   });
 
   test('the data key of one that is gone leaves the memory of every node with the next sweep', async () => {
     const nodes = [on.store, await on.another()];
     const [id, other] = [await gone(nodes), await on.tenant()];
     for (const node of nodes) {
-      await node.warm(other);
-      expect(await Promise.resolve(node.warm(id))).toBeUndefined();
+      await node.tokens.get(other, 'none');
+      expect(await Promise.resolve(node.tokens.get(id, 'none'))).toBeUndefined();
       await node.sweep(10);
-      await expect(Promise.resolve(node.warm(id))).rejects.toMatchObject({ code: 'unauthenticated' });
-      expect(await Promise.resolve(node.warm(other))).toBeUndefined();
+      await expect(Promise.resolve(node.tokens.get(id, 'none'))).rejects.toMatchObject({
+        code: 'unauthenticated',
+      });
+      expect(await Promise.resolve(node.tokens.get(other, 'none'))).toBeUndefined();
     }
   });
 });

@@ -188,7 +188,7 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
       ...db,
       transaction: (work) => db.transaction((tx) => work(sweepAfterwards(tx))),
     }));
-    await node.warm(tenant);
+    await node.tokens.get(tenant, 'none');
     swept.length = 0;
     expect(await node.tokens.create(tenant, 'card-1', content(), change)).toMatchObject({ id: 'card-1' });
     expect(swept).toEqual([1]);

@@ -1,6 +1,6 @@
 /** A database that fails when it is told to: between the store and the real one. */
 import { type Awaitable, then } from '../../src/domain/awaitable.ts';
-import { type Db, DbUnavailable, type Queries, type Shared } from '../../src/store/db.ts';
+import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/store/db.ts';
 
 /**
  * `refused`: one call is not made. `lost`: one call is made, but its answer does not arrive. `down`: from that
@@ -38,10 +38,10 @@ export class Faults {
       this.#commit(db, (last) =>
         db.transaction(async (tx) => last(await work(this.#queries(tx, db.dialect)))),
       ),
-    change: (work, manner) =>
+    change: (work, entity) =>
       this.#commit(db, (last) => {
-        const within = async (tx: Shared) => last(await work(this.#shared(tx, db.dialect)));
-        return db.change(within, manner);
+        const within = async (tx: Transaction) => last(await work(this.#shared(tx, db.dialect)));
+        return db.change(within, entity);
       }),
   });
 
@@ -58,10 +58,10 @@ export class Faults {
     throw broken();
   }
 
-  #shared(on: Shared, dialect: Db['dialect']): Shared {
-    const leave: Shared['leave'] = (write, one) =>
-      on.leave((tx, all: readonly (typeof one)[]) => write(this.#queries(tx, dialect), all), one);
-    return { ...this.#queries(on, dialect), leave };
+  #shared(on: Transaction, dialect: Db['dialect']): Transaction {
+    const defer: Transaction['defer'] = (write, row) =>
+      on.defer((tx, rows: readonly (typeof row)[]) => write(this.#queries(tx, dialect), rows), row);
+    return { ...this.#queries(on, dialect), defer };
   }
 
   #queries(on: Queries, dialect: Db['dialect']): Queries {

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { fail } from '../../src/domain/error.ts';
-import { type Db, DbUnavailable, type Queries, type Shared } from '../../src/store/db.ts';
+import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/store/db.ts';
+import { groupCommit } from '../../src/store/group-commit.ts';
 import { openPostgres } from '../../src/store/postgres.ts';
-import { shareTransactions } from '../../src/store/postgres-sharing.ts';
 import { openSqlite } from '../../src/store/sqlite.ts';
 import { raw } from '../support/stores.ts';
 import { ample, type Database, databases, postgres } from '../support/world.ts';
@@ -46,7 +46,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
           await add(tx, `n${at}`);
           return at;
         },
-        { alongside },
+        alongside ? Symbol('new') : undefined,
       ),
     );
     expect(await Promise.all(made)).toEqual(Array.from({ length: 200 }, (_, at) => at));
@@ -55,7 +55,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
 
   test('see what those before them have changed, so that none is lost', async () => {
     await db.change((tx) => Promise.resolve(add(tx, 'sum')));
-    const raise = async (tx: Shared) => {
+    const raise = async (tx: Transaction) => {
       const locked = db.dialect === 'postgres' ? 'for update' : '';
       const row = await tx.get<{ count: number }>(`select count from things where name = 'sum' ${locked}`);
       await tx.run("update things set count = $1 where name = 'sum'", [Number(row?.count) + 1]);
@@ -86,7 +86,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
         return last(tx);
       }),
       db.change(async (tx) => add(tx, 'half')),
-      db.change(async (tx) => add(tx, 'after'), { alongside: true }),
+      db.change(async (tx) => add(tx, 'after'), Symbol('new')),
     ]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled']);
     expect(await names()).toEqual(['after', 'before', 'half', 'taken']);
@@ -94,11 +94,11 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
 
   test('run once, if those that fail have only looked', async () => {
     let runs = 0;
-    const make = async (tx: Shared) => {
+    const make = async (tx: Transaction) => {
       runs++;
       return add(tx, 'one');
     };
-    const look = async (tx: Shared) => {
+    const look = async (tx: Transaction) => {
       await tx.all('select name from things');
       await tx.run("delete from things where name = 'nobody'");
       throw fail('not_found');
@@ -106,14 +106,14 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     const outcomes = await Promise.allSettled([
       db.change(make),
       db.change(look),
-      db.change(look, { alongside: true }),
+      db.change(look, Symbol('new')),
     ]);
     expect(outcomes).toMatchObject([{ value: 1 }, { status: 'rejected' }, { status: 'rejected' }]);
     expect(runs).toBe(1);
   });
 
   test('are taken back if they fail while a statement of theirs may still change something', async () => {
-    const both = async (tx: Shared) => {
+    const both = async (tx: Transaction) => {
       await Promise.all([tx.get('select count(*) as count from things'), add(tx, 'half')]);
       throw refused;
     };
@@ -127,9 +127,9 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
       written.push([...all]);
       for (const name of all) await tx.run('update things set count = 1 where name = $1', [name]);
     };
-    const change = async (tx: Shared, name: string) => {
+    const change = async (tx: Transaction, name: string) => {
       await add(tx, name);
-      tx.leave(write, name);
+      tx.defer(write, name);
     };
     await Promise.all(['one', 'two', 'three'].map((name) => db.change((tx) => change(tx, name))));
     expect(written).toEqual([['one', 'two', 'three']]);
@@ -141,9 +141,9 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
       for (const name of all) await add(tx, name);
     };
     const outcomes = await Promise.allSettled([
-      db.change(async (tx) => tx.leave(write, 'left by one')),
+      db.change(async (tx) => tx.defer(write, 'left by one')),
       db.change(async (tx) => {
-        tx.leave(write, 'left by two');
+        tx.defer(write, 'left by two');
         throw refused;
       }),
     ]);
@@ -158,7 +158,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     const change = (name: string, left: string) =>
       db.change(async (tx) => {
         await add(tx, name);
-        tx.leave(write, left);
+        tx.defer(write, left);
       });
     await db.change(async (tx) => add(tx, 'taken'));
     const outcomes = await Promise.allSettled([
@@ -189,13 +189,10 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     for (const row of rows) await db.change(async (tx) => add(tx, row));
     let runs = 0;
     const raise = (on: Db, row: string) =>
-      on.change(
-        (tx) => {
-          runs++;
-          return tx.run('update things set count = count + 1 where name = $1', [row]);
-        },
-        { holds: row },
-      );
+      on.change((tx) => {
+        runs++;
+        return tx.run('update things set count = count + 1 where name = $1', [row]);
+      }, row);
     const both = [...rows, ...rows.toReversed()];
     const asked = Array.from({ length: 400 }, (_, at) =>
       raise(at % 2 === 0 ? db : other, both[(at * 7) % 16] as string),
@@ -256,12 +253,9 @@ describe('on PostgreSQL, changes that time out', () => {
   test('a change that waited too long is refused, and those that came later are made', async () => {
     await open(postgres);
     let now = 0;
-    const change = shareTransactions(
-      db.transaction,
-      (wait) => wait(undefined, () => false),
-      800,
-      () => now,
-    );
+    const limits = { maxBatch: 32, maxInFlight: 4, maxQueueTime: 500 };
+    const enqueue = groupCommit({ transaction: db.transaction, pipelined: true, ...limits, now: () => now });
+    const change: Db['change'] = (work, entity) => enqueue(work, entity);
     const gate = Promise.withResolvers<void>();
     const running = await fillLanes(change, gate.promise);
     const late = change(async (tx) => add(tx, 'late')).catch((error: unknown) => error);

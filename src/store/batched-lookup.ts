@@ -1,4 +1,4 @@
-import { gather } from './gather.ts';
+import { batcher } from './batcher.ts';
 
 interface Wanted {
   readonly key: Uint8Array;
@@ -8,8 +8,8 @@ interface Wanted {
 }
 
 /**
- * Look-ups that are gathered share one query, which is sent after the last of them was asked for. `fetch` answers
- * with rows that carry their `key`, in any order; a key without a row means there is none.
+ * Concurrent lookups share one query, which is sent after the last of them was requested. `fetch` returns rows with
+ * their `key`, in any order.
  */
 export function batched(fetch: (sql: string, keys: Uint8Array[]) => Promise<unknown[]>) {
   const lines = new Map<string, (wanted: Wanted) => void>();
@@ -28,7 +28,7 @@ export function batched(fetch: (sql: string, keys: Uint8Array[]) => Promise<unkn
   function lineOf(sql: string): (wanted: Wanted) => void {
     const known = lines.get(sql);
     if (known) return known;
-    const line = gather<Wanted>((load) => send(sql, load));
+    const line = batcher<Wanted>((load) => send(sql, load));
     lines.set(sql, line);
     return line;
   }
