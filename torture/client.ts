@@ -33,6 +33,8 @@ interface Waiting {
 
 /** One connection. Requests that are sent before the last answer came wait in the server's queue. */
 class Connection {
+  /** When its last answer came. */
+  usedAt = 0;
   #socket: Socket<undefined> | undefined;
   #received = '';
   readonly #unsent: Buffer[] = [];
@@ -123,6 +125,9 @@ function firstAnswer(text: string, noBody: boolean): { answer: Answer; length: n
   return { answer: { status, head, text: body }, length: start + length };
 }
 
+/** Milliseconds. The server closes an idle connection after ten seconds, maybe while a request is under way. */
+const longestIdle = 5000;
+
 /** As many connections to one server as there are requests at once. */
 export class Client {
   readonly #url: string;
@@ -137,6 +142,7 @@ export class Client {
     try {
       return await connection.ask(bytes, noBody);
     } finally {
+      connection.usedAt = performance.now();
       if (connection.isOpen) this.#idle.push(connection);
     }
   }
@@ -152,7 +158,9 @@ export class Client {
   #take(): Connection | undefined {
     for (;;) {
       const connection = this.#idle.pop();
-      if (!connection || connection.isOpen) return connection;
+      if (!connection) return undefined;
+      if (connection.isOpen && performance.now() - connection.usedAt < longestIdle) return connection;
+      connection.close();
     }
   }
 }

@@ -1,8 +1,9 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { mint } from '../../src/domain/key.ts';
 import { raw } from '../../test/support/stores.ts';
 import { type Body, type Clients, clientsOf, each, oneNode } from '../clients.ts';
 import type { Tenant } from '../fleet.ts';
+import { residentMegabytes } from '../meter.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const soak: Row = {
@@ -147,15 +148,6 @@ async function expiredLeft(databaseUrl: string): Promise<number> {
     const left = Number(row?.left);
     if (left === 0 || performance.now() > until) return left;
     await Bun.sleep(500);
-  }
-}
-
-/** NaN where there is no /proc to look at. */
-function residentMegabytes(pid: number): number {
-  try {
-    return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
-  } catch {
-    return Number.NaN;
   }
 }
 

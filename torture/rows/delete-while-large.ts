@@ -1,0 +1,180 @@
+/** An application with very many sessions is deleted, and every node is killed before its rows are gone. */
+import { openStore } from '../../src/store/open.ts';
+import { holding, raw } from '../../test/support/stores.ts';
+import { testMasterKey } from '../../test/support/world.ts';
+import { type Answer, type Asked, Client } from '../client.ts';
+import { type Body, patient } from '../clients.ts';
+import { firstKey, type MortalNode, startNode } from '../crash/node.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import { Filler } from '../worst/fill.ts';
+
+export const deleteWhileLarge: Row = {
+  name: 'delete-while-large',
+  must: 'an application with 600,000 sessions (200,000 on SQLite) is deleted: 204 at the first attempt, its keys refused on every node from then on, its rows deleted in the background, also across kill -9, and no other caller refused',
+  databases: bothDatabases,
+  run,
+};
+
+/** Milliseconds without progress after which the cleanup counts as stopped. */
+const longestPause = 60_000;
+/** Sessions with keys that are known here. */
+const known = 6;
+
+async function run(context: Context): Promise<Outcome> {
+  const count = context.sized(context.database.name === 'PostgreSQL' ? 600_000 : 200_000, 20_000);
+  const databaseUrl = await context.freshDatabase();
+  const shortfalls: string[] = [];
+  const first = new Nodes(context, databaseUrl);
+  await first.start();
+  const owner = firstKey(context);
+  const web: Body = await first.must('POST', '/applications', { key: owner, body: application('public') });
+  const other: Body = await first.must('POST', '/applications', { key: owner, body: application('private') });
+  const keys = [web.key as string];
+  for (let made = 0; made < known; made++) {
+    const session: Body = await first.must('POST', '/sessions', { key: web.key });
+    const body = { nonce: session.nonce, permissions: ['application:read'] };
+    await first.must('POST', '/sessions/authorize', { key: owner, body });
+    keys.push(session.session_key);
+  }
+  await new Filler(databaseUrl, context.database.name).sessions(web.tenant_id, web.id, count);
+  const before = await first.statuses(keys);
+  if (before.some((status) => status !== 200)) shortfalls.push(`before: ${before}`);
+
+  const bystander = watch(first, other.key);
+  const deleted = await first.call(0, 'DELETE', `/applications/${web.id}`, { key: owner });
+  const leftAtOnce = await left(databaseUrl, web.id);
+  if (deleted.status !== 204) shortfalls.push(`the DELETE was answered with ${deleted.status}`);
+  if (deleted.status === 204 && leftAtOnce === 0) shortfalls.push('it was answered after all rows were gone');
+  await refusedEverywhere(first, 'after the answer');
+  const refusals = await bystander.stop();
+  await first.kill();
+  const leftWhenKilled = await left(databaseUrl, web.id);
+
+  const second = new Nodes(context, databaseUrl);
+  await second.start();
+  await refusedEverywhere(second, 'after the restart');
+  const later = watch(second, other.key);
+  const remaining = await cleanedUp(context, databaseUrl, web.id);
+  const laterRefusals = await later.stop();
+  if (remaining > 0) shortfalls.push(`${remaining} sessions were left`);
+  const gone = await second.call(0, 'GET', `/applications/${web.id}`, { key: owner });
+  if (gone.status !== 404) shortfalls.push(`the application was answered with ${gone.status}`);
+  const others = refusals + laterRefusals;
+  if (others > 0) shortfalls.push(`${others} requests of another caller were refused`);
+  return {
+    figures: {
+      sessions: count + known,
+      'left after the answer': leftAtOnce,
+      'left when killed': leftWhenKilled,
+      'left at the end': remaining,
+      'requests of others refused': others,
+    },
+    shortfalls,
+  };
+
+  async function refusedEverywhere(nodes: Nodes, when: string): Promise<void> {
+    const statuses = await nodes.statuses(keys);
+    const odd = statuses.filter((status) => status !== 401);
+    if (odd.length > 0)
+      shortfalls.push(`${when}: ${odd.length} of ${statuses.length} were answered with ${odd[0]}`);
+  }
+}
+
+function application(type: string): object {
+  return { name: 'an application', type, permissions: ['application:read'] };
+}
+
+/** Sessions of the application that are still in the table. */
+async function left(databaseUrl: string, id: string): Promise<number> {
+  const sql = `select count(*) as count from sessions where application_id = '${id}'`;
+  const [row] = await raw<{ count: unknown }>(databaseUrl, sql);
+  return Number(row?.count);
+}
+
+/**
+ * How many are left when no more are deleted. In the full run the nodes do it by themselves; the short one does
+ * not wait for them, and does as one more node would.
+ */
+async function cleanedUp(context: Context, databaseUrl: string, id: string): Promise<number> {
+  if (context.size === 'short') {
+    const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
+    for (let batch = 0; batch < 100 && (await store.sweep(500)) >= 500; batch++);
+    await store.close();
+    return left(databaseUrl, id);
+  }
+  let [least, since] = [Number.POSITIVE_INFINITY, performance.now()];
+  while (least > 0 && performance.now() - since < longestPause) {
+    const now = await left(databaseUrl, id);
+    if (now < least) [least, since] = [now, performance.now()];
+    await Bun.sleep(250);
+  }
+  return least;
+}
+
+/** Another caller, which must get its answers all the while. */
+function watch(nodes: Nodes, key: string): { stop(): Promise<number> } {
+  let [stopped, refused] = [false, 0];
+  const watching = (async () => {
+    for (let number = 0; !stopped; number++) {
+      const { status } = await nodes.call(number, 'GET', '/applications/key', { key });
+      if (status !== 200) refused++;
+      await Bun.sleep(10);
+    }
+  })();
+  return {
+    stop: async () => {
+      stopped = true;
+      await watching;
+      return refused;
+    },
+  };
+}
+
+/** Nodes on one database that are killed together. */
+class Nodes {
+  readonly #context: Context;
+  readonly #databaseUrl: string;
+  readonly #nodes: MortalNode[] = [];
+  readonly #clients: Client[] = [];
+
+  constructor(context: Context, databaseUrl: string) {
+    this.#context = context;
+    this.#databaseUrl = databaseUrl;
+  }
+
+  async start(): Promise<void> {
+    const command = [await this.#context.executable()];
+    for (let number = 0; number < this.#context.sized(3, 2); number++) {
+      const node = await startNode(this.#context, { databaseUrl: this.#databaseUrl, command });
+      this.#nodes.push(node);
+      this.#clients.push(new Client(node.url));
+    }
+    this.#context.defer(() => this.#clients.forEach((client) => void client.close()));
+  }
+
+  async call(number: number, method: string, path: string, asked?: Asked): Promise<Answer> {
+    const client = this.#clients[number % this.#clients.length] as Client;
+    const answer = await client.call(method, path, asked);
+    if (answer.status === 201) this.#context.secrets.addFrom(answer.text);
+    return answer;
+  }
+
+  async must(method: string, path: string, asked?: Asked): Promise<Body> {
+    const { status, text } = await patient(() => this.call(0, method, path, asked));
+    if (status >= 300) throw new Error(`${method} ${path} was answered with ${status}: ${text}`);
+    return text === '' ? undefined : JSON.parse(text);
+  }
+
+  /** What each key gets from each node. */
+  statuses(keys: readonly string[]): Promise<number[]> {
+    const asked = keys.flatMap((key) =>
+      this.#nodes.map(async (_, node) => (await this.call(node, 'GET', '/applications/key', { key })).status),
+    );
+    return Promise.all(asked);
+  }
+
+  async kill(): Promise<void> {
+    for (const client of this.#clients) client.close();
+    await Promise.all(this.#nodes.map((node) => node.kill()));
+  }
+}

@@ -1,0 +1,320 @@
+/**
+ * Keys with random policies move, remask, patch, delete and create tokens, and authorize sessions to do it for
+ * them. A group of keys that one caller controls must not end up with plaintext that it could not read before.
+ */
+import type { Answer, Asked } from '../client.ts';
+import { type Body, type Clients, clientsOf, each } from '../clients.ts';
+import { Random } from '../random.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+import type { Secrets } from '../secrets.ts';
+
+export const noGainByMoves: Row = {
+  name: 'no-gain-by-moves',
+  must: '50,000 moves, masks, patches, deletes and re-creations, half on each database, by keys with random rules and by their sessions: no caller reads plaintext that it could not read before',
+  databases: bothDatabases,
+  run,
+};
+
+const tokenPermissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
+const transforms = ['redact', 'mask', 'reveal'] as const;
+const places = ['/secret/', '/secret/deep/', '/open/', '/open/deep/'];
+const ids = ['first', 'second', 'third', 'fourth'];
+const masks = [
+  null,
+  '{{ data.hidden }}',
+  '{{ data.hidden | last: 80 }}',
+  { shown: '{{ data.shown }}' },
+  { shown: '{{ data.hidden | first: 80 }}' },
+  ['{{ data.extra }}', '{{ data["hidden"] }}'],
+];
+/** The key itself may not move a token from the first container to the second. */
+const tempting: Grants = {
+  permissions: [],
+  rules: [
+    { priority: 1, container: '/secret/', transform: 'redact', permissions: ['token:update'] },
+    { priority: 1, container: '/open/', transform: 'reveal', permissions: ['token:read', 'token:update'] },
+  ],
+};
+const phases = 3;
+const actionsOfEach = 14;
+
+async function run(context: Context): Promise<Outcome> {
+  const worlds = context.sized(600, 12);
+  const clients = clientsOf(context, await context.fleet());
+  const tally: Tally = { actions: 0, accepted: 0, moves: 0, unavailable: 0, gains: [] };
+  await each(worlds, 8, async (index) => {
+    const random = new Random(context.seed, `${context.database.name} ${index}`);
+    const world = new World(clients, random, context.secrets, index, tally);
+    await world.begin();
+    for (let phase = 0; phase < phases; phase++) await world.phase();
+  });
+  const shortfalls = tally.gains.slice(0, 5);
+  if (tally.moves === 0) shortfalls.push('no move was accepted, so nothing was tested');
+  return {
+    figures: {
+      actions: tally.actions,
+      accepted: tally.accepted,
+      'moves among them': tally.moves,
+      'told to try again (503)': tally.unavailable,
+      gains: tally.gains.length,
+    },
+    shortfalls,
+  };
+}
+
+interface Tally {
+  actions: number;
+  accepted: number;
+  moves: number;
+  unavailable: number;
+  readonly gains: string[];
+}
+
+/** Keys that one caller controls. */
+interface Group {
+  readonly name: string;
+  /** The key of an application and those of the sessions that it authorized under its ceiling, or of one session. */
+  readonly keys: string[];
+  /** The application and what it was granted, if it may authorize sessions under its own ceiling. */
+  readonly authorizer?: { readonly id: string; held: string[] };
+  /** Secrets that it wrote itself. */
+  readonly own: Set<string>;
+}
+
+interface Grants {
+  readonly permissions: string[];
+  readonly rules: {
+    readonly priority: number;
+    readonly container: string;
+    readonly transform: (typeof transforms)[number];
+    readonly permissions: string[];
+  }[];
+}
+
+class World {
+  readonly #clients: Clients;
+  readonly #random: Random;
+  readonly #register: Secrets;
+  readonly #index: number;
+  readonly #tally: Tally;
+  readonly #secrets = new Set<string>();
+  /** What was done, and by whom. */
+  readonly #story: { readonly by: string; readonly what: string }[] = [];
+  /** Whether the backends have rules that are worth an attack through sessions, at first. */
+  readonly #isTempting: boolean;
+  #owner = '';
+  #web = '';
+  #groups: Group[] = [];
+
+  constructor(clients: Clients, random: Random, register: Secrets, index: number, tally: Tally) {
+    this.#clients = clients;
+    this.#random = random;
+    this.#register = register;
+    this.#index = index;
+    this.#tally = tally;
+    this.#isTempting = index % 2 === 0;
+  }
+
+  async begin(): Promise<void> {
+    const { application, fleet } = this.#clients;
+    this.#owner = (await fleet.tenant()).key;
+    for (const id of ids) await this.#fill(id);
+    const web = await application(this.#owner, { type: 'public', ...this.#grants() });
+    this.#web = web.key;
+    for (const name of ['first backend', 'second backend']) {
+      const grants = this.#isTempting ? tempting : this.#grants();
+      const { id, key } = await application(this.#owner, grants);
+      const group = {
+        name,
+        keys: [key],
+        own: new Set<string>(),
+        authorizer: { id, held: heldBy(grants) },
+      };
+      this.#groups.push(group);
+      this.#tell(name, `has ${JSON.stringify(grants)}`);
+      for (let more = 0; more < 2; more++) await this.#authorize(group, key);
+    }
+    const lent = { name: 'session without a ceiling', keys: [], own: new Set<string>() };
+    await this.#authorize(lent, this.#owner);
+    this.#groups.push({ name: 'public application', keys: [web.key], own: new Set() }, lent);
+  }
+
+  /** What one group does from here to there is compared with what it could read before. */
+  async phase(): Promise<void> {
+    await this.#meanwhile();
+    const [first, second, ...others] = this.#groups as [Group, Group, ...Group[]];
+    const group = this.#isTempting ? first : this.#random.one([first, second, ...others]);
+    const before = new Set(this.#secretsIn(await this.#shownTo(group.keys[0] as string)));
+    this.#tell(group.name, 'begins');
+    for (let action = 0; action < actionsOfEach; action++) {
+      this.#gained(group, before, await this.#act(group));
+    }
+    this.#gained(group, before, await this.#shownTo(...group.keys));
+  }
+
+  #gained(group: Group, before: ReadonlySet<string>, text: string): void {
+    const gained = this.#secretsIn(text).filter((secret) => !before.has(secret) && !group.own.has(secret));
+    if (gained.length === 0) return;
+    const story = this.#story.filter(({ by }) => by === group.name || by === 'owner');
+    const sentences = story.map(({ by, what }) => `${by} ${what}`);
+    this.#tally.gains.push(`${group.name} gained ${gained.length} secrets: ${sentences.join('; ')}`);
+    for (const secret of gained) group.own.add(secret);
+  }
+
+  /** What the owner does between two phases: it changes rules, and fills what was deleted. */
+  async #meanwhile(): Promise<void> {
+    for (const id of ids) {
+      const { status } = await this.#ask(this.#owner, 'GET', `/tokens/${id}`);
+      if (status === 404) await this.#fill(id);
+    }
+    const { name, authorizer } = this.#random.one(this.#groups);
+    if (!authorizer || this.#random.chance(0.4)) return;
+    const grants = this.#grants();
+    authorizer.held = heldBy(grants);
+    const body = { name: 'changed', ...grants };
+    await this.#clients.must(this.#index, 'PUT', `/applications/${authorizer.id}`, {
+      key: this.#owner,
+      body,
+    });
+    this.#tell(name, `now has ${JSON.stringify(grants)}`);
+  }
+
+  async #fill(id: string): Promise<void> {
+    const data = { shown: this.#secret(), hidden: this.#secret() };
+    const mask = this.#random.chance(0.7) ? { shown: '{{ data.shown }}' } : undefined;
+    const body = { id, container: this.#place(), data: this.#random.chance(0.8) ? data : data.hidden, mask };
+    if (typeof body.data === 'string') body.mask = undefined;
+    await this.#clients.must(this.#index, 'POST', '/tokens', { key: this.#owner, body });
+    this.#tell('owner', `creates ${id} in ${body.container}`);
+  }
+
+  /** Everything that these keys get to see, the first of them by whichever permission shows it. */
+  async #shownTo(...keys: string[]): Promise<string> {
+    const first = keys[0] as string;
+    const probe = { metadata: { probed: String(this.#random.below(1e9)) } };
+    const answers = await Promise.all([
+      ...keys.map((key) => this.#ask(key, 'GET', '/tokens?size=100')),
+      ...ids.map((id) => this.#ask(first, 'GET', `/tokens/${id}`)),
+      ...ids.map((id) => this.#ask(first, 'PATCH', `/tokens/${id}`, probe)),
+    ]);
+    return answers.map(({ text }) => text).join('\n');
+  }
+
+  async #act(group: Group): Promise<string> {
+    this.#tally.actions++;
+    const key = this.#random.one(group.keys);
+    const path = `/tokens/${this.#random.one(ids)}`;
+    const container = this.#place();
+    const kind = this.#random.below(10);
+    if (kind === 0 && group.authorizer) {
+      await this.#authorize(group, group.keys[0] as string);
+      return '';
+    }
+    if (kind === 1) return this.#try(group, key, 'DELETE', path);
+    if (kind === 2) {
+      const data = { extra: this.#secret(group), hidden: this.#secret(group) };
+      return this.#try(group, key, 'POST', '/tokens', { id: this.#random.one(ids), container, data });
+    }
+    const mask = this.#random.one(masks);
+    const data = { extra: this.#secret(group) };
+    const whole = this.#secret(group);
+    const patches = [
+      { container },
+      { container },
+      { container },
+      { container, data },
+      { container, mask },
+      { mask },
+      { mask, data },
+      { container: null, data: { shown: null } },
+      { data: this.#random.chance(0.2) ? whole : data },
+    ];
+    return this.#try(group, key, 'PATCH', path, this.#random.one(patches));
+  }
+
+  async #try(by: Group, key: string, method: string, path: string, body?: object): Promise<string> {
+    const { status, text } = await this.#ask(key, method, path, body);
+    if (status < 300) {
+      this.#tally.accepted++;
+      if (body && 'container' in body && method === 'PATCH') this.#tally.moves++;
+      this.#tell(by.name, `${by.keys.indexOf(key)} ${method} ${path} ${JSON.stringify(body)}`);
+    } else if (status === 503) {
+      this.#tally.unavailable++;
+    } else if (status >= 500) {
+      this.#tally.gains.push(
+        `${method} ${path} ${JSON.stringify(body)} was answered with ${status}: ${text}`,
+      );
+    }
+    return text;
+  }
+
+  #ask(key: string, method: string, path: string, body?: object): Promise<Answer> {
+    const asked: Asked = body === undefined ? { key } : { key, body };
+    return this.#clients.call(this.#index + this.#random.below(3), method, path, asked);
+  }
+
+  /** One more session of the group, within what its authorizer may grant. */
+  async #authorize(group: Group, by: string): Promise<void> {
+    const { call, must } = this.#clients;
+    const made: Body = await must(this.#index, 'POST', '/sessions', { key: this.#web });
+    const rules = this.#sessionRules(group.authorizer?.held ?? tokenPermissions);
+    const body = { nonce: made.nonce, rules };
+    const { status } = await call(this.#index, 'POST', '/sessions/authorize', { key: by, body });
+    if (status !== 204) return;
+    group.keys.push(made.session_key);
+    this.#tell(group.name, `gets session ${group.keys.length - 1} with ${JSON.stringify(rules)}`);
+  }
+
+  #grants(): Grants {
+    const rules = Array.from({ length: 1 + this.#random.below(4) }, () => ({
+      priority: 1 + this.#random.below(3),
+      container: this.#random.one(['/', ...places]),
+      transform: this.#random.one(transforms),
+      permissions: this.#random.some(tokenPermissions, 1),
+    }));
+    return { rules, permissions: this.#random.chance(0.2) ? this.#random.some(tokenPermissions) : [] };
+  }
+
+  /** Half of them see nothing anywhere: they ask for less than their authorizer has, and must not gain by it. */
+  #sessionRules(held: readonly string[]): object[] {
+    const everywhere = { attribute: 'container', operator: 'starts_with', value: '/' };
+    if (this.#random.chance(0.5)) {
+      return [{ priority: 1, transform: 'redact', permissions: held, conditions: [everywhere] }];
+    }
+    return Array.from({ length: 1 + this.#random.below(3) }, () => ({
+      priority: 1 + this.#random.below(3),
+      transform: this.#random.one(transforms),
+      permissions: this.#random.some(held, 1),
+      conditions: [
+        this.#random.chance(0.3)
+          ? { attribute: 'id', operator: 'equals', value: this.#random.one(ids) }
+          : { ...everywhere, value: this.#random.one(['/', ...places]) },
+      ],
+    }));
+  }
+
+  /** In any case: containers are compared without it. */
+  #place(): string {
+    const place = this.#random.one(places);
+    return this.#random.chance(0.2) ? place.toUpperCase() : place;
+  }
+
+  #secret(group?: Group): string {
+    const secret = this.#register.plaintext('moved');
+    this.#secrets.add(secret);
+    group?.own.add(secret);
+    return secret;
+  }
+
+  #tell(by: string, what: string): void {
+    this.#story.push({ by, what });
+  }
+
+  #secretsIn(text: string): string[] {
+    return [...this.#secrets].filter((secret) => text.includes(secret));
+  }
+}
+
+function heldBy({ permissions, rules }: Grants): string[] {
+  return [...new Set([permissions, ...rules.map((rule) => rule.permissions)].flat())];
+}

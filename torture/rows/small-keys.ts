@@ -1,0 +1,216 @@
+/**
+ * The worst requests of keys with few rights, against a database that is full of what makes them expensive. Each
+ * is measured in processor time beside an ordinary request of the same process, and in bytes.
+ */
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { raw } from '../../test/support/stores.ts';
+import { type Answer, written } from '../client.ts';
+import { type Clients, clientsOf, each } from '../clients.ts';
+import type { Fleet } from '../fleet.ts';
+import { processorTime, processorTimeOfFamily, residentMegabytes } from '../meter.ts';
+import { bothDatabases, type Context, type DatabaseName, type Outcome, type Row } from '../row.ts';
+import {
+  type Attack,
+  attacksWith,
+  deepestContainer,
+  type Keys,
+  makeKeys,
+  ordinaryContainer,
+} from '../worst/attacks.ts';
+import { Filler } from '../worst/fill.ts';
+
+/** How many times as long another caller may wait while the worst requests are sent, beside ordinary ones. */
+const longestWait = 40;
+/** How many times as much of the disk the worst token may take. */
+const mostDisk = 20;
+/** Megabytes by which the process may grow. */
+const mostGrowth = 300;
+
+export const smallKeys: Row = {
+  name: 'small-keys',
+  must: `the worst lists, bodies, decisions and log queries of small keys, with 100,000 tokens and 400,000 log entries: none costs more than 20 ordinary requests, or 5 of its own size, replies stay small, memory grows by less than ${mostGrowth} MB, and no other caller is refused`,
+  databases: bothDatabases,
+  alone: true,
+  run,
+};
+
+async function run(context: Context): Promise<Outcome> {
+  const fleet = await context.start({ nodes: 1 });
+  const clients = clientsOf(context, fleet);
+  const tenant = await fleet.tenant();
+  const keys = await makeKeys(clients, tenant);
+  const filler = new Filler(fleet.databaseUrl, context.database.name);
+  await filler.tokens(tenant.id, context.sized(100_000, 10_000));
+  await filler.log(tenant.id, context.sized(400_000, 40_000));
+  const { pid } = fleet.at(0);
+  const before = residentMegabytes(pid);
+  const cost = await costOf(context, fleet);
+  const shortfalls: string[] = [];
+  const attacks = attacksWith(context, fleet, keys, filler);
+  await each(100, 4, async () => {
+    const body = { container: ordinaryContainer, data: 'x', mask: 'm', metadata: { a: 'b' } };
+    await clients.must(0, 'POST', '/tokens', { key: keys.page, body });
+  });
+
+  const measured = [];
+  for (const attack of attacks) measured.push(await judged(context, attack, cost, shortfalls));
+  const crowd = await crowded(context, clients, keys, attacks[0] as Attack, shortfalls);
+  const disk = await diskTimes(context, attacks, fleet.databaseUrl, shortfalls);
+  const pages = await largePages(context, clients, keys, shortfalls);
+  const grown = residentMegabytes(pid) - before;
+  if (grown > mostGrowth) shortfalls.push(`the process grew by ${grown.toFixed(0)} MB`);
+  const worst = measured.toSorted((a, b) => b.times - a.times)[0];
+  return {
+    figures: {
+      requests: attacks.length,
+      [`times an ordinary request at most (${worst?.name})`]: Math.round(worst?.times ?? 0),
+      'KB in the largest refusal': Math.round(
+        Math.max(...measured.filter(({ refused }) => refused).map(({ bytes }) => bytes)) / 1000,
+      ),
+      'times the disk of an ordinary token': disk,
+      ...crowd,
+      ...pages,
+      'MB more at the end': Math.round(grown),
+    },
+    shortfalls,
+  };
+}
+
+/** Milliseconds of processor time so far: of the node, and of the database where that is a server. */
+async function costOf(context: Context, fleet: Fleet): Promise<() => number> {
+  const { pid } = fleet.at(0);
+  if (context.database.name === 'SQLite') return () => processorTime(pid);
+  const [row] = await raw<{ data_directory: string }>(fleet.databaseUrl, 'show data_directory');
+  const file = readFileSync(join(row?.data_directory as string, 'postmaster.pid'), 'utf8');
+  const server = Number(file.split('\n')[0]);
+  return () => processorTime(pid) + processorTimeOfFamily(server);
+}
+
+/** The cheapest of some times, and of an ordinary request in between. */
+async function judged(context: Context, attack: Attack, cost: () => number, shortfalls: string[]) {
+  let [worst, ordinary] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+  let answer: Answer | undefined;
+  const ordinaryAtOnce = 20;
+  for (let round = 0; round < context.sized(3, 2); round++) {
+    const began = cost();
+    for (let at = 0; at < ordinaryAtOnce; at++) await attack.like.send(round * ordinaryAtOnce + at);
+    const between = cost();
+    answer = await attack.send(round);
+    worst = Math.min(worst, cost() - between);
+    ordinary = Math.min(ordinary, (between - began) / ordinaryAtOnce);
+  }
+  const { name, mostBytes } = attack;
+  const { status, text } = answer as Answer;
+  const [times, bytes] = [worst / ordinary, Buffer.byteLength(text)];
+  console.error(name, status, bytes, worst.toFixed(1), ordinary.toFixed(2), times.toFixed(1));
+  if (status >= 500) shortfalls.push(`${name}: answered with ${status}`);
+  if (times > attack.like.most)
+    shortfalls.push(
+      `${name}: ${worst.toFixed(0)} ms of processor time, ${times.toFixed(0)} times an ordinary request`,
+    );
+  if (bytes > mostBytes) shortfalls.push(`${name}: ${bytes} bytes in the reply`);
+  return { name, times, bytes, refused: status >= 400 };
+}
+
+/** Twelve connections of one session, and somebody else beside them. */
+async function crowded(
+  context: Context,
+  { call, application }: Clients,
+  { owner }: Keys,
+  attack: Attack,
+  shortfalls: string[],
+): Promise<Outcome['figures']> {
+  const other = await application(owner, { permissions: ['application:read'] });
+  const during = async (send: Attack['send'], count: number) => {
+    const waits: number[] = [];
+    let [failures, ended] = [0, false];
+    const crowd = each(count, 12, async (number) => {
+      await send(number).catch(() => {});
+    }).finally(() => {
+      ended = true;
+    });
+    while (!ended) {
+      const asked = performance.now();
+      const answer = await call(0, 'GET', '/applications/key', { key: other.key }).catch(() => undefined);
+      waits.push(performance.now() - asked);
+      if (answer?.status !== 200) failures++;
+      await Bun.sleep(5);
+    }
+    await crowd;
+    return {
+      median: waits.toSorted((a, b) => a - b)[Math.floor(waits.length / 2)] as number,
+      failures,
+      asked: waits.length,
+    };
+  };
+  const [usual, attacked] = [
+    await during(attack.like.send, context.sized(400, 100)),
+    await during(attack.send, context.sized(48, 24)),
+  ];
+  const times = attacked.median / usual.median;
+  if (attacked.failures > 0) shortfalls.push(`${attacked.failures} requests of another caller were refused`);
+  if (times > longestWait)
+    shortfalls.push(`another caller waited ${times.toFixed(0)} times as long as usual`);
+  return { 'requests of others meanwhile': attacked.asked, 'of them refused': attacked.failures };
+}
+
+/** How much more of the disk the deepest token takes than an ordinary one. */
+async function diskTimes(
+  context: Context,
+  attacks: readonly Attack[],
+  databaseUrl: string,
+  shortfalls: string[],
+): Promise<number> {
+  const attack = attacks.find(({ name }) => name === deepestContainer) as Attack;
+  const count = context.sized(200, 60);
+  const size = async () => {
+    const [row] = await raw<{ bytes: unknown }>(databaseUrl, sizes[context.database.name]);
+    return Number(row?.bytes);
+  };
+  const growth = async (send: Attack['send']) => {
+    const before = await size();
+    await each(count, 4, async (number) => void (await send(number)));
+    return (await size()) - before;
+  };
+  const [usual, deep] = [await growth(attack.like.send), await growth(attack.send)];
+  const times = deep / Math.max(usual, 8192);
+  if (times > mostDisk)
+    shortfalls.push(`${attack.name}: ${Math.round(deep / count)} bytes of disk for each token`);
+  return Number(times.toFixed(1));
+}
+
+const sizes: Record<DatabaseName, string> = {
+  SQLite: 'select page_count * page_size as bytes from pragma_page_count(), pragma_page_size()',
+  PostgreSQL: 'select pg_database_size(current_database()) as bytes',
+};
+
+const mebibyte = 1024 * 1024;
+
+/** Pages of the largest tokens, for one client that reads them and for six that do not. */
+async function largePages(
+  context: Context,
+  { must, call, fleet }: Clients,
+  { page }: Keys,
+  shortfalls: string[],
+): Promise<Outcome['figures']> {
+  const body = { container: '/page/large/', data: 'x'.repeat(mebibyte - 100) };
+  await each(context.sized(100, 24), 2, () => must(0, 'POST', '/tokens', { key: page, body }));
+  const { text } = await call(0, 'GET', '/tokens?size=100', { key: page });
+  if (text.length > 9 * mebibyte) shortfalls.push(`a page has ${text.length} bytes`);
+  const { url, pid } = fleet.at(0);
+  const before = residentMegabytes(pid);
+  const { hostname, port } = new URL(url);
+  const sockets = Array.from({ length: 6 }, () => connect(Number(port), hostname).pause());
+  for (const socket of sockets) socket.write(written('GET', '/tokens?size=100', { key: page }));
+  let peak = before;
+  for (let look = 0; look < context.sized(200, 60); look++) {
+    peak = Math.max(peak, residentMegabytes(pid));
+    await Bun.sleep(20);
+  }
+  for (const socket of sockets) socket.destroy();
+  const grown = Math.round(peak - before);
+  if (grown > mostGrowth) shortfalls.push(`six clients that do not read took ${grown} MB`);
+  return { 'MB in the largest page': Math.round(text.length / 1e6), 'MB for six that do not read': grown };
+}

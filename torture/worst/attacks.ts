@@ -1,0 +1,228 @@
+/** The requests that a key with few rights can make the most expensive, each with what it is compared with. */
+import { type Answer, type Asked, Client } from '../client.ts';
+import type { Body, Clients } from '../clients.ts';
+import type { Fleet, Tenant } from '../fleet.ts';
+import { Random } from '../random.ts';
+import type { Context } from '../row.ts';
+import { type Filler, metadataNames } from './fill.ts';
+
+export interface Attack {
+  readonly name: string;
+  /** Sends one request; each number is another one of its kind. */
+  send(number: number): Promise<Answer>;
+  /** Bytes of the largest reply. */
+  readonly mostBytes: number;
+  /** The ordinary request that its cost is compared with. */
+  readonly like: Ordinary;
+}
+
+export interface Ordinary {
+  send(number: number): Promise<Answer>;
+  /** How many times as much the worst request of its kind may cost. */
+  readonly most: number;
+}
+
+const KiB = 1024;
+const page = 8 * KiB * KiB;
+/** Of a refusal: what is wrong, and what stands around it. */
+const refusal = 68 * KiB;
+const mostRules = 50;
+const transform = 'redact';
+
+/** Where ordinary tokens are, of which a page is read to compare with. */
+export const ordinaryContainer = '/page/small/';
+
+export const deepestContainer = 'the deepest container';
+
+export interface Keys {
+  readonly owner: string;
+  /** A session with 50 rules by id, under a ceiling of 50 containers. */
+  readonly crowded: string;
+  /** The same with rules and a ceiling that match no token. */
+  readonly blind: string;
+  /** A public application that may create and list tokens of its own containers. */
+  readonly page: string;
+  /** A session that may ask for decisions about itself, with the longest rules that there are. */
+  readonly wordy: string;
+  /** An application that may read the log. */
+  readonly auditor: string;
+}
+
+export async function makeKeys(clients: Clients, { key: owner }: Tenant): Promise<Keys> {
+  const { application } = clients;
+  const web = await application(owner, {
+    type: 'public',
+    permissions: [],
+    rules: [rule('/page/', ['token:create', 'token:read'], 'reveal')],
+  });
+  const session = async (authorizer: Body, rules: object[], permissions: string[] = []) => {
+    const { session_key, nonce } = await clients.must(0, 'POST', '/sessions', { key: web.key });
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+    const body = { nonce, rules, permissions, expires_at };
+    await clients.must(0, 'POST', '/sessions/authorize', { key: authorizer.key, body });
+    return session_key as string;
+  };
+  const backend = (containers: readonly string[], permissions: string[] = []) =>
+    application(owner, {
+      permissions,
+      rules: containers.map((container) => rule(container, ['token:read'])),
+    });
+  const byId = (value: string) => conditional([{ attribute: 'id', operator: 'starts_with', value }]);
+  const many = (of: (at: number) => string) => Array.from({ length: mostRules }, (_, at) => of(at));
+  const crowded = await session(
+    await backend(many((at) => `/filled/${at}/`)),
+    many((at) => `filled-${at}`).map(byId),
+  );
+  const blind = await session(
+    await backend(many((at) => `/nothing/${at}/`)),
+    many((at) => `nothing-${at}`).map(byId),
+  );
+  const long = (at: number) => `/${String(at).padStart(2, '0')}${'a'.repeat(240)}/`;
+  const wordy = await session(
+    await backend(many(long), ['decision:create']),
+    many(long).map((value) =>
+      conditional([
+        { attribute: 'container', operator: 'starts_with', value },
+        { attribute: 'id', operator: 'starts_with', value: value.repeat(2) },
+      ]),
+    ),
+    ['decision:create'],
+  );
+  const auditor = (await application(owner, { permissions: ['log:read'] })).key;
+  return { owner, crowded, blind, page: web.key, wordy, auditor };
+}
+
+function rule(container: string, permissions: readonly string[], shown = transform) {
+  return { priority: 1, container, transform: shown, permissions };
+}
+
+function conditional(conditions: readonly object[]) {
+  return { priority: 1, transform, permissions: ['token:read'], conditions };
+}
+
+export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: Filler): Attack[] {
+  const client = new Client(fleet.at(0).url);
+  context.defer(() => client.close());
+  const call = (method: string, path: string, asked: Asked) => client.call(method, path, asked);
+  const get = (key: string, path: string) => call('GET', path, { key });
+  const post = (key: string, path: string, body: unknown) => call('POST', path, { key, body });
+
+  const list: Ordinary = {
+    send: () => get(keys.page, `/tokens?size=100&container=${ordinaryContainer}`),
+    most: 20,
+  };
+  const create: Ordinary = {
+    send: (number) =>
+      post(keys.page, '/tokens', { container: '/page/other/', data: number, metadata: { a: 'b' } }),
+    most: 20,
+  };
+  const createLarge: Ordinary = {
+    send: (number) =>
+      post(keys.page, '/tokens', {
+        container: '/page/other/',
+        data: { number, values: manyValues.data.values },
+      }),
+    most: 5,
+  };
+  const readLog: Ordinary = { send: () => get(keys.auditor, '/logs?size=100'), most: 20 };
+  const tenResources = Array.from({ length: 10 }, (_, at) => ({ id: `x-${at}`, container: '/x/' }));
+  const decide: Ordinary = {
+    send: () =>
+      post(keys.wordy, '/decisions', {
+        credential: keys.wordy,
+        permission: 'token:read',
+        resources: tenResources,
+      }),
+    most: 20,
+  };
+
+  const filters = metadataNames.map((name) => `metadata.${name}=v`).join('&');
+  /** Of several shapes, so that what is kept of each shape adds up. */
+  const varied = (number: number) =>
+    [filters, number & 1 && 'type=token', number & 2 && 'container=/filled/'].filter(Boolean).join('&');
+  const attack = (name: string, like: Attack['like'], mostBytes: number, send: Attack['send']): Attack => ({
+    name,
+    like,
+    mostBytes,
+    send,
+  });
+
+  return [
+    attack('10 filters, 50 rules, 50 of the ceiling', list, page, (number) =>
+      get(keys.crowded, `/tokens?size=100&${varied(number)}`),
+    ),
+    attack('10 filters by a key that sees all', list, page, () =>
+      get(keys.owner, `/tokens?size=100&${filters}`),
+    ),
+    attack('a type that there is not', list, page, () => get(keys.owner, '/tokens?size=100&type=absent')),
+    attack('a list of nothing', list, page, () => get(keys.blind, '/tokens?size=100')),
+    attack('a list of nothing with filters', list, page, () =>
+      get(keys.blind, `/tokens?size=100&${filters}`),
+    ),
+    attack(deepestContainer, create, 8 * KiB, (number) =>
+      deepest((container) => post(keys.page, '/tokens', { container, data: number })),
+    ),
+    attack('a mask over many values', createLarge, refusal, () => post(keys.page, '/tokens', manyValues)),
+    attack('wrong metadata', createLarge, refusal, () => post(keys.page, '/tokens', wrongMetadata)),
+    attack('wrong rules', create, refusal, () => post(keys.owner, '/applications', wrongRules)),
+    attack('100 decisions with reasons', decide, 4 * KiB * KiB, () => explained(post, keys.wordy)),
+    ...logQueries(filler).map((query) =>
+      attack(`/logs?${query.replaceAll(/=[^&]*/g, '')}`, readLog, page, () =>
+        get(keys.auditor, `/logs?size=100&${query}`),
+      ),
+    ),
+  ];
+}
+
+/** 249 levels, or what is allowed of them. */
+async function deepest(send: (container: string) => Promise<Answer>): Promise<Answer> {
+  const answer = await send(`/page/${'a/'.repeat(240)}`);
+  return answer.status === 400 ? send(`/page/${'a/'.repeat(15)}`) : answer;
+}
+
+/** Every value stands somewhere in what the mask shows, far from its beginning. */
+const manyValues = (() => {
+  const random = new Random(1);
+  const tail = Array.from({ length: 9000 }, () => random.one([...'abcdefghijklmnopqrstuvw'])).join('');
+  const values = Array.from({ length: 60_000 }, (_, at) => tail.slice(at % 8990, (at % 8990) + 4 + (at % 7)));
+  return { container: '/page/', data: { a: 'x'.repeat(50_000) + tail, values }, mask: '{{ data.a }}' };
+})();
+
+const wrongMetadata = {
+  container: '/page/',
+  data: 1,
+  metadata: Object.fromEntries(Array.from({ length: 60_000 }, (_, at) => [`k${at}`, 1])),
+};
+
+const wrongRules = {
+  name: 'x',
+  type: 'private',
+  permissions: Array.from({ length: 8000 }, () => 'a'),
+};
+
+async function explained(
+  post: (key: string, path: string, body: unknown) => Promise<Answer>,
+  key: string,
+): Promise<Answer> {
+  const resources = Array.from({ length: 100 }, (_, at) => ({
+    id: `${at}-`.padEnd(250, 'i'),
+    container: `/${'c'.repeat(240)}/`,
+  }));
+  const body = { credential: key, permission: 'token:read', resources };
+  const answer = await post(key, '/decisions', { ...body, explain: true });
+  return answer.status === 400 ? post(key, '/decisions', body) : answer;
+}
+
+function logQueries(filler: Filler): string[] {
+  const [creator, changer] = [filler.actor(1), filler.actor(99)];
+  const nobody = '01900009-0000-7000-8000-000000000000';
+  return [
+    'operation=tenant.delete',
+    `actor=${nobody}`,
+    'entity=nothing',
+    'result=denied',
+    `actor=${creator}&operation=application.update`,
+    'to=2001-01-01T00:00:00Z',
+    `actor=${changer}&operation=application.update&result=denied&from=2001-01-01T00:00:00Z&to=2100-01-01T00:00:00Z`,
+  ];
+}

@@ -1,0 +1,118 @@
+/** Rows by SQL, as many as it takes: far more than could be sent through the API in the time of a run. */
+import { raw } from '../../test/support/stores.ts';
+import type { DatabaseName } from '../row.ts';
+
+/** Names of metadata entries, all of which every token has but for one. */
+export const metadataNames = Array.from({ length: 10 }, (_, at) => `m${at}`);
+
+/** Tokens of one container. */
+export const tokensOfEach = 100;
+
+interface Words {
+  /** A number as the last part of an id. */
+  id(prefix: string, number: string): string;
+  readonly bytes: string;
+  digest(seed: string): string;
+}
+
+const dialects: Record<DatabaseName, Words> = {
+  SQLite: {
+    id: (prefix, number) => `printf('${prefix}-0000-7000-8000-%012x', ${number})`,
+    bytes: "x'00'",
+    digest: () => 'randomblob(32)',
+  },
+  PostgreSQL: {
+    id: (prefix, number) => `cast('${prefix}-0000-7000-8000-' || lpad(to_hex(${number}), 12, '0') as uuid)`,
+    bytes: "cast('\\x00' as bytea)",
+    digest: (seed) => `sha256(cast(${seed} || gen_random_uuid() as bytea))`,
+  },
+};
+
+export class Filler {
+  readonly #url: string;
+  readonly #words: Words;
+  readonly #isPostgres: boolean;
+
+  constructor(url: string, database: DatabaseName) {
+    this.#url = url;
+    this.#words = dialects[database];
+    this.#isPostgres = database === 'PostgreSQL';
+  }
+
+  /**
+   * Tokens with ids from `filled-1` on, in containers from `/filled/0/` on. Their data cannot be opened. Each has
+   * nine of the ten metadata entries, so every filter alone passes most of them, and all ten together pass none.
+   */
+  async tokens(tenant: string, count: number): Promise<void> {
+    const seq = this.#words.id('01900000', 'n');
+    const container = `'/filled/' || (n / ${tokensOfEach}) || '/'`;
+    const now = Date.now();
+    await this.#insert(
+      'tokens (tenant_id, seq, id, type, container, container_folded, version, data, created_at)',
+      `'${tenant}', ${seq}, 'filled-' || n, 'token', ${container}, ${container}, 1, ${this.#words.bytes}, ${now} + n`,
+      count,
+    );
+    for (const [own, place] of [
+      [0, "'/filled/'"],
+      [1, container],
+    ]) {
+      await this.#insert(
+        'token_containers (tenant_id, container, own, seq, id)',
+        `'${tenant}', ${place}, ${own}, ${seq}, 'filled-' || n`,
+        count,
+      );
+    }
+    for (const [at, name] of metadataNames.entries()) {
+      await this.#insert(
+        'token_metadata (tenant_id, name, value, seq)',
+        `'${tenant}', '${name}', 'v', ${seq}`,
+        count,
+        `n % ${metadataNames.length} <> ${at}`,
+      );
+    }
+    await this.#analyze('tokens', 'token_containers', 'token_metadata');
+  }
+
+  /** Entries of 100 actors; the first half of them only created, the second half only updated. */
+  async log(tenant: string, count: number): Promise<void> {
+    const actor = this.#words.id('01900001', 'n % 100');
+    const operation = "case when n % 100 < 50 then 'application.create' else 'application.update' end";
+    const quoted = `'{"actor":{"kind":"application"},"operation":"application.create","result":"success","from":{}}'`;
+    await this.#insert(
+      'audit (id, tenant_id, at, actor_id, operation, entity_id, result, entry, seq, hash, mac)',
+      `${this.#words.id('01900002', 'n')}, '${tenant}', ${Date.now() - count} + n, ${actor}, ${operation},
+        'entity-' || n, 'success', ${quoted}, -n, ${this.#words.bytes}, ${this.#words.bytes}`,
+      count,
+    );
+    await this.#analyze('audit');
+  }
+
+  /** Of an actor in the log, from 0 to 99. */
+  actor(number: number): string {
+    return `01900001-0000-7000-8000-${number.toString(16).padStart(12, '0')}`;
+  }
+
+  /** Sessions of one application that live for a day, with keys that nobody knows. */
+  async sessions(tenant: string, application: string, count: number): Promise<void> {
+    const now = Date.now();
+    await this.#insert(
+      'sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at, authorized_at)',
+      `'${tenant}', '${application}', ${this.#words.id('01900003', 'n')}, ${this.#words.digest("'key' || n")},
+        ${this.#words.digest("'nonce' || n")}, '["token:read"]', '[]', ${now}, ${now + 86_400_000} + n, ${now}`,
+      count,
+    );
+    await this.#analyze('sessions');
+  }
+
+  async #insert(into: string, values: string, count: number, where = '1 = 1'): Promise<void> {
+    await raw(
+      this.#url,
+      `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})
+       insert into ${into} select ${values} from numbers where ${where}`,
+    );
+  }
+
+  async #analyze(...tables: string[]): Promise<void> {
+    if (this.#isPostgres) await raw(this.#url, `analyze ${tables.join(', ')}`);
+  }
+}
