@@ -5,20 +5,25 @@
 import type { Answer, Asked } from '../client.ts';
 import { type Body, type Clients, clientsOf, each } from '../clients.ts';
 import { Random } from '../random.ts';
+import {
+  containers,
+  permissionsIn,
+  randomGrants,
+  randomSessionRules,
+  temptingGrants,
+  tokenIds,
+  tokenPermissions,
+} from '../random-rules.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 import type { Secrets } from '../secrets.ts';
 
 export const noGainByMoves: Row = {
   name: 'no-gain-by-moves',
-  must: '50,000 moves, masks, patches, deletes and re-creations, half on each database, by keys with random rules and by their sessions: no caller reads plaintext that it could not read before',
+  must: 'moves, masks, patches, deletes and re-creations by keys with random rules and by their sessions, in 800 tenants, half on each database: no caller reads plaintext that it could not read before',
   databases: bothDatabases,
   run,
 };
 
-const tokenPermissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
-const transforms = ['redact', 'mask', 'reveal'] as const;
-const places = ['/secret/', '/secret/deep/', '/open/', '/open/deep/'];
-const ids = ['first', 'second', 'third', 'fourth'];
 const masks = [
   null,
   '{{ data.hidden }}',
@@ -27,19 +32,11 @@ const masks = [
   { shown: '{{ data.hidden | first: 80 }}' },
   ['{{ data.extra }}', '{{ data["hidden"] }}'],
 ];
-/** The key itself may not move a token from the first container to the second. */
-const tempting: Grants = {
-  permissions: [],
-  rules: [
-    { priority: 1, container: '/secret/', transform: 'redact', permissions: ['token:update'] },
-    { priority: 1, container: '/open/', transform: 'reveal', permissions: ['token:read', 'token:update'] },
-  ],
-};
 const phases = 3;
 const actionsOfEach = 14;
 
 async function run(context: Context): Promise<Outcome> {
-  const worlds = context.sized(600, 12);
+  const worlds = context.sized(400, 12);
   const clients = clientsOf(context, await context.fleet());
   const tally: Tally = { actions: 0, accepted: 0, moves: 0, unavailable: 0, gains: [] };
   await each(worlds, 8, async (index) => {
@@ -81,16 +78,6 @@ interface Group {
   readonly own: Set<string>;
 }
 
-interface Grants {
-  readonly permissions: string[];
-  readonly rules: {
-    readonly priority: number;
-    readonly container: string;
-    readonly transform: (typeof transforms)[number];
-    readonly permissions: string[];
-  }[];
-}
-
 class World {
   readonly #clients: Clients;
   readonly #random: Random;
@@ -118,17 +105,17 @@ class World {
   async begin(): Promise<void> {
     const { application, fleet } = this.#clients;
     this.#owner = (await fleet.tenant()).key;
-    for (const id of ids) await this.#fill(id);
-    const web = await application(this.#owner, { type: 'public', ...this.#grants() });
+    for (const id of tokenIds) await this.#fill(id);
+    const web = await application(this.#owner, { type: 'public', ...randomGrants(this.#random) });
     this.#web = web.key;
     for (const name of ['first backend', 'second backend']) {
-      const grants = this.#isTempting ? tempting : this.#grants();
+      const grants = this.#isTempting ? temptingGrants : randomGrants(this.#random);
       const { id, key } = await application(this.#owner, grants);
       const group = {
         name,
         keys: [key],
         own: new Set<string>(),
-        authorizer: { id, held: heldBy(grants) },
+        authorizer: { id, held: permissionsIn(grants) },
       };
       this.#groups.push(group);
       this.#tell(name, `has ${JSON.stringify(grants)}`);
@@ -163,14 +150,14 @@ class World {
 
   /** What the owner does between two phases: it changes rules, and fills what was deleted. */
   async #meanwhile(): Promise<void> {
-    for (const id of ids) {
+    for (const id of tokenIds) {
       const { status } = await this.#ask(this.#owner, 'GET', `/tokens/${id}`);
       if (status === 404) await this.#fill(id);
     }
     const { name, authorizer } = this.#random.one(this.#groups);
     if (!authorizer || this.#random.chance(0.4)) return;
-    const grants = this.#grants();
-    authorizer.held = heldBy(grants);
+    const grants = randomGrants(this.#random);
+    authorizer.held = permissionsIn(grants);
     const body = { name: 'changed', ...grants };
     await this.#clients.must(this.#index, 'PUT', `/applications/${authorizer.id}`, {
       key: this.#owner,
@@ -194,8 +181,8 @@ class World {
     const probe = { metadata: { probed: String(this.#random.below(1e9)) } };
     const answers = await Promise.all([
       ...keys.map((key) => this.#ask(key, 'GET', '/tokens?size=100')),
-      ...ids.map((id) => this.#ask(first, 'GET', `/tokens/${id}`)),
-      ...ids.map((id) => this.#ask(first, 'PATCH', `/tokens/${id}`, probe)),
+      ...tokenIds.map((id) => this.#ask(first, 'GET', `/tokens/${id}`)),
+      ...tokenIds.map((id) => this.#ask(first, 'PATCH', `/tokens/${id}`, probe)),
     ]);
     return answers.map(({ text }) => text).join('\n');
   }
@@ -203,7 +190,7 @@ class World {
   async #act(group: Group): Promise<string> {
     this.#tally.actions++;
     const key = this.#random.one(group.keys);
-    const path = `/tokens/${this.#random.one(ids)}`;
+    const path = `/tokens/${this.#random.one(tokenIds)}`;
     const container = this.#place();
     const kind = this.#random.below(10);
     if (kind === 0 && group.authorizer) {
@@ -213,7 +200,7 @@ class World {
     if (kind === 1) return this.#try(group, key, 'DELETE', path);
     if (kind === 2) {
       const data = { extra: this.#secret(group), hidden: this.#secret(group) };
-      return this.#try(group, key, 'POST', '/tokens', { id: this.#random.one(ids), container, data });
+      return this.#try(group, key, 'POST', '/tokens', { id: this.#random.one(tokenIds), container, data });
     }
     const mask = this.#random.one(masks);
     const data = { extra: this.#secret(group) };
@@ -237,7 +224,7 @@ class World {
     if (status < 300) {
       this.#tally.accepted++;
       if (body && 'container' in body && method === 'PATCH') this.#tally.moves++;
-      this.#tell(by.name, `${by.keys.indexOf(key)} ${method} ${path} ${JSON.stringify(body)}`);
+      this.#tell(by.name, `with key ${by.keys.indexOf(key)}: ${method} ${path} ${JSON.stringify(body)}`);
     } else if (status === 503) {
       this.#tally.unavailable++;
     } else if (status >= 500) {
@@ -257,7 +244,7 @@ class World {
   async #authorize(group: Group, by: string): Promise<void> {
     const { call, must } = this.#clients;
     const made: Body = await must(this.#index, 'POST', '/sessions', { key: this.#web });
-    const rules = this.#sessionRules(group.authorizer?.held ?? tokenPermissions);
+    const rules = randomSessionRules(this.#random, group.authorizer?.held ?? tokenPermissions);
     const body = { nonce: made.nonce, rules };
     const { status } = await call(this.#index, 'POST', '/sessions/authorize', { key: by, body });
     if (status !== 204) return;
@@ -265,37 +252,9 @@ class World {
     this.#tell(group.name, `gets session ${group.keys.length - 1} with ${JSON.stringify(rules)}`);
   }
 
-  #grants(): Grants {
-    const rules = Array.from({ length: 1 + this.#random.below(4) }, () => ({
-      priority: 1 + this.#random.below(3),
-      container: this.#random.one(['/', ...places]),
-      transform: this.#random.one(transforms),
-      permissions: this.#random.some(tokenPermissions, 1),
-    }));
-    return { rules, permissions: this.#random.chance(0.2) ? this.#random.some(tokenPermissions) : [] };
-  }
-
-  /** Half of them see nothing anywhere: they ask for less than their authorizer has, and must not gain by it. */
-  #sessionRules(held: readonly string[]): object[] {
-    const everywhere = { attribute: 'container', operator: 'starts_with', value: '/' };
-    if (this.#random.chance(0.5)) {
-      return [{ priority: 1, transform: 'redact', permissions: held, conditions: [everywhere] }];
-    }
-    return Array.from({ length: 1 + this.#random.below(3) }, () => ({
-      priority: 1 + this.#random.below(3),
-      transform: this.#random.one(transforms),
-      permissions: this.#random.some(held, 1),
-      conditions: [
-        this.#random.chance(0.3)
-          ? { attribute: 'id', operator: 'equals', value: this.#random.one(ids) }
-          : { ...everywhere, value: this.#random.one(['/', ...places]) },
-      ],
-    }));
-  }
-
   /** In any case: containers are compared without it. */
   #place(): string {
-    const place = this.#random.one(places);
+    const place = this.#random.one(containers);
     return this.#random.chance(0.2) ? place.toUpperCase() : place;
   }
 
@@ -313,8 +272,4 @@ class World {
   #secretsIn(text: string): string[] {
     return [...this.#secrets].filter((secret) => text.includes(secret));
   }
-}
-
-function heldBy({ permissions, rules }: Grants): string[] {
-  return [...new Set([permissions, ...rules.map((rule) => rule.permissions)].flat())];
 }

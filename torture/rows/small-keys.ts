@@ -30,7 +30,7 @@ const mostGrowth = 300;
 
 export const smallKeys: Row = {
   name: 'small-keys',
-  must: `the worst lists, bodies, decisions and log queries of small keys, with 100,000 tokens and 400,000 log entries: none costs more than 20 ordinary requests, or 5 of its own size, replies stay small, memory grows by less than ${mostGrowth} MB, and no other caller is refused`,
+  must: `the worst lists, bodies, decisions and log queries of small keys, with 100,000 tokens and 400,000 log entries: none costs more than 8 to 20 ordinary requests of its kind, or 5 of its size, replies stay small, memory grows by less than ${mostGrowth} MB, and no other caller is refused`,
   databases: bothDatabases,
   alone: true,
   run,
@@ -92,7 +92,7 @@ async function costOf(context: Context, fleet: Fleet): Promise<() => number> {
 async function judged(context: Context, attack: Attack, cost: () => number, shortfalls: string[]) {
   let [worst, ordinary] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   let answer: Answer | undefined;
-  const ordinaryAtOnce = 20;
+  const ordinaryAtOnce = context.sized(20, 10);
   for (let round = 0; round < context.sized(3, 2); round++) {
     const began = cost();
     for (let at = 0; at < ordinaryAtOnce; at++) await attack.like.send(round * ordinaryAtOnce + at);
@@ -104,7 +104,6 @@ async function judged(context: Context, attack: Attack, cost: () => number, shor
   const { name, mostBytes } = attack;
   const { status, text } = answer as Answer;
   const [times, bytes] = [worst / ordinary, Buffer.byteLength(text)];
-  console.error(name, status, bytes, worst.toFixed(1), ordinary.toFixed(2), times.toFixed(1));
   if (status >= 500) shortfalls.push(`${name}: answered with ${status}`);
   if (times > attack.like.most)
     shortfalls.push(
@@ -146,8 +145,8 @@ async function crowded(
     };
   };
   const [usual, attacked] = [
-    await during(attack.like.send, context.sized(400, 100)),
-    await during(attack.send, context.sized(48, 24)),
+    await during(attack.like.send, context.sized(400, 60)),
+    await during(attack.send, context.sized(48, 12)),
   ];
   const times = attacked.median / usual.median;
   if (attacked.failures > 0) shortfalls.push(`${attacked.failures} requests of another caller were refused`);
@@ -164,7 +163,7 @@ async function diskTimes(
   shortfalls: string[],
 ): Promise<number> {
   const attack = attacks.find(({ name }) => name === deepestContainer) as Attack;
-  const count = context.sized(200, 60);
+  const count = context.sized(200, 30);
   const size = async () => {
     const [row] = await raw<{ bytes: unknown }>(databaseUrl, sizes[context.database.name]);
     return Number(row?.bytes);
@@ -196,7 +195,7 @@ async function largePages(
   shortfalls: string[],
 ): Promise<Outcome['figures']> {
   const body = { container: '/page/large/', data: 'x'.repeat(mebibyte - 100) };
-  await each(context.sized(100, 24), 2, () => must(0, 'POST', '/tokens', { key: page, body }));
+  await each(context.sized(100, 20), 2, () => must(0, 'POST', '/tokens', { key: page, body }));
   const { text } = await call(0, 'GET', '/tokens?size=100', { key: page });
   if (text.length > 9 * mebibyte) shortfalls.push(`a page has ${text.length} bytes`);
   const { url, pid } = fleet.at(0);
@@ -205,7 +204,7 @@ async function largePages(
   const sockets = Array.from({ length: 6 }, () => connect(Number(port), hostname).pause());
   for (const socket of sockets) socket.write(written('GET', '/tokens?size=100', { key: page }));
   let peak = before;
-  for (let look = 0; look < context.sized(200, 60); look++) {
+  for (let look = 0; look < context.sized(200, 30); look++) {
     peak = Math.max(peak, residentMegabytes(pid));
     await Bun.sleep(20);
   }

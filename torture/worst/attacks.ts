@@ -109,7 +109,7 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
 
   const list: Ordinary = {
     send: () => get(keys.page, `/tokens?size=100&container=${ordinaryContainer}`),
-    most: 20,
+    most: 10,
   };
   const create: Ordinary = {
     send: (number) =>
@@ -124,7 +124,7 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
       }),
     most: 5,
   };
-  const readLog: Ordinary = { send: () => get(keys.auditor, '/logs?size=100'), most: 20 };
+  const readLog: Ordinary = { send: () => get(keys.auditor, '/logs?size=100'), most: 8 };
   const tenResources = Array.from({ length: 10 }, (_, at) => ({ id: `x-${at}`, container: '/x/' }));
   const decide: Ordinary = {
     send: () =>
@@ -136,10 +136,17 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
     most: 20,
   };
 
-  const filters = metadataNames.map((name) => `metadata.${name}=v`).join('&');
-  /** Of several shapes, so that what is kept of each shape adds up. */
+  const each = metadataNames.map((name) => `metadata.${name}=v`);
+  const filters = each.join('&');
+  /** Of 40 shapes, so that whatever is kept of each shape adds up. The first ones have all filters. */
   const varied = (number: number) =>
-    [filters, number & 1 && 'type=token', number & 2 && 'container=/filled/'].filter(Boolean).join('&');
+    [
+      ...each.slice((number >> 2) % each.length),
+      number & 1 && 'type=token',
+      number & 2 && 'container=/filled/',
+    ]
+      .filter(Boolean)
+      .join('&');
   const attack = (name: string, like: Attack['like'], mostBytes: number, send: Attack['send']): Attack => ({
     name,
     like,

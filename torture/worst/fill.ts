@@ -8,6 +8,11 @@ export const metadataNames = Array.from({ length: 10 }, (_, at) => `m${at}`);
 /** Tokens of one container. */
 export const tokensOfEach = 100;
 
+function metadataBut(without: string): string {
+  const names = metadataNames.filter((name) => name !== without);
+  return JSON.stringify(Object.fromEntries(names.map((name) => [name, 'v'])));
+}
+
 interface Words {
   /** A number as the last part of an id. */
   id(prefix: string, number: string): string;
@@ -46,10 +51,14 @@ export class Filler {
   async tokens(tenant: string, count: number): Promise<void> {
     const seq = this.#words.id('01900000', 'n');
     const container = `'/filled/' || (n / ${tokensOfEach}) || '/'`;
+    const metadata = `case n % ${metadataNames.length} ${metadataNames
+      .map((without, at) => `when ${at} then '${metadataBut(without)}'`)
+      .join(' ')} end`;
     const now = Date.now();
     await this.#insert(
-      'tokens (tenant_id, seq, id, type, container, container_folded, version, data, created_at)',
-      `'${tenant}', ${seq}, 'filled-' || n, 'token', ${container}, ${container}, 1, ${this.#words.bytes}, ${now} + n`,
+      'tokens (tenant_id, seq, id, type, container, container_folded, version, data, metadata, created_at)',
+      `'${tenant}', ${seq}, 'filled-' || n, 'token', ${container}, ${container}, 1, ${this.#words.bytes},
+        ${metadata}, ${now} + n`,
       count,
     );
     for (const [own, place] of [

@@ -1,0 +1,61 @@
+/** Rules at random over a few containers and token ids, for rows that look for a combination that gives too much. */
+import type { Random } from './random.ts';
+
+export const tokenPermissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
+export const containers = ['/secret/', '/secret/deep/', '/open/', '/open/deep/'];
+export const tokenIds = ['first', 'second', 'third', 'fourth'];
+const transforms = ['redact', 'mask', 'reveal'] as const;
+
+interface Rule {
+  readonly priority: number;
+  readonly container: string;
+  readonly transform: (typeof transforms)[number];
+  readonly permissions: string[];
+}
+
+export interface Grants {
+  readonly permissions: string[];
+  readonly rules: Rule[];
+}
+
+/** Redacted in one container, revealed in another: a key with these must not move a token from here to there. */
+export const temptingGrants: Grants = {
+  permissions: [],
+  rules: [
+    { priority: 1, container: '/secret/', transform: 'redact', permissions: ['token:update'] },
+    { priority: 1, container: '/open/', transform: 'reveal', permissions: ['token:read', 'token:update'] },
+  ],
+};
+
+export function randomGrants(random: Random): Grants {
+  const rules = Array.from({ length: 1 + random.below(4) }, () => ({
+    priority: 1 + random.below(3),
+    container: random.one(['/', ...containers]),
+    transform: random.one(transforms),
+    permissions: random.some(tokenPermissions, 1),
+  }));
+  return { rules, permissions: random.chance(0.2) ? random.some(tokenPermissions) : [] };
+}
+
+export function permissionsIn({ permissions, rules }: Grants): string[] {
+  return [...new Set([permissions, ...rules.map((rule) => rule.permissions)].flat())];
+}
+
+const everywhere = { attribute: 'container', operator: 'starts_with', value: '/' };
+
+/** Of a session. Half of them redact everything: a session that sees less than its authorizer must not help it. */
+export function randomSessionRules(random: Random, held: readonly string[]): object[] {
+  if (random.chance(0.5)) {
+    return [{ priority: 1, transform: 'redact', permissions: held, conditions: [everywhere] }];
+  }
+  return Array.from({ length: 1 + random.below(3) }, () => ({
+    priority: 1 + random.below(3),
+    transform: random.one(transforms),
+    permissions: random.some(held, 1),
+    conditions: [
+      random.chance(0.3)
+        ? { attribute: 'id', operator: 'equals', value: random.one(tokenIds) }
+        : { ...everywhere, value: random.one(['/', ...containers]) },
+    ],
+  }));
+}
