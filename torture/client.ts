@@ -118,11 +118,36 @@ function firstAnswer(text: string, noBody: boolean): { answer: Answer; length: n
   if (noBody || status === 204 || status === 304 || status < 200) {
     return { answer: { status, head, text: '' }, length: start };
   }
+  if (/\r\ntransfer-encoding: *chunked/i.test(head)) {
+    const body = chunked(text, start);
+    return body && { answer: { status, head, text: decoded(body.text) }, length: body.end };
+  }
   const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? Number.NaN);
   if (Number.isNaN(length)) throw new Error(`an answer without a length: ${head}`);
   if (text.length < start + length) return undefined;
-  const body = Buffer.from(text.slice(start, start + length), 'latin1').toString('utf8');
-  return { answer: { status, head, text: body }, length: start + length };
+  return {
+    answer: { status, head, text: decoded(text.slice(start, start + length)) },
+    length: start + length,
+  };
+}
+
+/** What the chunks from `start` on hold together, if the last one is there. */
+function chunked(text: string, start: number): { text: string; end: number } | undefined {
+  const parts: string[] = [];
+  for (let at = start; ; ) {
+    const line = text.indexOf('\r\n', at);
+    if (line < 0) return undefined;
+    const size = Number.parseInt(text.slice(at, line), 16);
+    const end = line + 2 + size + 2;
+    if (text.length < end) return undefined;
+    if (size === 0) return { text: parts.join(''), end };
+    parts.push(text.slice(line + 2, line + 2 + size));
+    at = end;
+  }
+}
+
+function decoded(bytes: string): string {
+  return Buffer.from(bytes, 'latin1').toString('utf8');
 }
 
 /** Milliseconds. The server closes an idle connection after ten seconds, maybe while a request is under way. */
