@@ -162,8 +162,8 @@ function torturePage(): string {
   ]);
   return lines(
     '# The torture run',
-    '`npm run torture` tries to break what the [threat model](threat-model.md) promises: with real processes, on SQLite and on PostgreSQL, in under ten minutes on two cores. It prints this table, keeps it in `torture/results.json`, and exits with 1 if anything falls short. `--seed N` repeats a run, `--only NAME,NAME` picks rows, `--on SQLite` or `--on PostgreSQL` one database, `--short` small sizes. The short form is part of `npm run test:all`.',
-    '`npm run torture:planted` keeps it honest: ten known bugs are planted one after the other into a copy of the project, and for each of them its own row must fall short.',
+    '`npm run torture` tries to break what the [threat model](threat-model.md) promises: with real processes, on SQLite and on PostgreSQL. It prints this table, keeps it in `torture/results.json`, and exits with 1 if anything falls short. `--seed N` repeats a run, `--only NAME,NAME` picks rows, `--on SQLite` or `--on PostgreSQL` one database, `--short` small sizes. The short form is part of `npm run test:all`.',
+    '`npm run torture:planted` keeps it honest: known bugs are planted one after the other into a copy of the project, and for each of them one row must fail.',
     '## The last run',
     ...(kept
       ? [

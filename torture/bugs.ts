@@ -1,4 +1,4 @@
-/** Ten known bugs, each with the row that must notice it. */
+/** Known bugs, each with the row that must notice it. */
 import type { DatabaseName } from './row.ts';
 
 export interface Bug {
@@ -148,6 +148,47 @@ export const bugs: readonly Bug[] = [
         file: 'src/http/applications.ts',
         from: '        refuseEscalation(principal, current, body);\n',
         to: '',
+      },
+    ],
+  },
+  {
+    name: 'a session moves what it cannot see',
+    row: 'no-gain-by-moves',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/domain/disclosure.ts',
+        from: '  if (isInBrowser(principal)) return true;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'a mask over hidden data',
+    row: 'no-gain-by-moves',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/domain/disclosure.ts',
+        from: '  if (remasks || merges) return true;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'lists without a scan budget',
+    row: 'small-keys',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/store/bounded-list.ts',
+        from: 'export const scanBudget = 2_000;',
+        to: 'export const scanBudget = 2_000_000_000;',
+      },
+      {
+        file: 'src/store/bounded-list.ts',
+        from: 'export const countBudget = 10_000;',
+        to: 'export const countBudget = 2_000_000_000;',
       },
     ],
   },

@@ -125,15 +125,15 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
     most: 5,
   };
   const readLog: Ordinary = { send: () => get(keys.auditor, '/logs?size=100'), most: 8 };
-  const tenResources = Array.from({ length: 10 }, (_, at) => ({ id: `x-${at}`, container: '/x/' }));
+  const resources = Array.from({ length: 100 }, (_, at) => ({ id: `x-${at}`, container: '/x/' }));
   const decide: Ordinary = {
     send: () =>
       post(keys.wordy, '/decisions', {
         credential: keys.wordy,
         permission: 'token:read',
-        resources: tenResources,
+        resources,
       }),
-    most: 20,
+    most: 10,
   };
 
   const each = metadataNames.map((name) => `metadata.${name}=v`);
@@ -162,7 +162,7 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
       get(keys.owner, `/tokens?size=100&${filters}`),
     ),
     attack('a type that there is not', list, page, () => get(keys.owner, '/tokens?size=100&type=absent')),
-    attack('a deep page', list, page, () => get(keys.owner, '/tokens?size=100&page=999')),
+    attack('a deep page', { ...list, most: 20 }, page, () => get(keys.owner, '/tokens?size=100&page=999')),
     attack('a list of nothing', list, page, () => get(keys.blind, '/tokens?size=100')),
     attack('a list of nothing with filters', list, page, () =>
       get(keys.blind, `/tokens?size=100&${filters}`),

@@ -66,8 +66,8 @@ export class Filler {
       [1, container],
     ]) {
       await this.#insert(
-        'token_containers (tenant_id, container, own, seq, id)',
-        `'${tenant}', ${place}, ${own}, ${seq}, 'filled-' || n`,
+        'token_containers (tenant_id, container, own, seq)',
+        `'${tenant}', ${place}, ${own}, ${seq}`,
         count,
       );
     }
