@@ -192,4 +192,16 @@ export const bugs: readonly Bug[] = [
       },
     ],
   },
+  {
+    name: 'an application deleted with all its sessions',
+    row: 'delete-while-large',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/store/applications.ts',
+        from: '`update applications as a set expires_at = 0 where',
+        to: '`delete from applications as a where',
+      },
+    ],
+  },
 ];

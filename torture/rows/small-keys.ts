@@ -30,7 +30,7 @@ const mostGrowth = 300;
 
 export const smallKeys: Row = {
   name: 'small-keys',
-  must: `the worst lists, bodies, decisions and log queries of small keys, with 100,000 tokens and 400,000 log entries: none costs more than 8 to 20 ordinary requests of its kind, or 5 of its size, replies stay small, memory grows by less than ${mostGrowth} MB, and no other caller is refused`,
+  must: `the worst lists, bodies, decisions and log queries of small keys, with 100,000 tokens and 400,000 log entries: none costs more than 8 to 50 ordinary requests of its kind, or 5 of its size, replies stay small, memory grows by less than ${mostGrowth} MB, and no other caller is refused`,
   databases: bothDatabases,
   alone: true,
   run,
@@ -66,8 +66,8 @@ async function run(context: Context): Promise<Outcome> {
     figures: {
       requests: attacks.length,
       [`times an ordinary request at most (${worst?.name})`]: Math.round(worst?.times ?? 0),
-      'KB in the largest refusal': Math.round(
-        Math.max(...measured.filter(({ refused }) => refused).map(({ bytes }) => bytes)) / 1000,
+      'bytes in the largest refusal': Math.max(
+        ...measured.filter(({ refused }) => refused).map(({ bytes }) => bytes),
       ),
       'times the disk of an ordinary token': disk,
       ...crowd,
@@ -92,7 +92,7 @@ async function costOf(context: Context, fleet: Fleet): Promise<() => number> {
 async function judged(context: Context, attack: Attack, cost: () => number, shortfalls: string[]) {
   let [worst, ordinary] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   let answer: Answer | undefined;
-  const ordinaryAtOnce = context.sized(20, 10);
+  const ordinaryAtOnce = context.sized(20, 6);
   for (let round = 0; round < context.sized(3, 2); round++) {
     const began = cost();
     for (let at = 0; at < ordinaryAtOnce; at++) await attack.like.send(round * ordinaryAtOnce + at);
@@ -122,7 +122,8 @@ async function crowded(
   shortfalls: string[],
 ): Promise<Outcome['figures']> {
   const other = await application(owner, { permissions: ['application:read'] });
-  const during = async (send: Attack['send'], count: number) => {
+  const count = context.sized(240, 48);
+  const during = async (send: Attack['send']) => {
     const waits: number[] = [];
     let [failures, ended] = [0, false];
     const crowd = each(count, 12, async (number) => {
@@ -144,10 +145,7 @@ async function crowded(
       asked: waits.length,
     };
   };
-  const [usual, attacked] = [
-    await during(attack.like.send, context.sized(400, 60)),
-    await during(attack.send, context.sized(48, 12)),
-  ];
+  const [usual, attacked] = [await during(attack.like.send), await during(attack.send)];
   const times = attacked.median / usual.median;
   if (attacked.failures > 0) shortfalls.push(`${attacked.failures} requests of another caller were refused`);
   if (times > longestWait)

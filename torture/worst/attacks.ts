@@ -162,7 +162,7 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
       get(keys.owner, `/tokens?size=100&${filters}`),
     ),
     attack('a type that there is not', list, page, () => get(keys.owner, '/tokens?size=100&type=absent')),
-    attack('a deep page', { ...list, most: 20 }, page, () => get(keys.owner, '/tokens?size=100&page=999')),
+    attack('a deep page', { ...list, most: 50 }, page, () => get(keys.owner, '/tokens?size=100&page=999')),
     attack('a list of nothing', list, page, () => get(keys.blind, '/tokens?size=100')),
     attack('a list of nothing with filters', list, page, () =>
       get(keys.blind, `/tokens?size=100&${filters}`),
