@@ -36,12 +36,14 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
     list: (tenant, filter, { limit, before }) => {
       const select = (what: string, floor: string | undefined, suffix: string, count: number) => {
         const params = new Params();
+        // SQLite starts and ends a scan at one bound each, and checks all others row by row.
+        const highest = present(before, filter.to === undefined ? undefined : firstIdAt(filter.to))[0];
+        const lowest = present(floor, filter.from === undefined ? undefined : firstIdAt(filter.from)).at(-1);
         const where = all(
           `tenant_id = ${params.add(tenant)}`,
-          before !== undefined && `id < ${params.add(before)}`,
-          filter.to !== undefined && `id < ${params.add(firstIdAt(filter.to))}`,
-          filter.from !== undefined && `id >= ${params.add(firstIdAt(filter.from))}`,
-          floor !== undefined && all(`id >= ${params.add(floor)}`, matching(params, filter)),
+          highest !== undefined && `id < ${params.add(highest)}`,
+          lowest !== undefined && `id >= ${params.add(lowest)}`,
+          floor !== undefined && matching(params, filter),
         );
         const sql = `select ${what} from audit where ${where} order by id desc ${suffix} ${params.add(count)}`;
         return [sql, params.values] as const;
@@ -87,6 +89,11 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
     head: () => headOf(db),
     export: (at) => exportLines(db, chainKeys, at),
   };
+}
+
+/** The ids that are given, in their order. */
+function present(...ids: (string | undefined)[]): string[] {
+  return ids.filter((id) => id !== undefined).sort();
 }
 
 /** The last checkpoint. */

@@ -125,6 +125,9 @@ describe.each(databases)('the store on %s: pages of the audit log', (name, datab
 
   async function expectRange({ sql, values }: (typeof sent)[number]): Promise<void> {
     if (name === 'SQLite') {
+      // Of several bounds on one side SQLite uses one, and checks the others row by row.
+      expect(sql.match(/\bid >=/g)?.length ?? 0).toBeLessThanOrEqual(1);
+      expect(sql.match(/\bid </g)?.length ?? 0).toBeLessThanOrEqual(1);
       const db = new Sqlite(on.url.slice('sqlite:'.length));
       const text = `explain query plan ${sql.replace(/\$(\d+)/g, '?$1')}`;
       const steps = db.query(text).all(...(values as string[])) as { detail: string }[];
