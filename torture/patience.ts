@@ -1,5 +1,7 @@
 /** For what must be done past the service while the machine is busy with tearing at it. */
 import { DbUnavailable } from '../src/store/db.ts';
+import { ample } from '../test/support/world.ts';
+import type { Context } from './row.ts';
 
 /** Does it again as long as the database does not answer in time; it must do no harm to do it twice. */
 export async function patiently<T>(work: () => Promise<T>): Promise<T> {
@@ -12,4 +14,9 @@ export async function patiently<T>(work: () => Promise<T>): Promise<T> {
     }
   }
   return work();
+}
+
+/** A setting for nodes. The full run keeps the default. The short form runs beside other tests, which take the processor from it. */
+export function databaseTimeout(context: Context): Record<string, string> {
+  return { SALLYPORT_DATABASE_TIMEOUT: context.sized('', String(ample)) };
 }

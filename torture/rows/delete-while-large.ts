@@ -1,10 +1,11 @@
 /** An application with very many sessions is deleted, and every node is killed before its rows are gone. */
 import { openStore } from '../../src/store/open.ts';
 import { holding, raw } from '../../test/support/stores.ts';
-import { testMasterKey } from '../../test/support/world.ts';
+import { ample, testMasterKey } from '../../test/support/world.ts';
 import { type Answer, type Asked, Client } from '../client.ts';
 import { type Body, patient } from '../clients.ts';
 import { firstKey, type MortalNode, startNode } from '../crash/node.ts';
+import { databaseTimeout } from '../patience.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 import { Filler } from '../worst/fill.ts';
 
@@ -96,7 +97,7 @@ const batchSize = 500;
 
 /** Does what one more node would do now and then, until it is done or the batches are used up. */
 async function sweepSome(databaseUrl: string, batches: number): Promise<void> {
-  const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey) });
+  const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey), timeout: ample });
   for (let batch = 0; batch < batches && (await store.sweep(batchSize)) >= batchSize; batch++);
   await store.close();
 }
@@ -147,7 +148,11 @@ class Nodes {
   async start(): Promise<void> {
     const command = [await this.#context.executable()];
     for (let number = 0; number < this.#context.sized(3, 2); number++) {
-      const node = await startNode(this.#context, { databaseUrl: this.#databaseUrl, command });
+      const node = await startNode(this.#context, {
+        databaseUrl: this.#databaseUrl,
+        command,
+        env: databaseTimeout(this.#context),
+      });
       this.#nodes.push(node);
       this.#clients.push(new Client(node.url));
     }

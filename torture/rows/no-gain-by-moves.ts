@@ -19,7 +19,7 @@ import type { Secrets } from '../secrets.ts';
 
 export const noGainByMoves: Row = {
   name: 'no-gain-by-moves',
-  must: 'moves, masks, patches, deletes and re-creations by keys with random rules and by their sessions, in 800 tenants, half on each database: no caller reads plaintext that it could not read before',
+  must: 'moves, masks, patches, deletes and re-creations by keys with random rules and by their sessions, in 200 tenants, half on each database: no caller reads plaintext that it could not read before',
   databases: bothDatabases,
   run,
 };
@@ -36,7 +36,7 @@ const phases = 3;
 const actionsOfEach = 14;
 
 async function run(context: Context): Promise<Outcome> {
-  const worlds = context.sized(400, 12);
+  const worlds = context.sized(100, 12);
   const clients = clientsOf(context, await context.fleet());
   const tally: Tally = { actions: 0, accepted: 0, moves: 0, unavailable: 0, gains: [] };
   await each(worlds, 8, async (index) => {
