@@ -43,6 +43,7 @@ async function run(context: Context): Promise<Outcome> {
   const tenant = await fleet.tenant();
   const keys = await makeKeys(clients, tenant);
   const filler = new Filler(fleet.databaseUrl, context.database.name);
+  context.defer(() => filler.clear());
   await filler.tokens(tenant.id, context.sized(100_000, 8000));
   await filler.log(tenant.id, context.sized(400_000, 10_000));
   const { pid } = fleet.at(0);
