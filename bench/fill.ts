@@ -7,7 +7,7 @@ import { Database } from 'bun:sqlite';
 import { freemem } from 'node:os';
 import { JsonText } from '../src/domain/json-text.ts';
 import { mint, newId } from '../src/domain/key.ts';
-import { parseMasterKeys } from '../src/store/cipher.ts';
+import { parseMasterKeys } from '../src/store/crypto/cipher.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
 import { masterKey } from './servers.ts';

@@ -2,7 +2,7 @@
 import { newId } from '../src/domain/key.ts';
 import { ready } from '../src/domain/policy.ts';
 import type { Principal } from '../src/domain/principal.ts';
-import { uses } from '../src/http/uses.ts';
+import { uses } from '../src/http/pipeline/usage-recorder.ts';
 
 const calls = 1_000_000;
 const rounds = 5;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openApp } from '../src/app.ts';
-import { untilTold } from '../src/cli/stop.ts';
+import { untilTold } from '../src/cli/terminal/signals.ts';
 import { readConfig } from '../src/config.ts';
 import { type BackendSettings, startBackend } from './backend.ts';
 import { seed } from './seed.ts';

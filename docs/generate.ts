@@ -4,15 +4,15 @@
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { callOptions, callVariables } from '../src/cli/call.ts';
 import type { Command, Option } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
-import { exitCodes } from '../src/cli/complaint.ts';
 import { helpText } from '../src/cli/program.ts';
+import { exitCodes } from '../src/cli/terminal/cli-error.ts';
+import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
 import { flagOf, settingList, unset } from '../src/config.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, isA, sentenceOf } from '../src/domain/permission.ts';
-import { failuresOf } from '../src/http/route.ts';
+import { failuresOf } from '../src/http/pipeline/route.ts';
 import { routes } from '../src/http/routes.ts';
 import type { Kept } from '../torture/table.ts';
 

@@ -4,8 +4,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Schema, withoutNull } from '../src/http/json-schema.ts';
-import { openApi } from '../src/http/openapi.ts';
+import { type Schema, withoutNull } from '../src/http/reference/json-schema.ts';
+import { openApi } from '../src/http/reference/openapi.ts';
 import { routes } from '../src/http/routes.ts';
 import { version } from '../src/version.ts';
 

@@ -1,27 +1,27 @@
 /** The program as an object: tests open it on port 0, `main` on the configured one. */
 import { dirname } from 'node:path';
-import { type Bootstrapped, bootstrap } from './bootstrap.ts';
-import { startChores } from './chores.ts';
 import { type Config, ConfigError } from './config.ts';
 import { then } from './domain/awaitable.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
-import { oneUseLink } from './http/console-link.ts';
-import { denials } from './http/denials.ts';
-import { LargeReplies } from './http/large-replies.ts';
-import { makeLimits, type Rates } from './http/limits.ts';
-import { listenForScrapes } from './http/metrics.ts';
-import type { World } from './http/route.ts';
+import { oneUseLink } from './http/endpoints/console-link.ts';
+import { denials } from './http/pipeline/denial-log.ts';
+import { LargeReplies } from './http/pipeline/large-replies.ts';
+import { makeLimits, type Rates } from './http/pipeline/limits.ts';
+import { listenForScrapes } from './http/pipeline/metrics-server.ts';
+import { makeWaitingRoom, openRoom, type WaitingRoom } from './http/pipeline/pending-sessions.ts';
+import type { World } from './http/pipeline/route.ts';
+import { listen } from './http/pipeline/server.ts';
+import { uses } from './http/pipeline/usage-recorder.ts';
 import { served } from './http/routes.ts';
-import { listen } from './http/server.ts';
-import { uses } from './http/uses.ts';
-import { makeWaitingRoom, openRoom, type WaitingRoom } from './http/waiting.ts';
 import { type Log, makeLog } from './log.ts';
-import { masterKeys } from './master-key.ts';
 import { type Observer, observe, unobserved } from './observe.ts';
-import type { Migrated } from './store/migrate.ts';
+import { startChores } from './operations/background-jobs.ts';
+import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
+import { masterKeys } from './operations/master-key.ts';
+import { makeFolder } from './store/engine/file-ownership.ts';
+import type { Migrated } from './store/engine/migrate.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
-import { makeFolder } from './store/owner.ts';
 import type { Store } from './store/store.ts';
 
 export interface App {

@@ -4,9 +4,9 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { Secret } from './domain/key.ts';
 import { largestToken } from './domain/token.ts';
-import { parseTrust, type Trust } from './http/address.ts';
-import { parseMasterKeys } from './store/cipher.ts';
-import { defaultTimeout } from './store/db.ts';
+import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
+import { parseMasterKeys } from './store/crypto/cipher.ts';
+import { defaultTimeout } from './store/engine/db.ts';
 
 /** A wrong value; its message is the one line that the operator sees. */
 export class ConfigError extends Error {

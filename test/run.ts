@@ -10,8 +10,8 @@ import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
-import { migrate } from '../src/store/migrate.ts';
-import { openPostgres } from '../src/store/postgres.ts';
+import { migrate } from '../src/store/engine/migrate.ts';
+import { openPostgres } from '../src/store/engine/postgres.ts';
 import { startPostgres } from './support/postgres.ts';
 import { report } from './support/report.ts';
 import { addressOf } from './support/world.ts';

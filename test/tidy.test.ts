@@ -75,7 +75,7 @@ describe('imports point one way:', () => {
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
       to === 'src/version.ts' ||
-      (from === 'src/http/console-files.ts' && to === 'console/build.ts') ||
+      (from === 'src/http/endpoints/console-files.ts' && to === 'console/build.ts') ||
       (typesOnly && types.includes(to));
     expect(outside('src/http/', allowed)).toEqual([]);
   });
@@ -107,7 +107,7 @@ describe('imports point one way:', () => {
     expect(consoleSources.length).toBeGreaterThan(10);
     expect(strange.map(shown)).toEqual([]);
     const asking = imports.filter(
-      ({ from, to }) => to.startsWith('console/') && from !== 'src/http/console-files.ts',
+      ({ from, to }) => to.startsWith('console/') && from !== 'src/http/endpoints/console-files.ts',
     );
     expect(asking.map(shown)).toEqual([]);
   });
@@ -173,8 +173,13 @@ describe('things stay small:', () => {
 describe('what decides comes from one place:', () => {
   test('chance', () => {
     const chance = /Math\.random|randomUUID|getRandomValues|randomBytes|randomFill|randomInt/;
-    const places = ['src/domain/key.ts', 'src/store/cipher.ts', 'src/store/chain.ts', 'src/store/keyring.ts'];
-    const requestIds = 'src/http/headers.ts';
+    const places = [
+      'src/domain/key.ts',
+      'src/store/crypto/cipher.ts',
+      'src/store/audit/hash-chain.ts',
+      'src/store/crypto/keyring.ts',
+    ];
+    const requestIds = 'src/http/pipeline/response.ts';
     expect(found(chance, sources, ...places, requestIds)).toEqual([]);
   });
 

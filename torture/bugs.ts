@@ -51,7 +51,7 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/http/authenticate.ts',
+        file: 'src/http/pipeline/authenticate.ts',
         from: '  return then(credentials.find(kind, digest), (principal) => {\n',
         to: `  const name = digest.toString('hex');
   const cached = cache.get(name);
@@ -61,7 +61,7 @@ export const bugs: readonly Bug[] = [
 `,
       },
       {
-        file: 'src/http/authenticate.ts',
+        file: 'src/http/pipeline/authenticate.ts',
         from: '/** Goes on with whoever',
         to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/** Goes on with whoever',
       },
@@ -73,7 +73,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/store/sqlite.ts',
+        file: 'src/store/engine/sqlite.ts',
         from: "db.run('pragma synchronous = full')",
         to: "db.run('pragma synchronous = normal')",
       },
@@ -97,7 +97,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/authenticate.ts',
+        file: 'src/http/pipeline/authenticate.ts',
         from: "  if (!key) throw fail('unauthenticated');\n",
         to: "  if (!key) throw fail('unauthenticated');\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
       },
@@ -133,7 +133,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/change.ts',
+        file: 'src/http/pipeline/run-change.ts',
         from: "unit.record({ ...witness(principal, where), ...what, result: 'success' });",
         to: "setTimeout(() => world.store.audit.write([{ ...witness(principal, where), ...what, result: 'success' }]).catch(() => {}));",
       },
@@ -145,7 +145,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/applications.ts',
+        file: 'src/http/endpoints/applications.ts',
         from: '        refuseEscalation(principal, current, body);\n',
         to: '',
       },

@@ -1,7 +1,7 @@
 /** Real nodes: processes that share one database. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { newTenant } from '../src/bootstrap.ts';
+import { newTenant } from '../src/operations/bootstrap.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
 import { freePort } from '../test/support/postgres.ts';

@@ -1,6 +1,6 @@
 /** Requests made up from the OpenAPI document: some as it says, most nearly so, some not at all. */
-import type { Schema } from '../src/http/json-schema.ts';
-import type { Document, Operation } from '../src/http/openapi.ts';
+import type { Schema } from '../src/http/reference/json-schema.ts';
+import type { Document, Operation } from '../src/http/reference/openapi.ts';
 import { written } from './client.ts';
 import type { Random } from './random.ts';
 

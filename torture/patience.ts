@@ -1,5 +1,5 @@
 /** For what must be done past the service while the machine is busy with tearing at it. */
-import { DbUnavailable } from '../src/store/db.ts';
+import { DbUnavailable } from '../src/store/engine/db.ts';
 import { ample } from '../test/support/world.ts';
 import type { Context } from './row.ts';
 

@@ -1,9 +1,9 @@
 /** What a command is, and what it is given. */
 import type { Sallyport } from '../../sdk/src/sallyport.ts';
 import type { Config } from '../config.ts';
-import type { Input } from './input.ts';
-import type { Paint } from './paint.ts';
-import type { Terminal } from './terminal.ts';
+import type { Paint } from './terminal/colors.ts';
+import type { Input } from './terminal/input.ts';
+import type { Terminal } from './terminal/terminal.ts';
 
 /** What a command takes beside the settings. The same name means the same kind of thing everywhere. */
 export interface Option {

@@ -1,28 +1,28 @@
 /** THE table of commands. */
 import { openDatabase } from '../app.ts';
 import { version } from '../version.ts';
-import { applyCommands } from './apply.ts';
-import { appCommands } from './apps.ts';
-import { auditCommands } from './audit.ts';
-import { auditTailCommand } from './audit-tail.ts';
-import { backupCommand } from './backup.ts';
-import { canCommands } from './can.ts';
 import type { Command, Invocation } from './command.ts';
-import { completionScript, shells } from './completion.ts';
-import { yesOption } from './confirm.ts';
-import { doctorCommand } from './doctor.ts';
-import { healthCommand } from './health.ts';
-import { initCommands } from './init.ts';
-import { keyCommands } from './keys.ts';
-import { logsCommands } from './logs.ts';
-import { dropOldOption, printMasterKey, rotate } from './master-key.ts';
-import { recoverCommand } from './recover.ts';
-import { restoreCommand } from './restore.ts';
-import { serve } from './serve.ts';
-import { sessionCommands } from './sessions.ts';
-import { tenantCommands } from './tenants.ts';
-import { tokenCommands } from './tokens.ts';
-import { usageCommands } from './usage.ts';
+import { applyCommands } from './commands/apply.ts';
+import { appCommands } from './commands/apps.ts';
+import { auditCommands } from './commands/audit.ts';
+import { auditTailCommand } from './commands/audit-tail.ts';
+import { backupCommand } from './commands/backup.ts';
+import { canCommands } from './commands/can.ts';
+import { doctorCommand } from './commands/doctor.ts';
+import { healthCommand } from './commands/health.ts';
+import { initCommands } from './commands/init.ts';
+import { keyCommands } from './commands/keys.ts';
+import { logsCommands } from './commands/logs.ts';
+import { dropOldOption, printMasterKey, rotate } from './commands/master-key.ts';
+import { recoverCommand } from './commands/recover.ts';
+import { restoreCommand } from './commands/restore.ts';
+import { serve } from './commands/serve.ts';
+import { sessionCommands } from './commands/sessions.ts';
+import { tenantCommands } from './commands/tenants.ts';
+import { tokenCommands } from './commands/tokens.ts';
+import { usageCommands } from './commands/usage.ts';
+import { completionScript, shells } from './terminal/completion.ts';
+import { yesOption } from './terminal/confirm.ts';
 
 /** What each group of commands is for. */
 export const groupSummaries: Readonly<Record<string, string>> = {

@@ -1,13 +1,13 @@
 /** The command line: reads the arguments, runs the command, reports errors. */
 import { type Config, readConfig } from '../config.ts';
 import { withoutSecrets } from '../domain/key.ts';
-import { openService, serviceUrl } from './call.ts';
 import { type Command, type Given, type Invocation, UsageError } from './command.ts';
-import { complaintOf, type Whereabouts } from './complaint.ts';
-import { Input } from './input.ts';
-import { painter } from './paint.ts';
 import { type Parsed, parseAndRun } from './program.ts';
-import { escaping, processTerminal, type Terminal } from './terminal.ts';
+import { complaintOf, type Whereabouts } from './terminal/cli-error.ts';
+import { painter } from './terminal/colors.ts';
+import { openService, serviceUrl } from './terminal/connection.ts';
+import { Input } from './terminal/input.ts';
+import { escaping, processTerminal, type Terminal } from './terminal/terminal.ts';
 
 /** Resolves with the exit code. */
 export async function run(argv: readonly string[], bare: Terminal = processTerminal()): Promise<number> {

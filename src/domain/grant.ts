@@ -1,10 +1,10 @@
 /** Grants: what an Application or a Session may do, and who may hold what. */
 import { z } from 'zod';
+import { placeIn } from './dedupe.ts';
 import type { Errors } from './error.ts';
 import { list } from './field.ts';
 import { isA, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
-import { placeIn } from './twins.ts';
 
 export const grantFields = {
   permissions: list(Permissions).describe('What it may do. Must be non-empty when there are no rules.'),

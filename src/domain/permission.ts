@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { withoutTwins } from './twins.ts';
+import { withoutTwins } from './dedupe.ts';
 
 /**
  * The permissions that Sallyport itself checks.

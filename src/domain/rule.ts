@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import { withoutTwins } from './dedupe.ts';
 import { Description, holdsNoSecret, line, optional, secretHeld } from './field.ts';
 import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
-import { withoutTwins } from './twins.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
 const notPath = 'must be a path such as /pci/high/ of letters, digits, - and _';

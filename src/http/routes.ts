@@ -7,19 +7,19 @@ import {
   listApplications,
   regenerateKey,
   updateApplication,
-} from './applications.ts';
-import { consoleRoutes } from './console-files.ts';
-import { decide } from './decisions.ts';
-import { livez, readyz } from './health.ts';
-import { createKey, deleteKey, listKeys } from './keys.ts';
-import { listLogs } from './logs.ts';
-import { listPermissions } from './permissions.ts';
-import { documentation } from './reference.ts';
-import type { Route } from './route.ts';
-import { authorizeSession, createSession, endSession, listSessions } from './sessions.ts';
-import { getTenant } from './tenants.ts';
-import { createToken, deleteToken, getToken, listTokens, updateToken } from './tokens.ts';
-import { getUsage } from './usage.ts';
+} from './endpoints/applications.ts';
+import { consoleRoutes } from './endpoints/console-files.ts';
+import { decide } from './endpoints/decisions.ts';
+import { livez, readyz } from './endpoints/health.ts';
+import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
+import { listLogs } from './endpoints/logs.ts';
+import { listPermissions } from './endpoints/permissions.ts';
+import { authorizeSession, createSession, endSession, listSessions } from './endpoints/sessions.ts';
+import { getTenant } from './endpoints/tenants.ts';
+import { createToken, deleteToken, getToken, listTokens, updateToken } from './endpoints/tokens.ts';
+import { getUsage } from './endpoints/usage.ts';
+import type { Route } from './pipeline/route.ts';
+import { documentation } from './reference/documentation.ts';
 
 const api: Route[] = [
   createApplication,

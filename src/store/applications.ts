@@ -4,9 +4,9 @@ import { timestamp } from '../domain/field.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';
-import { type Executor, type Moment, type Queries, rowLock } from './db.ts';
+import { type Executor, type Moment, type Queries, rowLock } from './engine/db.ts';
+import { all, Params } from './engine/sql-params.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
-import { all, Params } from './where.ts';
 
 export interface ApplicationRow {
   tenant_id: string;

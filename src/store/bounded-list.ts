@@ -2,9 +2,9 @@
  * Lists of rows by id, newest first, whose filter no index answers. The filter sees a bounded number of rows: a page
  * may be shorter than its size, or empty, and says where to go on.
  */
-import type { Executor, Moment, Value } from './db.ts';
+import type { Executor, Moment, Value } from './engine/db.ts';
+import { all, Params } from './engine/sql-params.ts';
 import type { ListPage, ListWindow } from './store.ts';
-import { all, Params } from './where.ts';
 
 /** The most rows that a request examines one by one. */
 export const scanBudget = 2_000;

@@ -10,9 +10,9 @@ import {
   toGrants,
   toOrigins,
 } from './applications.ts';
-import type { Db, Moment } from './db.ts';
-import { Memory } from './memory.ts';
-import { type Found, Recollection } from './recollection.ts';
+import { Memory } from './bounded-cache.ts';
+import { type Found, Recollection } from './credential-cache.ts';
+import type { Db, Moment } from './engine/db.ts';
 import { withAuthorizer, works } from './sessions.ts';
 import type { Credentials } from './store.ts';
 

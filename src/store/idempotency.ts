@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import { fail } from '../domain/error.ts';
-import { open, seal } from './cipher.ts';
-import type { Executor, Queries } from './db.ts';
+import { open, seal } from './crypto/cipher.ts';
+import type { Executor, Queries } from './engine/db.ts';
 import type { Idempotency } from './store.ts';
 
 const keptFor = 86_400_000;

@@ -2,7 +2,7 @@ import type { ApplicationKey } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { alive, held, insertKey, type KeyRow } from './applications.ts';
-import type { Executor, Moment } from './db.ts';
+import type { Executor, Moment } from './engine/db.ts';
 import type { Keys } from './store.ts';
 
 const columns = 'id, ending, created_by, created_at, last_used_at';

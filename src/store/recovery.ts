@@ -10,14 +10,14 @@ import {
   tellsOfAccess,
 } from '../domain/revocation.ts';
 import { applications, originsText, toText } from './applications.ts';
-import { insertEntries } from './audit.ts';
-import type { ChainKeys } from './chain.ts';
-import type { Db, Queries } from './db.ts';
-import type { MasterKeys } from './keyring.ts';
+import type { ChainKeys } from './audit/hash-chain.ts';
+import { insertEntries } from './audit/log.ts';
+import { type Verdict, verifyExport } from './audit/verify.ts';
+import type { MasterKeys } from './crypto/keyring.ts';
+import type { Db, Queries } from './engine/db.ts';
+import { Params } from './engine/sql-params.ts';
 import type { NewEntry } from './store.ts';
 import { removeSome, tenants } from './tenants.ts';
-import { type Verdict, verifyExport } from './verify.ts';
-import { Params } from './where.ts';
 
 /** What can do again what was taken away from it. */
 export interface Revived {

@@ -3,10 +3,10 @@ import { timestamp } from '../domain/field.ts';
 import type { Session } from '../domain/session.ts';
 import { alive, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
-import type { Executor, Moment } from './db.ts';
-import { inserter } from './insert.ts';
+import { inserter } from './engine/bulk-insert.ts';
+import type { Executor, Moment } from './engine/db.ts';
+import { all, Params } from './engine/sql-params.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
-import { all, Params } from './where.ts';
 
 /** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
 export const withAuthorizer = `sessions s

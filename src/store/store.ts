@@ -18,9 +18,9 @@ import type { Session, SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
 import type { Moments, Use } from '../domain/usage.ts';
-import type { SignedCheckpoint } from './chain.ts';
+import type { SignedCheckpoint } from './audit/hash-chain.ts';
+import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { Recovery } from './recovery.ts';
-import type { Rotated, Rotation } from './rotation.ts';
 
 export interface NewApplication extends Grants {
   readonly id: string;

@@ -1,7 +1,7 @@
 /** Frees the space of rows that no read returns any more: expired rows, and applications that were deleted. */
-import { type Db, rowLock } from './db.ts';
-import { deleteTokens } from './storage.ts';
+import { type Db, rowLock } from './engine/db.ts';
 import { primaryKeys } from './tables.ts';
+import { deleteTokens } from './token-storage.ts';
 
 /** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction holds wait. */
 export async function sweep(db: Db, limit: number): Promise<number> {

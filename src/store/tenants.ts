@@ -2,9 +2,9 @@ import { byOperator } from '../domain/audit.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { insertApplication } from './applications.ts';
-import { insertEntries } from './audit.ts';
-import type { ChainKeys } from './chain.ts';
-import { type Db, type Executor, type Moment, type Queries, rowLock } from './db.ts';
+import type { ChainKeys } from './audit/hash-chain.ts';
+import { insertEntries } from './audit/log.ts';
+import { type Db, type Executor, type Moment, type Queries, rowLock } from './engine/db.ts';
 import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
 import { primaryKeys } from './tables.ts';
 

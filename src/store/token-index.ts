@@ -2,8 +2,8 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
-import type { Queries, Value } from './db.ts';
-import { Params } from './where.ts';
+import type { Queries, Value } from './engine/db.ts';
+import { Params } from './engine/sql-params.ts';
 
 interface Indexed {
   readonly tenant_id: string;

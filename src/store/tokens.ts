@@ -7,14 +7,14 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
 import { alive } from './applications.ts';
-import { open, seal } from './cipher.ts';
-import { type Executor, type Moment, type Queries, rowLock, type Value } from './db.ts';
-import type { Keyring } from './keyring.ts';
-import { deleteTokens, refuseGrowth, sizeOf, storedBy, writeCharges } from './storage.ts';
+import { open, seal } from './crypto/cipher.ts';
+import type { Keyring } from './crypto/keyring.ts';
+import { type Executor, type Moment, type Queries, rowLock, type Value } from './engine/db.ts';
+import { Params } from './engine/sql-params.ts';
 import type { Change, ShownToken, StoredToken, TokenContent, TokenQuery, Tokens } from './store.ts';
 import { indexAnew, indexToken } from './token-index.ts';
-import { findTokens, type Shown } from './token-scan.ts';
-import { Params } from './where.ts';
+import { findTokens, type Shown } from './token-list/scan.ts';
+import { deleteTokens, refuseGrowth, sizeOf, storedBy, writeCharges } from './token-storage.ts';
 
 interface TokenRow {
   tenant_id: string;

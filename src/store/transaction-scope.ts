@@ -1,10 +1,10 @@
 /** The repositories of a change, bound to its transaction. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
-import { insertEntries } from './audit.ts';
-import type { Db, Entity, Executor, Queries, Transaction } from './db.ts';
+import { insertEntries } from './audit/log.ts';
+import type { DataKey, Keyring } from './crypto/keyring.ts';
+import type { Db, Entity, Executor, Queries, Transaction } from './engine/db.ts';
 import { idempotency } from './idempotency.ts';
-import type { DataKey, Keyring } from './keyring.ts';
 import { applicationKeys } from './keys.ts';
 import { sessions } from './sessions.ts';
 import type { Idempotency, NewEntry, Store, Unit } from './store.ts';

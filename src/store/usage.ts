@@ -2,10 +2,10 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { boundedUses, type Moments, maxUses } from '../domain/usage.ts';
 import { alive } from './applications.ts';
-import { type Executor, type Moment, type Queries, rowLock } from './db.ts';
-import { inserter } from './insert.ts';
+import { inserter } from './engine/bulk-insert.ts';
+import { type Executor, type Moment, type Queries, rowLock } from './engine/db.ts';
+import { Params } from './engine/sql-params.ts';
 import type { ApplicationUse, Usage } from './store.ts';
-import { Params } from './where.ts';
 
 /** How many containers are told apart for each permission of an Application. */
 export const mostContainers = 50;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { newTenant } from '../../src/bootstrap.ts';
+import { newTenant } from '../../src/operations/bootstrap.ts';
 import type { Store } from '../../src/store/store.ts';
 import { openStores, type Stores } from '../support/stores.ts';
 import { databases } from '../support/world.ts';

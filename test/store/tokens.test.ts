@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
-import type { Queries } from '../../src/store/db.ts';
+import type { Queries } from '../../src/store/engine/db.ts';
 import type { StoredToken, TokenContent } from '../../src/store/store.ts';
 import { everythingIn } from '../support/database.ts';
 import { waiting, whileHeld } from '../support/held.ts';

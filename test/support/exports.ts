@@ -1,8 +1,9 @@
 /** Exports of an audit log, made and checked within the test. */
-import { type MasterKey, parseMasterKeys } from '../../src/store/cipher.ts';
-import type { MasterKeys } from '../../src/store/keyring.ts';
+
+import { type Verdict, type VerifyOptions, verifyExport } from '../../src/store/audit/verify.ts';
+import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
+import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import type { NewEntry, Store } from '../../src/store/store.ts';
-import { type Verdict, type VerifyOptions, verifyExport } from '../../src/store/verify.ts';
 import { start, testMasterKey } from './world.ts';
 
 export function mastersOf(...texts: string[]): MasterKeys {

@@ -1,6 +1,6 @@
 /** Who gets what from which route, and what it takes to ask: for every way in which tenants are held apart. */
 import { builtIn } from '../../src/domain/permission.ts';
-import type { Route } from '../../src/http/route.ts';
+import type { Route } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 
 /** Every caller holds all that its kind may hold; `idle` is a Session that nobody has authorized. */

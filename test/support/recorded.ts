@@ -1,7 +1,7 @@
 /** Records what a store asks of its database, and what each statement costs there. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
-import type { Db, Value } from '../../src/store/db.ts';
+import type { Db, Value } from '../../src/store/engine/db.ts';
 
 export interface Statement {
   readonly sql: string;

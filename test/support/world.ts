@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { type App, type AppOptions, openApp } from '../../src/app.ts';
-import { newTenant } from '../../src/bootstrap.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
+import { newTenant } from '../../src/operations/bootstrap.ts';
 import { holdPromises } from './promises.ts';
 
 /**

@@ -1,6 +1,6 @@
 /** A database that fails when it is told to: between the store and the real one. */
 import { type Awaitable, then } from '../../src/domain/awaitable.ts';
-import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/store/db.ts';
+import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/store/engine/db.ts';
 
 /**
  * `refused`: one call is not made. `lost`: one call is made, but its answer does not arrive. `down`: from that

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type App, openApp } from '../../src/app.ts';
-import { newTenant } from '../../src/bootstrap.ts';
 import { readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
+import { newTenant } from '../../src/operations/bootstrap.ts';
 import { Clock, testMasterKey } from '../../test/support/world.ts';
 import { Client } from '../client.ts';
 import { History } from '../history.ts';

@@ -1,4 +1,4 @@
-import type { Route } from '../../src/http/route.ts';
+import type { Route } from '../../src/http/pipeline/route.ts';
 import {
   asker,
   byCaller,

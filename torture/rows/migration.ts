@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { newestSchema } from '../../src/store/migrate.ts';
+import { newestSchema } from '../../src/store/engine/migrate.ts';
 import { raw } from '../../test/support/stores.ts';
 import { buildProgram, type Revision } from '../crash/executable.ts';
 import { Ledger } from '../crash/ledger.ts';

@@ -1,5 +1,5 @@
 import { codes } from '../../src/domain/error.ts';
-import type { Document } from '../../src/http/openapi.ts';
+import type { Document } from '../../src/http/reference/openapi.ts';
 import { leave, raw } from '../../test/support/raw.ts';
 import { type Answer, Client } from '../client.ts';
 import { type Body, clientsOf, each, oneNode } from '../clients.ts';

@@ -1,8 +1,8 @@
 /** The master key is rotated while every node reads and writes Tokens of many tenants. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { newTenant } from '../../src/bootstrap.ts';
-import { parseMasterKeys } from '../../src/store/cipher.ts';
+import { newTenant } from '../../src/operations/bootstrap.ts';
+import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
 import { holding, raw } from '../../test/support/stores.ts';
 import { ample, testMasterKey } from '../../test/support/world.ts';

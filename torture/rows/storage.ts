@@ -1,5 +1,5 @@
 /** The first, the second, … call to the database fails, for every operation. */
-import { isRepeatable, type Route } from '../../src/http/route.ts';
+import { isRepeatable, type Route } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 import { type Ready, ready, token } from '../../test/support/ready.ts';
 import { type Answer, openWorld, type World } from '../../test/support/world.ts';

@@ -1,7 +1,8 @@
 /** The fields of a body and the parameters of a request, as a tree that resolves every reference. */
-import { type Schema, withoutNull } from '../json-schema.ts';
-import type { Parameter } from '../openapi.ts';
+
 import { type Html, html } from './html.ts';
+import { type Schema, withoutNull } from './json-schema.ts';
+import type { Parameter } from './openapi.ts';
 import { inline } from './prose.ts';
 
 export type Schemas = Record<string, Schema>;

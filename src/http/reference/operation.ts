@@ -1,7 +1,8 @@
 /** One operation: what it needs, takes and answers, with commands to copy beside it. */
-import { type Answer, type Operation, type Parameter, problemJson } from '../openapi.ts';
+
 import { fieldDetails, fieldTree, parameterTree, type Schemas } from './fields.ts';
 import { type Html, html } from './html.ts';
+import { type Answer, type Operation, type Parameter, problemJson } from './openapi.ts';
 import { inline, paragraphs } from './prose.ts';
 import { curl, figure, json } from './samples.ts';
 

@@ -1,11 +1,11 @@
 /** The API reference: one page that needs nothing but itself, made from the OpenAPI document. */
 import { hash } from 'node:crypto';
-import type { Document } from '../openapi.ts';
 import script from './client.js' with { type: 'text' };
 import content from './content.css' with { type: 'text' };
 import frame from './frame.css' with { type: 'text' };
 import { Html, html } from './html.ts';
 import media from './media.css' with { type: 'text' };
+import type { Document } from './openapi.ts';
 import { type Entry, methodLabel, operationArticle } from './operation.ts';
 import { prose, sections } from './prose.ts';
 import { figure, firstSteps } from './samples.ts';

@@ -1,6 +1,7 @@
 /** Commands and bodies to look at and to copy. */
-import { type Operation, pathExample } from '../openapi.ts';
+
 import { type Html, html, type Part } from './html.ts';
+import { type Operation, pathExample } from './openapi.ts';
 
 /** Replaced in the browser by the address that the page came from. */
 const origin = html`<span class="origin">http://127.0.0.1:8080</span>`;

@@ -1,9 +1,9 @@
 /** What operations have in common: how they fail, and which permissions open them. */
 import { type Code, codes, problem } from '../../domain/error.ts';
 import { type BuiltIn, builtIn, isA, sentenceOf } from '../../domain/permission.ts';
-import type { Document } from '../openapi.ts';
 import { fieldTree } from './fields.ts';
 import { type Html, html } from './html.ts';
+import type { Document } from './openapi.ts';
 import type { Entry } from './operation.ts';
 import { figure, json } from './samples.ts';
 

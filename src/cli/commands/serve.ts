@@ -1,0 +1,20 @@
+import { openApp } from '../../app.ts';
+import type { Invocation } from '../command.ts';
+import { banner } from '../terminal/banner.ts';
+import { untilTold } from '../terminal/signals.ts';
+import { isWorker, leaveSupervisor, superviseWorkers, tellSupervisor } from './workers.ts';
+
+export async function serve({ config, print }: Invocation): Promise<number> {
+  if (config.workers > 1 && !isWorker()) return superviseWorkers(config, print);
+  const stop = untilTold();
+  try {
+    const app = await openApp(config, { shared: isWorker() });
+    if (isWorker()) tellSupervisor(app);
+    else print(banner(config, app, app.metricsUrl === undefined ? [] : [app.metricsUrl]));
+    await stop;
+    await app.close();
+    return 0;
+  } finally {
+    leaveSupervisor();
+  }
+}

@@ -1,0 +1,184 @@
+import type { Token, TokenCreate, TokenPatch } from '../../../sdk/src/sallyport.ts';
+import { type Call, type Option, type RemoteCommand, UsageError } from '../command.ts';
+import { expiryOption, fileOption, given, only } from '../terminal/body-options.ts';
+import { confirmed, yesOption } from '../terminal/confirm.ts';
+import { limitOption, printList } from '../terminal/list.ts';
+import { fields } from '../terminal/table.ts';
+
+const metadataOption: Option = {
+  name: 'metadata',
+  takes: 'NAME=VALUE',
+  many: true,
+  sentence: 'Metadata entry; repeatable. Metadata is not encrypted.',
+};
+
+/** The data itself is never an argument, since everyone on the machine can see those. */
+const content: readonly Option[] = [
+  { name: 'data-file', takes: 'FILE', sentence: 'Data as JSON, or - for standard input.' },
+  {
+    name: 'text-file',
+    takes: 'FILE',
+    sentence: 'Data as text, or - for standard input. A final line feed is removed.',
+  },
+  { name: 'mask', takes: 'MASK', sentence: "Mask, such as '{{ data | reveal_last: 4 }}'." },
+  { name: 'type', takes: 'WORD', sentence: 'Token type, a word of your choice.' },
+  { name: 'container', takes: 'PATH', sentence: 'Container, such as /customers/42/.' },
+  metadataOption,
+  expiryOption,
+  fileOption,
+];
+
+export const tokenCommands: readonly RemoteCommand[] = [
+  {
+    words: ['tokens', 'list'],
+    takes: [],
+    options: [
+      { name: 'type', takes: 'WORD', sentence: 'Filter by type.' },
+      { name: 'container', takes: 'PATH', sentence: 'Filter by container; includes containers below it.' },
+      { ...metadataOption, sentence: 'Filter by metadata; repeatable.' },
+      { name: 'id', takes: 'ID', many: true, sentence: 'Filter by id; repeatable.' },
+      limitOption,
+    ],
+    summary: 'List the tokens that your key can read, newest first.',
+    examples: ['sallyport tokens list --container /customers/42/'],
+    call: list,
+  },
+  {
+    words: ['tokens', 'create'],
+    takes: [],
+    options: [{ name: 'id', takes: 'ID', sentence: 'Token id; generated if left out.' }, ...content],
+    summary: 'Create a token.',
+    examples: [
+      'sallyport tokens create --container /customers/42/ --data-file card.json',
+      'pass show card | sallyport tokens create --text-file -',
+    ],
+    call: async (call) => {
+      const id = call.options.value('id');
+      const body = { ...(await bodyOf(call)), ...only({ id }) };
+      return show(call, await call.service.tokens.create(body as unknown as TokenCreate));
+    },
+  },
+  {
+    words: ['tokens', 'get'],
+    takes: ['ID'],
+    summary: 'Show a token, with its data as your key may see it.',
+    examples: ['sallyport tokens get card-42'],
+    call: async (call) => show(call, await call.service.tokens.get(idOf(call))),
+  },
+  {
+    words: ['tokens', 'update'],
+    takes: ['ID'],
+    options: content,
+    summary: 'Update a token.',
+    details: 'The file is a JSON merge patch: null removes a field.',
+    examples: ['sallyport tokens update card-42 --container /archive/'],
+    call: async (call) => {
+      const patch = await bodyOf(call);
+      if (Object.keys(patch).length === 0) throw new UsageError('nothing to update');
+      return show(call, await call.service.tokens.update(idOf(call), patch as TokenPatch));
+    },
+  },
+  {
+    words: ['tokens', 'delete'],
+    takes: ['ID'],
+    options: [yesOption],
+    summary: 'Delete a token and its data.',
+    examples: ['sallyport tokens delete card-42'],
+    call: remove,
+  },
+];
+
+function idOf({ args }: Call): string {
+  return args[0] as string;
+}
+
+function list(call: Call): Promise<number> {
+  const { options, service } = call;
+  const id = given(options.values('id'));
+  const filter = only({
+    type: options.value('type'),
+    container: options.value('container'),
+    metadata: metadataOf(options.values('metadata')),
+    id,
+  });
+  return printList(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]), {
+    head: ['ID', 'TYPE', 'CONTAINER', 'METADATA', 'CREATED', 'EXPIRES'],
+    row: ({ id, type, container, metadata, created_at, expires_at }) => [
+      id,
+      type,
+      container,
+      inWords(metadata),
+      created_at,
+      expires_at ?? 'never',
+    ],
+  });
+}
+
+async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>> {
+  const [json, text] = [options.value('data-file'), options.value('text-file')];
+  if (json !== undefined && text !== undefined) {
+    throw new UsageError('--data-file and --text-file cannot both be given');
+  }
+  const file = await input.body(options.value('file'));
+  const named = only({
+    mask: options.value('mask'),
+    type: options.value('type'),
+    container: options.value('container'),
+    metadata: metadataOf(options.values('metadata')),
+    expires_at: options.value('expires-at'),
+  });
+  const data =
+    json !== undefined
+      ? await input.json(json, '--data-file')
+      : text !== undefined
+        ? (await input.text(text, '--text-file')).replace(/\r?\n$/, '')
+        : undefined;
+  return { ...file, ...named, ...only({ data }) };
+}
+
+function metadataOf(pairs: readonly string[]): Record<string, string> | undefined {
+  if (pairs.length === 0) return undefined;
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const at = pair.indexOf('=');
+      if (at < 1) throw new UsageError(`--metadata must be NAME=VALUE, not "${pair}"`);
+      return [pair.slice(0, at), pair.slice(at + 1)];
+    }),
+  );
+}
+
+async function remove(call: Call): Promise<number> {
+  const id = idOf(call);
+  if (!(await confirmed(call, `Delete the Token ${id} with its data?`))) return 1;
+  await call.service.tokens.delete(id);
+  call.print(call.json ? JSON.stringify({ deleted: id }) : `deleted ${id}`);
+  return 0;
+}
+
+function show({ json, print }: Call, token: Token): number {
+  if (json) {
+    print(JSON.stringify(token));
+    return 0;
+  }
+  const { id, type, container, data, mask, metadata } = token;
+  print(
+    fields([
+      ['id', id],
+      ['type', type],
+      ['container', container],
+      ['data', JSON.stringify(data)],
+      ['mask', JSON.stringify(mask)],
+      ['metadata', inWords(metadata)],
+      ['created', token.created_at],
+      ['modified', token.modified_at],
+      ['expires', token.expires_at ?? 'never'],
+    ]),
+  );
+  return 0;
+}
+
+function inWords(metadata: Record<string, string> = {}): string {
+  return Object.entries(metadata)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(', ');
+}

@@ -1,0 +1,36 @@
+import type { Call, RemoteCommand } from '../command.ts';
+import { table } from '../terminal/table.ts';
+import { either, find } from './apps.ts';
+
+export const usageCommands: readonly RemoteCommand[] = [
+  {
+    words: ['apps', 'usage'],
+    takes: ['APP'],
+    summary: 'Show which grants an application uses and which it never used.',
+    details: either,
+    examples: ['sallyport apps usage backend'],
+    call: show,
+  },
+];
+
+async function show(call: Call): Promise<number> {
+  const usage = await call.service.applications.usage((await find(call)).id);
+  if (call.json) {
+    call.print(JSON.stringify(usage));
+    return 0;
+  }
+  const used = usage.uses.map((use) => [use.permission, use.container, use.last_used_at, '']);
+  const unused = usage.unused.map(({ permission, container, rule }) => [
+    permission,
+    container,
+    'never',
+    rule === 'permissions' ? 'permissions' : `rule ${rule}`,
+  ]);
+  const rows = [...used, ...unused];
+  call.print(
+    rows.length > 0
+      ? table(['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'], rows, call.paint)
+      : 'none',
+  );
+  return 0;
+}

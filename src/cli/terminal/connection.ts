@@ -1,0 +1,75 @@
+/** How a command reaches a running service: its URL and the key. */
+import { existsSync } from 'node:fs';
+import { Sallyport } from '../../../sdk/src/sallyport.ts';
+import { type Option, type Options, UsageError } from '../command.ts';
+import { type Input, oneWord } from './input.ts';
+import type { Terminal } from './terminal.ts';
+
+/** Environment variables of the API commands. */
+export const callVariables = [
+  {
+    variable: 'SALLYPORT_URL',
+    fallback: 'http://127.0.0.1:8080',
+    sentence: 'URL of the service. `--url` overrides it.',
+  },
+  {
+    variable: 'SALLYPORT_KEY',
+    fallback: 'none',
+    sentence: 'Your key. `--key-file` and `--key-stdin` override it.',
+  },
+  {
+    variable: 'SALLYPORT_CREDENTIAL',
+    fallback: 'standard input',
+    sentence: 'The credential that `can` checks.',
+  },
+  {
+    variable: 'SALLYPORT_NONCE',
+    fallback: 'standard input',
+    sentence: 'The nonce for `sessions authorize`.',
+  },
+] as const;
+
+export const callOptions: readonly Option[] = [
+  {
+    name: 'url',
+    takes: 'URL',
+    sentence: 'URL of the service. SALLYPORT_URL, default http://127.0.0.1:8080.',
+  },
+  {
+    name: 'key-file',
+    takes: 'FILE',
+    sentence: 'File with your key. Default: SALLYPORT_KEY.',
+  },
+  { name: 'key-stdin', sentence: 'Read your key from standard input.' },
+];
+
+export function serviceUrl(options: Options, { env }: Terminal): string {
+  const flag = options.value('url');
+  const given = flag ?? (env.SALLYPORT_URL || callVariables[0].fallback);
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  const sound = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;
+  if (sound) return url.href.replace(/\/+$/, '');
+  throw new UsageError(`${flag ? '--url' : 'SALLYPORT_URL'} must be a URL such as https://HOST:PORT`);
+}
+
+export async function openService(url: string, options: Options, terminal: Terminal, input: Input) {
+  return new Sallyport({ url, key: await keyOf(options, terminal, input) });
+}
+
+async function keyOf(options: Options, { env }: Terminal, input: Input): Promise<string> {
+  const file = options.value('key-file');
+  if (file !== undefined && options.on('key-stdin')) {
+    throw new UsageError('--key-file and --key-stdin cannot both be given');
+  }
+  if (file !== undefined) return oneWord(await input.text(file, '--key-file'), `--key-file ${file}`);
+  if (options.on('key-stdin')) return oneWord(await input.standard('--key-stdin'), '--key-stdin');
+  if (env.SALLYPORT_KEY) return oneWord(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
+  throw new UsageError('no key was given', keyHint());
+}
+
+/** Names the key file that the first start wrote, if it exists. */
+function keyHint(): string {
+  const first = 'data/management.key';
+  const example = existsSync(first) ? first : 'FILE';
+  return `pass --key-file ${example} or --key-stdin, or set SALLYPORT_KEY`;
+}

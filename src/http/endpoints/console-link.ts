@@ -1,0 +1,55 @@
+/**
+ * The link that a first start prints in a terminal: a code that stands for the first management key, once and
+ * for ten minutes. A browser may write an address into its history; the code in it is worthless by then.
+ */
+import { z } from 'zod';
+import { fail } from '../../domain/error.ts';
+import { mint, recognise, type Secret } from '../../domain/key.ts';
+import { arriving, jsonTypes, readJson } from '../pipeline/read-body.ts';
+import { openRoute, type Route } from '../pipeline/route.ts';
+import { validate } from '../pipeline/validate.ts';
+
+export interface OneUseLink {
+  /** What follows the # of the address. */
+  readonly code: Secret;
+  /** The key, to the first who shows the code in time. */
+  take(code: string): Secret | undefined;
+}
+
+const lifetime = 600_000;
+
+export function oneUseLink(key: Secret, now: () => number): OneUseLink {
+  const { secret, digest } = mint('non');
+  const end = now() + lifetime;
+  let kept: Secret | undefined = key;
+  return {
+    code: secret,
+    take: (code) => {
+      if (now() >= end) kept = undefined;
+      if (!recognise(code)?.digest.equals(digest)) return undefined;
+      const taken = kept;
+      kept = undefined;
+      return taken;
+    },
+  };
+}
+
+const Exchange = z.strictObject({ code: z.string().max(200) });
+
+export const openLink: Route = openRoute({
+  method: 'POST',
+  path: '/console/link',
+  name: 'openLink',
+  tag: 'Reference',
+  summary: 'Exchange the code of a link for the key that it stands for',
+  replies: { 200: { description: 'The key.', schema: z.object({ key: z.string() }) } },
+  failures: ['validation_failed', 'not_found', 'too_large', 'unsupported_media_type'],
+  handle: async ({ link, log }, request) => {
+    const { value } = readJson(await arriving(request, 1024), request.headers, jsonTypes);
+    const { code } = validate(Exchange, value, 'body');
+    const key = link?.take(code);
+    if (!key) throw fail('not_found', { detail: 'This link is over: it opens once, within ten minutes.' });
+    log.info('the console was opened by the link of the first start');
+    return { status: 200, body: { key: key.reveal() } };
+  },
+});

@@ -1,0 +1,31 @@
+/** Figures for Prometheus, on a port of their own: whoever may see them need not reach the service. */
+import type { Observed } from '../../observe.ts';
+
+export interface MetricsServer {
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+export function listenForScrapes(host: string, port: number, observed: Observed): MetricsServer {
+  const server = Bun.serve({
+    hostname: host,
+    port,
+    reusePort: false,
+    development: false,
+    idleTimeout: 10,
+    maxRequestBodySize: 0,
+    routes: {
+      '/metrics': {
+        GET: async () =>
+          new Response(await observed.text(), {
+            headers: {
+              'Content-Type': 'text/plain; version=0.0.4; charset=utf-8',
+              'Cache-Control': 'no-store',
+            },
+          }),
+      },
+    },
+    fetch: () => new Response('GET /metrics\n', { status: 404 }),
+  });
+  return { port: server.port as number, close: () => server.stop(true) };
+}

@@ -1,0 +1,105 @@
+/** A change happens once, with its audit entry and the answer to remember, or not at all. */
+import { then } from '../../domain/awaitable.ts';
+import { fail, refuse } from '../../domain/error.ts';
+import type { Principal } from '../../domain/principal.ts';
+import type { Repeatable, Unit } from '../../store/store.ts';
+import { witness } from './audit-context.ts';
+import type { Where } from './request-info.ts';
+import {
+  type Call,
+  type ChangeRoute,
+  isRepeatable,
+  operationOf,
+  type Reply,
+  type Route,
+  type World,
+} from './route.ts';
+
+const replayed = { 'Idempotency-Replayed': 'true' };
+
+export async function change(
+  route: ChangeRoute,
+  call: Call<unknown, unknown, unknown>,
+  repeat: Repeatable | undefined,
+  where: Where,
+  world: World,
+): Promise<Reply> {
+  const { principal } = call;
+  const tenant = principal.tenantId;
+  const make = (unit: Unit) =>
+    then(route.handle(call, worldOf(unit, world)), ({ entity, difference, kept, ...reply }) => {
+      const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
+      unit.record({ ...witness(principal, where), ...what, result: 'success' });
+      return { reply, kept: kept ?? reply };
+    });
+  const entity = (call.params as { id?: string } | undefined)?.id ?? Symbol('new');
+  if (!repeat) return (await world.store.change(tenant, make, entity)).reply;
+
+  const once = () =>
+    world.store.change(
+      tenant,
+      async (unit) => {
+        const earlier = await unit.idempotency.recall(tenant, repeat);
+        if (earlier) {
+          const inside = worldOf(unit, world);
+          const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
+          return { ...reply, headers: replayed };
+        }
+        const { reply, kept } = await make(unit);
+        await unit.idempotency.remember(tenant, repeat, kept, principal.now);
+        return reply;
+      },
+      entity,
+    );
+  return alone(world, `${tenant} ${repeat.caller} ${repeat.key}`, once);
+}
+
+const worlds = new WeakMap<Unit, World<Unit>>();
+
+/** The world of those who share a unit. */
+function worldOf(unit: Unit, world: World): World<Unit> {
+  let inside = worlds.get(unit);
+  if (!inside) {
+    inside = { ...world, store: unit };
+    worlds.set(unit, inside);
+  }
+  return inside;
+}
+
+/** Two of the same at once on this process: the second is told to wait. */
+async function alone<T>({ underWay }: World, name: string, work: () => Promise<T>): Promise<T> {
+  if (underWay.has(name)) throw fail('idempotency_running');
+  underWay.add(name);
+  try {
+    return await work();
+  } finally {
+    underWay.delete(name);
+  }
+}
+
+const header = 'idempotency-key';
+
+/** The request as something that may be sent again, however its path is written, if its sender gave it a name. */
+export function repeatable(
+  route: Route,
+  { principal, params }: Call<unknown, unknown, unknown>,
+  { headers }: Request,
+  text: string,
+): Repeatable | undefined {
+  const key = isRepeatable(route) ? headers.get(header) : null;
+  if (key === null) return undefined;
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+    refuse({ [header]: ['must have 1 to 255 visible ASCII characters'] });
+  }
+  const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
+  const subject = `${route.method} ${route.path} ${JSON.stringify(params)}`;
+  return { caller, key, request: `${subject}\n${rights(route, principal)}\n${text}` };
+}
+
+/**
+ * What an answer may show hangs on what its caller may do, so it is remembered for the same rights alone. Not so
+ * for a PUT: it shows no secret, and may well have changed the rights of its caller.
+ */
+function rights({ method }: Route, { policy, ceiling }: Principal): string {
+  return method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants]);
+}

@@ -1,0 +1,142 @@
+/** The master keys as the operator gives them: in a variable, or in a file that is made on the first start. */
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import { type Config, ConfigError } from '../config.ts';
+import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
+import type { Rotation } from '../store/crypto/key-rotation.ts';
+import type { MasterKeys } from '../store/crypto/keyring.ts';
+import { makeFolder, makeLike } from '../store/engine/file-ownership.ts';
+
+export function masterKeys(config: Config): MasterKeys {
+  if (config.masterKey) {
+    const given = parseMasterKeys(config.masterKey.reveal());
+    return {
+      current: () => given[0] as MasterKey,
+      find: (id) => given.find((key) => key.id === id),
+      lacking: () => 'which SALLYPORT_MASTER_KEY does not hold',
+    };
+  }
+  let known: MasterKey[] = [];
+  const read = () => {
+    known = readFile(config.masterKeyFile);
+    return known;
+  };
+  return {
+    current: () => read()[0] ?? firstKey(config),
+    find: (id) => known.find((key) => key.id === id) ?? read().find((key) => key.id === id),
+    lacking: () => lackingIn(config.masterKeyFile),
+  };
+}
+
+function lackingIn(path: string): string {
+  const file = `SALLYPORT_MASTER_KEY_FILE ${path}`;
+  return existsSync(path) ? `which ${file} does not hold` : `and ${file} is not there`;
+}
+
+/** None if there is no file. */
+function readFile(path: string): MasterKey[] {
+  const text = readText(path);
+  if (text === undefined) return [];
+  try {
+    return parseMasterKeys(text);
+  } catch (error) {
+    throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE ${path} ${(error as Error).message}`);
+  }
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be read: ${(error as Error).message}`);
+  }
+}
+
+/** With PostgreSQL several nodes need the same key, so none of them may make one up. */
+function firstKey(config: Config): MasterKey {
+  if (!config.databaseUrl.startsWith('sqlite:')) {
+    throw new ConfigError(
+      `there is no master key: SALLYPORT_MASTER_KEY is not set, and SALLYPORT_MASTER_KEY_FILE ${config.masterKeyFile} is not there`,
+      'every node on PostgreSQL is given the same one; sallyport master-key new makes it',
+    );
+  }
+  const key = newMasterKey();
+  writeMasterKeys(config.masterKeyFile, [key]);
+  return key;
+}
+
+/**
+ * The new key is the first of those given, if the database is not on it yet. Otherwise a file gets one more on
+ * top. The others stay below it, for backups and exports from before, unless they are to be dropped.
+ */
+export function rotation(config: Config, dropOld = false): Rotation {
+  if (config.masterKey) {
+    const [first, second] = parseMasterKeys(config.masterKey.reveal());
+    if (first && second) return { next: () => first, done: () => {} };
+    throw new ConfigError('SALLYPORT_MASTER_KEY must hold the new key and, after a comma, the old one');
+  }
+  const path = config.masterKeyFile;
+  if (dropOld) mustBeWritable(path);
+  return {
+    next: (current) => {
+      const keys = readFile(path);
+      if (keys[0] && keys[0].id !== current) return keys[0];
+      const key = newMasterKey();
+      writeMasterKeys(path, [key, ...keys]);
+      return key;
+    },
+    done: (inUse) => {
+      if (!dropOld) return;
+      const keys = readFile(path);
+      writeMasterKeys(
+        path,
+        keys.filter(({ id }) => inUse.includes(id)),
+      );
+    },
+  };
+}
+
+/** The fingerprints of the keys in the file. */
+export function keysInFile({ masterKeyFile }: Config): string[] {
+  return readFile(masterKeyFile).map(({ id }) => id);
+}
+
+/** Before anything is sealed anew. */
+function mustBeWritable(path: string): void {
+  try {
+    accessSync(path, constants.W_OK);
+    accessSync(dirname(path), constants.W_OK);
+  } catch (error) {
+    throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be written: ${(error as Error).message}`);
+  }
+}
+
+/** Replaces the file in one step, for good: a reader sees all of the old or all of the new, a crash too. */
+function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
+  const text = keys.map(({ bytes }) => `${Buffer.from(bytes).toString('base64')}\n`).join('');
+  try {
+    makeFolder(dirname(path));
+    rmSync(`${path}.new`, { force: true });
+    writeFileSync(`${path}.new`, text, { mode: 0o600, flag: 'wx', flush: true });
+    makeLike(path, `${path}.new`);
+    renameSync(`${path}.new`, path);
+    const folder = openSync(dirname(path), 'r');
+    fsyncSync(folder);
+    closeSync(folder);
+  } catch (error) {
+    rmSync(`${path}.new`, { force: true });
+    throw new ConfigError(`SALLYPORT_MASTER_KEY_FILE cannot be written: ${(error as Error).message}`);
+  }
+}

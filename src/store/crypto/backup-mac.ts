@@ -1,0 +1,75 @@
+/**
+ * The MAC of a backup, under a key that is derived from the master key. It is one line of text behind the last page of
+ * the file, where SQLite ignores it: a backup stays one file that any SQLite can open. Files of any size are read a
+ * piece at a time.
+ */
+import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
+import { fstatSync, fsyncSync, readSync, writeSync } from 'node:fs';
+import { timestamp } from '../../domain/field.ts';
+import type { MasterKey } from './cipher.ts';
+
+export interface BackupMac {
+  readonly taken_at: string;
+  /** The id of the master key. */
+  readonly master_key: string;
+  readonly mac: string;
+  /** Bytes of the database, which come first. */
+  readonly length: number;
+}
+
+const pattern = /^\nsallyport-backup 1 (\S{24}) ([0-9a-f]{16}) ([0-9a-f]{64})\n$/;
+const lineLength = 127;
+const chunk = 1024 * 1024;
+
+/** Appends the MAC to a whole database file, which is open for reading and writing, and flushes it to disk. */
+export function appendMac(file: number, master: MasterKey, at: number): BackupMac {
+  const length = fstatSync(file).size;
+  const taken_at = timestamp(at);
+  const hmac = startMac(master, taken_at);
+  eachChunk(file, length, (bytes) => hmac.update(bytes));
+  const mac = hmac.digest('hex');
+  writeSync(file, `\nsallyport-backup 1 ${taken_at} ${master.id} ${mac}\n`, length);
+  fsyncSync(file);
+  return { taken_at, master_key: master.id, mac, length };
+}
+
+/** Returns undefined if the file has none. The MAC is not checked yet. */
+export function readMac(file: number): BackupMac | undefined {
+  const length = fstatSync(file).size - lineLength;
+  if (length <= 0) return undefined;
+  const line = Buffer.alloc(lineLength);
+  readSync(file, line, 0, lineLength, length);
+  const [, taken_at, master_key, mac] = pattern.exec(line.toString('latin1')) ?? [];
+  if (taken_at === undefined || master_key === undefined || mac === undefined) return undefined;
+  return { taken_at, master_key, mac, length };
+}
+
+/** Copies the database without its MAC. Returns whether what was copied is what the MAC was made of. */
+export function copyChecked(from: number, to: number, found: BackupMac, master: MasterKey): boolean {
+  const hmac = startMac(master, found.taken_at);
+  eachChunk(from, found.length, (bytes) => {
+    hmac.update(bytes);
+    writeSync(to, bytes);
+  });
+  return timingSafeEqual(hmac.digest(), Buffer.from(found.mac, 'hex'));
+}
+
+/** Copies the first bytes of a file. */
+export function copyBytes(from: number, to: number, length: number): void {
+  eachChunk(from, length, (bytes) => writeSync(to, bytes));
+}
+
+function startMac({ bytes, id }: MasterKey, takenAt: string) {
+  const key = Buffer.from(hkdfSync('sha256', bytes, '', 'sallyport backup mac', 32));
+  return createHmac('sha256', key).update(`sallyport backup 1 ${takenAt} ${id}\n`);
+}
+
+function eachChunk(file: number, length: number, use: (bytes: Buffer) => void): void {
+  const buffer = Buffer.allocUnsafe(Math.min(chunk, Math.max(length, 1)));
+  for (let at = 0; at < length; ) {
+    const read = readSync(file, buffer, 0, Math.min(buffer.length, length - at), at);
+    if (read === 0) throw new Error('the file became shorter while it was read');
+    use(buffer.subarray(0, read));
+    at += read;
+  }
+}

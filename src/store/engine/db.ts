@@ -1,0 +1,94 @@
+/**
+ * The interface of both databases. SQL is written once, in PostgreSQL's dialect:
+ * - `$1`, `$2` … are parameters; times are milliseconds, ids text, digests bytes, lists JSON text;
+ * - `:now` is the current time by the clock that decides: the machine's for SQLite, the database's for PostgreSQL.
+ */
+import type { Awaitable } from '../../domain/awaitable.ts';
+import { Failure, fail } from '../../domain/error.ts';
+
+export type Value = string | number | null | Uint8Array;
+/** Milliseconds in a row; PostgreSQL hands them out as text. */
+export type Moment = number | string;
+
+/** Runs statements. Inside `transaction`, all of them take effect together or not at all. */
+export interface Queries {
+  get<R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined>;
+  all<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
+  /** How many rows it changed. Outside a transaction, the change is durable when this returns. */
+  run(sql: string, params?: readonly Value[]): Awaitable<number>;
+}
+
+/** A transaction that several changes may share. */
+export interface Transaction extends Queries {
+  /**
+   * Defers an insert until just before the commit. Rows with the same `write` are inserted in one batch. Outside a
+   * transaction the row is written immediately.
+   */
+  defer<T>(write: (tx: Queries, rows: readonly T[]) => Promise<void>, row: T): Awaitable<void>;
+}
+
+/** Runs statements on the database itself, or within a transaction that is already open. */
+export interface Executor extends Transaction {
+  readonly dialect: 'sqlite' | 'postgres';
+  /** Durable when it resolves, unless a transaction is open already. `work` awaits only its own statements. */
+  transaction<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
+}
+
+/** What a change is about: the id of an existing entity, or a symbol for a new one. */
+export type Entity = string | symbol;
+
+/** What an embedded database can tell without a query. */
+export interface Local {
+  /** Whether no process has committed since the last call. */
+  unchanged(): boolean;
+  /** The current time by the clock that decides. */
+  now(): number;
+  /** What is wrong, if the file is no longer at its path. */
+  lost(): string | undefined;
+}
+
+export interface Db extends Executor {
+  transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T>;
+  readonly local?: Local;
+  /**
+   * One row by a unique binary key, read from the primary after the call. The SQL compares with `= :key`, selects
+   * that column as `key` and ends with its conditions. Concurrent lookups may share a query.
+   */
+  lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
+  /**
+   * Runs a change in a transaction that it may share with concurrent ones. Durable when it resolves; an error of one
+   * change does not affect the others. `work` awaits only its own statements, and may run twice if the first
+   * transaction was rolled back. Changes of different entities may interleave; all others run in turn.
+   */
+  change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity): Promise<T>;
+  /**
+   * Runs alone: every other process that calls this on the same database waits. On PostgreSQL it times out after a
+   * few seconds, or after an hour if it is `slow`.
+   */
+  exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;
+  close(): Promise<void>;
+}
+
+/** The database cannot be reached or cannot write. The message is for the operator, not for the caller. */
+export class DbUnavailable extends Failure {
+  constructor(message: string, options: { cause?: unknown } = {}) {
+    super('unavailable', options);
+    this.message = message;
+  }
+}
+
+/** A foreign key failed: the tenant or application of a new row was deleted after the caller was authenticated. */
+export function ownerGone(cause: unknown): Failure {
+  return fail('unauthenticated', { cause });
+}
+
+/** A row lock to append to a select. Empty on SQLite, where a writing transaction locks the whole file. */
+export function rowLock({ dialect }: Pick<Db, 'dialect'>, lock: Lock): string {
+  return dialect === 'postgres' ? lock : '';
+}
+
+type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share';
+
+/** Milliseconds after which a request to PostgreSQL is given up, where the configuration does not say otherwise. */
+export const defaultTimeout = 800;

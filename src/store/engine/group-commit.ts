@@ -1,0 +1,213 @@
+/**
+ * Group commit: changes that are requested at the same time share one transaction, and so one commit and one sync
+ * to disk. Each has its own result or error.
+ */
+import { type Awaitable, then } from '../../domain/awaitable.ts';
+import { type BatchLimits, batcher } from './batcher.ts';
+import { DbUnavailable, type Entity, type Queries, type Transaction, type Value } from './db.ts';
+
+export interface Driver extends BatchLimits {
+  /** Runs work in one transaction. Durable when it resolves; rolled back if work throws. */
+  readonly transaction: <T>(work: (tx: Queries) => Awaitable<T>) => Promise<T>;
+  /** Whether statements of different changes may be sent without waiting for each other's answers. */
+  readonly pipelined: boolean;
+  /** Milliseconds after which a queued change is not started: it would probably miss its deadline. */
+  readonly maxQueueTime?: number;
+  /** A clock that only goes forward, in milliseconds. */
+  readonly now?: () => number;
+}
+
+/** Queues a change. `checkDeadline` throws if the caller no longer waits for the result. */
+export type Enqueue = <T>(
+  work: (tx: Transaction) => Awaitable<T>,
+  entity: Entity | undefined,
+  checkDeadline?: () => void,
+) => Promise<T>;
+
+interface Pending {
+  readonly work: (tx: Transaction) => Awaitable<unknown>;
+  readonly entity: Entity | undefined;
+  readonly queuedAt: number;
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+  readonly checkDeadline: () => void;
+}
+
+/** Tells a caller its result, once the commit is durable. */
+type Outcome = () => void;
+
+/** The shared transaction was rolled back because of one of its changes. Each can be run again alone. */
+class RolledBack extends Error {}
+
+export function groupCommit(driver: Driver): Enqueue {
+  const { maxQueueTime = Number.POSITIVE_INFINITY, now = () => performance.now() } = driver;
+
+  /** Runs all changes in one transaction. If that fails because of one of them, runs each in its own. */
+  async function commit(queued: readonly Pending[]): Promise<void> {
+    const batch = refuseStale(queued);
+    if (batch.length === 1) return commitAlone(batch[0] as Pending);
+    try {
+      for (const tell of await driver.transaction((tx) => runAll(batch, tx))) tell();
+    } catch (error) {
+      if (error instanceof RolledBack) await Promise.all(batch.map(commitAlone));
+      else for (const { reject } of batch) reject(error);
+    }
+  }
+
+  function refuseStale(queued: readonly Pending[]): readonly Pending[] {
+    const earliest = now() - maxQueueTime;
+    for (const { queuedAt, reject } of queued)
+      if (queuedAt < earliest) reject(new DbUnavailable('the database is too busy'));
+    return queued.filter(({ queuedAt }) => queuedAt >= earliest);
+  }
+
+  async function commitAlone({ work, resolve, reject, checkDeadline }: Pending): Promise<void> {
+    const run = async (queries: Queries) => {
+      checkDeadline();
+      const deferred = new DeferredWrites();
+      const value = await work(new SharedTransaction(queries, deferred));
+      await deferred.flush(queries);
+      checkDeadline();
+      return value as never;
+    };
+    await driver.transaction(run).then(resolve, reject);
+  }
+
+  async function runAll(batch: readonly Pending[], queries: Queries): Promise<Outcome[]> {
+    const deferred = new DeferredWrites();
+    const run = (pending: Pending) => attempt(pending, new SharedTransaction(queries, deferred));
+    try {
+      const outcomes = driver.pipelined ? await pipeline(batch, run) : await inTurn(batch, run);
+      await deferred.flush(queries);
+      for (const { checkDeadline } of batch) checkDeadline();
+      return outcomes;
+    } catch (error) {
+      throw new RolledBack('', { cause: error });
+    }
+  }
+
+  const add = batcher(commit, driver);
+  return (work, entity, checkDeadline = () => {}) =>
+    new Promise((resolve, reject) => add({ work, entity, queuedAt: now(), resolve, reject, checkDeadline }));
+}
+
+type Run = (pending: Pending) => Awaitable<Outcome>;
+
+async function inTurn(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  for (const pending of batch) {
+    const outcome = run(pending);
+    outcomes.push(outcome instanceof Promise ? await outcome : outcome);
+  }
+  return outcomes;
+}
+
+/**
+ * Changes of the same entity run in turn, and so do those without one; the others run concurrently. All
+ * transactions start with the entities in the same order, so that two of them rarely wait for each other's locks.
+ * If they do, the lock timeout rolls one back.
+ */
+async function pipeline(batch: readonly Pending[], run: Run): Promise<Outcome[]> {
+  const groups = [...Map.groupBy(batch, ({ entity }) => entity).entries()];
+  groups.sort(([a], [b]) => compareEntities(a, b));
+  const settled = await Promise.allSettled(groups.map(([, group]) => inTurn(group, run)));
+  return settled.flatMap((group) => {
+    if (group.status === 'rejected') throw group.reason;
+    return group.value;
+  });
+}
+
+/** New entities first: they wait for no lock. */
+function compareEntities(a: Entity | undefined, b: Entity | undefined): number {
+  const [x, y] = [a, b].map((entity) => (typeof entity === 'string' ? entity : ''));
+  return (x as string) < (y as string) ? -1 : (x as string) > (y as string) ? 1 : 0;
+}
+
+/**
+ * Runs one change without a savepoint, which would cost more than most changes do. If it fails before it wrote
+ * anything, only its own outcome is an error. If it fails after writing, throws: the transaction must be rolled back.
+ */
+function attempt({ work, resolve, reject }: Pending, tx: SharedTransaction): Awaitable<Outcome> {
+  const succeed = (value: unknown) => () => resolve(value as never);
+  const failWith = (error: unknown): Outcome => {
+    if (tx.mayHaveWritten) throw error;
+    return () => reject(error);
+  };
+  try {
+    const value = work(tx);
+    return value instanceof Promise ? value.then(succeed, failWith) : succeed(value);
+  } catch (error) {
+    return failWith(error);
+  }
+}
+
+type Write = (tx: Queries, rows: readonly never[]) => Promise<void>;
+
+/** Rows to insert just before the commit, one batch per `Write`. */
+class DeferredWrites {
+  readonly #rows = new Map<Write, unknown[]>();
+
+  add(write: Write, row: unknown): void {
+    const rows = this.#rows.get(write);
+    if (rows) rows.push(row);
+    else this.#rows.set(write, [row]);
+  }
+
+  async flush(tx: Queries): Promise<void> {
+    for (const [write, rows] of this.#rows) await write(tx, rows as never[]);
+  }
+}
+
+const readOnly = /^\s*(select|pragma)\b/i;
+
+/** Tracks whether a change has written anything. */
+class SharedTransaction implements Transaction {
+  readonly #queries: Queries;
+  readonly #deferred: DeferredWrites;
+  #wrote = false;
+  /** Statements without an answer, or that failed. */
+  #open = 0;
+
+  constructor(queries: Queries, deferred: DeferredWrites) {
+    this.#queries = queries;
+    this.#deferred = deferred;
+  }
+
+  readonly get = <R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined> => {
+    this.#open++;
+    return then(this.#queries.get<R>(sql, params), (row) => {
+      this.#answered(row !== undefined && !readOnly.test(sql));
+      return row;
+    });
+  };
+
+  readonly all = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> => {
+    this.#open++;
+    return then(this.#queries.all<R>(sql, params), (rows) => {
+      this.#answered(rows.length > 0 && !readOnly.test(sql));
+      return rows;
+    });
+  };
+
+  readonly run = (sql: string, params?: readonly Value[]): Awaitable<number> => {
+    this.#open++;
+    return then(this.#queries.run(sql, params), (changes) => {
+      this.#answered(changes > 0);
+      return changes;
+    });
+  };
+
+  readonly defer = <T>(write: (tx: Queries, rows: readonly T[]) => Promise<void>, row: T): void => {
+    this.#wrote = true;
+    this.#deferred.add(write, row);
+  };
+
+  get mayHaveWritten(): boolean {
+    return this.#wrote || this.#open > 0;
+  }
+
+  #answered(wrote: boolean): void {
+    this.#open--;
+    if (wrote) this.#wrote = true;
+  }
+}

@@ -1,0 +1,42 @@
+import type { Awaitable } from '../../domain/awaitable.ts';
+import type { Db } from './db.ts';
+
+export interface Timing {
+  readonly db: Db;
+  readonly inFlight: () => number;
+}
+
+/** The same database, with somebody who looks at the clock. */
+export function timed(db: Db, note: (operation: string, seconds: number) => void): Timing {
+  let inFlight = 0;
+
+  function watch<T>(operation: string, work: () => Awaitable<T>): Awaitable<T> {
+    const start = performance.now();
+    const done = () => note(operation, (performance.now() - start) / 1000);
+    const result = work();
+    if (!(result instanceof Promise)) {
+      done();
+      return result;
+    }
+    inFlight += 1;
+    return result.finally(() => {
+      inFlight -= 1;
+      done();
+    });
+  }
+
+  return {
+    inFlight: () => inFlight,
+    db: {
+      ...db,
+      get: (sql, params) => watch('get', () => db.get(sql, params)),
+      all: (sql, params) => watch('all', () => db.all(sql, params)),
+      run: (sql, params) => watch('run', () => db.run(sql, params)),
+      lookup: (sql, key) => watch('lookup', () => db.lookup(sql, key)),
+      transaction: (work) =>
+        watch('transaction', () => db.transaction(work)) as Promise<Awaited<ReturnType<typeof work>>>,
+      change: (work, entity) =>
+        watch('transaction', () => db.change(work, entity)) as Promise<Awaited<ReturnType<typeof work>>>,
+    },
+  };
+}

@@ -1,0 +1,212 @@
+import { type Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
+import { existsSync } from 'node:fs';
+import type { Awaitable } from '../../domain/awaitable.ts';
+import { watchCommits } from './commit-watch.ts';
+import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
+import { createOwned } from './file-ownership.ts';
+import { groupCommit } from './group-commit.ts';
+import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
+import { openFile } from './sqlite-open.ts';
+
+/** How many changes one commit may carry. */
+const maxBatch = 512;
+
+/**
+ * One connection reads what is committed; the other writes. Changes that are requested at the same time share one
+ * commit, see group-commit.ts.
+ */
+export function openSqlite(path: string, now: () => number, alone = false): Db {
+  const { writer, reader, letGo } = connectTwice(path, alone);
+  const reads = prepared(reader, now);
+  const writes = prepared(writer, now);
+  const commits = watchCommits(path, reads);
+  const lost = () => (hasMoved(writer) ? `its file is no longer at ${path}` : undefined);
+  let last: Promise<unknown> = Promise.resolve();
+
+  /** Transactions take turns on the one connection that writes. */
+  function transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
+    const mine = last.then(() => commit(work));
+    last = mine.catch(() => {});
+    return mine;
+  }
+
+  async function commit<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
+    const problem = lost();
+    if (problem !== undefined) throw new DbUnavailable(problem);
+    writes.run('begin immediate');
+    try {
+      const value = await work(writes);
+      writes.run('commit');
+      return value;
+    } catch (error) {
+      rollback();
+      throw mapDbError(error);
+    }
+  }
+
+  /** May fail for the same reason as the commit. The next `begin` then reports it. */
+  function rollback(): void {
+    try {
+      if (writer.inTransaction) writes.run('rollback');
+    } catch {}
+  }
+
+  const change: Db['change'] = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false });
+
+  /** Starts in a tick of its own: `begin` would wait in vain for a transaction of this process that is in progress. */
+  async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    await new Promise(setImmediate);
+    return transaction(work);
+  }
+
+  /** Whether another transaction starts within two ticks. */
+  async function isBusy(): Promise<boolean> {
+    const before = last;
+    for (let tick = 0; tick < 2; tick++) await new Promise(setImmediate);
+    return last !== before;
+  }
+
+  return {
+    dialect: 'sqlite',
+    local: { unchanged: commits.unchanged, now, lost },
+    get: reads.get,
+    all: reads.all,
+    run: (sql, params) => change((tx) => tx.run(sql, params)),
+    lookup: (sql, key) => reads.get(sql, [key]),
+    transaction: (work) => change(work),
+    defer: (write, row) => change((tx) => write(tx, [row])),
+    change,
+    exclusively,
+    close: async () => {
+      while (await isBusy()) await last;
+      commits.stop();
+      reads.close();
+      writes.close();
+      letGo();
+    },
+  };
+}
+
+function connectTwice(
+  path: string,
+  alone: boolean,
+): { writer: Database; reader: Database; letGo: () => void } {
+  let letGo = () => {};
+  try {
+    letGo = alone ? lockAlone(path) : shareLock(path);
+    return { writer: connect(path), reader: connect(path), letGo };
+  } catch (error) {
+    letGo();
+    if (error instanceof InUse) throw error;
+    throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function connect(path: string): Database {
+  let db: Database | undefined;
+  try {
+    createPrivately(path);
+    db = openFile(path, 'create');
+    db.run('pragma busy_timeout = 5000');
+    db.run('pragma journal_mode = wal');
+    db.run('pragma synchronous = full');
+    db.run('pragma foreign_keys = on');
+    db.run('pragma temp_store = memory');
+    db.run('pragma cache_size = -16000');
+    db.run('pragma wal_autocheckpoint = 4000');
+    return db;
+  } catch (error) {
+    db?.close();
+    throw error;
+  }
+}
+
+const SQLITE_FCNTL_HAS_MOVED = 20;
+
+/** With a write-ahead log SQLite goes on writing to a file that was removed; it only tells when it is asked. */
+function hasMoved(db: Database): boolean {
+  const answer = new Int32Array(2);
+  db.fileControl(SQLITE_FCNTL_HAS_MOVED, answer);
+  return answer[0] === 1;
+}
+
+/** Prepared statements are kept up to this many, and up to this many characters of SQL. */
+const mostPrepared = 500;
+const mostPreparedText = 1_000_000;
+
+/**
+ * Readable by its owner alone from the first moment. Never opened here once it exists: closing any file of a
+ * database drops the locks that the whole process holds on it.
+ */
+function createPrivately(path: string): void {
+  if (!existsSync(path)) createOwned(path);
+}
+
+interface Prepared {
+  readonly statement: Statement;
+  readonly clock: boolean;
+}
+
+function prepared(db: Database, now: () => number): Queries & { close(): void } {
+  const known = new Map<string, Prepared>();
+  let text = 0;
+
+  function prepare(sql: string): Prepared {
+    const old = known.get(sql);
+    if (old) return old;
+    if (known.size >= mostPrepared || text + sql.length > mostPreparedText) forget();
+    text += sql.length;
+    const made = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
+    known.set(sql, made);
+    return made;
+  }
+
+  function forget(): void {
+    for (const { statement } of known.values()) statement.finalize();
+    known.clear();
+    text = 0;
+  }
+
+  function run<T>(sql: string, params: readonly Value[], step: Step<T>): T {
+    try {
+      const { statement, clock } = prepare(sql);
+      return step(statement, clock ? [...params, now()] : (params as Value[]));
+    } catch (error) {
+      throw mapDbError(error);
+    }
+  }
+
+  return {
+    get: <R>(sql: string, params: readonly Value[] = []) =>
+      run(sql, params, (statement, values) => (statement.get(...values) ?? undefined) as R | undefined),
+    all: <R>(sql: string, params: readonly Value[] = []) =>
+      run(sql, params, (statement, values) => statement.all(...values) as R[]),
+    run: (sql, params = []) => run(sql, params, (statement, values) => statement.run(...values).changes),
+    close: () => {
+      forget();
+      db.close(true);
+    },
+  };
+}
+
+type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
+
+/** `$1` becomes `?1`, `:key` the only parameter, `:now` one more behind the last. */
+function translate(sql: string): string {
+  const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
+  const keyed = sql.includes(':key') ? 1 : last;
+  return sql
+    .replace(/\$(\d+)/g, '?$1')
+    .replace(/:key\b/g, '?1')
+    .replace(/:now\b/g, `?${keyed + 1}`);
+}
+
+const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
+
+/** Tells failures of the database from failures of a statement. */
+function mapDbError(error: unknown): unknown {
+  if (!(error instanceof SQLiteError)) return error;
+  if (error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY') return ownerGone(error);
+  if (!outOfReach.test(error.code ?? '')) return error;
+  return new DbUnavailable(error.message, { cause: error });
+}

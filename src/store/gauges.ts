@@ -1,0 +1,55 @@
+import type { Db, Moment } from './engine/db.ts';
+import type { Figures } from './store.ts';
+
+const tables = ['applications', 'sessions', 'tokens', 'audit'] as const;
+const soon = 7 * 86_400_000;
+
+/** Cheap enough for every scrape: nothing here reads a whole table. */
+export async function figures(db: Db): Promise<Figures> {
+  const [bytes, rows] = await (db.dialect === 'sqlite' ? sqliteSizes(db) : postgresSizes(db));
+  const expiring = await number(
+    db,
+    'select count(*) as value from applications where expires_at > :now and expires_at <= :now + $1',
+    [soon],
+  );
+  const oldest = await number(
+    db,
+    `select :now - min(expires_at) as value from
+       (select min(expires_at) as expires_at from sessions union all
+        select min(expires_at) as expires_at from tokens) as all_of_them`,
+  );
+  const unsealed = await number(
+    db,
+    'select count(*) as value from (select 1 as one from audit where seq is null limit 10000) as waiting',
+  );
+  return { bytes, rows, expiring, sweepLag: Math.max(0, oldest / 1000), unsealed };
+}
+
+async function number(db: Db, sql: string, params: number[] = []): Promise<number> {
+  const row = await db.get<{ value: Moment | null }>(sql, params);
+  return Number(row?.value ?? 0);
+}
+
+type Sizes = [bytes: number, rows: Record<string, number>];
+
+/** The highest row number stands in for the number of rows. */
+async function sqliteSizes(db: Db): Promise<Sizes> {
+  const bytes = await number(
+    db,
+    'select page_count * page_size as value from pragma_page_count(), pragma_page_size()',
+  );
+  const rows: Record<string, number> = {};
+  for (const table of tables) rows[table] = await number(db, `select max(_rowid_) as value from ${table}`);
+  return [bytes, rows];
+}
+
+/** As of the last time that PostgreSQL looked at its tables. */
+async function postgresSizes(db: Db): Promise<Sizes> {
+  const bytes = await number(db, 'select pg_database_size(current_database()) as value');
+  const rows: Record<string, number> = {};
+  for (const table of tables) {
+    const sql = `select greatest(reltuples, 0)::bigint as value from pg_class where oid = '${table}'::regclass`;
+    rows[table] = await number(db, sql);
+  }
+  return [bytes, rows];
+}

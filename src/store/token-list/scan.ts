@@ -1,0 +1,167 @@
+/**
+ * Finds the tokens of a list in bounded steps: candidates come from the narrowest index, newest first, and each is
+ * checked by the same decision as a single read. When the budget is used up, the page is shorter and says where to
+ * go on. So a request costs the same whatever its rules and filters hide.
+ */
+import type { Transform } from '../../domain/transform.ts';
+import { alive } from '../applications.ts';
+import { countBudget, scanBudget, top } from '../bounded-list.ts';
+import { all, Params } from '../engine/sql-params.ts';
+import type { TokenFilter, TokenQuery } from '../store.ts';
+import { countRanges, type Range } from './ranges.ts';
+import {
+  type Budget,
+  everything,
+  inContainer,
+  isEverything,
+  ofType,
+  type Scan,
+  type Source,
+  sourceOf,
+  withEntry,
+} from './sources.ts';
+
+const usual: Budget = { scan: scanBudget, count: countBudget, chunk: 512, probe: 128 };
+
+/** A token that is shown, without its content. Sizes are in bytes. */
+export interface Candidate {
+  readonly seq: string;
+  readonly id: string;
+  readonly container: string;
+  readonly data: number | string;
+  readonly masked: number | string;
+  readonly rest: number | string;
+}
+
+export interface Shown extends Candidate {
+  readonly transform: Transform;
+}
+
+export interface Found {
+  /** At most as many as the page takes, newest first. */
+  readonly shown: readonly Shown[];
+  /** The list goes on below this `seq`; undefined at its end. */
+  readonly next: string | undefined;
+  /** How many there are in all; undefined if that was not asked for, or not found within the budget. */
+  readonly total: number | undefined;
+  /** Whether the budget was used up before the page was reached. */
+  readonly tooDeep: boolean;
+}
+
+export async function findTokens(
+  db: Scan['db'],
+  tenant: string,
+  query: TokenQuery,
+  budget = usual,
+): Promise<Found> {
+  const scan = { db, tenant, budget };
+  const { filter, show, size, page, before = top } = query;
+  const skip = page === undefined ? 0 : (page - 1) * size;
+  const countable = page === undefined ? undefined : countableRanges(query);
+  const counted = countable && (await countRanges(scan, countable));
+  const none = { shown: [], next: undefined, tooDeep: false };
+  if (query.visible.scopes.length === 0) return { ...none, total: page && 0 };
+  if (counted !== undefined && skip >= counted) return { ...none, total: counted };
+
+  const walk = new Walk(scan, filter, await sourceOf(scan, query));
+  const most = countable ? budget.count : budget.scan;
+  const wanted = skip + size + 1;
+  /** Nobody needs the rest of the list, unless it has to be counted. */
+  const isEnough = (matches: number) => matches >= wanted && (page === undefined || countable !== undefined);
+  const shown: Shown[] = [];
+  let [matches, below]: [number, string | undefined] = [0, before];
+  while (below !== undefined && walk.spent < most && !isEnough(matches)) {
+    const step = await walk.step(below, walk.spent === 0 ? size + 1 : budget.chunk, most);
+    for (const candidate of step.candidates) {
+      const transform = show(candidate);
+      if (transform === undefined) continue;
+      matches++;
+      if (matches > skip && matches <= wanted) shown.push({ ...candidate, transform });
+    }
+    below = step.end;
+  }
+  const rest = shown.length > size ? shown[size - 1]?.seq : below;
+  return {
+    shown: shown.slice(0, size),
+    next: rest,
+    total: counted ?? (page !== undefined && below === undefined ? matches : undefined),
+    tooDeep: skip > 0 && matches <= skip && below !== undefined,
+  };
+}
+
+/** Where every entry of some ranges that do not overlap is in the list, they can be counted without a check. */
+function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Range[] | undefined {
+  const { ids, type, metadata = {} } = filter;
+  const filters = [...(type === undefined ? [] : [ofType(type)]), ...Object.entries(metadata).map(withEntry)];
+  if (!exact || ids) return undefined;
+  if (scopes.some(isEverything)) return filters.length <= 1 ? [filters[0] ?? everything] : undefined;
+  return filters.length === 0 && scopes.every(({ id }) => !id) ? scopes.flatMap(inContainer) : undefined;
+}
+
+/** Checks candidates, and counts what that takes. */
+class Walk {
+  spent = 0;
+  readonly #scan: Scan;
+  readonly #filter: TokenFilter;
+  readonly #source: Source;
+  /** What one candidate costs: its row, and an entry for each pair of metadata. */
+  readonly #cost: number;
+
+  constructor(scan: Scan, filter: TokenFilter, source: Source) {
+    this.#scan = scan;
+    this.#filter = filter;
+    this.#source = source;
+    this.#cost = 1 + pairsOf(filter).length;
+  }
+
+  async step(
+    before: string,
+    limit: number,
+    budget: number,
+  ): Promise<{ candidates: Candidate[]; end: string | undefined }> {
+    if (this.spent > 0 && this.#scan.db.dialect === 'sqlite') await new Promise(setImmediate);
+    const most = Math.min(this.#scan.budget.chunk, Math.ceil((budget - this.spent) / this.#cost));
+    const { seqs, end, read } = await this.#source(before, Math.min(limit, most));
+    const some = seqs.slice(0, most);
+    this.spent += Math.max(1, read, some.length * this.#cost);
+    const candidates = await candidatesOf(this.#scan, some, this.#filter);
+    return { candidates, end: some.length < seqs.length ? some.at(-1) : end };
+  }
+}
+
+/** Repeated until there are 1, 2, 4, 8 or 16 of them, so that there are few statements. */
+function pairsOf({ metadata = {} }: TokenFilter): [name: string, value: string][] {
+  const pairs = Object.entries(metadata);
+  if (pairs.length === 0) return [];
+  return Array.from(
+    { length: 2 ** Math.ceil(Math.log2(pairs.length)) },
+    (_, at) => pairs[Math.min(at, pairs.length - 1)] as [string, string],
+  );
+}
+
+/** Those that are alive and pass the filter, newest first. */
+async function candidatesOf(
+  { db, tenant }: Scan,
+  seqs: readonly string[],
+  filter: TokenFilter,
+): Promise<Candidate[]> {
+  if (seqs.length === 0) return [];
+  const params = new Params();
+  const owner = params.add(tenant);
+  const pairs = pairsOf(filter).map(
+    ([name, value]) => `(select 1 from token_metadata p where p.tenant_id = ${owner}
+      and p.name = ${params.add(name)} and p.value = ${params.add(value)} and p.seq = t.seq) = 1`,
+  );
+  const where = all(
+    `t.tenant_id = ${owner}`,
+    `t.seq in ${params.list(seqs)}`,
+    alive('t'),
+    filter.type !== undefined && `t.type = ${params.add(filter.type)}`,
+    ...pairs,
+  );
+  const sql = `select t.seq, t.id, t.container, octet_length(t.data) as data,
+      coalesce(octet_length(t.masked), 0) as masked,
+      coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.metadata), 0) as rest
+    from tokens t where ${where} order by t.seq desc`;
+  return db.all<Candidate>(sql, params.values);
+}

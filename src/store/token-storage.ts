@@ -1,0 +1,121 @@
+/** Counts the tokens that each application has stored. Exact: written in the transaction that changes the token. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
+import { fail } from '../domain/error.ts';
+import { storageUnit, storedSize } from '../domain/token.ts';
+import type { Executor, Moment, Queries, Value } from './engine/db.ts';
+import type { Stored } from './store.ts';
+
+interface Sized {
+  readonly data: Uint8Array;
+  readonly masked: Uint8Array | null;
+  readonly mask: string | null;
+  readonly metadata: string | null;
+}
+
+export function sizeOf({ data, masked, mask, metadata }: Sized): number {
+  return storedSize(data.length + (masked?.length ?? 0) + bytesOf(mask) + bytesOf(metadata));
+}
+
+function bytesOf(text: string | null): number {
+  return text === null ? 0 : Buffer.byteLength(text);
+}
+
+/** A change to what the creator of a token has stored. */
+export interface Charge extends Stored {
+  readonly tenant: string;
+  /** Absent for a token that no application created. */
+  readonly creator: string | null;
+}
+
+/** Charges of deleted applications are dropped: their tokens count for nobody. */
+const update = `update application_storage set tokens = tokens + $3, bytes = bytes + $4
+  where tenant_id = $1 and application_id = $2 and shard = 0`;
+const insert = `insert into application_storage (tenant_id, application_id, shard, tokens, bytes)
+  select tenant_id, id, 0, $3, $4 from applications where tenant_id = $1 and id = $2`;
+
+/**
+ * A transaction locks one of 16 rows until it commits: which one depends on its connection, so that few wait for
+ * each other. Rows are locked in the order of the applications, so that transactions cannot deadlock.
+ */
+const insertAll = `insert into application_storage as stored (tenant_id, application_id, shard, tokens, bytes)
+  select c.tenant, c.creator, pg_backend_pid() % 16, c.tokens, c.bytes
+  from json_to_recordset(cast(cast($1 as text) as json))
+    as c (tenant uuid, creator uuid, tokens bigint, bytes bigint)
+  join applications a on a.tenant_id = c.tenant and a.id = c.creator order by c.creator
+  on conflict (tenant_id, application_id, shard)
+  do update set tokens = stored.tokens + excluded.tokens, bytes = stored.bytes + excluded.bytes`;
+
+export const writeCharges: Record<
+  Executor['dialect'],
+  (tx: Queries, all: readonly Charge[]) => Promise<void>
+> = {
+  sqlite: async (tx, all) => {
+    for (const { tenant, creator, tokens, bytes } of summed(all)) {
+      const params = [tenant, creator, tokens, bytes];
+      if ((await tx.run(update, params)) === 0) await tx.run(insert, params);
+    }
+  },
+  postgres: async (tx, all) => {
+    const charges = summed(all);
+    if (charges.length > 0) await tx.run(insertAll, [JSON.stringify(charges)]);
+  },
+};
+
+/** One charge for each application. */
+function summed(all: readonly Charge[]): Charge[] {
+  if (all.length === 1) return all[0]?.creator === null ? [] : [...all];
+  const sums = new Map<string, Charge>();
+  for (const charge of all) {
+    if (charge.creator === null) continue;
+    const name = `${charge.tenant} ${charge.creator}`;
+    const sum = sums.get(name);
+    const added = sum && { tokens: sum.tokens + charge.tokens, bytes: sum.bytes + charge.bytes };
+    sums.set(name, { ...charge, ...added });
+  }
+  return [...sums.values()];
+}
+
+const total = `select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
+  where tenant_id = $1 and application_id = $2`;
+
+export function storedBy(db: Pick<Queries, 'get'>, tenant: string, application: string): Awaitable<Stored> {
+  return then(db.get<{ tokens: Moment; bytes: Moment }>(total, [tenant, application]), (row) => ({
+    tokens: Number(row?.tokens ?? 0),
+    bytes: Number(row?.bytes ?? 0),
+  }));
+}
+
+/** The same size in SQL, for a statement that deletes tokens. Neither database reads the values for it. */
+const returningSize = `returning tenant_id as tenant, created_by as creator, (octet_length(data)
+  + coalesce(octet_length(masked), 0) + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
+  + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as size`;
+
+interface Deleted extends Pick<Charge, 'tenant' | 'creator'> {
+  readonly size: Moment;
+}
+
+/** Runs a statement that deletes tokens, and credits their creators. Returns how many were deleted. */
+export async function deleteTokens(
+  tx: Queries,
+  dialect: Executor['dialect'],
+  deletion: string,
+  params: readonly Value[],
+): Promise<number> {
+  const gone = await tx.all<Deleted>(`${deletion} ${returningSize}`, params);
+  const credits = gone.map(({ size, ...whose }) => ({ ...whose, tokens: -1, bytes: -Number(size) }));
+  if (credits.length > 0) await writeCharges[dialect](tx, credits);
+  return gone.length;
+}
+
+/** Throws `storage_full` if a token that grows would take its creator beyond the quota. */
+export async function refuseGrowth(
+  tx: Queries,
+  tenant: string,
+  creator: string | null,
+  growth: number,
+  quota: number | undefined,
+): Promise<void> {
+  if (growth <= 0 || quota === undefined || creator === null) return;
+  const { bytes } = await storedBy(tx, tenant, creator);
+  if (bytes + growth > quota) throw fail('storage_full');
+}

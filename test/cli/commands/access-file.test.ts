@@ -1,0 +1,105 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { type Applying, openApplying } from '../../support/apply.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+let world: World;
+let key: string;
+let apply: Applying['apply'];
+let applications: Applying['applications'];
+let clear: () => void;
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+});
+afterAll(() => world.close());
+beforeEach(async () => {
+  ({ key, apply, applications, clear } = await openApplying(world));
+});
+afterEach(() => clear());
+
+describe('a file that is wrong changes nothing, and says where:', () => {
+  const good = `applications:\n  - name: one\n    type: private\n    permissions: [token:read]\n`;
+  const cases: [string, string, string[]][] = [
+    ['not YAML', 'applications: [', ['access.yaml:1: ']],
+    ['a field twice', `${good}    type: public\n`, ['access.yaml:5: Map keys must be unique']],
+    ['an unknown field', `${good}    colour: red\n`, ['access.yaml:5: "one": colour is not a known field']],
+    ['nothing in it', '', ['access.yaml:1: the file must be an object']],
+    [
+      'no applications',
+      'apps: []\n',
+      ['access.yaml:1: applications is required', 'access.yaml:1: apps is not a known field'],
+    ],
+    [
+      'a name twice',
+      good + good.replace('applications:\n', ''),
+      ['access.yaml:5: "one": name is the name of another one above'],
+    ],
+    [
+      'a rule that cannot be',
+      `${good}    rules:\n      - priority: 0\n        container: /a/\n        transform: show\n        permissions: [token:read]\n`,
+      [
+        'access.yaml:6: "one": rules.0.priority must be an integer of at least 1',
+        'access.yaml:8: "one": rules.0.transform must be one of redact, mask, reveal',
+      ],
+    ],
+    [
+      'what its type may not hold',
+      good.replace('private', 'public').replace('token:read', 'application:create'),
+      ['access.yaml:4: "one": permissions.0 application:create may not be held by a public Application'],
+    ],
+    [
+      'what its type may not hold, below something said twice',
+      good
+        .replace('private', 'public')
+        .replace(
+          ' [token:read]',
+          ['token:read', 'token:read', 'log:read', 'session:delete']
+            .map((name) => `\n      - ${name}`)
+            .join(''),
+        ),
+      ['access.yaml:8: "one": permissions.3 session:delete may not be held by a public Application'],
+    ],
+    [
+      'a missing container',
+      good
+        .replace('permissions', 'rules')
+        .replace('[token:read]', '[{priority: 1, transform: mask, permissions: [token:read]}]'),
+      ['access.yaml:4: "one": rules.0.container '],
+    ],
+    [
+      'an end that is over',
+      `${good}    expires_at: 2020-01-01T00:00:00Z\n`,
+      ['access.yaml:2: "one" has an expires_at that is over'],
+    ],
+    ['an alias of nothing', 'applications: *none\n', ['access.yaml']],
+  ];
+  test.each(cases)('%s', async (_, yaml, lines) => {
+    const { code, out, err } = await apply(yaml, ['--yes']);
+    expect([code, out]).toEqual([2, '']);
+    const said = err.trimEnd().split('\n');
+    expect(said.pop()).toBe('sallyport: hint: nothing was changed');
+    expect(said).toEqual(lines.map((line) => expect.stringContaining(`sallyport: error: ${line}`)));
+    expect(Object.keys(await applications())).toHaveLength(1);
+  });
+
+  test('a type or an expiry that differs from what is there, or a name that several have', async () => {
+    await world.application(key, { name: 'one' });
+    const turned = await apply(good.replace('private', 'public'), ['--yes']);
+    expect(turned.err).toContain('access.yaml:2: "one" is private, and cannot become public');
+    const ending = await apply(`${good}    expires_at: 2030-01-01T00:00:00Z\n`, ['--yes']);
+    expect(ending.err).toContain('access.yaml:2: "one" expires never, and that cannot be changed');
+    await world.application(key, { name: 'one' });
+    expect((await apply(good, ['--yes'])).err).toContain(
+      'access.yaml:2: "one" is the name of 2 Applications',
+    );
+  });
+
+  test('a small file that unfolds into a huge one', async () => {
+    const levels = ['a', 'b', 'c', 'd', 'e', 'f'].map((name, index, all) =>
+      index === 0
+        ? `${name}: &${name} [x,x,x,x,x,x,x,x,x]`
+        : `${name}: &${name} [${Array(9).fill(`*${all[index - 1]}`)}]`,
+    );
+    const { code, err } = await apply(levels.join('\n'), ['--yes']);
+    expect([code, err]).toEqual([2, expect.stringContaining('access.yaml: ')]);
+  });
+});

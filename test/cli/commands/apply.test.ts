@@ -1,0 +1,244 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Applying, openApplying } from '../../support/apply.ts';
+import { keyShape } from '../../support/program.ts';
+import { shell } from '../../support/shell.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+let world: World;
+let folder: string;
+let key: string;
+let apply: Applying['apply'];
+let applications: Applying['applications'];
+let clear: () => void;
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+});
+afterAll(() => world.close());
+beforeEach(async () => {
+  ({ folder, key, apply, applications, clear } = await openApplying(world));
+});
+afterEach(() => clear());
+
+const works = async (candidate: string) =>
+  (await world.call('GET', '/applications/key', { key: candidate })).status !== 401;
+
+const shop = `
+applications:
+  - name: shop backend
+    type: private
+    permissions: [application:read, token:create]
+    rules:
+      - description: the cards
+        priority: 1
+        container: /shop/
+        transform: reveal
+        permissions: [token:read, token:delete]
+  - name: shop browser
+    type: public
+    permissions: [token:create]
+`;
+
+test('the plan comes first and changes nothing, and exits with 1 while there is something to do', async () => {
+  const [first] = Object.values(await applications());
+  const { code, out, err } = await apply(shop, ['--plan']);
+  expect([code, err]).toEqual([1, '']);
+  expect(out).toBe(
+    [
+      '+ private shop backend',
+      '    + permission application:read',
+      '    + permission token:create',
+      '    + rule priority 1: token:delete, token:read in /shop/ as reveal (the cards)',
+      '+ public shop browser',
+      '    + permission token:create',
+      'not in the file, and left alone:',
+      `  ${first?.name} (${first?.id})`,
+      '2 to create, 0 to update, 0 to delete, 0 as the file has them',
+      '',
+    ].join('\n'),
+  );
+  expect(Object.keys(await applications())).toHaveLength(1);
+});
+
+test('what is applied is there, and the second run finds nothing to do', async () => {
+  const first = await apply(shop, ['--yes']);
+  expect([first.code, first.err]).toEqual([0, '']);
+  const keys = first.out.match(new RegExp(keyShape, 'g')) as string[];
+  expect(keys).toHaveLength(2);
+  for (const one of keys) expect(await works(one)).toBe(true);
+  const before = await applications();
+  expect(before['shop backend']).toMatchObject({ type: 'private', rules: [{ description: 'the cards' }] });
+  const second = await apply(shop, ['--yes']);
+  expect(second.code).toBe(0);
+  expect(second.out).toEndWith('nothing to do: 2 as the file has them\n');
+  expect((await apply(shop, ['--plan'])).code).toBe(0);
+  expect(await applications()).toEqual(before);
+});
+
+test('origins are in the plan, stay where the file does not speak of them, and go where it empties them', async () => {
+  const from = (origins: string) => shop.replace(/$/, `    allowed_origins: ${origins}\n`);
+  const browser = async () => (await applications())['shop browser']?.allowed_origins;
+  const [one, two] = ['https://one.example', 'https://two.example'];
+  expect((await apply(from(`[${one}]`), ['--yes'])).out).toContain(`    + origin ${one}\n`);
+  expect(await browser()).toEqual([one]);
+  expect((await apply(shop, ['--plan'])).out).toContain('nothing to do');
+  const { out } = await apply(from(`[${two}]`), ['--yes']);
+  expect(out).toContain(`~ public shop browser\n    - origin ${one}\n    + origin ${two}\n`);
+  expect(await browser()).toEqual([two]);
+  await apply(from('[]'), ['--yes']);
+  expect(await browser()).toBeUndefined();
+  const wrong = from(`[${one}]`).replace('type: public', 'type: private');
+  expect((await apply(wrong, ['--plan'])).err).toContain('allowed_origins is for public Applications');
+});
+
+test('the order of permissions and rules means nothing, and JSON is taken too', async () => {
+  await apply(shop, ['--yes']);
+  const [backend, browser] = (Bun.YAML.parse(shop) as { applications: { permissions: string[] }[] })
+    .applications;
+  const turned = { applications: [browser, { ...backend, permissions: backend?.permissions.toReversed() }] };
+  expect((await apply(JSON.stringify(turned), ['--plan'])).out).toContain('nothing to do');
+});
+
+test('an update says what it adds and removes, and keeps the key', async () => {
+  const made = await apply(shop, ['--yes']);
+  const changed = shop
+    .replace('[token:create]\n', '[token:create, token:read]\n')
+    .replace('as reveal', 'as mask');
+  const narrowed = changed.replace('priority: 1', 'priority: 2');
+  const { code, out } = await apply(narrowed, ['--yes']);
+  expect(code).toBe(0);
+  expect(out).toContain(
+    [
+      '~ private shop backend',
+      '    - rule priority 1: token:delete, token:read in /shop/ as reveal (the cards)',
+      '    + rule priority 2: token:delete, token:read in /shop/ as reveal (the cards)',
+      '~ public shop browser',
+      '    + permission token:read',
+    ].join('\n'),
+  );
+  expect(out).not.toMatch(keyShape);
+  for (const one of made.out.match(new RegExp(keyShape, 'g')) as string[])
+    expect(await works(one)).toBe(true);
+  expect((await applications())['shop browser']).toMatchObject({
+    permissions: ['token:create', 'token:read'],
+  });
+  expect((await apply(narrowed, ['--plan'])).code).toBe(0);
+});
+
+describe('what the file does not name', () => {
+  test('stays without --prune and goes with it, but for the key that is in use', async () => {
+    const other = await world.application(key, { name: 'other' });
+    await apply(shop, ['--yes']);
+    expect(await works(other.key)).toBe(true);
+    const { code, out } = await apply(shop, ['--yes', '--prune']);
+    expect(code).toBe(0);
+    expect(out).toContain(`- private other (${other.id})`);
+    expect(await works(other.key)).toBe(false);
+    expect(await works(key)).toBe(true);
+    expect(out).toMatch(/^not in the file, and left alone:\n {2}.*first management key/m);
+  });
+});
+
+test('the Application whose key is in use is changed last', async () => {
+  const [name] = Object.keys(await applications());
+  const own = `
+  - name: ${JSON.stringify(name)}
+    type: management
+    permissions: [application:read]
+`;
+  const { code } = await apply(`applications:${own}${shop.replace('\napplications:\n', '')}`, ['--yes']);
+  expect(code).toBe(0);
+  await apply(shop, ['--yes']);
+  expect(Object.keys(await applications())).toContain('shop browser');
+  expect((await applications())[name as string]).toMatchObject({ permissions: ['application:read'] });
+});
+
+describe('new keys', () => {
+  test('go to files for their owner alone, and nowhere else', async () => {
+    const keys = join(folder, 'keys');
+    const { code, out, err } = await apply(shop, ['--yes', '--keys-dir', keys]);
+    expect(code).toBe(0);
+    expect(out + err).not.toMatch(keyShape);
+    expect(readdirSync(keys).toSorted()).toEqual(['shop-backend.key', 'shop-browser.key']);
+    for (const name of readdirSync(keys)) {
+      expect(statSync(join(keys, name)).mode & 0o777).toBe(0o600);
+      expect(await works(readFileSync(join(keys, name), 'utf8').trim())).toBe(true);
+    }
+  });
+
+  test('that would meet in one file are refused before anything is done', async () => {
+    const meeting = shop.replace('shop browser', 'shop  backend');
+    const { code, err } = await apply(meeting, ['--yes', '--keys-dir', join(folder, 'keys')]);
+    expect([code, err]).toEqual([2, expect.stringContaining('shop-backend.key')]);
+    writeFileSync(join(folder, 'shop-browser.key'), 'mine');
+    expect((await apply(shop, ['--yes', '--keys-dir', folder])).err).toContain('is there already');
+    expect(Object.keys(await applications())).toHaveLength(1);
+    expect(readFileSync(join(folder, 'shop-browser.key'), 'utf8')).toBe('mine');
+  });
+
+  test('that were made before a failure are not lost with it', async () => {
+    const weak = await world.application(key, {
+      name: 'weak',
+      type: 'management',
+      permissions: ['application:create', 'application:read', 'application:update'],
+    });
+    const beyond = shop
+      .replace('[token:create]\n', '[token:create, log:read]\n')
+      .replace('public', 'private');
+    const file = join(folder, 'beyond.yaml');
+    writeFileSync(file, beyond);
+    for (const options of [
+      ['--yes', '--keys-dir', folder],
+      ['--yes', '--json'],
+    ]) {
+      const env = { SALLYPORT_URL: world.url, SALLYPORT_KEY: weak.key };
+      const { code, out, err } = await shell(['apply', file, ...options], { env });
+      expect([code, err]).toEqual([4, expect.stringContaining('grant_not_held')]);
+      const json = options.includes('--json') && JSON.parse(out);
+      const kept = json ? json.keys[0].key : readFileSync(join(folder, 'shop-backend.key'), 'utf8').trim();
+      expect(await works(kept)).toBe(true);
+      if (json) expect(json.applied).toBe(false);
+      await shell(['apps', 'delete', 'shop backend', '--yes'], {
+        env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key },
+      });
+    }
+    expect(existsSync(join(folder, 'shop-browser.key'))).toBe(false);
+  });
+});
+
+describe('a person', () => {
+  test('is asked, and the answer holds', async () => {
+    const no = await apply(shop, [], { person: ['n'] });
+    expect([no.code, no.err]).toEqual([1, 'Apply this? [y/N] left as it was\n']);
+    expect(Object.keys(await applications())).toHaveLength(1);
+    expect((await apply(shop, [], { person: ['y'] })).code).toBe(0);
+    expect(Object.keys(await applications())).toHaveLength(3);
+  });
+
+  test('agrees to what was shown, and to nothing that has changed since', async () => {
+    const meanwhile = async () => {
+      await world.application(key, { name: 'shop browser', type: 'public', permissions: ['token:create'] });
+      return 'y';
+    };
+    const { code, err } = await apply(shop, [], { person: [meanwhile] });
+    expect([code, err]).toEqual([2, expect.stringContaining('have changed since the plan was shown')]);
+    expect(Object.keys(await applications())).not.toContain('shop backend');
+  });
+
+  test('who is not there sees the plan, and is told about --yes', async () => {
+    const { code, out, err } = await apply(shop);
+    expect([code, err]).toEqual([2, expect.stringContaining('--yes')]);
+    expect(out).toContain('2 to create');
+  });
+});
+
+test('programs get the plan and the keys as JSON', async () => {
+  const planned = JSON.parse((await apply(shop, ['--plan', '--json'])).out);
+  expect(planned).toMatchObject({ create: [{ name: 'shop backend' }, {}], applied: false, keys: [] });
+  const applied = JSON.parse((await apply(shop, ['--yes', '--json'])).out);
+  expect(applied).toMatchObject({
+    applied: true,
+    keys: [{ name: 'shop backend', key: expect.any(String) }, {}],
+  });
+});

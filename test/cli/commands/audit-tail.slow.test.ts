@@ -1,0 +1,163 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { inOneLine } from '../../../src/cli/terminal/log-line.ts';
+import { type Desk, openDesk } from '../../support/cli.ts';
+import { raw } from '../../support/stores.ts';
+import { databases, openWorld, postgres, start, testMasterKey, type World } from '../../support/world.ts';
+
+describe.each(databases)('audit tail on %s', (_, database) => {
+  let world: World;
+  let desk: Desk;
+  let mine: { id: string; key: string };
+  let theirs: { id: string; key: string };
+  const made: string[] = [];
+  beforeAll(async () => {
+    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    mine = await world.tenant();
+    theirs = await world.tenant();
+    for (const { key } of [mine, theirs, mine]) {
+      made.push((await world.application(key)).id);
+      world.clock.advance(1000);
+    }
+    await world.call('DELETE', `/applications/${made[0]}`, { key: mine.key });
+    await world.call('GET', '/applications', { headers: { 'SVC-REQUEST-ID': 'nobody' } });
+    await world.flush();
+    desk = openDesk(() => ({
+      DATABASE_URL: world.config.databaseUrl,
+      SALLYPORT_MASTER_KEY: testMasterKey,
+    }));
+  });
+  afterAll(async () => {
+    await world.close();
+    desk.clear();
+  });
+
+  const tail = async (...options: string[]) => {
+    const entries = await desk.entries('audit', 'tail', ...options);
+    return entries.map(({ operation, entity }) => `${operation} ${entity ? made.indexOf(entity.id) : '-'}`);
+  };
+
+  test('prints all tenants, newest last, one line each', async () => {
+    const { out } = await desk.run('audit', 'tail');
+    const lines = out.trim().split('\n');
+    expect(lines).toHaveLength(6);
+    expect(lines[0]).toMatch(/ {2}success {2}tenant.create {2}tenant [0-9a-f-]{36} {2}by operator/);
+    expect(lines[1]).toMatch(
+      /^2026-11-15T12:00:00.000Z {2}success {2}application.create {2}application [0-9a-f-]{36} {2}by application [0-9a-f-]{36} {2}from 127.0.0.1 {2}request \S+$/,
+    );
+    expect(lines[5]).toMatch(
+      / {2}failed {3}application.read {2}by anonymous {2}.* {2}unauthenticated {2}request nobody$/,
+    );
+    const all = [
+      'tenant.create -1',
+      ...['create 0', 'create 1', 'create 2', 'delete 0', 'read -'].map((what) => `application.${what}`),
+    ];
+    expect(await tail()).toEqual(all);
+    expect(await tail('--lines', '2')).toEqual(all.slice(-2));
+  });
+
+  test('comes to an end where somebody has made a gap of many numbers', async () => {
+    const gap = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const { key } = await gap.tenant();
+    await gap.application(key);
+    await gap.flush();
+    const place = openDesk(() => ({
+      DATABASE_URL: gap.config.databaseUrl,
+      SALLYPORT_MASTER_KEY: testMasterKey,
+    }));
+    const lines = async () => (await place.entries('audit', 'tail')).length;
+    const before = await lines();
+    await raw(
+      gap.config.databaseUrl,
+      'update audit_checkpoints set seq = 1000000000000000 where seq = (select max(seq) from audit)',
+    );
+    await gap.application(key);
+    await gap.flush();
+    expect(await lines()).toBe(before + 1);
+    place.clear();
+    await gap.close();
+  });
+
+  test('narrows by tenant, entity, operation, result, actor and time', async () => {
+    expect(await tail('--tenant', theirs.id)).toEqual(['application.create 1']);
+    expect(await tail('--entity', made[0] as string)).toEqual([
+      'application.create 0',
+      'application.delete 0',
+    ]);
+    expect(await tail('--operation', 'application.delete')).toEqual(['application.delete 0']);
+    expect(await tail('--result', 'failed')).toEqual(['application.read -']);
+    expect(await tail('--actor', made[0] as string)).toEqual([]);
+    const [from, to] = [start + 1000, start + 2000].map((moment) => new Date(moment).toISOString());
+    expect(await tail('--from', from as string, '--to', to as string)).toEqual(['application.create 1']);
+  });
+
+  test('follows, until it is told to stop', async () => {
+    const { next, stop } = desk.follow('audit', 'tail', '--lines', '1', '--tenant', mine.id);
+    expect(await next()).toMatchObject([{ operation: 'application.delete' }]);
+    await world.application(theirs.key);
+    const { id } = await world.application(mine.key);
+    expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
+    expect(await stop()).toBe(0);
+  });
+
+  test.each([
+    ['--lines', '0', /--lines must be a whole number/],
+    ['--tenant', 'x', /--tenant must be a UUID/],
+    ['--result', 'good', /'good' is invalid. Allowed choices are success, denied, failed\.$/m],
+    ['--from', 'yesterday', /--from must be an ISO 8601 date-time/],
+  ])('refuses %s %s', async (option, value, complaint) => {
+    const { code, error } = await desk.run('audit', 'tail', option, value);
+    expect(code).toBe(2);
+    expect(error).toMatch(complaint);
+  });
+});
+
+test('audit tail follows through an outage of PostgreSQL: it says so once, and loses and doubles nothing', async () => {
+  const world = await openWorld(postgres);
+  const { key } = await world.tenant();
+  const { databaseUrl } = world.config;
+  const name = databaseUrl.slice(databaseUrl.lastIndexOf('/') + 1);
+  const server = process.env.SALLYPORT_TEST_POSTGRES as string;
+  const desk = openDesk(() => ({ DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey }));
+  await world.application(key);
+  const { next, said, stop } = desk.follow('audit', 'tail', '--lines', '1');
+  expect(await next()).toHaveLength(1);
+  await raw(server, `alter database ${name} with allow_connections false`);
+  await raw(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+  expect(await said()).toMatch(
+    /^sallyport: warning: DATABASE_URL postgres:.*; it is asked again until it answers\n$/,
+  );
+  await raw(server, `alter database ${name} with allow_connections true`);
+  for (let count = 0; count < 2; count++) {
+    const { id } = await world.application(key);
+    expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
+  }
+  expect(await stop()).toBe(0);
+  expect(await said()).toBe('');
+  await world.close();
+  desk.clear();
+});
+
+test('what a stranger sends cannot steer the terminal of whoever reads the log', () => {
+  const line = inOneLine({
+    id: '',
+    at: '',
+    actor: { kind: 'anonymous' },
+    operation: 'application.read',
+    result: 'failed',
+    from: {},
+    request_id: 'a\u001b[2Jb\u202ec',
+  });
+  expect(line).toEndWith('request a\\u{1b}[2Jb\\u{202e}c');
+});
+
+test('a new master key is on record by its fingerprint', async () => {
+  const desk = openDesk();
+  await desk.run('migrate');
+  const { body } = await desk.json('master-key', 'rotate');
+  const { out } = await desk.run('audit', 'tail', '--json', '--operation', 'master-key.rotate');
+  expect(JSON.parse(out)).toMatchObject({
+    actor: { kind: 'operator' },
+    difference: { master_key: { from: body.from, to: body.to } },
+  });
+  desk.clear();
+});

@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { shell } from '../../support/shell.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+let world: World;
+let key: string;
+let credential: string;
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+  ({ key } = await world.tenant());
+  const shop = await world.application(key, {
+    permissions: ['token:create'],
+    rules: [
+      {
+        priority: 2,
+        container: '/shop/',
+        transform: 'mask',
+        permissions: ['token:read'],
+        description: 'ours',
+      },
+      { priority: 1, container: '/shop/open/', transform: 'reveal', permissions: ['token:read'] },
+    ],
+  });
+  credential = shop.key;
+});
+afterAll(() => world.close());
+
+function can(argv: string[], stdin = credential, env: Record<string, string> = {}) {
+  return shell(['can', ...argv], { stdin, env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env } });
+}
+
+test('what is allowed ends with 0, and every rule says what it made of it', async () => {
+  const { code, out, err } = await can(['token:read', '--container', '/shop/cards/']);
+  expect([code, err]).toEqual([0, '']);
+  expect(out).toBe(
+    [
+      'allowed, as mask: rule 1 grants token:read with the transform mask: container /shop/cards/ is in /shop/',
+      '  ours',
+      '',
+      '  ✗  rule 2 of the application       priority 1  reveal  container /shop/cards/ is not in /shop/open/',
+      '  ✓  rule 1 of the application       priority 2  mask    container /shop/cards/ is in /shop/, and decides',
+      '  ✗  permissions of the application  last        mask    does not grant token:read',
+      '',
+    ].join('\n'),
+  );
+});
+
+test('what is denied ends with 1, and names what is missing', async () => {
+  const { code, out } = await can(['token:delete', '--container', '/shop/']);
+  expect(code).toBe(1);
+  expect(out).toStartWith('denied: rule 1 matches but grants token:read, not token:delete\n');
+  expect(out).not.toContain('✓');
+});
+
+test('the credential comes from the environment too, and is not shown', async () => {
+  const { code, out, err } = await can(['token:create'], '', { SALLYPORT_CREDENTIAL: credential });
+  expect(code).toBe(0);
+  expect(out + err).not.toContain(credential);
+});
+
+test('a credential that is none is denied without a reason', async () => {
+  expect(await can(['token:create'], 'nonsense')).toEqual({
+    code: 1,
+    out: 'denied: the credential is not valid\n',
+    err: '',
+  });
+});
+
+test('programs get the decision as it is', async () => {
+  const { code, out } = await can(['token:read', '--id', 'card-1', '--container', '/shop/open/', '--json']);
+  expect(code).toBe(0);
+  expect(JSON.parse(out)).toMatchObject({ allowed: true, transform: 'reveal', rule: { rule: 2 } });
+});
+
+test('a refusal to answer is no denial', async () => {
+  expect((await can(['token:read'], credential, { SALLYPORT_KEY: credential })).code).toBe(4);
+  expect((await can(['Not a permission'])).code).toBe(4);
+});

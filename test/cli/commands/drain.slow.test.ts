@@ -1,0 +1,128 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { Place, type Service } from '../../support/program.ts';
+
+let place: Place;
+beforeEach(() => {
+  place = new Place();
+});
+afterEach(() => place.close());
+
+const key = () => readFileSync(place.path('data/management.key'), 'utf8').trim();
+
+function request(method: string, path: string, body?: unknown): string {
+  const text = body === undefined ? '' : JSON.stringify(body);
+  const length =
+    body === undefined ? '' : `Content-Length: ${text.length}\r\nContent-Type: application/json\r\n`;
+  return `${method} ${path} HTTP/1.1\r\nHost: localhost\r\nSVC-API-KEY: ${key()}\r\n${length}\r\n${text}`;
+}
+
+interface Answered {
+  readonly status: number;
+  /** Whether it is the last on its connection. */
+  readonly last: boolean;
+}
+
+/** One connection that is kept, with one request on it at a time. */
+class Connection {
+  readonly #socket: Socket;
+  #received = '';
+  #answered: PromiseWithResolvers<Answered> | undefined;
+  constructor(url: string) {
+    this.#socket = connect(Number(new URL(url).port), '127.0.0.1');
+    this.#socket.on('error', () => {});
+    this.#socket.on('close', () => this.#answered?.reject(new Error('closed without an answer')));
+    this.#socket.on('data', (chunk) => {
+      this.#received += chunk.toString('latin1');
+      const head = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\n\r\n/.exec(this.#received);
+      if (!head) return;
+      const length = Number(/^content-length: (\d+)/im.exec(head[0])?.[1] ?? 0);
+      if (this.#received.length < head[0].length + length) return;
+      this.#received = '';
+      const last = /^connection: close/im.test(head[0]);
+      this.#answered?.resolve({ status: Number(head[1]), last });
+      this.#answered = undefined;
+    });
+  }
+  write(text: string): void {
+    this.#socket.write(text);
+  }
+  answer(): Promise<Answered> {
+    this.#answered = Promise.withResolvers<Answered>();
+    return this.#answered.promise;
+  }
+  ask(text: string): Promise<Answered> {
+    const answer = this.answer();
+    this.write(text);
+    return answer;
+  }
+}
+
+const status = async (service: Service, path: string) => (await fetch(service.url + path)).status;
+
+describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
+  test('it says that it is not ready, serves on meanwhile, and ends well', async () => {
+    const service = await place.serve({ SALLYPORT_DRAIN: '1' });
+    expect(await status(service, '/readyz')).toBe(200);
+    service.kill(signal);
+    while ((await status(service, '/readyz')) === 200);
+    expect(await status(service, '/readyz')).toBe(503);
+    expect(await status(service, '/livez')).toBe(200);
+    expect(await new Connection(service.url).ask(request('GET', '/applications/key'))).toEqual({
+      status: 200,
+      last: true,
+    });
+    expect(await service.ended).toBe(0);
+    expect(service.err()).not.toContain('request failed');
+  });
+});
+
+test.each([
+  ['SIGTERM', '1'],
+  ['SIGINT', '2'],
+] as const)('at %s no request is lost under load, with %s process(es)', async (signal, SALLYPORT_WORKERS) => {
+  const service = await place.serve({ SALLYPORT_DRAIN: '1', SALLYPORT_WORKERS });
+  let created = 0;
+  const body = { name: 'under load', type: 'private', permissions: ['token:read'] };
+  const client = async (index: number) => {
+    const connection = new Connection(service.url);
+    for (let count = 0; ; count++) {
+      const writes = (index + count) % 4 === 0;
+      const { status, last } = await connection.ask(
+        writes ? request('POST', '/applications', body) : request('GET', '/applications/key'),
+      );
+      expect(status).toBe(writes ? 201 : 200);
+      if (writes) created++;
+      if (index === 0 && count === 20) service.kill(signal);
+      if (last) return;
+    }
+  };
+  await Promise.all(Array.from({ length: 12 }, (_, index) => client(index)));
+  expect(await service.ended).toBe(0);
+  expect(created).toBeGreaterThan(12);
+  const again = await place.serve();
+  const response = await fetch(`${again.url}/applications`, { headers: { 'SVC-API-KEY': key() } });
+  const list = (await response.json()) as { pagination: { total_items: number } };
+  expect(list.pagination.total_items).toBe(created + 1);
+});
+
+test('a request of which only a part had arrived is answered too', async () => {
+  const service = await place.serve();
+  const [connection, other] = [new Connection(service.url), new Connection(service.url)];
+  await connection.ask(request('GET', '/livez'));
+  const text = request('POST', '/applications', { name: 'late', type: 'private', permissions: ['a:b'] });
+  const answer = connection.answer();
+  connection.write(text.slice(0, -10));
+  await other.ask(request('GET', '/livez'));
+  service.kill('SIGTERM');
+  while (
+    await fetch(service.url).then(
+      () => true,
+      () => false,
+    )
+  );
+  connection.write(text.slice(-10));
+  expect(await answer).toEqual({ status: 201, last: true });
+  expect(await service.ended).toBe(0);
+});

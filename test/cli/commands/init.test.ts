@@ -1,0 +1,109 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseEnv } from 'node:util';
+import { projectVariables } from '../../../src/cli/commands/init.ts';
+import { keyShape } from '../../support/program.ts';
+import { type Surroundings, shell } from '../../support/shell.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+let world: World;
+let folder: string;
+let file: string;
+let key: string;
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+});
+afterAll(() => world.close());
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-init-'));
+  file = join(folder, 'shop.env');
+  ({ key } = await world.tenant());
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function init(options: string[], { env, ...rest }: Surroundings = {}) {
+  return shell(['init', '--env-file', file, ...options], {
+    ...rest,
+    env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env },
+  });
+}
+
+const count = async () => (await world.call('GET', '/applications', { key })).body.pagination.total_items;
+
+test('without a terminal it asks nothing, and the keys it writes do what they are for and no more', async () => {
+  const { code, out, err } = await init(['--name', 'My Shop!']);
+  expect([code, err]).toEqual([0, '']);
+  expect(out).not.toMatch(keyShape);
+  expect(out).toContain('/my-shop/');
+  expect(out).toContain(`set -a; . ${file}; set +a`);
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  const env = parseEnv(readFileSync(file, 'utf8')) as Record<(typeof projectVariables)[number], string>;
+  expect(Object.keys(env)).toEqual([...projectVariables]);
+  expect(env.SALLYPORT_URL).toBe(world.url);
+  const [backend, page] = [env.SALLYPORT_KEY, env.SALLYPORT_PUBLIC_KEY];
+
+  const card = { id: 'card-1', data: '4242424242424242', mask: '{{ data | reveal_last: 4 }}' };
+  const inside = { ...card, container: '/my-shop/42/' };
+  expect((await world.call('POST', '/tokens', { key: page, body: inside })).status).toBe(201);
+  expect((await world.call('GET', '/tokens/card-1', { key: page })).status).toBe(403);
+  const outside = { ...card, id: 'card-2', container: '/other/' };
+  for (const one of [page, backend])
+    expect((await world.call('POST', '/tokens', { key: one, body: outside })).status).toBe(403);
+  expect((await world.call('GET', '/tokens/card-1', { key: backend })).body.data).toBe(card.data);
+  expect((await world.call('GET', '/applications', { key: backend })).status).toBe(403);
+
+  const { body: session } = await world.call('POST', '/sessions', { key: page });
+  const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/my-shop/42/' }];
+  const rules = [{ priority: 1, transform: 'mask', permissions: ['token:read'], conditions }];
+  const grant = { nonce: session.nonce, rules };
+  expect((await world.call('POST', '/sessions/authorize', { key: backend, body: grant })).status).toBe(204);
+  const seen = await world.call('GET', '/tokens/card-1', { key: session.session_key });
+  expect(seen.body.data).toBe('XXXXXXXXXXXX4242');
+});
+
+test('on a terminal it asks for the name, says what it would do, and does that', async () => {
+  const no = await init([], { person: ['toys', 'n'] });
+  expect(no.code).toBe(1);
+  expect(no.err).toContain('What is the project called? [');
+  expect(no.err).toContain('"toys backend" (private) and "toys browser" (public), for /toys/');
+  expect([existsSync(file), await count()]).toEqual([false, 1]);
+  expect((await init([], { person: ['toys', 'y'] })).code).toBe(0);
+  expect([existsSync(file), await count()]).toEqual([true, 3]);
+});
+
+describe('nothing is left half done', () => {
+  test('when the file is there already', async () => {
+    writeFileSync(file, 'mine');
+    const { code, err } = await init(['--name', 'shop']);
+    expect([code, err]).toEqual([2, expect.stringContaining('is there already')]);
+    expect([readFileSync(file, 'utf8'), await count()]).toEqual(['mine', 1]);
+  });
+
+  test('when the names are taken', async () => {
+    await world.application(key, { name: 'shop browser' });
+    const { code, err } = await init(['--name', 'shop']);
+    expect([code, err]).toEqual([2, expect.stringContaining('"shop browser" already')]);
+    expect([existsSync(file), await count()]).toEqual([false, 2]);
+  });
+
+  test('when the second Application cannot be made', async () => {
+    const long = 'x'.repeat(192);
+    await world.application(key, { name: 'taken' });
+    expect((await init(['--name', `${long}y`])).code).toBe(4);
+    expect([existsSync(file), await count()]).toEqual([false, 2]);
+  });
+
+  test('when the key may not create Applications', async () => {
+    const { key: weak } = await world.application(key, { permissions: ['application:read'] });
+    const { code, err } = await init(['--name', 'shop'], { env: { SALLYPORT_KEY: weak } });
+    expect([code, err]).toEqual([4, expect.stringContaining('application:create')]);
+    expect(existsSync(file)).toBe(false);
+  });
+});
+
+test('a name without a letter names no container', async () => {
+  const { code, err } = await init(['--name', '!!!']);
+  expect([code, err]).toEqual([2, expect.stringContaining('no letter or digit')]);
+});

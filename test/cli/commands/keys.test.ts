@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { type Surroundings, shell } from '../../support/shell.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+let world: World;
+let key: string;
+let shop: { id: string; key: string };
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+});
+afterAll(() => world.close());
+beforeEach(async () => {
+  ({ key } = await world.tenant());
+  shop = await world.application(key, { name: 'shop', permissions: ['application:read'] });
+});
+
+function call(argv: string[], surroundings: Surroundings = {}) {
+  return shell(argv, { ...surroundings, env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key } });
+}
+
+const works = async (candidate: string) =>
+  (await world.call('GET', '/applications/key', { key: candidate })).status === 200;
+
+test('a key is added, told apart by its ending, and the older one deleted', async () => {
+  const made = JSON.parse((await call(['keys', 'create', 'shop', '--json'])).out);
+  const listed = await call(['keys', 'list', shop.id]);
+  expect(listed.out).not.toContain(made.key);
+  const [head, first, second] = listed.out.split('\n');
+  expect(head).toMatch(/^ID +ENDS WITH +CREATED +LAST USED +BY$/);
+  expect(first).toContain(`${made.id}  ${made.ending}`);
+  expect(second).toContain(shop.key.slice(-4));
+  expect(second).toContain('never');
+  expect((await call(['keys', 'delete', 'shop', shop.key.slice(-4), '--yes'])).code).toBe(0);
+  expect([await works(shop.key), await works(made.key)]).toEqual([false, true]);
+});
+
+test('deleting a key is asked first, and the only one is called that', async () => {
+  const { code, err } = await call(['keys', 'delete', 'shop', shop.key.slice(-4)], { person: ['n'] });
+  expect(code).toBe(1);
+  expect(err).toContain(`Revoke the key …${shop.key.slice(-4)} of "shop"? It is the only key. [y/N]`);
+  expect(await works(shop.key)).toBe(true);
+});
+
+test('a key that is not there is not deleted', async () => {
+  const { code, err } = await call(['keys', 'delete', 'shop', 'none', '--yes']);
+  expect([code, err]).toEqual([4, expect.stringContaining('"shop" has no key "none" (not_found)')]);
+});

@@ -1,0 +1,63 @@
+/** What one look of `logs tail --follow` costs the service. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { Sallyport } from '../../../sdk/src/sallyport.ts';
+import { Newcomers } from '../../../src/cli/commands/logs.ts';
+import { maxExamined } from '../../../src/store/audit/log.ts';
+import type { NewEntry } from '../../../src/store/store.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+describe('following a log of many entries', () => {
+  let world: World;
+  let tenant: { id: string; key: string };
+  let service: Sallyport;
+  let pages = 0;
+  beforeAll(async () => {
+    world = await openWorld(sqlite, {}, (db) => ({
+      ...db,
+      all: (sql, values) => {
+        if (/ from audit /.test(sql)) pages++;
+        return db.all(sql, values);
+      },
+    }));
+    world.clock.advance(Date.now() - world.clock.now());
+    tenant = await world.tenant();
+    service = new Sallyport({ url: world.url, key: tenant.key });
+    const noise = Array.from({ length: 3 * maxExamined }, (_, at) => entry('noise', at - 86_400_000));
+    await world.app.store.audit.write(noise);
+    await write('first');
+  }, 60_000);
+  afterAll(() => world.close());
+
+  const entry = (operation: string, after = 0): NewEntry => ({
+    tenantId: tenant.id,
+    at: world.clock.now() + after,
+    actor: { kind: 'operator' },
+    operation,
+    result: 'success',
+    from: {},
+  });
+  const write = (...operations: string[]) =>
+    world.app.store.audit.write(operations.map((operation) => entry(operation)));
+
+  test.each([{ operation: 'wanted' }, {}])(
+    'with the filter %j, it reads two pages and shows what is new',
+    async (filter) => {
+      const newcomers = new Newcomers(service, filter);
+      const look = async () => {
+        const before = pages;
+        const found = (await newcomers.look()).map(({ operation }) => operation);
+        return [pages - before, found.filter((operation) => operation === 'wanted').length];
+      };
+      expect((await look())[0]).toBe(2);
+      expect(await look()).toEqual([2, 0]);
+      await write('other', 'wanted');
+      expect(await look()).toEqual([2, 1]);
+      expect(await look()).toEqual([2, 0]);
+      world.clock.advance(60_000);
+      await write('other');
+      expect(await look()).toEqual([2, 0]);
+      await write('wanted', 'wanted');
+      expect(await look()).toEqual([2, 2]);
+    },
+  );
+});

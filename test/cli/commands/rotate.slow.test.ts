@@ -1,0 +1,207 @@
+/** The master key as its operator handles it: real processes, a real key file, a service that serves meanwhile. */
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { commands } from '../../../src/cli/commands.ts';
+import { newTenant } from '../../../src/operations/bootstrap.ts';
+import { parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
+import { openStore } from '../../../src/store/open.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { Place, type Service } from '../../support/program.ts';
+import { raw } from '../../support/stores.ts';
+import { ample, databases, postgres } from '../../support/world.ts';
+
+interface Made {
+  readonly key: string;
+  readonly path: string;
+}
+
+const body = JSON.stringify({ data: 'a secret', mask: '{{ data | last: 3 }}' });
+const idOf = (key: string) => parseMasterKeys(key)[0]!.id;
+const command = ['master-key', 'rotate'];
+
+/** Stores a Token, and reads it as whoever holds the tenant's key sees it. */
+async function store(url: string, key: string): Promise<Made> {
+  const headers = { 'SVC-API-KEY': key, 'Content-Type': 'application/json' };
+  const response = await fetch(`${url}/tokens`, { method: 'POST', headers, body });
+  if (response.status !== 201) throw new Error(`${response.status}: ${await response.text()}`);
+  return { key, path: `/tokens/${((await response.json()) as { id: string }).id}` };
+}
+
+async function read(url: string, { key, path }: Made): Promise<void> {
+  const response = await fetch(url + path, { headers: { 'SVC-API-KEY': key } });
+  const { data } = (await response.json()) as { data?: string };
+  if (data !== 'ret') throw new Error(`${response.status}: ${data}`);
+}
+
+/** The management key of a tenant that is written past the service, and has no data key yet. */
+async function newTenantIn({ tenants }: Store): Promise<string> {
+  const tenant = newTenant('test', Date.now());
+  await tenants.create(tenant);
+  return tenant.secret.reveal();
+}
+
+async function end(service: Service): Promise<void> {
+  service.kill('SIGTERM');
+  expect(await service.ended).toBe(0);
+}
+
+describe.each(databases)('the master key on %s', (_, database) => {
+  let place: Place;
+  let env: Record<string, string>;
+  let databaseUrl: string;
+  let tenants: Store;
+
+  beforeEach(async () => {
+    place = new Place();
+    databaseUrl = database.name === 'SQLite' ? `sqlite:${place.path('test.db')}` : await database.fresh('');
+    env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY_FILE: place.path('master.key') };
+    if (database.name !== 'SQLite')
+      writeFileSync(keyFile(), Buffer.alloc(32, 1).toString('base64'), { mode: 0o600 });
+    tenants = (await openStore(databaseUrl, { timeout: ample })).store;
+  });
+  afterEach(async () => {
+    await tenants.close();
+    await place.close();
+  });
+
+  const keyFile = () => place.path('master.key');
+  const keys = () => readFileSync(keyFile(), 'utf8').trimEnd().split('\n');
+  const masters = async () => {
+    const rows = await raw<{ id: string }>(
+      databaseUrl,
+      'select id from master_key union select master_id from data_keys union select master_id from audit_key',
+    );
+    return rows.map(({ id }) => id);
+  };
+
+  const newTenantKey = () => newTenantIn(tenants);
+
+  async function refused(settings: Record<string, string>, complaint: string): Promise<void> {
+    const { code, out, err } = await place.run(['serve'], { ...env, PORT: '0', ...settings });
+    expect([code, out]).toEqual([1, '']);
+    expect(err.split('\n')).toEqual([
+      expect.stringContaining(`sallyport: error: ${complaint}`),
+      'sallyport: hint: give the key that was in use when the data was written',
+      '',
+    ]);
+  }
+
+  test('is rotated while the service reads and writes, and not one request fails', async () => {
+    const service = await place.serve(env);
+    const [old] = keys() as [string];
+    const known = await Promise.all(Array.from({ length: 8 }, newTenantKey));
+    const made: Made[] = [];
+    let [rotating, failed] = [true, false];
+    const lane = async (number: number) => {
+      for (let count = 0; (rotating || made.length < 300) && !failed; count++) {
+        if (count % 20 === 0) known.push(await newTenantKey());
+        const token = await store(service.url, known[(number + count * 7) % known.length] as string);
+        await read(service.url, token);
+        made.push(token);
+      }
+    };
+    const lanes = Promise.all([0, 1, 2, 3, 4, 5, 6, 7].map(lane)).catch((error: unknown) => {
+      failed = true;
+      return error;
+    });
+    while (made.length < 20 && !failed) await Bun.sleep(1);
+    const first = await place.run([...command, '--json'], env);
+    const second = await place.run(command, env);
+    rotating = false;
+    expect(await lanes).toBeArray();
+
+    const between = JSON.parse(first.out);
+    expect(between).toEqual({ from: idOf(old), to: expect.any(String), resealed: expect.any(Number) });
+    expect(between.resealed).toBeGreaterThan(8);
+    const [current] = keys() as [string];
+    expect(second).toEqual({
+      code: 0,
+      out: expect.stringMatching(
+        new RegExp(`^master key ${between.to} → ${idOf(current)}, .*\nthe old key stays in `),
+      ),
+      err: '',
+    });
+    expect(made.length).toBeGreaterThanOrEqual(300);
+    expect(await masters()).toEqual([idOf(current)]);
+    expect(keys().map(idOf)).toEqual([idOf(current), between.to, idOf(old)]);
+    expect(existsSync(`${keyFile()}.new`)).toBe(false);
+    expect(statSync(keyFile()).mode & 0o777).toBe(0o600);
+    await read(service.url, await store(service.url, await newTenantKey()));
+    await end(service);
+
+    await refused(
+      { SALLYPORT_MASTER_KEY: old },
+      `the database was sealed with the master key ${idOf(current)}, which SALLYPORT_MASTER_KEY`,
+    );
+    const restarted = await place.serve(env);
+    for (const token of made.slice(0, 50)) await read(restarted.url, token);
+    await Promise.all(known.map(async (key) => read(restarted.url, await store(restarted.url, key))));
+    expect(await masters()).toEqual([idOf(current)]);
+  });
+
+  test('is safe when a rotation is killed: the service serves on, starts again, and the next one finishes', async () => {
+    const service = await place.serve(env);
+    const made = await Promise.all(
+      Array.from({ length: 150 }, async () => store(service.url, await newTenantKey())),
+    );
+    const readAll = ({ url }: Service) => Promise.all(made.map((each) => read(url, each)));
+    const before = keys()[0] as string;
+    const killed = Bun.spawn(place.command(command), {
+      cwd: place.folder,
+      env: place.environment(env),
+      stdio: ['ignore', 'ignore', 'ignore'],
+    });
+    while (keys()[0] === before && killed.exitCode === null) await Bun.sleep(0);
+    killed.kill('SIGKILL');
+    await killed.exited;
+
+    await readAll(service);
+    await read(service.url, await store(service.url, await newTenantKey()));
+    await end(service);
+    const restarted = await place.serve(env);
+    await readAll(restarted);
+    expect((await place.run([...command, '--drop-old', '--yes'], env)).code).toBe(0);
+    expect(await masters()).toEqual([idOf(keys()[0] as string)]);
+    expect(keys()).toHaveLength(1);
+    expect(keys()).not.toContain(before);
+    await readAll(restarted);
+  });
+});
+
+test('the master key of a fleet is changed as the help says: both keys node by node, rotate, the new one alone', async () => {
+  const help = commands.find(({ words }) => words.join() === command.join())?.details;
+  expect(help).toContain(
+    'restart the nodes one by one with NEW,OLD, rotate with the same value, then restart them with NEW',
+  );
+  const place = new Place();
+  const shared = { DATABASE_URL: await postgres.fresh('') };
+  const { store: tenants } = await openStore(shared.DATABASE_URL, { timeout: ample });
+  const [old, fresh] = [2, 3].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
+  const withKey = (key: string) => place.serve({ ...shared, SALLYPORT_MASTER_KEY: key });
+  const rotate = (key: string) => place.run(command, { ...shared, SALLYPORT_MASTER_KEY: key });
+  const made: Made[] = [];
+  let nodes: Service[] = await Promise.all([withKey(old), withKey(old)]);
+  /** On every node: what was made so far, and something new, of a tenant that has no data key yet if one is given. */
+  const check = async (tenant = made[0]?.key as string) => {
+    for (const { url } of nodes) {
+      for (const token of made) await read(url, token);
+      made.push(await store(url, tenant));
+    }
+  };
+  const restart = async (key: string) => {
+    for (const at of [0, 1]) {
+      await end(nodes[at] as Service);
+      nodes = nodes.with(at, await withKey(key));
+      await check();
+    }
+  };
+  await check(await newTenantIn(tenants));
+  await restart(`${fresh},${old}`);
+  await check(await newTenantIn(tenants));
+  const { code, out } = await rotate(`${fresh},${old}`);
+  expect([code, out]).toEqual([0, `master key ${idOf(old)} → ${idOf(fresh)}, 3 keys sealed anew\n`]);
+  await check(await newTenantIn(tenants));
+  await restart(fresh);
+  await tenants.close();
+  await place.close();
+});

@@ -1,0 +1,155 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { keyShape, Place } from '../../support/program.ts';
+import { raw } from '../../support/stores.ts';
+
+let place: Place;
+beforeEach(() => {
+  place = new Place();
+});
+afterEach(() => place.close());
+
+const keyIn = (file: string) => readFileSync(place.path(file), 'utf8').trim();
+const holder = (url: string, key: string) =>
+  fetch(`${url}/applications/key`, { headers: { 'SVC-API-KEY': key } });
+
+describe('serve', () => {
+  test('no key is printed where no person reads it', async () => {
+    const { url, out, err } = await place.serve({ SALLYPORT_LOG_LEVEL: 'debug' });
+    await holder(url, keyIn('data/management.key'));
+    expect(out() + err()).not.toMatch(keyShape);
+  });
+
+  test('a person at a terminal is shown the key', async () => {
+    let seen = '';
+    const shown = Promise.withResolvers<void>();
+    const decoder = new TextDecoder();
+    const child = Bun.spawn(place.command(['serve']), {
+      cwd: place.folder,
+      env: place.environment({ PORT: '0', SALLYPORT_DRAIN: '0' }),
+      terminal: {
+        cols: 200,
+        data: (_, bytes) => {
+          seen += decoder.decode(bytes, { stream: true });
+          if (seen.includes('curl')) shown.resolve();
+        },
+      },
+    });
+    await shown.promise;
+    child.kill('SIGTERM');
+    expect(await child.exited).toBe(0);
+    child.terminal?.close();
+    expect(seen).toContain(keyIn('data/management.key'));
+  });
+
+  test.each(['1', '2'])('it says where its figures are, with %s workers', async (workers) => {
+    const { out } = await place.serve({ SALLYPORT_METRICS_PORT: '0', SALLYPORT_WORKERS: workers });
+    const figures = Array.from(out().matchAll(/^ {2}figures +(http:\S+)$/gm), ([, url]) => url as string);
+    expect(new Set(figures).size).toBe(Number(workers));
+    for (const url of figures) expect(await (await fetch(url)).text()).toContain('sallyport_build_info');
+  });
+
+  test('it serves on and ends well when nobody reads its log any more', async () => {
+    const child = Bun.spawn(place.command(['serve']), {
+      cwd: place.folder,
+      env: place.environment({ PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_LOG_LEVEL: 'debug' }),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    await child.stderr.cancel();
+    let banner = '';
+    for await (const bytes of child.stdout) {
+      banner += new TextDecoder().decode(bytes);
+      if (banner.includes('curl')) break;
+    }
+    const url = /listening on (\S+)/.exec(banner)?.[1] as string;
+    for (let count = 0; count < 3; count++) expect((await fetch(`${url}/livez`)).status).toBe(200);
+    child.kill('SIGTERM');
+    expect(await child.exited).toBe(0);
+  });
+
+  test('a flag beats the environment, which beats .env', async () => {
+    writeFileSync(place.path('.env'), 'SALLYPORT_DATA_DIR=from-file\nSALLYPORT_LOG_LEVEL=nonsense\n');
+    await place.serve({ SALLYPORT_LOG_LEVEL: 'info' });
+    expect(existsSync(place.path('from-file/sallyport.db'))).toBe(true);
+    await place.serve({ SALLYPORT_LOG_LEVEL: 'info', SALLYPORT_DATA_DIR: 'from-environment' });
+    expect(existsSync(place.path('from-environment/sallyport.db'))).toBe(true);
+    await place.serve({ SALLYPORT_LOG_LEVEL: 'info', SALLYPORT_DATA_DIR: 'unused' }, [
+      '--data-dir',
+      'from-flag',
+    ]);
+    expect(existsSync(place.path('from-flag/sallyport.db'))).toBe(true);
+    expect(existsSync(place.path('unused'))).toBe(false);
+  });
+});
+
+describe('serve refuses with one line that names what to change:', () => {
+  async function refused(env: Record<string, string>, code: number, ...words: string[]) {
+    const { code: ended, out, err } = await place.run(['serve'], { PORT: '0', ...env });
+    const [first, ...rest] = err.trimEnd().split('\n');
+    expect(first).toStartWith('sallyport: error: ');
+    for (const word of words) expect(first).toContain(word);
+    for (const line of rest) expect(line).toStartWith('sallyport: hint: ');
+    expect(rest.length).toBeLessThan(2);
+    expect([ended, out]).toEqual([code, '']);
+    return err;
+  }
+
+  test('a port that is taken, also by workers that share it among themselves', async () => {
+    const { url } = await place.serve({ SALLYPORT_WORKERS: '2' });
+    const PORT = new URL(url).port;
+    await refused({ PORT }, 2, 'HOST and PORT', PORT);
+    await refused({ PORT, SALLYPORT_WORKERS: '2' }, 2, 'HOST and PORT', PORT);
+    const figures = { SALLYPORT_METRICS_PORT: PORT };
+    await refused(figures, 2, 'SALLYPORT_METRICS_PORT', PORT);
+    await refused({ ...figures, SALLYPORT_WORKERS: '2' }, 2, 'SALLYPORT_METRICS_PORT', PORT);
+  });
+
+  test('a port for figures that leaves none for the next worker', async () => {
+    const figures = { SALLYPORT_METRICS_PORT: '65535', SALLYPORT_WORKERS: '2' };
+    await refused(
+      figures,
+      2,
+      'SALLYPORT_METRICS_PORT must be at most 65534, not "65535"',
+      'takes the next port',
+    );
+  });
+
+  test('an address that is not of this machine', async () => {
+    await refused({ HOST: '192.0.2.1' }, 2, 'HOST', '192.0.2.1');
+  });
+
+  test('a database that was made by a newer program', async () => {
+    await place.run(['migrate']);
+    const url = `sqlite:${place.path('data/sallyport.db')}`;
+    await raw(url, "insert into schema_versions (version, name) values (999, 'later')");
+    await refused({}, 1, 'schema 999');
+  });
+
+  test('a file that is no database', async () => {
+    mkdirSync(place.path('data'));
+    writeFileSync(place.path('data/sallyport.db'), 'not a database, but a letter\n'.repeat(100));
+    await refused({}, 1, 'DATABASE_URL', 'data/sallyport.db');
+  });
+
+  test('a key file without its database', async () => {
+    const { kill, ended } = await place.serve();
+    kill('SIGTERM');
+    await ended;
+    const key = keyIn('data/management.key');
+    await refused({ DATABASE_URL: 'sqlite:other.db' }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
+    expect(keyIn('data/management.key')).toBe(key);
+    const moved = await place.serve({
+      DATABASE_URL: 'sqlite:other.db',
+      SALLYPORT_MANAGEMENT_KEY_FILE: 'keys/other.key',
+    });
+    expect((await holder(moved.url, keyIn('keys/other.key'))).status).toBe(200);
+  });
+
+  test('a key file that cannot be written, and then no tenant is made', async () => {
+    writeFileSync(place.path('keys'), 'a file is in the way');
+    const SALLYPORT_MANAGEMENT_KEY_FILE = 'keys/management.key';
+    await refused({ SALLYPORT_MANAGEMENT_KEY_FILE }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
+    const { out } = await place.run(['tenants', 'list', '--json']);
+    expect(JSON.parse(out)).toEqual([]);
+  });
+});

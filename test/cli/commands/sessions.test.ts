@@ -1,0 +1,83 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { type Surroundings, shell } from '../../support/shell.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+describe('Sessions on the command line', () => {
+  let world: World;
+  let key: string;
+  let page: { id: string; key: string };
+  beforeAll(async () => {
+    world = await openWorld(sqlite);
+  });
+  afterAll(() => world.close());
+  beforeEach(async () => {
+    ({ key } = await world.tenant());
+    page = await world.application(key, { name: 'page', type: 'public', permissions: ['token:create'] });
+  });
+
+  function call(argv: string[], { env, ...rest }: Surroundings = {}) {
+    return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
+  }
+  async function json(argv: string[], surroundings?: Surroundings) {
+    const { code, out, err } = await call([...argv, '--json'], surroundings);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    return JSON.parse(out);
+  }
+  const create = () => json(['sessions', 'create'], { env: { SALLYPORT_KEY: page.key } });
+  const mayList = async (session: { session_key: string }) =>
+    (await world.call('GET', '/tokens', { key: session.session_key })).status;
+
+  test('are made with a public key, and let in by a nonce that is no argument', async () => {
+    const first = await create();
+    expect(await mayList(first)).toBe(403);
+    const authorize = ['sessions', 'authorize', '--permission', 'token:read'];
+    expect(await json(authorize, { stdin: first.nonce })).toEqual({ authorized: true });
+    expect(await mayList(first)).toBe(200);
+    const again = await call(authorize, { stdin: first.nonce });
+    expect([again.code, again.out, again.err]).toEqual([4, '', expect.stringContaining('nonce_used')]);
+
+    const second = await create();
+    await json(authorize, { env: { SALLYPORT_NONCE: second.nonce } });
+    expect(await mayList(second)).toBe(200);
+
+    const third = await create();
+    const own = { attribute: 'id', operator: 'equals', value: 'card-1' };
+    const rules = [{ priority: 1, transform: 'mask', permissions: ['token:read'], conditions: [own] }];
+    const grant = JSON.stringify({ nonce: third.nonce, rules });
+    await json(['sessions', 'authorize', '--file', '-'], { stdin: grant });
+    expect(await mayList(third)).toBe(200);
+  });
+
+  test('are listed with their state, and narrowed by it and by their Applications', async () => {
+    const other = await world.application(key, { name: 'kiosk', type: 'public' });
+    await world.call('POST', '/sessions', { key: other.key });
+    const { nonce } = await create();
+    await call(['sessions', 'authorize', '--permission', 'token:read'], { stdin: nonce });
+    const of = async (...options: string[]) =>
+      ((await json(['sessions', 'list', ...options])) as { application_id: string }[]).map(
+        ({ application_id }) => application_id,
+      );
+    expect(await of()).toEqual([page.id, other.id]);
+    expect(await of('--state', 'waiting')).toEqual([other.id]);
+    expect(await of('--app', 'page')).toEqual([page.id]);
+    expect(await of('--authorized-by', other.id)).toEqual([]);
+    const table = (await call(['sessions', 'list'])).out.split('\n');
+    expect(table[0]).toMatch(/^ID +STATE +GRANTS +APPLICATION +AUTHORIZED BY +EXPIRES$/);
+    expect(table[1]).toMatch(
+      new RegExp(`^[0-9a-f-]{36}  authorized  token:read  ${page.id}  [0-9a-f-]{36}  2`),
+    );
+    expect(table[2]).toMatch(new RegExp(`^[0-9a-f-]{36}  waiting {15,}${other.id}  {30,}`));
+  });
+
+  test('are ended, after a question, and their key with them', async () => {
+    const session = await create();
+    await call(['sessions', 'authorize', '--permission', 'token:read'], { stdin: session.nonce });
+    const [{ id }] = await json(['sessions', 'list']);
+    expect((await call(['sessions', 'end', id], { person: ['n'] })).code).toBe(1);
+    expect((await call(['sessions', 'end', id])).code).toBe(2);
+    expect(await mayList(session)).toBe(200);
+    expect(await json(['sessions', 'end', id, '--yes'])).toEqual({ ended: id });
+    expect(await mayList(session)).toBe(401);
+    expect((await call(['sessions', 'end', id, '--yes'])).code).toBe(4);
+  });
+});

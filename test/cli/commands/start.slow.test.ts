@@ -1,0 +1,162 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { mint } from '../../../src/domain/key.ts';
+import { freePort } from '../../support/postgres.ts';
+import { environment, program, type Service, startService, triedLine } from '../../support/service.ts';
+import { shell } from '../../support/shell.ts';
+import { noCurl } from '../../support/skip.ts';
+import { postgres, testMasterKey } from '../../support/world.ts';
+
+describe('the first start', () => {
+  let first: Service;
+  let again: Service;
+  let elsewhere: Service;
+  let deleted: string;
+  beforeAll(async () => {
+    first = await startService();
+    const same = { SALLYPORT_DATA_DIR: join(first.folder, 'data') };
+    again = await startService(same);
+    elsewhere = await startService({ ...same, SALLYPORT_MANAGEMENT_KEY_FILE: 'another.key' });
+    deleted = await deletedKey();
+  });
+  afterAll(async () => {
+    await Promise.all([first.close(), again.close(), elsewhere.close()]);
+  });
+  const keyFile = () => join(first.folder, 'data', 'management.key');
+  const key = () => readFileSync(keyFile(), 'utf8').trim();
+
+  /** Of a management application that is gone. */
+  async function deletedKey(): Promise<string> {
+    const call = async (method: string, path: string, body?: object) =>
+      fetch(first.url + path, {
+        method,
+        headers: { 'SVC-API-KEY': key(), 'Content-Type': 'application/json' },
+        ...(body && { body: JSON.stringify(body) }),
+      });
+    const made = await call('POST', '/applications', {
+      name: 'gone',
+      type: 'management',
+      permissions: ['application:read'],
+    });
+    const { id, key: secret } = (await made.json()) as { id: string; key: string };
+    expect((await call('DELETE', `/applications/${id}`)).status).toBe(204);
+    return secret;
+  }
+
+  test('writes the management key where only its owner can read it, and does not print it', () => {
+    expect(first.banner).toContain('data/management.key, just made');
+    expect(first.banner).not.toContain(key());
+    expect(statSync(keyFile()).mode & 0o777).toBe(0o600);
+  });
+
+  test('is the only one that makes anything: a second keeps all, and says so', async () => {
+    expect(again.banner).toContain('kept as it was');
+    expect(again.banner).not.toContain('just made');
+    const answer = await fetch(`${again.url}/applications/key`, { headers: { 'SVC-API-KEY': key() } });
+    expect(answer.status).toBe(200);
+  });
+
+  test.skipIf(noCurl)('prints a line to try that works when it is pasted', async () => {
+    expect(await triedLine(first)).toMatchObject({ type: 'management' });
+  });
+
+  test('may have been on another machine: no start names a key file that is not there', () => {
+    expect(elsewhere.banner).not.toContain('another.key');
+  });
+
+  test.each([
+    ['1', 'of another database', () => mint('mgt').secret.reveal()],
+    ['2', 'of another database', () => mint('mgt').secret.reveal()],
+    ['1', 'that was deleted', () => deleted],
+    ['1', 'that is no key', () => 'nonsense'],
+  ])('with %s worker(s), no start names a key file with a key %s', async (workers, _, text) => {
+    const folder = mkdtempSync(join(tmpdir(), 'sallyport-start-'));
+    const stale = `${text()}\n`;
+    writeFileSync(join(folder, 'stale.key'), stale);
+    const node = await startService({
+      SALLYPORT_DATA_DIR: join(first.folder, 'data'),
+      SALLYPORT_MANAGEMENT_KEY_FILE: join(folder, 'stale.key'),
+      SALLYPORT_WORKERS: workers,
+    });
+    expect(node.banner).not.toContain('stale.key');
+    expect(readFileSync(join(folder, 'stale.key'), 'utf8')).toBe(stale);
+    await node.close();
+    rmSync(folder, { recursive: true });
+  });
+});
+
+describe('a start that cannot be says why in one line, without the password, and what to do in another:', () => {
+  let folder: string;
+  let taken: Bun.Server<undefined>;
+  let fleet: string;
+  let closed: number;
+  beforeAll(async () => {
+    taken = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
+    fleet = await postgres.fresh('');
+    closed = await freePort();
+  });
+  afterAll(() => taken.stop());
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-start-'));
+  });
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  const cases: [title: string, settings: () => Record<string, string>, complaint: RegExp, code: number][] = [
+    ['a port that is no number', () => ({ PORT: 'http' }), /PORT must be a whole number .* not "http"$/, 2],
+    [
+      'a port in use',
+      () => ({ PORT: String(taken.port) }),
+      /HOST and PORT: cannot listen on 127.0.0.1:\d+/,
+      2,
+    ],
+    [
+      'a database of another make',
+      () => ({ DATABASE_URL: 'mysql://me:password@h/d' }),
+      /DATABASE_URL must be/,
+      2,
+    ],
+    ['a fleet without a master key', () => ({ DATABASE_URL: fleet }), /SALLYPORT_MASTER_KEY/, 2],
+    [
+      'a database out of reach',
+      () => ({
+        DATABASE_URL: `postgres://me:password@127.0.0.1:${closed}/shop`,
+        SALLYPORT_MASTER_KEY: testMasterKey,
+      }),
+      /DATABASE_URL postgres:\/\/127.0.0.1:\d+\/shop: /,
+      1,
+    ],
+    ['a folder that cannot be', () => ({ SALLYPORT_DATA_DIR: '/dev/null/data' }), /SALLYPORT_DATA_DIR: /, 2],
+    [
+      'a database file that cannot be opened',
+      () => ({ DATABASE_URL: `sqlite:${folder}` }),
+      /DATABASE_URL .*: cannot be opened: /,
+      1,
+    ],
+  ];
+
+  test.each(cases)('%s', async (_, settings, complaint, code) => {
+    const env = environment(folder, settings());
+    const start = Bun.spawn(program, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const [said, complained] = await Promise.all([
+      new Response(start.stdout).text(),
+      new Response(start.stderr).text(),
+    ]);
+    const [error, hint, ...rest] = complained.split('\n');
+    expect(error).toStartWith('sallyport: error: ');
+    expect(error).toMatch(complaint);
+    expect(hint).toStartWith('sallyport: hint: ');
+    expect(rest).toEqual(['']);
+    expect(complained).not.toContain('password');
+    expect(said).toBe('');
+    expect(await start.exited).toBe(code);
+  });
+
+  test('with a way out for whoever has another program on that port', async () => {
+    const { err } = await shell(['serve'], { env: environment(folder, { PORT: String(taken.port) }) });
+    expect(err).toEndWith(
+      'sallyport: hint: where another program has that port, name another, or PORT=0 for a free one\n',
+    );
+  });
+});

@@ -1,0 +1,236 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { shell } from '../../support/shell.ts';
+import { raw } from '../../support/stores.ts';
+import { databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+
+describe.each(databases)('tenants from the command line on %s', (_, database) => {
+  let world: World;
+  beforeEach(async () => {
+    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  });
+  afterEach(() => world.close());
+
+  /** Beside the running service, on its database. */
+  function operate(argv: string[], person?: string[]) {
+    const { databaseUrl, dataDir } = world.config;
+    const env = {
+      DATABASE_URL: databaseUrl,
+      SALLYPORT_DATA_DIR: dataDir,
+      SALLYPORT_MASTER_KEY: testMasterKey,
+    };
+    return shell(argv, { env, ...(person && { person }) });
+  }
+
+  async function json(...argv: string[]) {
+    const { code, out, err } = await operate([...argv, '--json']);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    return JSON.parse(out);
+  }
+
+  const create = async (name: string): Promise<{ id: string; key: string }> => {
+    const { tenant_id: id, key } = await json('tenants', 'create', name);
+    return { id, key };
+  };
+  const status = async (key: string) => (await world.call('GET', '/tenants/self', { key })).status;
+  const operations = async (id: string) =>
+    (
+      await raw<{ operation: string; entry: string }>(
+        world.config.databaseUrl,
+        `select operation, entry from audit where tenant_id = '${id}' order by id`,
+      )
+    ).map(({ operation, entry }) => ({ operation, ...JSON.parse(entry) }));
+
+  test('one whose management keys are lost gets another, and the audit log says that the operator made it', async () => {
+    const { id, key: lost } = await create('shop');
+    const made = await json('tenants', 'key', 'shop');
+    expect(made).toMatchObject({ tenant_id: id, application_id: expect.any(String) });
+    expect(made.key).not.toBe(lost);
+    const { status: answered, body } = await world.call('GET', '/applications/key', { key: made.key });
+    expect([answered, body.id, body.type]).toEqual([200, made.application_id, 'management']);
+    expect((await world.call('GET', '/applications', { key: made.key })).body.pagination.total_items).toBe(2);
+    expect(await operations(id)).toMatchObject([
+      { operation: 'tenant.create' },
+      {
+        operation: 'application.create',
+        actor: { kind: 'operator' },
+        entity: { kind: 'application', id: made.application_id },
+      },
+    ]);
+    expect(await operate(['tenants', 'key', 'nobody'])).toMatchObject({ code: 1 });
+  });
+
+  test('one is made, renamed, disabled and enabled, and the audit log has all of it by the operator', async () => {
+    const { id, key } = await create('shop');
+    expect(await json('tenants', 'rename', 'shop', 'store')).toMatchObject({ id, name: 'store' });
+    expect((await world.call('GET', '/tenants/self', { key })).body.name).toBe('store');
+    expect((await json('tenants', 'disable', 'store')).disabled_at).toBeString();
+    expect(await status(key)).toBe(401);
+    expect(await json('tenants', 'enable', id.toUpperCase())).not.toHaveProperty('disabled_at');
+    expect(await status(key)).toBe(200);
+    const entries = await operations(id);
+    expect(entries.map(({ operation }) => operation)).toEqual([
+      'tenant.create',
+      'tenant.rename',
+      'tenant.disable',
+      'tenant.enable',
+    ]);
+    for (const { actor, entity, result } of entries)
+      expect({ actor, entity, result }).toEqual({
+        actor: { kind: 'operator' },
+        entity: { kind: 'tenant', id },
+        result: 'success',
+      });
+    expect(entries[1]?.difference).toEqual({ name: { from: 'shop', to: 'store' } });
+    const { body } = await world.call('GET', '/logs?operation=tenant.disable', { key });
+    expect(body.data).toHaveLength(1);
+  });
+
+  test('the list shows their state', async () => {
+    const { id } = await create('shop');
+    await operate(['tenants', 'disable', id]);
+    const { out } = await operate(['tenants', 'list']);
+    const [head, ...rows] = out
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split(/ {2,}/));
+    expect(head).toEqual(['ID', 'CREATED', 'STATE', 'NAME']);
+    expect(rows.map((row) => row.slice(2)).sort()).toEqual([
+      ['active', 'default'],
+      ['disabled', 'shop'],
+    ]);
+    expect(rows.find(([, , , name]) => name === 'shop')?.[0]).toBe(id);
+  });
+
+  test('what is so already stays so, and makes no entry', async () => {
+    const { id } = await create('shop');
+    const first = await json('tenants', 'disable', id);
+    expect(await json('tenants', 'disable', id)).toEqual(first);
+    await json('tenants', 'enable', id);
+    await json('tenants', 'enable', id);
+    expect((await operations(id)).map(({ operation }) => operation)).toEqual([
+      'tenant.create',
+      'tenant.disable',
+      'tenant.enable',
+    ]);
+  });
+
+  test('a deleted tenant leaves nothing but its audit log, and others lose nothing', async () => {
+    const [shop, other] = [await create('shop'), await create('other')];
+    for (const { key } of [shop, other]) {
+      const web = await world.application(key, { type: 'public' });
+      for (let i = 0; i < 3; i++) {
+        await world.call('POST', '/sessions', { key: web.key });
+        const body = { data: 'x', container: '/a/b/', metadata: { a: 'b' } };
+        await world.call('POST', '/tokens', { key, body, headers: { 'Idempotency-Key': `n${i}` } });
+      }
+      await world.call('GET', '/applications', { key });
+    }
+    await world.flush();
+    const before = await rowsOf(other.id);
+    expect(Object.keys(before)).toEqual(Object.keys(await rowsOf(shop.id)));
+    expect(Object.keys(before)).toEqual(
+      expect.arrayContaining(['application_uses', 'data_keys', 'token_containers']),
+    );
+
+    expect(await json('tenants', 'delete', 'shop', '--yes')).toEqual({ deleted: shop.id });
+    expect(await status(shop.key)).toBe(401);
+    expect(Object.keys(await rowsOf(shop.id))).toEqual(['audit']);
+    expect(await rowsOf(other.id)).toEqual(before);
+    expect(await status(other.key)).toBe(200);
+    const deletion = (await operations(shop.id)).find(({ operation }) => operation === 'tenant.delete');
+    expect(deletion?.actor).toEqual({ kind: 'operator' });
+  });
+
+  /** How many rows each table has of the tenant; those without any are left out. */
+  async function rowsOf(tenant: string): Promise<Record<string, number>> {
+    const { databaseUrl } = world.config;
+    const tables = await raw<{ name: string }>(
+      databaseUrl,
+      databaseUrl.startsWith('sqlite:')
+        ? `select m.name from sqlite_schema m join pragma_table_info(m.name) c on c.name = 'tenant_id'
+           where m.type = 'table' order by m.name`
+        : `select table_name as name from information_schema.columns
+           where column_name = 'tenant_id' and table_schema = 'public' order by table_name`,
+    );
+    const counts: Record<string, number> = {};
+    for (const { name } of [...tables, { name: 'tenants' }]) {
+      const column = name === 'tenants' ? 'id' : 'tenant_id';
+      const sql = `select count(*) as count from ${name} where ${column} = '${tenant}'`;
+      const count = Number((await raw<{ count: number }>(databaseUrl, sql))[0]?.count);
+      if (count > 0) counts[name] = count;
+    }
+    return counts;
+  }
+
+  test('deleting asks a person for the name, and does nothing for any other answer', async () => {
+    const { id, key } = await create('shop');
+    for (const answers of [[], [''], ['yes'], ['SHOP'], ['default']]) {
+      const { code, err } = await operate(['tenants', 'delete', id], answers);
+      expect([code, err]).toEqual([
+        1,
+        expect.stringContaining('everything that it has, for ever. Type its name'),
+      ]);
+    }
+    expect(await status(key)).toBe(200);
+    expect((await operate(['tenants', 'delete', id], ['shop'])).code).toBe(0);
+    expect(await status(key)).toBe(401);
+  });
+
+  test('deleting does not ask where nobody sits', async () => {
+    const { id, key } = await create('shop');
+    const { code, err } = await operate(['tenants', 'delete', id]);
+    expect([code, err]).toEqual([2, expect.stringContaining('--yes')]);
+    expect(await status(key)).toBe(200);
+  });
+
+  test('a deletion that broke off can be finished, and nothing else can be done to the tenant', async () => {
+    const { id, key } = await create('shop');
+    await world.application(key);
+    await world.app.store.tenants.condemn(id);
+    expect(await status(key)).toBe(401);
+    const { out } = await operate(['tenants', 'list']);
+    expect(out).toContain('being deleted  shop');
+    for (const argv of [
+      ['rename', id, 'x'],
+      ['disable', id],
+      ['enable', id],
+    ]) {
+      const { code, err } = await operate(['tenants', ...argv]);
+      expect([code, err]).toEqual([1, expect.stringContaining(`sallyport tenants delete ${id} finishes it`)]);
+    }
+    expect((await operate(['tenants', 'delete', id, '--yes'])).code).toBe(0);
+    expect(await world.app.store.tenants.get(id)).toBeUndefined();
+  });
+
+  test.each<[string, string[]]>([
+    ['rename', ['x']],
+    ['disable', []],
+    ['enable', []],
+    ['delete', ['--yes']],
+  ])(
+    'tenants %s names a tenant that is not there, and one that is not the only one',
+    async (command, rest) => {
+      const twins = [await create('twin'), await create('twin')];
+      for (const wanted of ['nobody', crypto.randomUUID(), '']) {
+        const { code, out, err } = await operate(['tenants', command, wanted, ...rest]);
+        expect([code, out]).toEqual([1, '']);
+        expect(err).toBe(
+          `sallyport: error: there is no tenant "${wanted}"\nsallyport: hint: sallyport tenants list shows them\n`,
+        );
+      }
+      const { code, err } = await operate(['tenants', command, 'twin', ...rest]);
+      expect([code, err]).toEqual([1, expect.stringContaining('there are 2 tenants "twin"')]);
+      for (const { id, key } of twins) {
+        expect(err).toContain(id);
+        expect((await world.call('GET', '/tenants/self', { key })).body.name).toBe('twin');
+      }
+    },
+  );
+
+  test('a name that cannot be is refused before anything happens', async () => {
+    const { id } = await create('shop');
+    const { code, err } = await operate(['tenants', 'rename', id, ' ']);
+    expect([code, err]).toEqual([2, expect.stringContaining('NAME must not be only white space')]);
+    expect((await world.app.store.tenants.get(id))?.name).toBe('shop');
+  });
+});

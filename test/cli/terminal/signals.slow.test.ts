@@ -1,0 +1,60 @@
+import { afterEach, expect, test } from 'bun:test';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { program, root, type Service, startService } from '../../support/service.ts';
+import { lacking } from '../../support/skip.ts';
+
+let service: Service;
+afterEach(() => service.close());
+
+test('a Ctrl-C that a launcher passes on a second time is still one request to stop', async () => {
+  service = await startService();
+  service.process.kill('SIGINT');
+  service.process.kill('SIGTERM');
+  expect(await service.process.exited).toBe(0);
+});
+
+test('a terminal that is closed stops it as any other request does', async () => {
+  service = await startService();
+  service.process.kill('SIGHUP');
+  expect(await service.process.exited).toBe(0);
+});
+
+const noProc = lacking(process.platform === 'linux', 'test of nohup: it needs /proc of Linux');
+test.skipIf(noProc)('a service started with nohup ignores the end of its terminal', async () => {
+  service = await startService({}, ['sh', '-c', 'trap "" HUP; exec "$@"', 'sh', ...program]);
+  const status = readFileSync(`/proc/${service.process.pid}/status`, 'utf8');
+  const ignored = BigInt(`0x${/^SigIgn:\s+(\w+)$/m.exec(status)?.[1]}`);
+  expect(ignored & 1n).toBe(1n);
+  service.process.kill('SIGHUP');
+  expect((await fetch(`${service.url}/livez`)).status).toBe(200);
+  service.process.kill('SIGTERM');
+  expect(await service.process.exited).toBe(0);
+});
+
+test('a second request to stop is not kept waiting', async () => {
+  service = await startService({ SALLYPORT_DRAIN: '300' });
+  const insist = setInterval(() => service.process.kill('SIGTERM'), 50);
+  expect(await service.process.exited).toBe(130);
+  clearInterval(insist);
+});
+
+test('workers stop when their supervisor is told to', async () => {
+  service = await startService({ SALLYPORT_WORKERS: '2' });
+  service.process.kill('SIGTERM');
+  expect(await service.process.exited).toBe(0);
+  await expect(fetch(`${service.url}/livez`)).rejects.toThrow();
+});
+
+test('whoever stops npm start stops the service, and waits for it', async () => {
+  // A project folder without the .env and data/ that this one may have.
+  const project = mkdtempSync(join(tmpdir(), 'sallyport-project-'));
+  for (const name of ['package.json', 'src', 'node_modules'])
+    symlinkSync(join(root, name), join(project, name));
+  service = await startService({}, ['npm', '--prefix', project, 'start']);
+  service.process.kill('SIGTERM');
+  expect(await service.process.exited).toBe(0);
+  await expect(fetch(`${service.url}/livez`)).rejects.toThrow();
+  rmSync(project, { recursive: true });
+});

@@ -1,0 +1,88 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+describe.each(databases)('getting an Application on %s', (_, database) => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(database);
+    key = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+
+  const get = (path: string, as = key) => world.call('GET', `/applications/${path}`, { key: as });
+
+  async function sessionOf(application: { key: string }, grants?: object): Promise<string> {
+    const { body } = await world.call('POST', '/sessions', { key: application.key });
+    const authorize = { key, body: { nonce: body.nonce, ...grants } };
+    if (grants) expect((await world.call('POST', '/sessions/authorize', authorize)).status).toBe(204);
+    return body.session_key;
+  }
+
+  test('shows what create has shown, but for the key', async () => {
+    const rules = [
+      { description: 'd', priority: 3, container: 'Pci', transform: 'reveal', permissions: ['token:read'] },
+    ];
+    const { key: _key, ...made } = await world.application(key, {
+      rules,
+      expires_at: '2030-01-01T00:00:00Z',
+    });
+    const { status, body } = await get(made.id);
+    expect(status).toBe(200);
+    expect(body).toEqual(made);
+  });
+
+  test('takes the id in upper case too', async () => {
+    const made = await world.application(key);
+    expect((await get(made.id.toUpperCase())).body.id).toBe(made.id);
+  });
+
+  test('a management key that holds everything came with the tenant', async () => {
+    const { body } = await get('key');
+    expect(body).toMatchObject({ type: 'management', rules: [] });
+    expect(body.permissions).toContain('application:create');
+    expect(body).not.toHaveProperty('created_by');
+    expect(body).not.toHaveProperty('key');
+  });
+
+  test.each(['private', 'public', 'management'])('by key, a %s Application sees itself', async (type) => {
+    const { key: own, ...made } = await world.application(key, { type, permissions: ['application:read'] });
+    const { status, body } = await get('key', own);
+    expect(status).toBe(200);
+    expect(body).toEqual(made);
+  });
+
+  test('by key, a Session with application:read sees its Application', async () => {
+    const { key: web, ...made } = await world.application(key, { type: 'public' });
+    const session = await sessionOf({ key: web }, { permissions: ['application:read'] });
+    const { status, body } = await get('key', session);
+    expect(status).toBe(200);
+    expect(body).toEqual(made);
+  });
+
+  test('a Session’s rule that names application:read opens the same', async () => {
+    const web = await world.application(key, { type: 'public' });
+    const conditions = [{ attribute: 'id', operator: 'equals', value: 'x' }];
+    const rules = [{ priority: 1, transform: 'redact', permissions: ['application:read'], conditions }];
+    const session = await sessionOf(web, { rules });
+    expect((await get('key', session)).body.id).toBe(web.id);
+  });
+
+  test('by key or by id, application:read is needed and named', async () => {
+    const made = await world.application(key, { permissions: ['application:update', 'token:read'] });
+    const web = await world.application(key, { type: 'public', permissions: ['application:read'] });
+    const strangers = [made.key, await sessionOf(web), await sessionOf(web, { permissions: ['token:read'] })];
+    for (const stranger of strangers) {
+      for (const path of ['key', made.id]) {
+        const { status, body } = await get(path, stranger);
+        expect([status, body.code]).toEqual([403, 'permission_missing']);
+        expect(body.detail).toContain('application:read');
+      }
+    }
+  });
+
+  test('by key there are no parameters', async () => {
+    const { status, body } = await get('key?id=1');
+    expect([status, Object.keys(body.errors)]).toEqual([400, ['id']]);
+  });
+});

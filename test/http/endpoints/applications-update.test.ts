@@ -1,0 +1,185 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { type Answer, databases, openWorld, type World } from '../../support/world.ts';
+
+type Body = Answer['body'];
+const other = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+
+const different: [field: string, value: unknown][] = [
+  ['id', other],
+  ['id', 7],
+  ['tenant_id', other],
+  ['type', 'management'],
+  ['created_by', other],
+  ['created_at', '2020-01-01T00:00:00.000Z'],
+  ['created_at', 'yesterday'],
+  ['modified_by', other],
+  ['modified_at', '2020-01-01T00:00:00.000Z'],
+  ['expires_at', '2031-01-01T00:00:00.000Z'],
+];
+
+describe.each(databases)('updating an Application on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  const put = (id: string, key: string, body: unknown) =>
+    world.call('PUT', `/applications/${id}`, { key, body });
+  const get = (id: string, key: string) => world.call('GET', `/applications/${id}`, { key });
+
+  /** An Application that has every field that one can have, as a get shows it. */
+  async function fetched(): Promise<{ key: string; current: Body }> {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { type: 'public', expires_at: '2030-01-31T12:00:00+01:00' });
+    world.clock.advance(1000);
+    await put(made.id, key, { name: 'changed', permissions: ['token:read'] });
+    return { key, current: (await get(made.id, key)).body };
+  }
+
+  test('replaces name, permissions and rules, says who and when, and keeps the rest', async () => {
+    const { key, id: tenant } = await world.tenant();
+    const me = (await world.call('GET', '/applications/key', { key })).body.id;
+    const made = await world.application(key, {
+      permissions: ['token:read', 'token:create'],
+      expires_at: '2030-01-01T00:00:00Z',
+    });
+    expect(made).not.toHaveProperty('modified_by');
+    expect(made).not.toHaveProperty('modified_at');
+    world.clock.advance(1500);
+    const rule = { priority: 1, container: 'pci', transform: 'redact', permissions: ['token:read'] };
+    const { status, body } = await put(made.id, key, { name: 'renamed', rules: [rule] });
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      id: made.id,
+      tenant_id: tenant,
+      name: 'renamed',
+      type: 'private',
+      permissions: [],
+      rules: [rule],
+      created_by: me,
+      created_at: made.created_at,
+      modified_by: me,
+      modified_at: new Date(world.clock.now()).toISOString(),
+      expires_at: '2030-01-01T00:00:00.000Z',
+    });
+    expect((await get(made.id, key)).body).toEqual(body);
+  });
+
+  test('modified_by is who made the last change', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key);
+    const deputy = await world.application(key, { permissions: ['application:update'] });
+    await put(made.id, key, { name: 'first', permissions: ['token:read'] });
+    const { body } = await put(made.id, deputy.key, { name: 'second', permissions: ['token:read'] });
+    expect(body.modified_by).toBe(deputy.id);
+  });
+
+  test('what was fetched can be sent back as it is', async () => {
+    const { key, current } = await fetched();
+    expect(Object.keys(current)).toEqual(
+      expect.arrayContaining(['modified_by', 'modified_at', 'expires_at']),
+    );
+    const { status, body } = await put(current.id, key, current);
+    expect(status).toBe(200);
+    expect(body).toEqual(current);
+  });
+
+  test('a read-only field counts as equal in any spelling, and as absent when null', async () => {
+    const { key, current } = await fetched();
+    const spelt = {
+      ...current,
+      id: current.id.toUpperCase(),
+      expires_at: '2030-01-31T12:00:00+01:00',
+      created_by: null,
+      modified_at: null,
+    };
+    expect((await put(current.id, key, spelt)).status).toBe(200);
+  });
+
+  test.each(different)('a different %s (%j) is refused, and nothing changes', async (field, value) => {
+    const { key, current } = await fetched();
+    const { status, body } = await put(current.id, key, { ...current, name: 'new', [field]: value });
+    expect(status).toBe(400);
+    expect(Object.keys(body.errors)).toEqual([field]);
+    expect((await get(current.id, key)).body).toEqual(current);
+  });
+
+  test('an expires_at cannot be added', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key);
+    const body = { name: 'x', permissions: ['token:read'], expires_at: '2030-01-01T00:00:00Z' };
+    const answer = await put(made.id, key, body);
+    expect(answer.status).toBe(400);
+    expect(Object.keys(answer.body.errors)).toEqual(['expires_at']);
+  });
+
+  test.each([
+    ['no name', { permissions: ['token:read'] }, 'name'],
+    ['a name of 201 characters', { name: 'a'.repeat(201), permissions: ['token:read'] }, 'name'],
+    ['a name of white space', { name: '  ', permissions: ['token:read'] }, 'name'],
+    ['neither permissions nor rules', { name: 'x' }, 'permissions'],
+    ['empty permissions and rules', { name: 'x', permissions: [], rules: [] }, 'permissions'],
+    ['a misspelt permission', { name: 'x', permissions: ['token:reed'] }, 'permissions.0'],
+    ['what its type may not hold', { name: 'x', permissions: ['session:authorize'] }, 'permissions.0'],
+    ['its key', { name: 'x', permissions: ['token:read'], key: 'slp_pub_x' }, 'key'],
+    ['an unknown field', { name: 'x', permissions: ['token:read'], colour: 1 }, 'colour'],
+  ])('%s is refused, and nothing changes', async (_what, body, part) => {
+    const { key, current } = await fetched();
+    const answer = await put(current.id, key, body);
+    expect(answer.status).toBe(400);
+    expect(Object.keys(answer.body.errors)).toEqual([part]);
+    expect((await get(current.id, key)).body).toEqual(current);
+  });
+
+  test('a rule without a container is refused unless the Application is a management one', async () => {
+    const { key } = await world.tenant();
+    const rules = [{ priority: 1, transform: 'mask', permissions: ['token:read'] }];
+    for (const [type, status] of Object.entries({ private: 400, public: 400, management: 200 })) {
+      const made = await world.application(key, { type });
+      expect((await put(made.id, key, { name: 'x', rules })).status).toBe(status);
+    }
+  });
+
+  test('holds from the next request on, and the key stays the same', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read'] });
+    const me = () => world.call('GET', '/applications/key', { key: made.key });
+    expect((await me()).status).toBe(200);
+    await put(made.id, key, { name: 'x', permissions: ['token:read'] });
+    expect((await me()).status).toBe(403);
+    const rules = [{ priority: 1, container: '/', transform: 'mask', permissions: ['application:read'] }];
+    await put(made.id, key, { name: 'x', rules });
+    expect((await me()).body.name).toBe('x');
+  });
+
+  test('an Application may narrow itself', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read', 'application:update'] });
+    const narrow = { name: 'x', permissions: ['application:read'] };
+    expect((await put(made.id, made.key, narrow)).status).toBe(200);
+    expect((await put(made.id, made.key, narrow)).status).toBe(403);
+  });
+
+  test('of updates at once each is whole, and the last one stays', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key);
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, at) =>
+        put(made.id, key, { name: `n${at}`, permissions: [`mine:n${at}`] }),
+      ),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    for (const { body } of answers) expect(body.permissions).toEqual([`mine:${body.name}`]);
+    const { body } = await get(made.id, key);
+    expect(body.permissions).toEqual([`mine:${body.name}`]);
+  });
+
+  test('without application:update it is refused, and the missing permission is named', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read', 'application:create'] });
+    const { status, body } = await put(made.id, made.key, { name: 'x', permissions: ['token:read'] });
+    expect([status, body.code]).toEqual([403, 'permission_missing']);
+    expect(body.detail).toContain('application:update');
+  });
+});

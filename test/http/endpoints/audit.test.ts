@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { raw } from '../../support/stores.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+describe.each(databases)('the audit log on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  const logs = async (key: string, query = '') =>
+    (await world.call('GET', `/logs${query}`, { key })).body.data;
+
+  test('every change is there as soon as it was answered, with who, what, on what, from where and the difference', async () => {
+    const { key, id: tenant_id } = await world.tenant();
+    const made = await world.application(key, { name: 'before', permissions: ['token:read'] });
+    await world.call('PUT', `/applications/${made.id}`, {
+      key,
+      body: { name: 'after', permissions: ['token:create'] },
+      headers: { 'SVC-REQUEST-ID': 'my-request', 'User-Agent': 'a test' },
+    });
+    const [update, create] = await logs(key);
+    expect(create).toMatchObject({
+      operation: 'application.create',
+      entity: { kind: 'application', id: made.id },
+    });
+    const actor = (await world.call('GET', '/applications/key', { key })).body.id;
+    expect(update).toMatchObject({
+      tenant_id,
+      actor: { kind: 'application', id: actor, application_id: actor },
+      operation: 'application.update',
+      result: 'success',
+      from: { ip: '127.0.0.1', user_agent: 'a test' },
+      request_id: 'my-request',
+      difference: {
+        name: { from: 'before', to: 'after' },
+        permissions: { from: ['token:read'], to: ['token:create'] },
+      },
+    });
+  });
+
+  test('a refusal is there with its reason, and a flood of them is one entry that counts', async () => {
+    const { key } = await world.tenant();
+    const weak = await world.application(key, { permissions: ['token:read'] });
+    for (let i = 0; i < 5; i++) await world.call('DELETE', `/applications/${weak.id}`, { key: weak.key });
+    await world.flush();
+    const [denied] = await logs(key, '?result=denied');
+    expect(denied).toMatchObject({
+      actor: { id: weak.id },
+      operation: 'application.delete',
+      reason: 'permission_missing',
+      count: 5,
+    });
+  });
+
+  test.each([
+    ["entry = 'x'"],
+    ["entry = '{}'"],
+    ["entry = 'null'"],
+    ["entry = 'x', at = 9223372036854775807"],
+    ["entry = 'x', at = -9223372036854775807"],
+    ["entry = 'x', result = 'odd'"],
+  ])('an entry that somebody has changed (%s) is shown as that, among the others', async (change) => {
+    const { key, id } = await world.tenant();
+    for (const name of ['first', 'second', 'third']) await world.application(key, { name });
+    const [newest, changed, oldest] = await logs(key);
+    await raw(
+      world.config.databaseUrl,
+      `update audit set ${change} where tenant_id = '${id}' and id = '${changed.id}'`,
+    );
+    const after = await logs(key);
+    expect([after[0], after[2]]).toEqual([newest, oldest]);
+    expect(after[1]).toMatchObject({
+      id: changed.id,
+      actor: { kind: 'unknown' },
+      operation: 'application.create',
+      result: change.includes('odd') ? 'failed' : 'success',
+      reason: 'unreadable',
+    });
+  });
+
+  test('a change that fails leaves no entry, and no entry means no change', async () => {
+    const { key } = await world.tenant();
+    await world.call('POST', '/applications', {
+      key,
+      body: { name: 'x', type: 'public', permissions: ['application:create'] },
+    });
+    expect(await logs(key)).toEqual([]);
+  });
+
+  test('data of Tokens does not show in the log, only that it changed', async () => {
+    const { key } = await world.tenant();
+    await world.call('POST', '/tokens', { key, body: { id: 'card', data: 'secret-one' } });
+    await world.call('PATCH', '/tokens/card', { key, body: { data: 'secret-two', container: '/a/' } });
+    const entries = await logs(key);
+    expect(entries[0].difference).toEqual({ container: { from: '/general/', to: '/a/' }, data: {} });
+    expect(JSON.stringify(entries)).not.toContain('secret-');
+  });
+
+  test('the log is read by cursor and filtered, and never across tenants', async () => {
+    const { key } = await world.tenant();
+    const { key: other } = await world.tenant();
+    const ids = [];
+    for (let i = 0; i < 5; i++) ids.push((await world.application(key)).id);
+    const first = (await world.call('GET', '/logs?size=2', { key })).body;
+    expect(first.pagination).toEqual({ page_size: 2, next: expect.any(String) });
+    const second = (await world.call('GET', `/logs?size=2&start=${first.pagination.next}`, { key })).body;
+    const seen = [...first.data, ...second.data].map((entry: { entity: { id: string } }) => entry.entity.id);
+    expect(seen).toEqual(ids.toReversed().slice(0, 4));
+    expect(await logs(key, `?entity=${ids[3]}`)).toHaveLength(1);
+    expect(await logs(key, '?operation=application.delete')).toEqual([]);
+    expect(await logs(other)).toEqual([]);
+  });
+
+  test.each(['operation', 'entity'])('a control character in %s is refused', async (filter) => {
+    const { key } = await world.tenant();
+    const { status, body } = await world.call('GET', `/logs?${filter}=%00`, { key });
+    expect([status, Object.keys(body.errors)]).toEqual([400, [filter]]);
+  });
+
+  describe('a repeated request with an Idempotency-Key', () => {
+    const create = (key: string, name: string, idempotency: string) =>
+      world.call('POST', '/applications', {
+        key,
+        body: { name, type: 'private', permissions: ['token:read'] },
+        headers: { 'Idempotency-Key': idempotency },
+      });
+
+    test('gets the same answer, the key included, and makes nothing twice', async () => {
+      const { key } = await world.tenant();
+      const first = await create(key, 'once', 'a');
+      const again = await create(key, 'once', 'a');
+      expect(again.body).toEqual(first.body);
+      expect(again.headers.get('idempotency-replayed')).toBe('true');
+      expect((await world.call('GET', '/applications?name=once', { key })).body.pagination.total_items).toBe(
+        1,
+      );
+      expect(await logs(key)).toHaveLength(1);
+    });
+
+    test('with another body is refused', async () => {
+      const { key } = await world.tenant();
+      await create(key, 'one', 'b');
+      const other = await create(key, 'two', 'b');
+      expect(other).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
+    });
+
+    test('at the same time makes one, whoever wins', async () => {
+      const { key } = await world.tenant();
+      const answers = await Promise.all(Array.from({ length: 10 }, () => create(key, 'same', 'c')));
+      expect(answers.every(({ status }) => status === 201 || status === 409)).toBe(true);
+      expect((await world.call('GET', '/applications?name=same', { key })).body.pagination.total_items).toBe(
+        1,
+      );
+    });
+
+    test('never hands one browser the Session of another, since they share the public key', async () => {
+      const { key } = await world.tenant();
+      const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
+      const start = () =>
+        world.call('POST', '/sessions', { key: web.key, headers: { 'Idempotency-Key': 'guessed' } });
+      const [mine, yours] = [await start(), await start()];
+      expect(yours.status).toBe(201);
+      expect(yours.body.session_key).not.toBe(mine.body.session_key);
+    });
+
+    test('after a day is a new request, and another caller has names of its own', async () => {
+      const { key } = await world.tenant();
+      const first = await create(key, 'daily', 'd');
+      const peer = await world.application(key, { permissions: ['application:create', 'token:read'] });
+      const ofPeer = await create(peer.key, 'daily', 'd');
+      expect(ofPeer.status).toBe(201);
+      expect(ofPeer.body.id).not.toBe(first.body.id);
+      world.clock.advance(86_400_000);
+      const later = await create(key, 'daily', 'd');
+      expect(later.status).toBe(201);
+      expect(later.body.id).not.toBe(first.body.id);
+    });
+  });
+});

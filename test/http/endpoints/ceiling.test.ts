@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const conditions = [{ attribute: 'id', operator: 'starts_with', value: 'order-' }];
+const both = ['application:read', 'token:read'];
+
+describe.each(databases)('who may grant what to a Session on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  /** A tenant, a backend that authorizes with these, and a way to authorize a new Session through it. */
+  async function scene(backendFields: Record<string, unknown>) {
+    const { key } = await world.tenant();
+    const backend = await world.application(key, backendFields);
+    const web = await world.application(key, { type: 'public' });
+    const begin = async () => (await world.call('POST', '/sessions', { key: web.key })).body;
+    const grant = (nonce: string, grants: object) =>
+      world.call('POST', '/sessions/authorize', { key: backend.key, body: { nonce, ...grants } });
+    const authorized = async (grants: object): Promise<string> => {
+      const { session_key, nonce } = await begin();
+      expect((await grant(nonce, grants)).status).toBe(204);
+      return session_key;
+    };
+    const change = (grants: object) =>
+      world.call('PUT', `/applications/${backend.id}`, { key, body: { name: 'backend', ...grants } });
+    return { key, backend, web, begin, grant, authorized, change };
+  }
+
+  const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
+
+  test.each(['session:authorize', 'application:create'])(
+    'who holds %s may grant anything that a Session may hold',
+    async (permission) => {
+      const { authorized } = await scene({ permissions: [permission] });
+      const permissions = [...both, 'log:read', 'tenant:read', 'decision:create', 'token:delete', 'mine:x'];
+      expect(await me(await authorized({ permissions }))).toBe(200);
+      const rule = { priority: 1, conditions, transform: 'reveal', permissions: ['application:read'] };
+      expect(await me(await authorized({ rules: [rule] }))).toBe(200);
+    },
+  );
+
+  test('the right to grant anything may come by a rule', async () => {
+    const rules = [{ priority: 1, container: '/', transform: 'mask', permissions: ['session:authorize'] }];
+    const { authorized } = await scene({ permissions: undefined, rules });
+    expect(await me(await authorized({ permissions: ['application:read'] }))).toBe(200);
+  });
+
+  test('anyone else may grant what it holds, plainly or by a rule, and nothing beyond', async () => {
+    const rules = [{ priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] }];
+    const { begin, grant } = await scene({ permissions: ['application:read', 'mine:x'], rules });
+    const { nonce } = await begin();
+    const rule = { priority: 1, conditions, transform: 'mask' };
+    for (const grants of [
+      { permissions: ['token:create'] },
+      { permissions: ['application:read', 'mine:y'] },
+      { permissions: ['log:read'] },
+      { rules: [{ ...rule, permissions: ['token:read', 'token:delete'] }] },
+    ]) {
+      const { status, body } = await grant(nonce, grants);
+      expect([status, body.code]).toEqual([403, 'grant_not_held']);
+      expect(body.detail).toMatch(/token:create|mine:y|log:read|token:delete/);
+    }
+    const held = {
+      permissions: ['application:read', 'mine:x'],
+      rules: [{ ...rule, permissions: ['token:read'] }],
+    };
+    expect((await grant(nonce, held)).status).toBe(204);
+  });
+
+  test('a Session under a ceiling loses what its authorizer loses, from the next request on', async () => {
+    const { authorized, change } = await scene({ permissions: both });
+    const session = await authorized({ permissions: both });
+    expect(await me(session)).toBe(200);
+    await change({ permissions: ['token:read'] });
+    const { status, body } = await world.call('GET', '/applications/key', { key: session });
+    expect([status, body.code]).toEqual([403, 'permission_missing']);
+    expect((await world.call('GET', '/tokens', { key: session })).status).toBe(200);
+    await change({ permissions: both });
+    expect(await me(session)).toBe(200);
+  });
+
+  test('and gains nothing from what its authorizer gains', async () => {
+    const { authorized, change } = await scene({ permissions: both });
+    const session = await authorized({ permissions: ['token:read'] });
+    await change({ permissions: [...both, 'session:authorize', 'application:create'] });
+    expect(await me(session)).toBe(403);
+  });
+
+  test('and stays under it when its authorizer gains the right to grant anything', async () => {
+    const { authorized, change } = await scene({ permissions: both });
+    const session = await authorized({ permissions: ['application:read'] });
+    await change({ permissions: ['session:authorize'] });
+    expect(await me(session)).toBe(403);
+  });
+
+  test.each(['regenerate', 'delete', 'expire'])(
+    'a Session under a ceiling dies when its authorizer’s key does: %s',
+    async (what) => {
+      const expires_at = new Date(world.clock.now() + 60_000).toISOString();
+      const { key, backend, authorized } = await scene({ permissions: both, expires_at });
+      const session = await authorized({ permissions: both });
+      expect(await me(session)).toBe(200);
+      if (what === 'regenerate') await world.call('POST', `/applications/${backend.id}/regenerate`, { key });
+      if (what === 'delete') await world.call('DELETE', `/applications/${backend.id}`, { key });
+      if (what === 'expire') {
+        world.clock.advance(59_999);
+        expect(await me(session)).toBe(200);
+        world.clock.advance(1);
+      }
+      expect(await me(session)).toBe(401);
+    },
+  );
+
+  test('a Session without a ceiling stands by itself', async () => {
+    const { key, backend, authorized, change } = await scene({
+      permissions: ['application:read', 'session:authorize'],
+    });
+    const session = await authorized({ permissions: ['application:read'] });
+    await change({ permissions: ['mine:x'] });
+    expect(await me(session)).toBe(200);
+    await world.call('POST', `/applications/${backend.id}/regenerate`, { key });
+    expect(await me(session)).toBe(200);
+    await world.call('DELETE', `/applications/${backend.id}`, { key });
+    expect(await me(session)).toBe(200);
+  });
+
+  test('a ceiling reaches the data: the stricter of the two decides, container by container', async () => {
+    const rules = [
+      { priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] },
+      { priority: 2, container: '/open/', transform: 'reveal', permissions: ['token:read'] },
+    ];
+    const { key, authorized } = await scene({ permissions: undefined, rules });
+    const everything = [{ attribute: 'id', operator: 'starts_with', value: 'order-' }];
+    const session = await authorized({
+      rules: [{ priority: 1, conditions: everything, transform: 'reveal', permissions: ['token:read'] }],
+    });
+    const make = (id: string, container: string) =>
+      world.call('POST', '/tokens', { key, body: { id, container, data: 'secret', mask: 'masked' } });
+    for (const container of ['pci', 'open', 'other']) await make(`order-${container}`, `/${container}/`);
+    const read = async (id: string) => {
+      const { status, body } = await world.call('GET', `/tokens/order-${id}`, { key: session });
+      return status === 200 ? body.data : status;
+    };
+    expect([await read('pci'), await read('open'), await read('other')]).toEqual(['masked', 'secret', 403]);
+  });
+});

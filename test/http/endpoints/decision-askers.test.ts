@@ -1,0 +1,128 @@
+/** What a decision shows depends on who asks, and a reply has at most 4 MiB. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../../src/domain/key.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+const [read, ask] = ['token:read', 'decision:create'];
+const limited = 'this Session is limited to what its authorizer may do now';
+
+let world: World;
+let management: string;
+beforeAll(async () => {
+  world = await openWorld(sqlite);
+  management = (await world.tenant()).key;
+});
+afterAll(() => world.close());
+
+async function session(authorizer: string, grants: object) {
+  const web = await world.application(management, { type: 'public', permissions: [ask] });
+  const { body } = await world.call('POST', '/sessions', { key: web.key });
+  const given = { nonce: body.nonce, ...grants };
+  const { status } = await world.call('POST', '/sessions/authorize', { key: authorizer, body: given });
+  expect(status).toBe(204);
+  return { key: body.session_key as string, web: web.key as string };
+}
+
+const decide = (key: string, body: object) => world.call('POST', '/decisions', { key, body });
+
+describe('a session under a ceiling', () => {
+  const rule = { priority: 1, transform: 'reveal', permissions: [read, 'token:create'] };
+  const authorizers: [what: string, rules: object[]][] = [
+    ['narrows it', [{ ...rule, container: '/shop/', transform: 'redact', description: 'hush-1' }]],
+    ['sees another container', [{ ...rule, container: '/hush-2/' }]],
+    ['sees a container above the one it asks about', [{ ...rule, container: '/' }]],
+  ];
+
+  test.each(authorizers)(
+    'sees nothing of its authorizer, which %s, but that it limits it',
+    async (_, rules) => {
+      const backend = await world.application(management, { permissions: [ask], rules });
+      const { key, web } = await session(backend.key, { permissions: [ask, read, 'token:create'] });
+      for (const asker of [key, web])
+        for (const container of ['/shop/', '/shop/a/', '/hush-2/', '/other/'])
+          for (const permission of [read, 'token:create', 'token:delete']) {
+            const question = { credential: key, permission, resource: { container }, explain: true };
+            const { status, body } = await decide(asker, question);
+            expect(status).toBe(200);
+            expect(JSON.stringify(body)).not.toMatch(/hush-1|authorizer(?! may do now)|rule \d/);
+            expect(body.trace.map((step: object) => Object.values(step).slice(0, 2))).toEqual([
+              ['session', 'permissions'],
+            ]);
+            if (body.reason !== limited) continue;
+            const { principal: __, trace: ___, ...rest } = body;
+            expect(Object.keys(rest)).toEqual(
+              rest.allowed ? ['allowed', 'transform', 'reason'] : ['allowed', 'reason'],
+            );
+          }
+      const { body } = await decide(backend.key, { credential: key, permission: read, explain: true });
+      expect(body.trace.map(({ of }: { of: string }) => of)).toContain('authorizer');
+    },
+  );
+
+  test('may ask only about its own key, and gets one answer for all others', async () => {
+    const { key, web } = await session(management, { permissions: [ask, read] });
+    const other = await session(management, { permissions: [ask] });
+    expect((await decide(key, { credential: key, permission: read })).body.allowed).toBe(true);
+    const answers = new Set<string>();
+    for (const credential of [management, web, other.key, mint('ses').secret.reveal(), 'junk', '']) {
+      const { status, body } = await decide(key, { credential, permission: read });
+      answers.add(`${status} ${body.code} ${body.detail}`);
+    }
+    expect([...answers]).toEqual([
+      '403 permission_missing A session can use `decision:create` only to ask about its own key.',
+    ]);
+  });
+});
+
+test('a session that nobody has authorized is denied everything', async () => {
+  const web = await world.application(management, { type: 'public' });
+  const { body } = await world.call('POST', '/sessions', { key: web.key });
+  const question = { credential: body.session_key, permission: read, resource: { container: '/shop/' } };
+  expect((await decide(management, question)).body).toMatchObject({
+    allowed: false,
+    reason: 'this Session has not been authorized yet, so it may do nothing',
+    missing: { permission: read, container: '/shop/' },
+  });
+});
+
+describe('the size of a reply', () => {
+  /** 50 rules with three conditions each, none of which holds. */
+  const id = 'é'.repeat(60);
+  const conditions = Array.from({ length: 3 }, (_, at) => ({
+    attribute: 'id',
+    operator: 'equals',
+    value: `${id}${at}`,
+  }));
+  const rules = Array.from({ length: 50 }, (_, at) => ({
+    priority: at + 1,
+    transform: 'mask',
+    permissions: [read],
+    conditions,
+    description: `${at}`,
+  }));
+  const resources = Array.from({ length: 100 }, () => ({ id: `${'é'.repeat(240)}x` }));
+
+  test('with traces beyond 4 MiB is refused on resources, and each half of them is answered', async () => {
+    const { key } = await session(management, { rules });
+    const question = { credential: key, permission: read, explain: true };
+    const { status, body } = await decide(management, { ...question, resources });
+    expect([status, body.errors]).toEqual([
+      400,
+      { resources: ['have traces of more than 4 MiB: ask about fewer at once'] },
+    ]);
+    const few = await decide(management, { ...question, resources: resources.slice(0, 10) });
+    expect(few.status).toBe(200);
+    expect(few.body.decisions.map((one: { trace: object[] }) => one.trace.length)).toEqual(
+      Array(10).fill(51),
+    );
+  });
+
+  test('without traces stays a small multiple of the question', async () => {
+    const { key } = await session(management, { rules });
+    const question = { credential: key, permission: read, resources };
+    const { status, body } = await decide(management, question);
+    expect([status, body.decisions.length]).toEqual([200, 100]);
+    const [asked, answered] = [question, body].map((json) => Buffer.byteLength(JSON.stringify(json)));
+    expect(answered).toBeLessThan(8 * (asked as number));
+  });
+});

@@ -1,0 +1,294 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../../src/domain/key.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const read = 'token:read';
+const card = { id: 'card-42', container: '/customers/42/' };
+
+describe.each(databases)('decisions on %s', (_, database) => {
+  let world: World;
+  let management: string;
+  /** Its replies and those of its kind must never show the credential that was asked about. */
+  let guard: string;
+
+  beforeAll(async () => {
+    world = await openWorld(database);
+    management = (await world.tenant()).key;
+    guard = (await world.application(management, { permissions: ['decision:create'] })).key;
+  });
+  afterAll(() => world.close());
+
+  async function ask(credential: string, permission: string, given: object, key = guard) {
+    const answer = await world.call('POST', '/decisions', {
+      key,
+      body: { credential, permission, ...given },
+    });
+    if (credential.length > 20) expect(JSON.stringify(answer.body)).not.toContain(credential.slice(-43));
+    return answer;
+  }
+
+  async function decision(credential: string, permission = read, resource: object = card, more = {}) {
+    const { status, body } = await ask(credential, permission, { resource, ...more });
+    expect(status).toBe(200);
+    return body;
+  }
+
+  async function openSession(grants?: object, authorizer = management) {
+    const web = await world.application(management, { type: 'public' });
+    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    if (grants) {
+      const given = { nonce: body.nonce, ...grants };
+      const { status } = await world.call('POST', '/sessions/authorize', { key: authorizer, body: given });
+      expect(status).toBe(204);
+    }
+    return { key: body.session_key as string, nonce: body.nonce as string, web };
+  }
+
+  const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
+
+  test('an answer has the verdict, transform, principal, reason and rule, and with explain the trace', async () => {
+    const desk = await world.application(management, {
+      permissions: ['token:create'],
+      rules: [{ ...rule, description: 'The desk' }],
+    });
+    const answer = {
+      allowed: true,
+      transform: 'reveal',
+      principal: { kind: 'application', id: desk.id, application_id: desk.id },
+      reason:
+        'rule 1 grants token:read with the transform reveal: container /customers/42/ is in /customers/',
+      rule: { of: 'application', rule: 1, description: 'The desk' },
+    };
+    expect(await decision(desk.key)).toEqual(answer);
+    expect(await decision(desk.key, read, card, { explain: false })).toEqual(answer);
+    expect(await decision(desk.key, read, card, { explain: true })).toEqual({
+      ...answer,
+      trace: [
+        {
+          of: 'application',
+          rule: 1,
+          priority: 1,
+          transform: 'reveal',
+          grants: true,
+          matches: true,
+          why: 'container /customers/42/ is in /customers/',
+        },
+        {
+          of: 'application',
+          rule: 'permissions',
+          transform: 'mask',
+          grants: false,
+          matches: true,
+          why: 'permissions are for everything',
+        },
+      ],
+    });
+  });
+
+  test('a denial has the reason and the missing grant, and neither transform nor rule', async () => {
+    const desk = await world.application(management, { permissions: [], rules: [rule] });
+    expect(await decision(desk.key, read, { id: 'card-42', container: '/pci/' })).toEqual({
+      allowed: false,
+      principal: { kind: 'application', id: desk.id, application_id: desk.id },
+      reason: 'rule 1 grants token:read but does not match: container /pci/ is not in /customers/',
+      missing: { permission: read, container: '/pci/' },
+    });
+  });
+
+  test('a Session is named with the Application that it belongs to', async () => {
+    const session = await openSession({ permissions: [read] });
+    const { principal, allowed, transform, rule } = await decision(session.key);
+    expect({ allowed, transform, rule }).toEqual({
+      allowed: true,
+      transform: 'mask',
+      rule: { of: 'session', rule: 'permissions' },
+    });
+    expect(principal).toEqual({
+      kind: 'session',
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      application_id: session.web.id,
+    });
+    expect(principal.id).not.toBe(session.web.id);
+  });
+
+  test('a credential that is not valid gets one and the same answer, whatever is wrong with it', async () => {
+    const old = await world.application(management);
+    await world.call('POST', `/applications/${old.id}/regenerate`, { key: management });
+    const deleted = await world.application(management);
+    await world.call('DELETE', `/applications/${deleted.id}`, { key: management });
+    const { key: foreign } = await world.tenant();
+    const foreignSession = (
+      await world.call('POST', '/sessions', {
+        key: (await world.application(foreign, { type: 'public' })).key,
+      })
+    ).body.session_key;
+    const expires_at = new Date(world.clock.now() + 1000).toISOString();
+    const expiring = await world.application(management, { expires_at });
+    const short = await openSession({ permissions: [read], expires_at });
+    const orphan = await openSession({ permissions: [read] });
+    await world.call('DELETE', `/applications/${orphan.web.id}`, { key: management });
+    const live = await openSession({ permissions: [read] });
+    world.clock.advance(1000);
+
+    const bad = [
+      ...[mint('pvt'), mint('mgt'), mint('pub'), mint('ses'), mint('non')].map(({ secret }) =>
+        secret.reveal(),
+      ),
+      ...[old.key, deleted.key, foreign, foreignSession, expiring.key, short.key, orphan.key, live.nonce],
+      ...[`${live.key.slice(0, -1)}!`, ` ${live.key}`, `${live.key}\n`, live.key.toUpperCase()],
+      ...['', ' ', 'junk', '\u0000', '💥', "' or 1=1 --", 'slp_ses_', 'x'.repeat(20_000)],
+    ];
+    const replies = new Set<string>();
+    for (const credential of bad) replies.add(JSON.stringify(await decision(credential)));
+    expect([...replies]).toEqual([JSON.stringify({ allowed: false, reason: 'the credential is not valid' })]);
+    expect((await decision(live.key)).allowed).toBe(true);
+  });
+
+  test('up to 100 resources are answered in their order, each as it would be alone', async () => {
+    const desk = await world.application(management, {
+      permissions: [],
+      rules: [rule, { ...rule, priority: 2, container: '/pci/', transform: 'redact' }],
+    });
+    const resources = Array.from({ length: 100 }, (_, at) => ({
+      id: `t-${at}`,
+      container: ['/customers/1/', '/pci/', '/other/'][at % 3],
+    }));
+    const { body } = await ask(desk.key, read, { resources });
+    expect(Object.keys(body)).toEqual(['principal', 'decisions']);
+    expect(body.principal.id).toBe(desk.id);
+    expect(body.decisions.map((one: { transform?: string }) => one.transform)).toEqual(
+      resources.map((_, at) => ['reveal', 'redact', undefined][at % 3]),
+    );
+    for (const at of [0, 1, 2]) {
+      const { principal, ...alone } = await decision(desk.key, read, resources[at]);
+      expect(body.decisions[at]).toEqual(alone);
+    }
+    const invalid = await ask('junk', read, { resources: resources.slice(0, 2) });
+    const denied = { allowed: false, reason: 'the credential is not valid' };
+    expect(invalid.body).toEqual({ decisions: [denied, denied] });
+  });
+
+  test('without a resource, only grants for everything count', async () => {
+    const desk = await world.application(management, { permissions: ['token:create'], rules: [rule] });
+    for (const given of [
+      {},
+      { resource: null },
+      { resource: {} },
+      { resource: { id: null, container: null } },
+    ]) {
+      expect((await ask(desk.key, 'token:create', given)).body.allowed).toBe(true);
+      expect((await ask(desk.key, read, given)).body).toMatchObject({
+        allowed: false,
+        reason:
+          'rule 1 grants token:read but does not match: no container was given to compare with /customers/',
+      });
+    }
+  });
+
+  test.each([
+    ['no credential', 'credential', { credential: undefined }],
+    ['a credential that is no string', 'credential', { credential: 7 }],
+    ['no permission', 'permission', { permission: undefined }],
+    ['a misspelt permission', 'permission', { permission: 'token:reed' }],
+    ['a permission that is none', 'permission', { permission: 'everything' }],
+    ['a container that is none', 'resource.container', { resource: { container: '//' } }],
+    ['an empty id', 'resource.id', { resource: { id: '' } }],
+    ['an unknown field of the resource', 'resource.type', { resource: { type: 'card' } }],
+    ['an unknown field', 'key', { key: 'x' }],
+    ['an explain that is no boolean', 'explain', { explain: 'yes' }],
+    ['no resources', 'resources', { resources: [] }],
+    ['101 resources', 'resources', { resources: Array(101).fill(card) }],
+    ['a resource among resources that is none', 'resources.1', { resources: [card, 'card'] }],
+    ['a resource and resources', 'resources', { resource: card, resources: [card] }],
+  ])('%s is refused without a word of the credential', async (_what, part, given) => {
+    const credential = mint('ses').secret.reveal();
+    const body = { credential, permission: read, ...given };
+    const answer = await world.call('POST', '/decisions', { key: guard, body });
+    expect(answer.status).toBe(400);
+    expect(Object.keys(answer.body.errors)).toEqual([part]);
+    expect(JSON.stringify(answer.body)).not.toContain(credential);
+  });
+
+  test('a body that is cut off or of the wrong type does not bring the credential back', async () => {
+    const credential = mint('pvt').secret.reveal();
+    const text = `{"credential":"${credential}","permission":"token:read"`;
+    for (const [body, type, status] of [
+      [text, 'application/json', 400],
+      [`${text}}`, 'text/plain', 415],
+      [`${text},"resource":{"id":"${'x'.repeat(70_000)}"}}`, 'application/json', 413],
+    ] as const) {
+      const answer = await world.call('POST', '/decisions', {
+        key: guard,
+        body,
+        headers: { 'Content-Type': type },
+      });
+      expect(answer.status).toBe(status);
+      expect(JSON.stringify(answer.body)).not.toContain(credential);
+    }
+    expect(world.logged.join('\n')).not.toContain(credential);
+  });
+
+  test('permissions of a family of one’s own are decided by containers and conditions alike', async () => {
+    const service = await world.application(management, {
+      permissions: ['report:read'],
+      rules: [
+        { ...rule, container: '/invoices/', transform: 'redact', permissions: ['invoice:read'] },
+        { ...rule, container: '/invoices/2026/', transform: 'mask', permissions: ['invoice:approve'] },
+      ],
+    });
+    const invoice = { id: 'inv-1', container: '/invoices/2027/' };
+    expect(await decision(service.key, 'report:read', invoice)).toMatchObject({ allowed: true });
+    expect(await decision(service.key, 'invoice:read', invoice)).toMatchObject({ transform: 'redact' });
+    expect((await decision(service.key, 'invoice:approve', invoice)).reason).toBe(
+      'rule 1 matches but grants invoice:read, not invoice:approve',
+    );
+    const conditions = [{ attribute: 'id', operator: 'starts_with', value: 'inv-' }];
+    const session = await openSession({
+      rules: [{ priority: 1, transform: 'reveal', permissions: ['invoice:read'], conditions }],
+    });
+    expect(await decision(session.key, 'invoice:read', invoice)).toMatchObject({ transform: 'reveal' });
+    expect((await decision(session.key, 'invoice:read', { id: 'order-1' })).reason).toBe(
+      'rule 1 grants invoice:read but does not match: id order-1 does not start with inv-',
+    );
+  });
+
+  test('a ceiling shows as steps of the authorizer, and as the reason when it decides', async () => {
+    const authorizer = await world.application(management, {
+      permissions: [],
+      rules: [{ ...rule, transform: 'redact', description: 'What the backend may' }],
+    });
+    const session = await openSession(
+      {
+        rules: [
+          {
+            ...rule,
+            container: undefined,
+            conditions: [{ attribute: 'id', operator: 'starts_with', value: 'card-' }],
+          },
+        ],
+      },
+      authorizer.key,
+    );
+    const narrowed = await decision(session.key, read, card, { explain: true });
+    expect(narrowed).toMatchObject({
+      allowed: true,
+      transform: 'redact',
+      reason:
+        'this Session may do no more than its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/42/ is in /customers/',
+      rule: { of: 'authorizer', rule: 1, description: 'What the backend may' },
+    });
+    expect(narrowed.trace.map(({ of, rule }: { of: string; rule: unknown }) => [of, rule])).toEqual([
+      ['session', 1],
+      ['session', 'permissions'],
+      ['authorizer', 1],
+      ['authorizer', 'permissions'],
+    ]);
+    const body = { name: 'x', permissions: ['token:create'] };
+    await world.call('PUT', `/applications/${authorizer.id}`, { key: management, body });
+    expect((await decision(session.key)).reason).toBe(
+      'this Session may do no more than its authorizer, which has token:read neither among its permissions nor in a rule',
+    );
+    await world.call('DELETE', `/applications/${authorizer.id}`, { key: management });
+    expect((await decision(session.key)).reason).toBe('the credential is not valid');
+  });
+});

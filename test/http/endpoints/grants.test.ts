@@ -1,0 +1,272 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { builtIn } from '../../../src/domain/permission.ts';
+import { type Answer, openWorld, sqlite, type World } from '../../support/world.ts';
+
+type Owner = 'private' | 'public' | 'management' | 'session';
+const owners: Owner[] = ['private', 'public', 'management', 'session'];
+
+const condition = { attribute: 'id', operator: 'equals', value: 'x' };
+const scope = { private: { container: '/pci/' }, public: { container: '/pci/' }, management: {} };
+const rule = { priority: 1, transform: 'mask', permissions: ['token:read'] };
+
+function ruleOf(owner: Owner, given: object = {}) {
+  return { ...rule, ...(owner === 'session' ? { conditions: [condition] } : scope[owner]), ...given };
+}
+
+const numbered = (count: number) => Array.from({ length: count }, (_, index) => `mine:n${index}`);
+
+const badPermissions: unknown[] = [
+  ...[
+    '',
+    'token',
+    'token:',
+    ':read',
+    'token::read',
+    'Token:read',
+    'token:Read',
+    'token: read',
+    ' token:read',
+  ],
+  ...['token:read\n', 'token:*', '*', 'tökèn:read', '1:2', `mine:${'a'.repeat(96)}`, 7, null, {}, []],
+  ...['token:reed', 'application:list', 'session:create', 'decision:read', 'log:write', 'tenant:update'],
+  'application:read:all',
+];
+
+const badRules: [what: string, part: string, given: Record<string, unknown>][] = [
+  ['no priority', 'priority', { priority: undefined }],
+  ['a priority of null', 'priority', { priority: null }],
+  ['a priority of 0', 'priority', { priority: 0 }],
+  ['a priority below 0', 'priority', { priority: -1 }],
+  ['a priority of one and a half', 'priority', { priority: 1.5 }],
+  ['a priority in quotes', 'priority', { priority: '1' }],
+  ['a priority of more than 31 bits', 'priority', { priority: 2_147_483_648 }],
+  ['a priority beyond exact numbers', 'priority', { priority: 2 ** 60 }],
+  ['no transform', 'transform', { transform: undefined }],
+  ['an unknown transform', 'transform', { transform: 'hide' }],
+  ['a transform in upper case', 'transform', { transform: 'Mask' }],
+  ['no permissions', 'permissions', { permissions: undefined }],
+  ['empty permissions', 'permissions', { permissions: [] }],
+  ['51 permissions', 'permissions', { permissions: numbered(51) }],
+  ['a misspelt permission', 'permissions.1', { permissions: ['token:read', 'token:reed'] }],
+  ['a description that is no string', 'description', { description: 1 }],
+  ['a description with a NUL', 'description', { description: 'a\u0000' }],
+  ['a description of 1001 characters', 'description', { description: 'a'.repeat(1001) }],
+  ['an unknown field', 'colour', { colour: 'red' }],
+];
+
+const badContainers = [
+  ...[
+    '',
+    '//',
+    '/pci//high/',
+    '.',
+    '/./',
+    '/../',
+    '/pci/../general/',
+    '/p.c/',
+    '/pci/ /',
+    ' /pci/',
+    '/pci/*',
+  ],
+  ...['\\pci\\', '/pçi/', '/pci/?a', '/pci%2f/', 'https://pci/', '/pci\n/', `/${'a'.repeat(500)}/`],
+];
+const goodContainers = ['/', '/pci/', 'pci', 'pci/', '/pci', 'pci/high', '/PCI/High/', '/a-b_c/1/'];
+
+const badConditions: [what: string, part: string, given: unknown][] = [
+  ['no attribute', '.attribute', { ...condition, attribute: undefined }],
+  ['an unknown attribute', '.attribute', { ...condition, attribute: 'type' }],
+  ['no operator', '.operator', { ...condition, operator: undefined }],
+  ['an unknown operator', '.operator', { ...condition, operator: 'ends_with' }],
+  ['no value', '.value', { ...condition, value: undefined }],
+  ['an empty value', '.value', { ...condition, value: '' }],
+  ['a value that is no string', '.value', { ...condition, value: 1 }],
+  ['a value of half a surrogate pair', '.value', { ...condition, value: '\ud83d' }],
+  ['a container that is none', '.value', { ...condition, attribute: 'container', value: '/a//b/' }],
+  ['an unknown field', '.colour', { ...condition, colour: 1 }],
+  ['null', '', null],
+];
+
+describe('grants', () => {
+  let world: World;
+  let key: string;
+  let nonce: string;
+  beforeAll(async () => {
+    world = await openWorld(sqlite);
+    key = (await world.tenant()).key;
+    nonce = await newNonce();
+  });
+  afterAll(() => world.close());
+
+  async function newNonce(): Promise<string> {
+    const web = await world.application(key, { type: 'public' });
+    return (await world.call('POST', '/sessions', { key: web.key })).body.nonce;
+  }
+
+  /** Gives these to an owner of that type. A refusal does not spend the nonce, so it serves for all of them. */
+  async function give(owner: Owner, grants: object): Promise<Answer> {
+    if (owner === 'session') {
+      return world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
+    }
+    return world.call('POST', '/applications', { key, body: { name: 'x', type: owner, ...grants } });
+  }
+
+  async function expectRefused(owner: Owner, grants: object, parts: string[]): Promise<void> {
+    const { status, body } = await give(owner, grants);
+    expect({ status, parts: Object.keys(body.errors ?? {}) }).toEqual({ status: 400, parts });
+  }
+
+  async function expectTaken(owner: Owner, grants: object): Promise<Answer['body']> {
+    const { status, body } = await give(owner, grants);
+    expect({ status, errors: body.errors }).toEqual({
+      status: owner === 'session' ? 204 : 201,
+      errors: undefined,
+    });
+    if (owner === 'session') nonce = await newNonce();
+    return body;
+  }
+
+  describe.each(owners)('of a %s owner', (owner) => {
+    test('are permissions, or rules, or both', async () => {
+      await expectTaken(owner, { permissions: ['token:read'] });
+      await expectTaken(owner, { rules: [ruleOf(owner)] });
+      await expectTaken(owner, { permissions: ['token:read'], rules: [ruleOf(owner)] });
+      await expectRefused(owner, { permissions: [], rules: [] }, ['permissions']);
+      await expectRefused(owner, {}, ['permissions']);
+    });
+
+    test.each(badPermissions.map((bad) => [bad]))('do not include the permission %j', async (permission) => {
+      await expectRefused(owner, { permissions: ['token:read', permission] }, ['permissions.1']);
+    });
+
+    test('include permissions in families of the user’s own', async () => {
+      const permissions = ['invoice:approve', 'acme:reports_2:read-all', 'a:b', 'tokens:read'];
+      const made = await expectTaken(owner, { permissions });
+      if (owner !== 'session') expect(made.permissions).toEqual(permissions);
+    });
+
+    test('are 50 permissions at most', async () => {
+      await expectTaken(owner, { permissions: numbered(50) });
+      await expectRefused(owner, { permissions: numbered(51) }, ['permissions']);
+    });
+
+    test('are 50 rules at most', async () => {
+      const rules = (count: number) =>
+        Array.from({ length: count }, (_, at) => ruleOf(owner, { priority: at + 1 }));
+      await expectTaken(owner, { rules: rules(50) });
+      await expectRefused(owner, { rules: rules(51) }, ['rules']);
+    });
+
+    test.each(badRules)('are not a rule with %s', async (_what, part, given) => {
+      await expectRefused(owner, { rules: [ruleOf(owner), ruleOf(owner, given)] }, [`rules.1.${part}`]);
+    });
+
+    test('are rules of any priority from 1, transform and description', async () => {
+      for (const priority of [1, 2_147_483_647])
+        await expectTaken(owner, { rules: [ruleOf(owner, { priority })] });
+      for (const transform of ['redact', 'mask', 'reveal'])
+        await expectTaken(owner, { rules: [ruleOf(owner, { transform })] });
+      for (const description of ['', 'two\nlines', '😀'.repeat(1000), null])
+        await expectTaken(owner, { rules: [ruleOf(owner, { description })] });
+    });
+
+    test('never have both a container and conditions in one rule', async () => {
+      const { status, body } = await give(owner, {
+        rules: [ruleOf(owner, { container: '/pci/', conditions: [condition] })],
+      });
+      expect(status).toBe(400);
+      expect(Object.keys(body.errors)).toEqual([
+        `rules.0.${owner === 'session' ? 'container' : 'conditions'}`,
+      ]);
+    });
+
+    test('that live in a browser neither change credentials nor hand out access', async () => {
+      const secret = [
+        'application:create',
+        'application:update',
+        'application:delete',
+        'session:authorize',
+        'session:delete',
+      ];
+      const mayHoldAll = owner === 'private' || owner === 'management';
+      for (const permission of builtIn) {
+        const byRule = { rules: [ruleOf(owner, { permissions: ['token:read', permission] })] };
+        if (mayHoldAll || !secret.includes(permission)) {
+          await expectTaken(owner, { permissions: [permission] });
+          await expectTaken(owner, byRule);
+        } else {
+          await expectRefused(owner, { permissions: [permission] }, ['permissions.0']);
+          await expectRefused(owner, byRule, ['rules.0.permissions.1']);
+        }
+      }
+    });
+  });
+
+  describe.each(['private', 'public', 'management'] as const)('of a %s Application', (owner) => {
+    test('never have conditions', async () => {
+      for (const conditions of [[condition], []]) {
+        await expectRefused(owner, { rules: [ruleOf(owner, { conditions })] }, ['rules.0.conditions']);
+      }
+    });
+
+    test.each(goodContainers)('keep the container %p as it was given', async (container) => {
+      const { rules } = await expectTaken(owner, { rules: [ruleOf(owner, { container })] });
+      expect(rules[0].container).toBe(container);
+    });
+
+    test.each(badContainers)('do not take %p for a container', async (container) => {
+      await expectRefused(owner, { rules: [ruleOf(owner, { container })] }, ['rules.0.container']);
+    });
+
+    test('are shown without duplicates, in the order given, and without what is null', async () => {
+      const first = ruleOf(owner, { priority: 2, permissions: ['token:read', 'a:b', 'token:read'] });
+      const second = ruleOf(owner, { priority: 1, description: null, conditions: null });
+      const body = await expectTaken(owner, {
+        permissions: ['b:c', 'token:read', 'b:c'],
+        rules: [first, second, first],
+      });
+      expect(body.permissions).toEqual(['b:c', 'token:read']);
+      expect(body.rules).toEqual([{ ...first, permissions: ['token:read', 'a:b'] }, ruleOf(owner)]);
+    });
+  });
+
+  test.each(['public', 'session'] as const)(
+    'what a %s may not hold is named by its place in what was sent, twins included',
+    async (owner) => {
+      const held = ruleOf(owner, { permissions: ['token:read', 'token:read'] });
+      const beyond = ruleOf(owner, { permissions: ['a:b', 'a:b', 'a:c', 'session:authorize'] });
+      const given = {
+        permissions: ['token:read', 'token:read', 'application:create'],
+        rules: [held, held, { ...rule, permissions: ['a:b'] }, beyond],
+      };
+      const missing = owner === 'session' ? 'conditions' : 'container';
+      await expectRefused(owner, given, ['permissions.2', 'rules.3.permissions.3', `rules.2.${missing}`]);
+    },
+  );
+
+  test('a management Application’s rule may do without a container, the others’ may not', async () => {
+    await expectTaken('management', { rules: [rule] });
+    for (const owner of ['private', 'public'] as const) {
+      await expectRefused(owner, { rules: [rule] }, ['rules.0.container']);
+      await expectRefused(owner, { rules: [{ ...rule, container: null }] }, ['rules.0.container']);
+    }
+  });
+
+  test('a Session’s rule needs conditions, and takes no container', async () => {
+    await expectRefused('session', { rules: [rule] }, ['rules.0.conditions']);
+    await expectRefused('session', { rules: [{ ...rule, conditions: null }] }, ['rules.0.conditions']);
+    await expectRefused('session', { rules: [{ ...rule, conditions: [] }] }, ['rules.0.conditions']);
+    await expectRefused('session', { rules: [{ ...rule, container: '/pci/' }] }, ['rules.0.container']);
+  });
+
+  test.each(badConditions)('a condition with %s is refused', async (_what, part, given) => {
+    const rules = [ruleOf('session', { conditions: [condition, given] })];
+    await expectRefused('session', { rules }, [`rules.0.conditions.1${part}`]);
+  });
+
+  test('conditions are on id or container, by prefix or as a whole', async () => {
+    const conditions = ['id', 'container'].flatMap((attribute) =>
+      ['starts_with', 'equals'].map((operator) => ({ attribute, operator, value: 'pci' })),
+    );
+    await expectTaken('session', { rules: [ruleOf('session', { conditions })] });
+  });
+});

@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Route } from '../../../src/http/pipeline/route.ts';
+import { asker, byCaller, byId, callers, guarded, roomOf, withId } from '../../support/isolation.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+describe('the tables of this test', () => {
+  test('have a row for every guarded route, and for every one with an id', () => {
+    const names = (all: readonly Route[]) => all.map(({ name }) => name).sort();
+    expect(Object.keys(byCaller).sort()).toEqual(names(guarded));
+    expect(Object.keys(byId).sort()).toEqual(names(withId));
+  });
+});
+
+describe.each(databases)('isolation on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  const { ask, keyOf, session, thingFor } = asker((...asked) => world.call(...asked));
+
+  test.each(guarded.map((route) => [route.name, route] as const))(
+    '%s is open to the keys it is for, and to no others',
+    async (name, route) => {
+      const tenant = await world.tenant();
+      const statuses = [];
+      for (const caller of callers) {
+        const key = await keyOf(caller, tenant);
+        statuses.push((await ask(route, key, await thingFor(route, tenant), tenant)).status);
+      }
+      expect(statuses).toEqual(byCaller[name] as number[]);
+    },
+  );
+
+  test.each(withId.map((route) => [route.name, route] as const))(
+    '%s finds what is the tenant’s own and there, and tells nothing of anything else',
+    async (name, route) => {
+      const [mine, theirs] = [await world.tenant(), await world.tenant()];
+      const where = roomOf(route);
+      const foreign = await thingFor(route, theirs);
+      const gone = await thingFor(route, mine);
+      await world.call('DELETE', `${where}/${gone}`, { key: mine.key });
+      const before = await world.call('GET', `${where}?id=${foreign}`, { key: theirs.key });
+      expect(before.body.data).toHaveLength(1);
+      const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
+      const answers = [];
+      for (const id of ids)
+        answers.push(await ask(route, mine.key, id, mine, id === foreign ? theirs : mine));
+      expect(answers.map(({ status }) => status)).toEqual(byId[name] as number[]);
+
+      const [, ofForeign, ofUnknown, ofGone] = answers.map(({ body }) => ({
+        ...body,
+        instance: undefined,
+        request_id: undefined,
+      }));
+      expect(ofForeign).toEqual(ofUnknown);
+      expect(ofGone).toEqual(ofUnknown);
+      expect((await world.call('GET', `${where}?id=${foreign}`, { key: theirs.key })).body).toEqual(
+        before.body,
+      );
+    },
+  );
+
+  test.each(['/applications', '/sessions', '/tokens'])(
+    'a list of %s shows the tenant’s own alone',
+    async (path) => {
+      const [mine, theirs] = [await world.tenant(), await world.tenant()];
+      const route = guarded.find((each) => each.path === path) as Route;
+      const [own, foreign] = [await thingFor(route, mine), await thingFor(route, theirs)];
+      const { body } = await world.call('GET', `${path}?id=${own},${foreign}`, { key: mine.key });
+      expect(body.data.map(({ id }: { id: string }) => id)).toEqual([own]);
+      expect(body.pagination.total_items).toBe(1);
+      const all = await world.call('GET', path, { key: mine.key });
+      for (const { tenant_id } of all.body.data) expect(tenant_id).toBe(mine.id);
+    },
+  );
+
+  test('what is made belongs to the tenant of the key, also when a Session makes it', async () => {
+    const tenant = await world.tenant();
+    const key = await keyOf('session', tenant);
+    const { body } = await world.call('POST', '/tokens', { key, body: { data: 'x' } });
+    expect(body.tenant_id).toBe(tenant.id);
+    const own = await world.call('GET', '/applications/key', { key });
+    expect(body.created_by).toBe(own.body.id);
+  });
+
+  test('a Session of one tenant cannot be authorized, nor its key judged, by another', async () => {
+    const [mine, theirs] = [await world.tenant(), await world.tenant()];
+    const { nonce, session_key } = await session(theirs);
+    const grant = { nonce, permissions: ['mine:x'] };
+    expect((await world.call('POST', '/sessions/authorize', { key: mine.key, body: grant })).status).toBe(
+      404,
+    );
+    await world.call('POST', '/sessions/authorize', { key: theirs.key, body: grant });
+    const question = { credential: session_key, permission: 'mine:x' };
+    const ask = async (key: string) => (await world.call('POST', '/decisions', { key, body: question })).body;
+    expect((await ask(theirs.key)).allowed).toBe(true);
+    const { allowed, principal, trace } = await ask(mine.key);
+    expect({ allowed, principal, trace }).toEqual({ allowed: false, principal: undefined, trace: undefined });
+  });
+
+  test('two tenants may give their Tokens the same id', async () => {
+    const tenants = [await world.tenant(), await world.tenant()];
+    for (const [at, { key }] of tenants.entries()) {
+      const body = { id: 'shared', data: 'x', mask: `of ${at}` };
+      expect((await world.call('POST', '/tokens', { key, body })).status).toBe(201);
+    }
+    await world.call('DELETE', '/tokens/shared', { key: tenants[0]?.key });
+    const { body } = await world.call('GET', '/tokens/shared', { key: tenants[1]?.key });
+    expect(body.data).toBe('of 1');
+  });
+});

@@ -1,0 +1,128 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+describe.each(databases)('the Sessions that live, on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  const iso = (moment: number) => new Date(moment).toISOString();
+  const start = async (key: string) => (await world.call('POST', '/sessions', { key })).body;
+  const authorize = (key: string, nonce: string, grants: object) =>
+    world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
+  const list = async (key: string, query = '') =>
+    (await world.call('GET', `/sessions${query}`, { key })).body;
+  const ids = async (key: string, query = '') =>
+    (await list(key, query)).data.map(({ id }: { id: string }) => id);
+  const end = (key: string, id: string) => world.call('DELETE', `/sessions/${id}`, { key });
+  const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
+
+  async function scene() {
+    const { id: tenant, key } = await world.tenant();
+    const web = await world.application(key, { type: 'public', permissions: ['mine:x'] });
+    return { tenant, key, web };
+  }
+
+  test('a list shows what each may do, who authorized it and until when, and neither key nor nonce', async () => {
+    const { tenant, key, web } = await scene();
+    const backend = await world.application(key, { permissions: ['token:read'] });
+    const created_at = iso(world.clock.now());
+    const { nonce } = await start(web.key);
+    world.clock.advance(1000);
+    await authorize(backend.key, nonce, { permissions: ['token:read'] });
+    await start(web.key);
+    const { data, pagination } = await list(key);
+    const shared = { tenant_id: tenant, application_id: web.id, id: expect.any(String), rules: [] };
+    expect(pagination.total_items).toBe(2);
+    expect(data).toEqual([
+      {
+        ...shared,
+        state: 'waiting',
+        permissions: [],
+        ceiling: false,
+        created_at: iso(world.clock.now()),
+        expires_at: iso(world.clock.now() + 180_000),
+      },
+      {
+        ...shared,
+        state: 'authorized',
+        permissions: ['token:read'],
+        ceiling: true,
+        created_at,
+        authorized_at: iso(world.clock.now()),
+        authorized_by: backend.id,
+        expires_at: iso(world.clock.now() + 179_000),
+      },
+    ]);
+  });
+
+  test('a list is narrowed by Application, by authorizer, by state and by id', async () => {
+    const { key, web } = await scene();
+    const other = await world.application(key, { type: 'public', permissions: ['mine:x'] });
+    const backend = await world.application(key, { permissions: ['session:authorize'] });
+    await authorize(backend.key, (await start(web.key)).nonce, { permissions: ['mine:x'] });
+    await authorize(key, (await start(other.key)).nonce, { permissions: ['mine:x'] });
+    await start(web.key);
+    const [third, second, first] = await ids(key);
+    expect(await ids(key, `?application_id=${web.id}`)).toEqual([third, first]);
+    expect(await ids(key, `?authorized_by=${backend.id}`)).toEqual([first]);
+    expect(await ids(key, '?state=waiting')).toEqual([third]);
+    expect(await ids(key, '?state=authorized')).toEqual([second, first]);
+    expect(await ids(key, `?id=${first},${third}&state=waiting`)).toEqual([third]);
+    const page = await list(key, '?size=2');
+    expect(page.data).toHaveLength(2);
+    expect(await ids(key, `?size=2&start=${page.pagination.next}`)).toEqual([first]);
+    expect((await world.call('GET', '/sessions?state=idle', { key })).status).toBe(400);
+  });
+
+  test('what no key opens any more is not listed: expired, without its Application, without its authorizer', async () => {
+    const { key, web } = await scene();
+    const gone = await world.application(key, { type: 'public', permissions: ['mine:x'] });
+    await start(gone.key);
+    const backend = await world.application(key, { permissions: ['mine:x'] });
+    await authorize(backend.key, (await start(web.key)).nonce, { permissions: ['mine:x'] });
+    expect(await ids(key)).toHaveLength(2);
+    await world.call('DELETE', `/applications/${gone.id}`, { key });
+    expect(await ids(key)).toHaveLength(1);
+    await world.call('DELETE', `/applications/${backend.id}`, { key });
+    expect(await ids(key)).toEqual([]);
+    await start(web.key);
+    expect(await ids(key)).toHaveLength(1);
+    world.clock.advance(180_000);
+    expect(await ids(key)).toEqual([]);
+  });
+
+  test('one that is ended is dead at once, and the audit log says who ended it', async () => {
+    const { key, web } = await scene();
+    const { session_key, nonce } = await start(web.key);
+    await authorize(key, nonce, { permissions: ['application:read'] });
+    expect(await me(session_key)).toBe(200);
+    const [id] = await ids(key);
+    expect((await end(key, id)).status).toBe(204);
+    expect(await me(session_key)).toBe(401);
+    expect((await end(key, id)).status).toBe(404);
+    const { body } = await world.call('GET', `/logs?entity=${id}&operation=session.delete`, { key });
+    const outcomes = body.data.map(({ result }: { result: string }) => result);
+    expect(outcomes).toContain('success');
+  });
+
+  test('one that waits can be ended, and its nonce is worth nothing then', async () => {
+    const { key, web } = await scene();
+    const { nonce } = await start(web.key);
+    const [id] = await ids(key);
+    expect((await end(key, id)).status).toBe(204);
+    const answer = await authorize(key, nonce, { permissions: ['mine:x'] });
+    expect([answer.status, answer.body.code]).toEqual([404, 'nonce_not_found']);
+  });
+
+  test('a Session whose authorizer is gone is not there to be ended either', async () => {
+    const { key, web } = await scene();
+    const backend = await world.application(key, { permissions: ['mine:x'] });
+    await authorize(backend.key, (await start(web.key)).nonce, { permissions: ['mine:x'] });
+    const [id] = await ids(key);
+    await world.call('DELETE', `/applications/${backend.id}`, { key });
+    expect((await end(key, id)).status).toBe(404);
+  });
+});

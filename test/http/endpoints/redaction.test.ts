@@ -1,0 +1,189 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
+import { routes } from '../../../src/http/routes.ts';
+import { everythingIn, takeAway } from '../../support/database.ts';
+import { type CallOptions, databases, openWorld, sqlite, type World } from '../../support/world.ts';
+
+const plaintext = 'plaintext-of-a-token-4242';
+const everyForm = (secret: string) => [
+  secret,
+  Buffer.from(secret).toString('hex'),
+  Buffer.from(secret).toString('base64').replaceAll('=', '').slice(0, -2),
+  Buffer.from(secret, 'utf8').toString('utf16le'),
+];
+
+describe.each(databases)('secrets on %s', (_, database) => {
+  let world: World;
+  /** Every key and nonce ever issued. */
+  const issued = new Set<string>();
+  /** Every answer, head and body, without what it has just issued. */
+  const answers: string[] = [];
+  const called = new Set<string>();
+
+  beforeAll(async () => {
+    world = await openWorld(database);
+    issued.add(readFileSync(world.config.managementKeyFile, 'utf8').trim());
+    await everyEndpoint();
+    await world.flush();
+  });
+  afterAll(() => world.close());
+
+  async function call(method: string, path: string, { key, body }: CallOptions = {}) {
+    const response = await fetch(world.url + path, {
+      method,
+      headers: {
+        'Content-Type': 'application/json',
+        ...(key !== undefined && { 'SVC-API-KEY': key, 'SVC-REQUEST-ID': key, 'User-Agent': `${key}/1.0` }),
+        ...(key !== undefined && method !== 'GET' && { 'Idempotency-Key': `${key}-${answers.length}` }),
+      },
+      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    const answer = text.startsWith('{') ? JSON.parse(text) : {};
+    const news = [answer.key, answer.session_key, answer.nonce].filter((secret) => secret !== undefined);
+    for (const secret of news) issued.add(secret);
+    const rest = news.reduce((all, secret) => all.replace(secret, ''), text);
+    answers.push(`${JSON.stringify([...response.headers])}\n${rest}`);
+    const names = ['/:id', '/:key_id'];
+    const place = path.split('?')[0]?.replace(/\/[0-9a-f-]{36}/g, () => names.shift() ?? '/:more');
+    called.add(`${method} ${place}`);
+    return { status: response.status, body: answer };
+  }
+
+  async function everyEndpoint(): Promise<void> {
+    const { key } = await world.tenant();
+    issued.add(key);
+    const grants = { permissions: ['application:read', 'token:read', 'token:create'] };
+    const make = (type: string) =>
+      call('POST', '/applications', { key, body: { name: 'x', type, ...grants } });
+    const { body: backend } = await make('private');
+    const { body: web } = await make('public');
+    const one = `/applications/${backend.id}`;
+    await call('GET', '/applications', { key });
+    await call('GET', '/applications/key', { key: backend.key });
+    await call('GET', one, { key });
+    await call('PUT', one, { key, body: { name: 'y', ...grants } });
+    await call('POST', `${one}/regenerate`, { key });
+    const { body: added } = await call('POST', `${one}/keys`, { key });
+    await call('GET', `${one}/keys`, { key });
+    await call('GET', `${one}/usage`, { key });
+    await call('DELETE', `${one}/keys/${added.id}`, { key });
+    const { body: session } = await call('POST', '/sessions', { key: web.key });
+    await call('POST', '/sessions/authorize', { key, body: { nonce: session.nonce, ...grants } });
+    const { body: live } = await call('GET', '/sessions', { key });
+    const { body: token } = await call('POST', '/tokens', { key, body: { data: plaintext, mask: 'masked' } });
+    await call('GET', '/tokens', { key: session.session_key });
+    await call('GET', `/tokens/${token.id}`, { key: session.session_key });
+    await call('PATCH', `/tokens/${token.id}`, { key, body: { metadata: { a: 'b' } } });
+    await call('POST', '/decisions', { key, body: { credential: backend.key, permission: 'token:read' } });
+    for (const { method, path, kind } of routes)
+      if (kind === 'open' && method === 'GET') await call('GET', path, { key });
+    await call('GET', '/logs', { key });
+    await call('GET', '/tenants/self', { key });
+    await everyFailure(key, backend.key, session);
+    await call('DELETE', `/tokens/${token.id}`, { key });
+    await call('DELETE', `/sessions/${live.data[0].id}`, { key });
+    await call('DELETE', one, { key });
+  }
+
+  /** With secrets in every place where somebody may put them by mistake. */
+  async function everyFailure(key: string, old: string, session: { session_key: string; nonce: string }) {
+    const secrets = [key, old, session.session_key, session.nonce];
+    for (const secret of secrets) {
+      await call('GET', `/applications/${secret}`, { key });
+      await call('GET', `/tokens?${secret}=1`, { key });
+      await call('GET', `/applications?id=${secret}&type=${secret}&start=${secret}`, { key });
+      await call('GET', `/${secret}`, { key: secret });
+      await call('GET', '/applications', { key: old });
+      await call('GET', '/applications', { key: session.nonce });
+      await call('DELETE', '/applications/key', { key: secret });
+      await call('POST', '/applications', {
+        key,
+        body: { type: secret, permissions: [secret], [secret]: 1 },
+      });
+      await call('POST', '/applications', { key, body: `{"${secret}"` });
+      await call('POST', '/sessions', { key: secret, body: { [secret]: secret } });
+      await call('POST', '/sessions/authorize', { key: secret, body: { nonce: secret } });
+      await call('POST', '/sessions/authorize', { key, body: { nonce: secret, permissions: ['mine:x'] } });
+      await call('POST', '/sessions/authorize', { key, body: { nonce: [secret], expires_at: secret } });
+      await call('POST', '/tokens', { key, body: { id: `!${secret}`, data: secret, mask: `{{ ${secret}` } });
+      await call('POST', '/decisions', { key, body: { credential: secret, permission: secret } });
+    }
+  }
+
+  function expectNoneIn(text: string): void {
+    for (const secret of [...issued, plaintext])
+      for (const form of everyForm(secret)) expect(text.includes(form)).toBe(false);
+  }
+
+  test('have been through every route', () => {
+    const all = routes.map(({ method, path }) => `${method} ${path}`);
+    expect([...called]).toEqual(expect.arrayContaining(all));
+    expect(issued.size).toBeGreaterThan(6);
+  });
+
+  test('are in no answer but the one that issues them', () => {
+    expectNoneIn(answers.join('\n'));
+  });
+
+  test('are nowhere in the database', async () => {
+    const stored = await everythingIn(world.config.databaseUrl);
+    expect(stored).toContain('first management key');
+    expectNoneIn(stored);
+  });
+
+  test('are nowhere in the log, also when the database fails under them', async () => {
+    await takeAway(world.config.databaseUrl, 'sessions');
+    await takeAway(world.config.databaseUrl, 'application_keys');
+    for (const key of issued) {
+      const { status, body } = await call('GET', `/applications/${key}`, { key });
+      expect([401, 500]).toContain(status);
+      if (status === 500) expect(body.detail).not.toContain('application_keys');
+    }
+    const failed = world.logged.filter((line) => line.includes('request failed'));
+    expect(failed.length).toBeGreaterThan(4);
+    expectNoneIn(world.logged.join('\n'));
+    expectNoneIn(answers.join('\n'));
+  });
+});
+
+describe('a key that somebody puts where it does not belong', () => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
+    key = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+
+  const grants = { type: 'private', permissions: ['token:read'] };
+  const rule = { priority: 1, container: '/', transform: 'mask', permissions: ['token:read'] };
+
+  test.each<[field: string, path: string, body: (secret: string) => object]>([
+    ['name', '/applications', (name) => ({ name, ...grants })],
+    [
+      'rules.0.description',
+      '/applications',
+      (description) => ({ ...grants, name: 'x', rules: [{ ...rule, description }] }),
+    ],
+    ['id', '/tokens', (id) => ({ id, data: 1 })],
+    ['container', '/tokens', (secret) => ({ container: `/${secret}/`, data: 1 })],
+    ['metadata.note', '/tokens', (note) => ({ metadata: { note }, data: 1 })],
+  ])('is refused as %s, which is kept in the clear', async (field, path, body) => {
+    const { status, body: problem } = await world.call('POST', path, { key, body: body(key) });
+    expect(status).toBe(400);
+    expect(problem.errors[field]).toContain('must not hold a key or a nonce, since it is kept in the clear');
+  });
+
+  test('is left out of the path in answers and in the log, however it is written', async () => {
+    const written = [key.replaceAll('_', '%5F'), key.replace('s', '%73'), encodeURIComponent(key)];
+    for (const part of written) {
+      for (const path of [`/applications/${part}`, `/${part}`]) {
+        const text = await (await fetch(world.url + path, { headers: { 'SVC-API-KEY': key } })).text();
+        expect(JSON.parse(text).instance).toContain('[secret]');
+        expect(text).not.toContain(key.slice(10));
+      }
+    }
+    expect(world.logged.join('\n')).not.toContain(key.slice(10));
+  });
+});

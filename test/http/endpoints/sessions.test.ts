@@ -1,0 +1,263 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../../src/domain/key.ts';
+import { type Answer, databases, openWorld, type World } from '../../support/world.ts';
+
+const reading = { permissions: ['application:read'] };
+const day = 86_400_000;
+
+describe.each(databases)('Sessions on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  const iso = (moment: number) => new Date(moment).toISOString();
+  const start = (key: string) => world.call('POST', '/sessions', { key });
+  const authorize = (key: string, nonce: unknown, grants: object = reading) =>
+    world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
+  const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
+  const outcome = ({ status, body }: Answer) => [status, body.code];
+
+  /** A tenant with a public Application and a Session of it. */
+  async function scene(fields: object = {}) {
+    const { key } = await world.tenant();
+    const web = await world.application(key, { type: 'public', permissions: ['mine:x'], ...fields });
+    const { body: session } = await start(web.key);
+    return { key, web, session };
+  }
+
+  test('a public key starts one, without any permission: its key, a nonce, and three minutes', async () => {
+    const { key } = await world.tenant();
+    const web = await world.application(key, { type: 'public', permissions: ['mine:x'] });
+    const { status, body } = await start(web.key);
+    expect(status).toBe(201);
+    expect(Object.keys(body).sort()).toEqual(['expires_at', 'nonce', 'session_key']);
+    expect(body.session_key).toMatch(/^slp_ses_[0-9A-Za-z]{49}$/);
+    expect(body.nonce).toMatch(/^slp_non_[0-9A-Za-z]{49}$/);
+    expect(body.expires_at).toBe(iso(world.clock.now() + 180_000));
+    expect((await start(web.key)).body.session_key).not.toBe(body.session_key);
+  });
+
+  test('no other key starts one', async () => {
+    const { key, session } = await scene();
+    const backend = await world.application(key);
+    for (const [other, owner] of [
+      [key, 'management'],
+      [backend.key, 'private'],
+      [session.session_key, 'Session'],
+    ]) {
+      const answer = await start(other);
+      expect(outcome(answer)).toEqual([403, 'key_type_refused']);
+      expect(answer.body.detail).toContain(owner);
+    }
+  });
+
+  test('starting one takes no body, an empty one, or an object without fields', async () => {
+    const { web } = await scene();
+    for (const body of [undefined, '', '{}'])
+      expect((await world.call('POST', '/sessions', { key: web.key, body })).status).toBe(201);
+    const answer = await world.call('POST', '/sessions', { key: web.key, body: { expires_at: 'x' } });
+    expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, ['expires_at']]);
+  });
+
+  test('before it is authorized it may do nothing, not even with what its Application holds', async () => {
+    const { session, web } = await scene(reading);
+    expect(await me(web.key)).toBe(200);
+    for (const [method, path] of [
+      ['GET', '/applications/key'],
+      ['GET', '/applications'],
+      ['GET', `/applications/${web.id}`],
+      ['DELETE', `/applications/${web.id}`],
+      ['POST', '/sessions'],
+      ['POST', '/sessions/authorize'],
+      ['GET', '/tokens'],
+    ] as const) {
+      expect((await world.call(method, path, { key: session.session_key })).status).toBe(403);
+    }
+  });
+
+  test('authorizing answers without a body, and the Session may do what it was granted and no more', async () => {
+    const { key, session } = await scene();
+    const { status, body } = await authorize(key, session.nonce);
+    expect([status, body]).toEqual([204, '']);
+    expect(await me(session.session_key)).toBe(200);
+    const list = await world.call('GET', '/tokens', { key: session.session_key });
+    expect(outcome(list)).toEqual([403, 'permission_missing']);
+  });
+
+  test('the grant goes to the Session alone: the Application and its other Sessions are as before', async () => {
+    const { key, web, session } = await scene();
+    const other = (await start(web.key)).body;
+    const before = (await world.call('GET', `/applications/${web.id}`, { key })).body;
+    await authorize(key, session.nonce);
+    expect((await world.call('GET', `/applications/${web.id}`, { key })).body).toEqual(before);
+    expect(await me(web.key)).toBe(403);
+    expect(await me(other.session_key)).toBe(403);
+  });
+
+  test('private and management keys authorize; public and Session keys do not', async () => {
+    const { key, web, session } = await scene();
+    const backend = await world.application(key, { permissions: ['session:authorize'] });
+    await authorize(key, session.nonce);
+    const next = (await start(web.key)).body;
+    for (const other of [web.key, session.session_key])
+      expect(outcome(await authorize(other, next.nonce))).toEqual([403, 'key_type_refused']);
+    expect((await authorize(backend.key, next.nonce)).status).toBe(204);
+  });
+
+  test('a used nonce is refused, and what was granted first stays', async () => {
+    const { key, session } = await scene();
+    await authorize(key, session.nonce);
+    const again = await authorize(key, session.nonce, { permissions: ['token:read'] });
+    expect(outcome(again)).toEqual([409, 'nonce_used']);
+    expect(await me(session.session_key)).toBe(200);
+    expect((await world.call('GET', '/tokens', { key: session.session_key })).status).toBe(403);
+  });
+
+  test('an unknown nonce is not found, whatever it looks like', async () => {
+    const { key, web, session } = await scene();
+    const unknown = mint('non').secret.reveal();
+    const junk = ['x', ' ', unknown.slice(0, -1), `${unknown}x`, 'n'.repeat(5000), '\u0000', '\ud800'];
+    const others = [session.session_key, web.key, ` ${session.nonce}`, session.nonce.toLowerCase()];
+    for (const nonce of [unknown, ...junk, ...others])
+      expect(outcome(await authorize(key, nonce))).toEqual([404, 'nonce_not_found']);
+    expect((await authorize(key, session.nonce)).status).toBe(204);
+  });
+
+  test.each([undefined, null, '', 7, [['x']], {}])('a nonce of %j is refused as malformed', async (nonce) => {
+    const { key } = await world.tenant();
+    const { status, body } = await authorize(key, nonce);
+    expect([status, Object.keys(body.errors)]).toEqual([400, ['nonce']]);
+  });
+
+  test('another tenant’s nonce is not found, and stays good for its own', async () => {
+    const { key, session } = await scene();
+    const stranger = await world.tenant();
+    expect(outcome(await authorize(stranger.key, session.nonce))).toEqual([404, 'nonce_not_found']);
+    expect((await authorize(key, session.nonce)).status).toBe(204);
+    expect(outcome(await authorize(stranger.key, session.nonce))).toEqual([404, 'nonce_not_found']);
+  });
+
+  test('a nonce is no key', async () => {
+    const { session } = await scene();
+    expect(await me(session.nonce)).toBe(401);
+  });
+
+  test('a refused authorize leaves the nonce good', async () => {
+    const { key, session } = await scene();
+    expect((await authorize(key, session.nonce, { permissions: [] })).status).toBe(400);
+    expect((await authorize(key, session.nonce, { ...reading, colour: 1 })).status).toBe(400);
+    expect((await authorize(key, session.nonce, { permissions: ['application:create'] })).status).toBe(400);
+    const late = { ...reading, expires_at: iso(world.clock.now() + 400 * day) };
+    expect((await authorize(key, session.nonce, late)).status).toBe(400);
+    expect((await authorize(key, session.nonce)).status).toBe(204);
+  });
+
+  test('it lives for three minutes to the millisecond, authorized or not', async () => {
+    const { key, web, session } = await scene();
+    await authorize(key, session.nonce);
+    const idle = (await start(web.key)).body;
+    world.clock.advance(179_999);
+    expect(await me(session.session_key)).toBe(200);
+    expect(await me(idle.session_key)).toBe(403);
+    world.clock.advance(1);
+    expect(await me(session.session_key)).toBe(401);
+    expect(await me(idle.session_key)).toBe(401);
+  });
+
+  test('it can be authorized until its last millisecond, and not after', async () => {
+    const { key, web, session } = await scene();
+    const other = (await start(web.key)).body;
+    world.clock.advance(179_999);
+    expect((await authorize(key, session.nonce)).status).toBe(204);
+    world.clock.advance(1);
+    expect(outcome(await authorize(key, other.nonce))).toEqual([404, 'nonce_not_found']);
+    expect(outcome(await authorize(key, session.nonce))).toEqual([404, 'nonce_not_found']);
+  });
+
+  test.each([
+    ['shorten', 1000],
+    ['lengthen', 3_600_000],
+    ['stretch to the longest lifetime', 7 * day],
+  ])('authorizing may %s its life', async (_what, lifetime) => {
+    const { key, session } = await scene();
+    const expires_at = iso(world.clock.now() + lifetime);
+    expect((await authorize(key, session.nonce, { ...reading, expires_at })).status).toBe(204);
+    world.clock.advance(lifetime - 1);
+    expect(await me(session.session_key)).toBe(200);
+    world.clock.advance(1);
+    expect(await me(session.session_key)).toBe(401);
+  });
+
+  test('a null expires_at leaves its life as it is', async () => {
+    const { key, session } = await scene();
+    await authorize(key, session.nonce, { ...reading, expires_at: null });
+    world.clock.advance(180_000);
+    expect(await me(session.session_key)).toBe(401);
+  });
+
+  test('it may not end in the past, nor now, nor a millisecond beyond the longest lifetime', async () => {
+    const { key, session } = await scene();
+    const made = world.clock.now();
+    world.clock.advance(1000);
+    for (const end of [made, made + 1000, made + 7 * day + 1]) {
+      const answer = await authorize(key, session.nonce, { ...reading, expires_at: iso(end) });
+      expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, ['expires_at']]);
+    }
+    const longest = { ...reading, expires_at: iso(made + 7 * day) };
+    expect((await authorize(key, session.nonce, longest)).status).toBe(204);
+  });
+
+  test('it ends with its Application at the latest', async () => {
+    const end = world.clock.now() + 60_000;
+    const { key, session } = await scene({ expires_at: iso(end) });
+    expect(session.expires_at).toBe(iso(end));
+    const late = await authorize(key, session.nonce, { ...reading, expires_at: iso(end + 1) });
+    expect([late.status, Object.keys(late.body.errors)]).toEqual([400, ['expires_at']]);
+    expect(late.body.errors.expires_at[0]).toContain(iso(end));
+    await authorize(key, session.nonce, { ...reading, expires_at: iso(end) });
+    world.clock.advance(59_999);
+    expect(await me(session.session_key)).toBe(200);
+    world.clock.advance(1);
+    expect(await me(session.session_key)).toBe(401);
+  });
+
+  test('it dies with its Application, and so does its nonce', async () => {
+    const { key, web, session } = await scene();
+    await authorize(key, session.nonce);
+    const idle = (await start(web.key)).body;
+    await world.call('DELETE', `/applications/${web.id}`, { key });
+    expect(await me(session.session_key)).toBe(401);
+    expect(await me(idle.session_key)).toBe(401);
+    expect(outcome(await authorize(key, idle.nonce))).toEqual([404, 'nonce_not_found']);
+  });
+
+  test('it outlives a new key and another name of its Application', async () => {
+    const { key, web, session } = await scene();
+    await authorize(key, session.nonce);
+    await world.call('POST', `/applications/${web.id}/regenerate`, { key });
+    await world.call('PUT', `/applications/${web.id}`, { key, body: { name: 'y', permissions: ['mine:y'] } });
+    expect(await me(session.session_key)).toBe(200);
+  });
+
+  test('its lifetimes can be set', async () => {
+    const env = { SALLYPORT_SESSION_TTL: '5', SALLYPORT_SESSION_TTL_MAX: '10' };
+    const other = await openWorld(database, env);
+    try {
+      const { key } = await other.tenant();
+      const web = await other.application(key, { type: 'public' });
+      const { body } = await other.call('POST', '/sessions', { key: web.key });
+      expect(body.expires_at).toBe(iso(other.clock.now() + 5000));
+      for (const [lifetime, status] of [
+        [10_001, 400],
+        [10_000, 204],
+      ] as const) {
+        const grant = { nonce: body.nonce, ...reading, expires_at: iso(other.clock.now() + lifetime) };
+        expect((await other.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(status);
+      }
+    } finally {
+      await other.close();
+    }
+  });
+});

@@ -1,0 +1,74 @@
+/** What a caller gets of a Token whose row was changed behind the program's back. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { raw } from '../../support/stores.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const data = { number: '4242424242424242', name: 'Ada' };
+const mask = { number: '{{ data.number | reveal_last: 4 }}' };
+const masked = { number: 'XXXXXXXXXXXX4242' };
+const all = ['token:read', 'token:update', 'token:delete'];
+
+describe.each(databases)('a Token whose data was tampered with, on %s', (_, database) => {
+  let world: World;
+  let management: string;
+  let seeing: string;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  beforeEach(async () => {
+    const { key, id } = await world.tenant();
+    management = key;
+    const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: all }];
+    seeing = (await world.application(key, { permissions: [], rules })).key;
+    for (const id of ['card-1', 'card-2'])
+      await world.call('POST', '/tokens', { key, body: { id, data, mask } });
+    const where = `tenant_id = '${id}' and id`;
+    await raw(
+      world.config.databaseUrl,
+      `update tokens set data = (select data from tokens where ${where} = 'card-2') where ${where} = 'card-1'`,
+    );
+  });
+
+  /** Without the tests' own client, which takes every 500 for a fault. */
+  async function failing(method: string, path: string, body?: object) {
+    const before = world.logged.length;
+    const response = await fetch(world.url + path, {
+      method,
+      headers: { 'SVC-API-KEY': seeing, 'Content-Type': 'application/json' },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return { status: response.status, text, lines: world.logged.slice(before) };
+  }
+
+  test('is still read masked, since that never opens the data', async () => {
+    expect((await world.call('GET', '/tokens/card-1', { key: management })).body.data).toEqual(masked);
+    const list = await world.call('GET', '/tokens', { key: management });
+    expect(list.body.data.map((token: { data: unknown }) => token.data)).toEqual([masked, masked]);
+  });
+
+  test.each([
+    ['GET', '/tokens/card-1', undefined],
+    ['GET', '/tokens', undefined],
+    ['PATCH', '/tokens/card-1', { type: 'card' }],
+  ])('is an internal error for whoever would open it: %s %s', async (method, path, body) => {
+    const { status, text, lines } = await failing(method, path, body);
+    expect(status).toBe(500);
+    expect(JSON.parse(text)).toMatchObject({
+      code: 'internal',
+      detail: 'The service failed: quote the request id to its operator.',
+    });
+    const errors = lines.filter((line) => JSON.parse(line).level === 'error');
+    expect(errors).toHaveLength(1);
+    expect(errors[0]).toContain('the data of Token card-1 does not open');
+    for (const secret of ['4242424242', 'Ada']) expect(text + lines.join('\n')).not.toContain(secret);
+  });
+
+  test('can be deleted, and its neighbours are as they were', async () => {
+    expect((await world.call('GET', '/tokens/card-2', { key: seeing })).body.data).toEqual(data);
+    expect((await world.call('DELETE', '/tokens/card-1', { key: seeing })).status).toBe(204);
+    expect((await world.call('GET', '/tokens', { key: seeing })).body.data).toHaveLength(1);
+  });
+});

@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+
+describe.each(databases)('tenants on %s', (_, database) => {
+  let world: World;
+  let node: World;
+  beforeAll(async () => {
+    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    node = await openWorld(world.config.databaseUrl);
+  });
+  afterAll(async () => {
+    await node.close();
+    await world.close();
+  });
+
+  const shown = (key: string) =>
+    Promise.all([world, node].map(async (at) => (await at.call('GET', '/applications/key', { key })).status));
+
+  /** A tenant with every kind of key: all of them may read. */
+  async function populated() {
+    const { id, key } = await world.tenant();
+    const reading = { permissions: ['application:read'] };
+    const backend = await world.application(key, reading);
+    const web = await world.application(key, { type: 'public', ...reading });
+    const begin = async (as: string) => {
+      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      await world.call('POST', '/sessions/authorize', { key: as, body: { nonce: body.nonce, ...reading } });
+      return body.session_key;
+    };
+    const sessions = [await begin(key), await begin(backend.key)];
+    return { id, key, keys: [key, backend.key, web.key, ...sessions] };
+  }
+
+  test('a key learns about its own tenant, and how many Applications that has', async () => {
+    const { id, key } = await world.tenant();
+    await world.application(key, { expires_at: new Date(world.clock.now() + 1000).toISOString() });
+    const self = async () => (await world.call('GET', '/tenants/self', { key })).body;
+    const created_at = new Date(world.clock.now()).toISOString();
+    expect(await self()).toEqual({ id, name: 'test', created_at, applications: 2 });
+    world.clock.advance(1000);
+    expect((await self()).applications).toBe(1);
+  });
+
+  test('all keys of a disabled tenant stop at once on every node, and those of others do not', async () => {
+    const [tenant, other] = [await populated(), await populated()];
+    for (const key of tenant.keys) expect(await shown(key)).toEqual([200, 200]);
+    await world.app.store.tenants.disable(tenant.id);
+    for (const key of tenant.keys) expect(await shown(key)).toEqual([401, 401]);
+    for (const key of other.keys) expect(await shown(key)).toEqual([200, 200]);
+    const question = { credential: tenant.keys[1], permission: 'application:read' };
+    const asked = await world.call('POST', '/decisions', { key: other.key, body: question });
+    expect(asked.body.allowed).toBe(false);
+  });
+
+  test('when it is enabled again, what it had is there and its keys work', async () => {
+    const tenant = await populated();
+    await world.call('POST', '/tokens', { key: tenant.key, body: { id: 'kept', data: 'x', mask: 'seen' } });
+    await world.app.store.tenants.disable(tenant.id);
+    await node.app.store.tenants.enable(tenant.id);
+    for (const key of tenant.keys) expect(await shown(key)).toEqual([200, 200]);
+    const { body } = await node.call('GET', '/tokens/kept', { key: tenant.key });
+    expect(body.data).toBe('seen');
+  });
+
+  test('a bad key of a disabled tenant gets the answer that every bad key gets', async () => {
+    const tenant = await populated();
+    await world.app.store.tenants.disable(tenant.id);
+    const ask = async (key: string) => {
+      const { body } = await world.call('GET', '/tenants/self', {
+        key,
+        headers: { 'SVC-REQUEST-ID': 'same' },
+      });
+      return body;
+    };
+    expect(await ask(tenant.key)).toEqual(await ask('nonsense'));
+  });
+});

@@ -1,0 +1,190 @@
+/** What a Session may do with Tokens when it was authorized by somebody whose own rights bind it. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const data = { number: '4242424242424242', name: 'Ada' };
+const masked = { number: 'XXXXXXXXXXXX4242' };
+const mask = { number: '{{ data.number | reveal_last: 4 }}' };
+const all = ['token:create', 'token:read', 'token:update', 'token:delete'];
+
+describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
+  let world: World;
+  let management: string;
+  let backend: { id: string; key: string };
+  let session: string;
+
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  beforeEach(async () => {
+    management = (await world.tenant()).key;
+    for (const customer of ['41', '42', '43']) {
+      const body = { id: `card-${customer}`, container: `/customers/${customer}/`, data, mask };
+      await world.call('POST', '/tokens', { key: management, body });
+    }
+    backend = await world.application(management, { permissions: [], rules: [rule('/', 'reveal')] });
+    session = await authorized(backend.key);
+  });
+
+  const rule = (container: string, transform: string, permissions = all, priority = 1) => ({
+    priority,
+    container,
+    transform,
+    permissions,
+  });
+
+  /** A Session that may do everything with every customer's Tokens, as far as its authorizer may. */
+  async function authorized(by: string): Promise<string> {
+    const web = await world.application(management, { type: 'public' });
+    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/customers/' }];
+    const rules = [{ priority: 1, transform: 'reveal', permissions: all, conditions }];
+    const grant = { nonce: body.nonce, rules };
+    expect((await world.call('POST', '/sessions/authorize', { key: by, body: grant })).status).toBe(204);
+    return body.session_key;
+  }
+
+  async function setRules(...rules: object[]): Promise<void> {
+    const body = { name: 'backend', rules };
+    const { status } = await world.call('PUT', `/applications/${backend.id}`, { key: management, body });
+    expect(status).toBe(200);
+  }
+
+  const get = (id: string, key = session) => world.call('GET', `/tokens/${id}`, { key });
+  const list = async (key = session) => {
+    const { body } = await world.call('GET', '/tokens', { key });
+    return body.data.map((token: { id: string; data: unknown }) => [token.id, token.data]);
+  };
+  const patch = (id: string, body: object) => world.call('PATCH', `/tokens/${id}`, { key: session, body });
+
+  test('does all that its authorizer may', async () => {
+    expect((await get('card-42')).body.data).toEqual(data);
+    expect(await list()).toEqual([
+      ['card-43', data],
+      ['card-42', data],
+      ['card-41', data],
+    ]);
+    expect((await patch('card-42', { metadata: { seen: 'yes' } })).body.data).toEqual(data);
+  });
+
+  test('narrows with its authorizer at the next request, in what it sees and in how much', async () => {
+    await setRules(rule('/customers/42/', 'mask'), rule('/customers/43/', 'redact'));
+    expect((await get('card-42')).body.data).toEqual(masked);
+    expect((await get('card-43')).body).not.toHaveProperty('data');
+    const refused = await get('card-41');
+    expect(refused.status).toBe(403);
+    expect(refused.body.detail).toBe('You cannot use `token:read` on this token.');
+    expect(await list()).toEqual([
+      ['card-43', undefined],
+      ['card-42', masked],
+    ]);
+    const { body } = await world.call('GET', '/tokens?size=1', { key: session });
+    expect(body.pagination).toMatchObject({ total_items: 2, total_pages: 2 });
+    expect((await patch('card-42', { type: 'card' })).body.data).toEqual(masked);
+    expect((await patch('card-43', { type: 'card' })).body).not.toHaveProperty('data');
+    expect((await patch('card-41', { type: 'card' })).status).toBe(403);
+  });
+
+  test('widens again with its authorizer, but never past its own rules', async () => {
+    await setRules(rule('/customers/42/', 'redact'));
+    await setRules(rule('/', 'reveal'));
+    expect((await get('card-41')).body.data).toEqual(data);
+    const body = { id: 'elsewhere', container: '/general/', data, mask };
+    await world.call('POST', '/tokens', { key: management, body });
+    expect((await get('elsewhere')).status).toBe(403);
+    expect((await list()).length).toBe(3);
+  });
+
+  test('loses single permissions with its authorizer', async () => {
+    await setRules(rule('/', 'reveal', ['token:read']));
+    expect((await get('card-42')).status).toBe(200);
+    for (const [method, path, permission, body] of [
+      ['PATCH', '/tokens/card-42', 'token:update', { type: 'card' }],
+      ['DELETE', '/tokens/card-42', 'token:delete', undefined],
+      ['POST', '/tokens', 'token:create', { data: 1, container: '/customers/42/' }],
+    ] as const) {
+      const refused = await world.call(method, path, { key: session, body });
+      expect(refused.status).toBe(403);
+      expect(refused.body.detail).toBe(
+        `This needs the permission ${permission}: this Session is limited to what its authorizer may do now.`,
+      );
+    }
+  });
+
+  test('moves a Token only where both may change it', async () => {
+    await setRules(rule('/customers/42/', 'reveal'));
+    expect((await patch('card-42', { container: '/customers/43/' })).status).toBe(403);
+    expect((await patch('card-42', { container: '/customers/42/old/' })).status).toBe(200);
+  });
+
+  test('does not move hidden data to where its authorizer, or another session, sees more', async () => {
+    const rules = [rule('/s/', 'redact', ['token:update']), rule('/customers/', 'reveal')];
+    const authorizer = await world.application(management, { permissions: [], rules });
+    const body = { id: 'hidden', container: '/s/', data, mask };
+    await world.call('POST', '/tokens', { key: management, body });
+    const web = await world.application(management, { type: 'public' });
+    const { body: opened } = await world.call('POST', '/sessions', { key: web.key });
+    const blind = ['/s/', '/customers/'].map((value) => ({
+      priority: 1,
+      transform: 'redact',
+      permissions: ['token:update'],
+      conditions: [{ attribute: 'container', operator: 'starts_with', value }],
+    }));
+    const grant = { nonce: opened.nonce, rules: blind };
+    await world.call('POST', '/sessions/authorize', { key: authorizer.key, body: grant });
+    const move = { key: opened.session_key, body: { container: '/customers/42/' } };
+    for (const change of [move, { ...move, body: { ...move.body, data: { name: 'x' } } }]) {
+      const { status, body } = await world.call('PATCH', '/tokens/hidden', change);
+      expect([status, body.code]).toEqual([403, 'reveal_required']);
+    }
+    expect((await get('hidden', authorizer.key)).status).toBe(403);
+    expect(
+      (await world.call('PATCH', '/tokens/hidden', { ...move, body: { container: '/S/' } })).status,
+    ).toBe(200);
+    const whole = { ...move, body: { container: '/customers/42/', data: 'new', mask: null } };
+    expect((await world.call('PATCH', '/tokens/hidden', whole)).status).toBe(200);
+    expect((await get('hidden', authorizer.key)).body.data).toBe('new');
+  });
+
+  test('lays a new mask over data only if both may see the data', async () => {
+    const wider = { mask: '{{ data.number | reveal_first: 6 }}' };
+    await setRules(rule('/', 'mask'));
+    const refused = await patch('card-42', wider);
+    expect(refused.body.code).toBe('reveal_required');
+    await setRules(rule('/', 'reveal'));
+    expect((await patch('card-42', wider)).status).toBe(200);
+  });
+
+  test.each([
+    ['regenerated', () => world.call('POST', `/applications/${backend.id}/regenerate`, { key: management })],
+    ['deleted', () => world.call('DELETE', `/applications/${backend.id}`, { key: management })],
+  ])('dies when its authorizer is %s', async (_what, end) => {
+    expect((await get('card-42')).status).toBe(200);
+    expect((await end()).status).toBeLessThan(300);
+    expect((await get('card-42')).status).toBe(401);
+    expect((await world.call('GET', '/tokens', { key: session })).status).toBe(401);
+    expect((await patch('card-42', { type: 'card' })).status).toBe(401);
+  });
+
+  test('dies when its authorizer expires', async () => {
+    const expires_at = new Date(world.clock.now() + 1000).toISOString();
+    const rules = [rule('/', 'reveal')];
+    const brief = await world.application(management, { permissions: [], rules, expires_at });
+    const bound = await authorized(brief.key);
+    world.clock.advance(999);
+    expect((await get('card-42', bound)).status).toBe(200);
+    world.clock.advance(1);
+    expect((await get('card-42', bound)).status).toBe(401);
+  });
+
+  test('is free of a ceiling when its authorizer may authorize anything', async () => {
+    const permissions = ['session:authorize'];
+    const free = await world.application(management, { permissions, rules: [rule('/', 'redact')] });
+    const bound = await authorized(free.key);
+    expect((await get('card-42', bound)).body.data).toEqual(data);
+    await world.call('DELETE', `/applications/${free.id}`, { key: management });
+    expect((await get('card-42', bound)).body.data).toEqual(data);
+  });
+});

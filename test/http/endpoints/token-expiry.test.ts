@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+describe.each(databases)('a Token with an expiry on %s', (_, database) => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+  beforeEach(async () => {
+    key = (await world.tenant()).key;
+  });
+
+  const at = (milliseconds: number) => new Date(world.clock.now() + milliseconds).toISOString();
+  const create = (id: string, milliseconds: number) => {
+    const body = { id, data: id, metadata: { for: 'expiry' }, expires_at: at(milliseconds) };
+    return world.call('POST', '/tokens', { key, body });
+  };
+  const get = (id: string) => world.call('GET', `/tokens/${id}`, { key });
+  const patch = (id: string, body: object) => world.call('PATCH', `/tokens/${id}`, { key, body });
+  const list = async (query = '') => {
+    const { body } = await world.call('GET', `/tokens${query}`, { key });
+    return { total: body.pagination.total_items, ids: body.data.map(({ id }: { id: string }) => id) };
+  };
+
+  test('is there to the last millisecond, and then absent from every read and count', async () => {
+    await create('brief', 1000);
+    await create('lasting', 5000);
+    world.clock.advance(999);
+    expect((await get('brief')).status).toBe(200);
+    expect(await list()).toEqual({ total: 2, ids: ['lasting', 'brief'] });
+    world.clock.advance(1);
+    expect((await get('brief')).status).toBe(404);
+    for (const query of ['', '?id=brief,lasting', '?metadata.for=expiry', '?container=/general/&type=token'])
+      expect(await list(query)).toEqual({ total: 1, ids: ['lasting'] });
+    const { body } = await world.call('GET', '/tokens?size=1', { key });
+    expect(body.pagination).not.toHaveProperty('next');
+    expect((await patch('brief', { expires_at: at(1000) })).status).toBe(404);
+    expect((await world.call('DELETE', '/tokens/brief', { key })).status).toBe(404);
+  });
+
+  test('cannot expire in the past or at once', async () => {
+    for (const offset of [0, -1, -86_400_000]) {
+      const { status, body } = await create('never', offset);
+      expect([status, body.errors]).toEqual([400, { expires_at: ['must be in the future'] }]);
+    }
+    await create('brief', 1000);
+    for (const expires_at of [at(0), at(-1)]) expect((await patch('brief', { expires_at })).status).toBe(400);
+    for (const expires_at of ['soon', 5, '2026-02-30T00:00:00Z']) {
+      const { body } = await patch('brief', { expires_at });
+      expect(Object.keys(body.errors)).toEqual(['expires_at']);
+    }
+    expect((await get('brief')).body.expires_at).toBe(at(1000));
+  });
+
+  test('lives on when a patch gives it longer, and for good when it takes the expiry away', async () => {
+    await create('brief', 1000);
+    expect((await patch('brief', { expires_at: at(3000) })).body.expires_at).toBe(at(3000));
+    world.clock.advance(2999);
+    expect((await patch('brief', { expires_at: null })).body).not.toHaveProperty('expires_at');
+    world.clock.advance(10_000);
+    expect((await get('brief')).status).toBe(200);
+  });
+
+  test('keeps its expiry when a patch speaks of other things, also in its last millisecond', async () => {
+    await create('brief', 1000);
+    world.clock.advance(999);
+    const { status, body } = await patch('brief', { type: 'card' });
+    expect([status, body.expires_at]).toEqual([200, at(1)]);
+    world.clock.advance(1);
+    expect((await get('brief')).status).toBe(404);
+  });
+
+  test('is gone sooner when a patch says so', async () => {
+    await create('brief', 5000);
+    await patch('brief', { expires_at: at(1) });
+    world.clock.advance(1);
+    expect((await get('brief')).status).toBe(404);
+  });
+
+  test('leaves its id free, and nothing behind when it is swept', async () => {
+    await create('brief', 1000);
+    world.clock.advance(1000);
+    expect((await create('brief', 1000)).status).toBe(201);
+    expect(await list()).toEqual({ total: 1, ids: ['brief'] });
+    world.clock.advance(1000);
+    expect(await world.app.store.sweep(100)).toBeGreaterThan(0);
+    expect((await create('brief', 1000)).status).toBe(201);
+    expect(await list('?metadata.for=expiry')).toEqual({ total: 1, ids: ['brief'] });
+  });
+});

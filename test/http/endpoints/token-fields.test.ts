@@ -1,0 +1,277 @@
+/** What the fields of a Token take, and what they give back. */
+
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { createHash } from 'node:crypto';
+import { raw } from '../../support/stores.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const mebibyte = 1_048_576;
+const rules = [
+  {
+    priority: 1,
+    container: '/',
+    transform: 'reveal',
+    permissions: ['token:create', 'token:read', 'token:update'],
+  },
+];
+const nested = (levels: number): string => '['.repeat(levels) + ']'.repeat(levels);
+const repeated = (text: string, count: number) => Array.from({ length: count }, () => text).join('');
+
+describe.each(databases)('the fields of a Token on %s', (_, database) => {
+  let world: World;
+  /** Of one that sees and changes all data. */
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(database);
+    const { key: management } = await world.tenant();
+    key = (await world.application(management, { permissions: [], rules })).key;
+  });
+  afterAll(() => world.close());
+
+  const create = (body: unknown) => world.call('POST', '/tokens', { key, body });
+  const patch = (id: string, body: unknown, headers = {}) =>
+    world.call('PATCH', `/tokens/${id}`, { key, body, headers });
+  const get = (id: string) => world.call('GET', `/tokens/${id}`, { key });
+
+  async function expectRefused(body: unknown, part: string): Promise<void> {
+    const answer = await create(body);
+    expect({ status: answer.status, parts: Object.keys(answer.body.errors ?? {}) }).toEqual({
+      status: 400,
+      parts: [part],
+    });
+  }
+
+  test.each([
+    ['abc'],
+    ['a'.repeat(200)],
+    ['AZaz09._:-'],
+    ['...'],
+    ['key'],
+    ['card:4242.visa_1-2'],
+    ['0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d'],
+  ])('the id %p is taken, and found again, also when it is encoded', async (id) => {
+    expect((await create({ id, data: 1 })).body.id).toBe(id);
+    expect((await get(id)).body.id).toBe(id);
+    const encoded = [...id].map((one) => `%${one.charCodeAt(0).toString(16)}`).join('');
+    if (id !== '...') expect((await get(encoded)).body.id).toBe(id);
+  });
+
+  test.each([
+    ['ab'],
+    ['a'.repeat(201)],
+    [''],
+    ['a b'],
+    ['a/b'],
+    ['äöü'],
+    ['abc\n'],
+    ['a\u0000bc'],
+    [123],
+    [['abc']],
+  ])('the id %p is refused', async (id) => {
+    await expectRefused({ id, data: 1 }, 'id');
+    if (typeof id === 'string' && id.length > 1) {
+      const { status, body } = await get(encodeURIComponent(id));
+      expect([status, Object.keys(body.errors)]).toEqual([400, ['id']]);
+    }
+  });
+
+  test('ids that differ in case are different', async () => {
+    await create({ id: 'Case-1', data: 'upper' });
+    expect((await get('case-1')).status).toBe(404);
+    expect((await create({ id: 'case-1', data: 'lower' })).status).toBe(201);
+    expect((await get('Case-1')).body.data).toBe('upper');
+  });
+
+  test('without an id one is made', async () => {
+    const { body } = await create({ id: null, data: 1 });
+    expect(body.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}$/);
+  });
+
+  test.each([
+    '0',
+    '-0.5',
+    '1e21',
+    '9007199254740991',
+    '0.1',
+    '4.20',
+    'true',
+    'false',
+    '""',
+    '" "',
+    '"null"',
+    '[]',
+    '{}',
+    '[null,[null],{"a":null}]',
+    '"\\u0000 inside \\u0000"',
+    '"Grüße 🦀 \\ud83d\\ude00 \\u2028 ‮"',
+    '"\\\\ud800"',
+    '{"":1," ":2,"a.b":3,"constructor":4,"toString":5,"length":6}',
+    '{"__proto__":{"admin":true},"b":1}',
+    '{"10":"a","9":"b","x":"c"}',
+    nested(31),
+  ])('the data %s comes back as it was sent', async (json) => {
+    const { status, body } = await create(`{"data":${json}}`);
+    expect(status).toBe(201);
+    const expected = JSON.stringify(JSON.parse(json));
+    expect(JSON.stringify(body.data)).toBe(expected);
+    expect(JSON.stringify((await get(body.id)).body.data)).toBe(expected);
+  });
+
+  test('data may be as large as a body, and a body no larger than a mebibyte', async () => {
+    const withLength = (length: number) => {
+      const [head, tail] = ['{"data":"', '"}'];
+      return head + 'x'.repeat(length - head.length - tail.length) + tail;
+    };
+    const largest = await create(withLength(mebibyte));
+    expect(largest.status).toBe(201);
+    expect((await get(largest.body.id)).body.data).toHaveLength(mebibyte - 11);
+    expect((await create(withLength(mebibyte + 1))).status).toBe(413);
+    expect((await patch(largest.body.id, withLength(mebibyte + 1))).status).toBe(413);
+    expect((await patch(largest.body.id, withLength(mebibyte))).status).toBe(200);
+  });
+
+  test('data does not grow past that by patches either', async () => {
+    const { body } = await create({ data: { a: 'x'.repeat(600_000) } });
+    const grown = await patch(body.id, { data: { b: 'x'.repeat(600_000) } });
+    expect(grown.status).toBe(400);
+    expect(grown.body.errors).toEqual({ data: ['must have at most 1048576 bytes as JSON'] });
+    expect(Object.keys((await get(body.id)).body.data)).toEqual(['a']);
+  });
+
+  test.each([
+    ['null', '{"data":null}', 'data'],
+    ['nothing', '{}', 'data'],
+    ['33 levels', `{"data":${nested(33)}}`, 'body'],
+    ['a number too long', '{"data":{"account":[12345678901234567890]}}', 'data.account.0'],
+    ['a number too large', '{"data":1e400}', 'data'],
+    ['a number too small', '{"data":1e-400}', 'data'],
+    ['a number too fine', '{"data":0.1234567890123456789}', 'data'],
+    ['a number without end', `{"data":${repeated('9', 5000)}}`, 'data'],
+  ])('data that is %s is refused, and not repeated', async (_what, body, part) => {
+    await expectRefused(body, part);
+    expect(JSON.stringify((await create(body)).body)).not.toContain('1234567890');
+  });
+
+  const wide = (count: number) =>
+    Array.from({ length: count }, (_, at) => String.fromCodePoint(0x1f300 + ((at * 7919) % 0x300))).join('');
+  test.each([
+    ['50 entries', Object.fromEntries(Array.from({ length: 50 }, (_, at) => [`n${at}`, 'v']))],
+    ['the longest name and value, in characters of four bytes each', { [wide(100)]: wide(500) }],
+    ['an empty value, and names with points and spaces', { a: '', 'b.c d': 'x', metadata: 'y' }],
+    ['line feeds and tabs in a value', { a: 'one\ntwo\tthree' }],
+    ['names that objects have', { constructor: 'a', toString: 'b', hasOwnProperty: 'c' }],
+  ])('metadata with %s is kept, and found', async (_what, metadata: Record<string, string>) => {
+    const { status, body } = await create({ data: 1, metadata });
+    expect([status, body.metadata]).toEqual([201, metadata]);
+    const [name, value] = Object.entries(metadata).at(-1) as [string, string];
+    const query = `${encodeURIComponent(`metadata.${name}`)}=${encodeURIComponent(value)}`;
+    const found = await world.call('GET', `/tokens?${query}`, { key });
+    expect(found.body.data.map(({ id }: { id: string }) => id)).toContain(body.id);
+  });
+
+  test.each([
+    ['51 entries', 'metadata', Object.fromEntries(Array.from({ length: 51 }, (_, at) => [`n${at}`, 'v']))],
+    ['a name of 101 characters', `metadata.${'a'.repeat(101)}`, { ['a'.repeat(101)]: 'v' }],
+    ['an empty name', 'metadata.', { '': 'v' }],
+    ['a control character in a name', 'metadata.a\u0001', { 'a\u0001': 'v' }],
+    ['a bidirectional override in a name', 'metadata.a\u202e', { 'a\u202e': 'v' }],
+    ['a value of 501 characters', 'metadata.a', { a: 'v'.repeat(501) }],
+    ['a NUL in a value', 'metadata.a', { a: 'v\u0000' }],
+    ['a value that is no string', 'metadata.a', { a: 1 }],
+    ['a value of null', 'metadata.a', { a: null }],
+    ['a list', 'metadata', ['a']],
+    ['a string', 'metadata', 'a'],
+    ['an entry named __proto__', 'metadata', JSON.parse('{"__proto__":"x"}')],
+  ])('metadata with %s is refused', async (_what, part, metadata) => {
+    await expectRefused({ data: 1, metadata }, part);
+  });
+
+  test('what is wrong with metadata is said in words', async () => {
+    const said = async (metadata: unknown, part: string) =>
+      (await create({ data: 1, metadata })).body.errors[part];
+    expect(await said([], 'metadata')).toEqual(['must be an object']);
+    expect(await said({ '': 'v' }, 'metadata.')).toEqual(['has a name that must have 1 to 100 characters']);
+    const long = 'a'.repeat(101);
+    expect(await said({ [long]: 'v' }, `metadata.${long}`)).toEqual([
+      'has a name that must have 1 to 100 characters',
+    ]);
+  });
+
+  test.each([['Card'], ['a b'], [''], ['1st'], ['a'.repeat(101)], [7]])(
+    'the type %p is refused',
+    async (type) => {
+      await expectRefused({ data: 1, type }, 'type');
+    },
+  );
+
+  test.each([['//'], ['/a//b/'], ['/a.b/'], [''], ['/ä/'], [`/${'a'.repeat(500)}/`], [5]])(
+    'the container %p is refused',
+    async (container) => {
+      await expectRefused({ data: 1, container }, 'container');
+    },
+  );
+
+  test.each(['tenant_id', 'created_at', 'created_by', 'modified_at', 'version', 'masked', '__proto__'])(
+    'a new Token has no field %s to set',
+    async (name) => {
+      await expectRefused(JSON.parse(`{"data":1,"${name}":"x"}`), name);
+    },
+  );
+
+  test('a container is kept as it was given', async () => {
+    for (const container of ['/PCI/High/', 'pci', '/', '/a-b_c/1'])
+      expect((await create({ data: 1, container })).body.container).toBe(container);
+  });
+
+  test('null means absent in a new Token, and back to the default in a patch', async () => {
+    const nulls = { type: null, container: null, mask: null, metadata: null, expires_at: null };
+    const plain = await create({ data: 'secret', ...nulls });
+    expect(plain.body).toMatchObject({ type: 'token', container: '/general/' });
+    for (const field of ['mask', 'metadata', 'expires_at']) expect(plain.body).not.toHaveProperty(field);
+    const full = {
+      type: 'card',
+      container: '/pci/',
+      mask: '{{ data | last: 2 }}',
+      metadata: { a: 'b' },
+      expires_at: '2030-01-31T12:00:00Z',
+    };
+    const changed = await patch(plain.body.id, full);
+    expect(changed.body).toMatchObject({ ...full, expires_at: '2030-01-31T12:00:00.000Z' });
+    const { modified_at, modified_by, ...back } = (await patch(plain.body.id, nulls)).body;
+    expect(back).toEqual(plain.body);
+    expect(modified_by).toBe(plain.body.created_by);
+    expect(modified_at).toBe(plain.body.created_at);
+  });
+
+  test('a patch is a merge patch, sent as that or as JSON, and as nothing else', async () => {
+    const { body } = await create({ data: { a: 1, b: { c: 2, d: [1, { e: null }] } } });
+    const as = (type: string, data: unknown) => patch(body.id, { data }, { 'Content-Type': type });
+    const merged = await as('application/merge-patch+json', { a: null, b: { c: { f: null, g: 3 } } });
+    expect(merged.body.data).toEqual({ b: { c: { g: 3 }, d: [1, { e: null }] } });
+    expect((await as('application/merge-patch+json; charset=utf-8', { b: [2] })).body.data).toEqual({
+      b: [2],
+    });
+    expect((await as('application/json', 'text')).body.data).toBe('text');
+    expect((await as('application/json', { a: { b: null } })).body.data).toEqual({ a: {} });
+    for (const type of ['application/json-patch+json', 'text/plain', 'application/x-www-form-urlencoded', ''])
+      expect((await as(type, 1)).status).toBe(415);
+    const post = { key, body: { data: 1 }, headers: { 'Content-Type': 'application/merge-patch+json' } };
+    expect((await world.call('POST', '/tokens', post)).status).toBe(415);
+    for (const empty of [{}, [], 'text', null]) expect((await patch(body.id, empty)).status).toBe(400);
+  });
+
+  test('what a request held cannot be tried out from what is kept of it', async () => {
+    const body = JSON.stringify({ data: '4000056655665556' });
+    const call = { key, body, headers: { 'Idempotency-Key': crypto.randomUUID() } };
+    const first = await world.call('POST', '/tokens', call);
+    expect((await world.call('POST', '/tokens', call)).body).toEqual(first.body);
+    const rows = await raw<{ request_digest: Uint8Array }>(
+      world.config.databaseUrl,
+      'select request_digest from idempotency',
+    );
+    const kept = rows.map(({ request_digest }) => Buffer.from(request_digest).toString('hex'));
+    expect(kept).toHaveLength(1);
+    for (const guess of [body, `POST /tokens\n${body}`])
+      expect(kept).not.toContain(createHash('sha256').update(guess).digest('hex'));
+  });
+});

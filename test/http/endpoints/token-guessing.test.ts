@@ -1,0 +1,108 @@
+/** Who may change a part of the data, and not see the rest, learns nothing of the rest by changing. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { largestToken } from '../../../src/domain/token.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const data = { name: 'Ada', cvc: '737' };
+const mask = { name: '{{ data.name }}' };
+
+describe.each(databases)('guessing at data on %s', (_, database) => {
+  let world: World;
+  let management: string;
+  beforeAll(async () => {
+    world = await openWorld(database);
+    management = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+
+  async function writer(transform: string): Promise<string> {
+    const rules = [{ priority: 1, container: '/', transform, permissions: ['token:create', 'token:update'] }];
+    return (await world.application(management, { permissions: [], rules })).key;
+  }
+
+  const patch = (key: string, id: string, body: object) =>
+    world.call('PATCH', `/tokens/${id}`, { key, body });
+  const rename = async (key: string, id: string, name: string) =>
+    (await patch(key, id, { data: { name } })).status;
+
+  test.each(['mask', 'redact'])('merging into data that is seen by %s is refused', async (transform) => {
+    const key = await writer(transform);
+    const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
+    for (const guess of [{ name: '736' }, { name: '737' }, { cvc: null }, {}]) {
+      const refused = await patch(key, body.id, { data: guess });
+      expect([refused.status, refused.body.code]).toEqual([403, 'reveal_required']);
+    }
+    for (const change of [{ metadata: { a: 'b' } }, { type: 'card' }, { expires_at: '2030-01-01T00:00:00Z' }])
+      expect((await patch(key, body.id, change)).status).toBe(200);
+    const reader = await writer('reveal');
+    expect((await patch(reader, body.id, { metadata: { a: 'c' } })).body.data).toEqual(data);
+  });
+
+  test('the size of hidden data does not decide what its writers are answered', async () => {
+    const key = await writer('redact');
+    const text = 'x'.repeat(largestToken / 2);
+    const answers = [];
+    for (const [id, hidden] of [
+      ['small', { secret: 'x' }],
+      ['large', { secret: text }],
+    ] as const) {
+      const made = { id, data: hidden, mask: { all: 'none' } };
+      expect((await world.call('POST', '/tokens', { key: management, body: made })).status).toBe(201);
+      const statuses = [];
+      for (const change of [
+        { data: { filler: text } },
+        { data: { filler: text }, mask: null },
+        { mask: '{{ data.secret | hide }}' },
+        { mask: { all: 'more' } },
+        { metadata: { a: 'b' } },
+        { mask: null },
+        { data: 'all of it' },
+        { data: { anew: text } },
+      ])
+        statuses.push((await patch(key, id, change)).status);
+      answers.push(statuses);
+    }
+    expect(answers[0]).toEqual([403, 403, 403, 403, 200, 200, 200, 200]);
+    expect(answers[1]).toEqual(answers[0]);
+  });
+
+  test('who does not see an object replaces it in two patches', async () => {
+    const key = await writer('redact');
+    const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
+    expect((await patch(key, body.id, { data: '', mask: null })).status).toBe(200);
+    const next = { data: { name: 'Grace', cvc: '123' }, mask };
+    expect((await patch(key, body.id, next)).status).toBe(200);
+    const { body: masked } = await world.call('GET', `/tokens/${body.id}`, { key: management });
+    expect(masked.data).toEqual({ name: 'Grace' });
+  });
+
+  test('who sees the data may merge up to 1 MiB', async () => {
+    const key = await writer('reveal');
+    const half = 'x'.repeat(largestToken / 2);
+    const { body } = await world.call('POST', '/tokens', { key: management, body: { data: { a: half } } });
+    expect((await patch(key, body.id, { data: { b: half.slice(100) } })).status).toBe(200);
+    const refused = await patch(key, body.id, { data: { c: 'x'.repeat(200) } });
+    expect([refused.status, Object.keys(refused.body.errors)]).toEqual([400, ['data']]);
+  });
+
+  test('who sees the data is still told that a mask would show all of it', async () => {
+    const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
+    const key = await writer('reveal');
+    expect(await rename(key, body.id, '736')).toBe(200);
+    expect(await rename(key, body.id, '737')).toBe(400);
+  });
+
+  test('so is who sends all of the data', async () => {
+    const key = await writer('redact');
+    const { body } = await world.call('POST', '/tokens', {
+      key: management,
+      body: { data: ['x', 'y'], mask: '{{ data[0] }}' },
+    });
+    const replace = (next: string[]) =>
+      world.call('PATCH', `/tokens/${body.id}`, { key, body: { data: next } });
+    expect((await replace(['a', 'b'])).status).toBe(200);
+    expect((await replace(['a', 'a'])).status).toBe(400);
+    const whole = { data: { name: '737', cvc: '737' }, mask };
+    expect((await world.call('POST', '/tokens', { key, body: whole })).status).toBe(400);
+  });
+});

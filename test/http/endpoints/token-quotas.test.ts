@@ -1,0 +1,132 @@
+/** How many tokens, and how many bytes of them, one application may create and have stored. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+
+const permissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
+
+describe.each(databases)('on %s, an application', (_, database) => {
+  const worlds: World[] = [];
+  const opened = async (env: Record<string, string>) => {
+    const world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
+    worlds.push(world);
+    const { id: tenant, key } = await world.tenant();
+    const application = (fields = {}) => world.application(key, { permissions, ...fields });
+    const create = (as: { key: string }, data: string, fields = {}) =>
+      world.call('POST', '/tokens', { key: as.key, body: { data, ...fields } });
+    const patch = (as: { key: string }, id: string, data: string) =>
+      world.call('PATCH', `/tokens/${id}`, { key: as.key, body: { data } });
+    async function sessionOf(web: { key: string }) {
+      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const grant = { nonce: body.nonce, permissions };
+      expect((await world.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
+      return { key: body.session_key as string };
+    }
+    const stored = (id: string) => world.app.store.tokens.stored(tenant, id);
+    return { world, application, create, patch, sessionOf, stored };
+  };
+  afterAll(async () => {
+    for (const world of worlds) await world.close();
+  });
+
+  test('may create or change so many tokens in a minute, with its sessions, and others are not affected', async () => {
+    const { world, application, create, patch, sessionOf } = await opened({
+      SALLYPORT_TOKENS_PER_MINUTE: '3',
+    });
+    const web = await application({ type: 'public' });
+    const session = await sessionOf(web);
+    const made = await create(web, 'x');
+    expect(made.headers.get('ratelimit')).toContain('"tokens";r=2;t=20');
+    expect(made.headers.get('ratelimit-policy')).toContain('"tokens";q=3;w=60');
+    expect((await create(session, 'x')).status).toBe(201);
+    expect((await patch(session, made.body.id, 'y')).status).toBe(200);
+    for (const refused of [
+      await create(web, 'x'),
+      await create(session, 'x'),
+      await patch(web, made.body.id, 'z'),
+    ]) {
+      expect([refused.status, refused.body.code, refused.headers.get('retry-after')]).toEqual([
+        429,
+        'too_many_requests',
+        '20',
+      ]);
+      expect(refused.body.detail).toContain('3 tokens created or changed by one application');
+    }
+    expect((await world.call('GET', `/tokens/${made.body.id}`, { key: session.key })).status).toBe(200);
+    expect((await create(await application(), 'x')).status).toBe(201);
+    world.clock.advance(20_000);
+    expect([(await create(web, 'x')).status, (await create(web, 'x')).status]).toEqual([201, 429]);
+  });
+
+  test('may send so many bytes of tokens in a minute', async () => {
+    const { world, application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
+    const web = await application({ type: 'public' });
+    const first = await create(web, 'x'.repeat(700_000));
+    expect(first.status).toBe(201);
+    expect(first.headers.get('ratelimit-policy')).toContain(
+      '"token-bytes";q=1048576;qu="content-bytes";w=60',
+    );
+    const refused = await create(web, 'x'.repeat(700_000));
+    expect([refused.status, refused.body.code]).toEqual([429, 'too_many_requests']);
+    expect(Number(refused.headers.get('retry-after'))).toBe(21);
+    expect((await create(web, 'x'.repeat(100_000))).status).toBe(201);
+    world.clock.advance(60_000);
+    expect((await create(web, 'x'.repeat(1_000_000))).status).toBe(201);
+  });
+
+  describe('with a storage quota', () => {
+    let on: Awaited<ReturnType<typeof opened>>;
+    beforeAll(async () => {
+      on = await opened({ SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '20480' });
+    });
+
+    test('may store so many bytes, with its sessions, until it deletes some', async () => {
+      const { world, application, create, sessionOf, stored } = on;
+      const web = await application({ type: 'public' });
+      const session = await sessionOf(web);
+      const made = await create(web, 'x'.repeat(6000));
+      expect((await create(session, 'x'.repeat(6000))).status).toBe(201);
+      expect(await stored(web.id)).toEqual({ tokens: 2, bytes: 16_384 });
+      for (const as of [web, session]) {
+        const { status, body } = await create(as, 'x'.repeat(6000));
+        expect([status, body.code]).toEqual([507, 'storage_full']);
+      }
+      expect((await create(await application(), 'x'.repeat(6000))).status).toBe(201);
+      await world.call('DELETE', `/tokens/${made.body.id}`, { key: session.key });
+      world.clock.advance(1000);
+      expect((await create(web, 'x'.repeat(6000))).status).toBe(201);
+    });
+
+    test('is refused also when many requests come at once', async () => {
+      const { application, create, stored } = on;
+      const web = await application({ type: 'public' });
+      const all = await Promise.all(Array.from({ length: 12 }, () => create(web, 'x')));
+      const statuses = all.map(({ status }) => status);
+      expect(new Set(statuses)).toEqual(new Set([201, 507]));
+      expect(await stored(web.id)).toEqual({ tokens: 5, bytes: 20_480 });
+    });
+
+    test('pays for the growth of its tokens, whoever changes them', async () => {
+      const { application, create, patch, stored } = on;
+      const [maker, other] = [await application(), await application()];
+      const made = (await create(maker, 'x'.repeat(6000))).body;
+      const refused = await patch(other, made.id, 'x'.repeat(21_000));
+      expect([refused.status, refused.body.code]).toEqual([507, 'storage_full']);
+      expect((await patch(other, made.id, 'x'.repeat(12_000))).status).toBe(200);
+      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 12_288 });
+      expect((await patch(other, made.id, 'x')).status).toBe(200);
+      expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 4096 });
+      expect(await stored(other.id)).toEqual({ tokens: 0, bytes: 0 });
+    });
+  });
+
+  test('has no such limits where they are 0', async () => {
+    const { application, create } = await opened({
+      SALLYPORT_TOKENS_PER_MINUTE: '0',
+      SALLYPORT_TOKEN_BYTES_PER_MINUTE: '0',
+      SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '0',
+    });
+    const made = await create(await application(), 'x');
+    expect(made.status).toBe(201);
+    expect(made.headers.get('ratelimit')).not.toContain('token');
+  });
+});

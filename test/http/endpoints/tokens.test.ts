@@ -1,0 +1,260 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const card = { number: '4242424242424242', expiry: '12/30', cvc: '123' };
+const mask = { number: '{{ data.number | reveal_last: 4 }}', expiry: '{{ data.expiry }}' };
+const masked = { number: 'XXXXXXXXXXXX4242', expiry: '12/30' };
+
+const rule = (container: string, transform: string, permissions = ['token:read'], priority = 1) => ({
+  priority,
+  container,
+  transform,
+  permissions,
+});
+
+describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  const create = (key: string, body: object) => world.call('POST', '/tokens', { key, body });
+  const withRules = async (key: string, ...rules: object[]) =>
+    (await world.application(key, { permissions: [], rules })).key as string;
+
+  test('a Token is created with what is left out filled in, and its plain permissions show the mask', async () => {
+    const { key, id } = await world.tenant();
+    const { status, body } = await create(key, { data: card, mask });
+    expect(status).toBe(201);
+    expect(body).toMatchObject({ tenant_id: id, type: 'token', container: '/general/', data: masked, mask });
+    expect(await world.call('GET', `/tokens/${body.id}`, { key })).toMatchObject({ status: 200, body });
+  });
+
+  test('the same Token is redacted, masked and revealed as the rule of each caller has it', async () => {
+    const { key } = await world.tenant();
+    await create(key, { id: 'card-1', container: '/pci/high/', data: card, mask });
+    for (const [transform, data] of [
+      ['redact', undefined],
+      ['mask', masked],
+      ['reveal', card],
+    ] as const) {
+      const reader = await withRules(key, rule('/PCI/', transform));
+      const { body } = await world.call('GET', '/tokens/card-1', { key: reader });
+      expect(body.data).toEqual(data);
+    }
+  });
+
+  test('without a mask, a masked read has no data', async () => {
+    const { key } = await world.tenant();
+    const { body } = await create(key, { data: 'secret' });
+    expect(body).not.toHaveProperty('data');
+  });
+
+  test('a container covers whole segments, and a Token outside is refused with the reason', async () => {
+    const { key } = await world.tenant();
+    await create(key, { id: 'other', container: '/pci-other/', data: 'x1' });
+    const reader = await withRules(key, rule('/pci/', 'reveal'));
+    const { status, body } = await world.call('GET', '/tokens/other', { key: reader });
+    expect(status).toBe(403);
+    expect(body.detail).toBe('You cannot use `token:read` on this token.');
+  });
+
+  test('a list shows what the caller may see and nothing else, full pages while more remains, newest first', async () => {
+    const { key } = await world.tenant();
+    for (let i = 0; i < 30; i++) {
+      const container = ['/a/', '/a/b/', '/c/', '/hidden/'][i % 4];
+      await create(key, { id: `t-${i}`, container, data: i, type: i % 3 ? 'odd' : 'third' });
+    }
+    const reader = await withRules(
+      key,
+      rule('/a/', 'reveal'),
+      rule('/c/', 'redact'),
+      rule('/a/b/', 'redact', undefined, 2),
+    );
+    const expected = Array.from({ length: 30 }, (_, i) => i)
+      .filter((i) => i % 4 !== 3)
+      .reverse()
+      .map((i) => `t-${i}`);
+    const first = await world.call('GET', '/tokens?size=10', { key: reader });
+    expect(first.body.pagination).toMatchObject({
+      total_items: expected.length,
+      total_pages: 3,
+      page_size: 10,
+    });
+    const seen: string[] = [];
+    let path = '/tokens?size=10';
+    for (;;) {
+      const { body } = await world.call('GET', path, { key: reader });
+      seen.push(...body.data.map((token: { id: string }) => token.id));
+      if (!body.pagination.next) break;
+      expect(body.data).toHaveLength(10);
+      path = `/tokens?size=10&start=${body.pagination.next}`;
+    }
+    expect(seen).toEqual(expected);
+    const second = await world.call('GET', '/tokens?size=10&page=2', { key: reader });
+    expect(second.body.data.map((token: { id: string }) => token.id)).toEqual(expected.slice(10, 20));
+    const below = await world.call('GET', '/tokens?container=a/b&size=100', { key: reader });
+    expect(below.body.data.every((token: { container: string }) => token.container === '/a/b/')).toBe(true);
+    expect(below.body.pagination.total_items).toBe(8);
+    const none = await world.call('GET', '/tokens?container=/hidden/', { key: reader });
+    expect(none.body.data).toEqual([]);
+    const byId = await world.call('GET', '/tokens?id=t-0,t-3&id=t-1', { key: reader });
+    expect(byId.body.data.map((token: { id: string }) => token.id)).toEqual(['t-1', 't-0']);
+    const typed = await world.call('GET', '/tokens?type=third&size=100', { key: reader });
+    expect(typed.body.data.map((token: { id: string }) => token.id)).toEqual(
+      expected.filter((id) => Number(id.slice(2)) % 3 === 0),
+    );
+  });
+
+  test('lists filter by metadata', async () => {
+    const { key } = await world.tenant();
+    await create(key, { id: 'one', data: 1, metadata: { customer: '42', region: 'eu' } });
+    await create(key, { id: 'two', data: 2, metadata: { customer: '42' } });
+    const found = await world.call('GET', '/tokens?metadata.customer=42&metadata.region=eu', { key });
+    expect(found.body.data.map((token: { id: string }) => token.id)).toEqual(['one']);
+  });
+
+  test('a Session sees what its conditions all allow', async () => {
+    const { key } = await world.tenant();
+    const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
+    await create(key, { id: 'card-42-a', container: '/customers/42/', data: card, mask });
+    await create(key, { id: 'card-42-b', container: '/customers/42/sub/', data: card, mask });
+    await create(key, { id: 'iban-42', container: '/customers/42/', data: card, mask });
+    await create(key, { id: 'card-43', container: '/customers/43/', data: card, mask });
+    const session = (await world.call('POST', '/sessions', { key: web.key })).body;
+    const conditions = [
+      { attribute: 'container', operator: 'starts_with', value: '/customers/42' },
+      { attribute: 'id', operator: 'starts_with', value: 'card-' },
+    ];
+    const rules = [{ priority: 1, transform: 'reveal', permissions: ['token:read'], conditions }];
+    const body = { nonce: session.nonce, rules };
+    expect((await world.call('POST', '/sessions/authorize', { key, body })).status).toBe(204);
+    const list = await world.call('GET', '/tokens', { key: session.session_key });
+    expect(list.body.data.map((token: { id: string }) => token.id)).toEqual(['card-42-b', 'card-42-a']);
+    expect(list.body.pagination.total_items).toBe(2);
+    expect((await world.call('GET', '/tokens/card-43', { key: session.session_key })).status).toBe(403);
+    expect((await world.call('GET', '/tokens/card-42-a', { key: session.session_key })).body.data).toEqual(
+      card,
+    );
+  });
+
+  test('a patch merges, moves and removes, and the mask follows the data', async () => {
+    const { key } = await world.tenant();
+    await create(key, { id: 'card', container: '/a/', data: card, mask, metadata: { a: '1', b: '2' } });
+    const writer = await withRules(key, rule('/', 'reveal', ['token:update']));
+    const patch = (body: object, who = writer) => world.call('PATCH', '/tokens/card', { key: who, body });
+    const changed = await patch({
+      data: { number: '5555555555554444' },
+      metadata: { a: null, c: '3' },
+      container: '/b/',
+    });
+    expect(changed.status).toBe(200);
+    expect(changed.body).toMatchObject({
+      container: '/b/',
+      data: { ...card, number: '5555555555554444' },
+      metadata: { b: '2', c: '3' },
+    });
+    expect(changed.body.modified_by).toBeString();
+    expect((await world.call('GET', '/tokens/card', { key })).body.data).toEqual({
+      ...masked,
+      number: 'XXXXXXXXXXXX4444',
+    });
+    const moved = await world.call('GET', '/tokens?container=/a/', { key });
+    expect(moved.body.data).toEqual([]);
+    expect((await patch({ data: null })).status).toBe(400);
+    expect((await patch({})).status).toBe(400);
+    expect((await patch({ id: 'x' })).body.errors).toHaveProperty('id');
+  });
+
+  test('moving a Token needs the right on both containers', async () => {
+    const { key } = await world.tenant();
+    await create(key, { id: 'card', container: '/a/', data: 'x1' });
+    const mover = await withRules(key, rule('/a/', 'mask', ['token:update']));
+    const move = (container: string) =>
+      world.call('PATCH', '/tokens/card', { key: mover, body: { container } });
+    expect((await move('/b/')).status).toBe(403);
+    expect((await move('/a/below/')).status).toBe(200);
+  });
+
+  test('moving a Token shows its mover no more of the data than before, neither there nor in the answer', async () => {
+    const { key } = await world.tenant();
+    const both = ['token:read', 'token:update'];
+    const mover = await withRules(
+      key,
+      rule('/hidden/', 'redact', both),
+      rule('/masked/', 'mask', both),
+      rule('/open/', 'reveal', both),
+      rule('/updated/', 'reveal', ['token:update'], 1),
+      rule('/updated/', 'redact', ['token:read'], 2),
+    );
+    const patch = (id: string, body: object) => world.call('PATCH', `/tokens/${id}`, { key: mover, body });
+    const make = (id: string, container: string) => create(key, { id, container, data: card, mask });
+
+    await make('masked', '/masked/');
+    for (const container of ['/open/', '/updated/']) {
+      const refused = await patch('masked', { container });
+      expect([refused.status, refused.body.code]).toEqual([403, 'reveal_required']);
+      expect((await patch('masked', { container, data: { cvc: '999' } })).status).toBe(403);
+    }
+    expect((await world.call('GET', '/tokens/masked', { key: mover })).body.data).toEqual(masked);
+    expect((await patch('masked', { container: '/open/', data: 'new', mask: null })).status).toBe(200);
+
+    await make('hidden', '/hidden/');
+    expect((await patch('hidden', { container: '/masked/' })).status).toBe(403);
+    await make('open', '/open/');
+    expect((await patch('open', { container: '/masked/' })).body.data).toEqual(masked);
+    expect((await patch('open', { container: '/hidden/' })).body).not.toHaveProperty('data');
+  });
+
+  test('who may not see the data may not lay another mask over it', async () => {
+    const { key } = await world.tenant();
+    await create(key, { id: 'card', container: '/a/', data: card, mask });
+    const writer = await withRules(key, rule('/a/', 'mask', ['token:update', 'token:read']));
+    const patch = (body: object) => world.call('PATCH', '/tokens/card', { key: writer, body });
+    expect((await patch({ mask: '{{ data.number | reveal_first: 15 }}' })).body.code).toBe('reveal_required');
+    expect((await patch({ mask: '{{ data.number }}', data: { cvc: '1' } })).status).toBe(403);
+    expect((await patch({ mask: '{{ data | last: 2 }}', data: 'new secret' })).body.data).toBe('et');
+    expect((await patch({ mask: null })).body).not.toHaveProperty('data');
+  });
+
+  test('a taken id is refused, also in another container, but not in another tenant or after expiry', async () => {
+    const { key } = await world.tenant();
+    const expires_at = new Date(world.clock.now() + 1000).toISOString();
+    expect((await create(key, { id: 'mine', data: 1, expires_at })).status).toBe(201);
+    expect((await create(key, { id: 'mine', data: 2, container: '/x/' })).status).toBe(409);
+    const { key: other } = await world.tenant();
+    expect((await create(other, { id: 'mine', data: 3 })).status).toBe(201);
+    world.clock.advance(1000);
+    expect((await world.call('GET', '/tokens/mine', { key })).status).toBe(404);
+    expect((await create(key, { id: 'mine', data: 4 })).status).toBe(201);
+  });
+
+  test('masks that cannot be used are refused with a sentence that does not quote the data', async () => {
+    const { key } = await world.tenant();
+    const refused = async (mask: unknown, data: unknown = card) => {
+      const { status, body } = await create(key, { data, mask });
+      expect(status).toBe(400);
+      expect(JSON.stringify(body)).not.toContain('4242424242');
+      return body.errors.mask[0];
+    };
+    expect(await refused('{{ data.nope }}')).toContain('names something');
+    expect(await refused('{{ data[data.number] }}')).toContain('not a valid');
+    expect(await refused('{% if true %}x{% endif %}')).toContain('no tags');
+    expect(await refused('{{ data.number | upcase }}')).toContain('filters are');
+    expect(await refused('{{ data.number')).toContain('not a valid');
+    expect(await refused('{{ data }}', '4242424242424242')).toContain('all of the data');
+    expect(await refused('{{ data | reveal_last: 9 }}', '123456789')).toContain('all of the data');
+    expect(await refused('{{ (1..9999999) }}')).toContain('not a valid');
+    expect(await refused(5)).toContain('must be a string');
+  });
+
+  test('a deleted Token is gone, and deleting needs the right on it', async () => {
+    const { key } = await world.tenant();
+    await create(key, { id: 'gone', container: '/a/', data: 1 });
+    const other = await withRules(key, rule('/b/', 'mask', ['token:delete']));
+    expect((await world.call('DELETE', '/tokens/gone', { key: other })).status).toBe(403);
+    expect((await world.call('DELETE', '/tokens/gone', { key })).status).toBe(204);
+    expect((await world.call('DELETE', '/tokens/gone', { key })).status).toBe(404);
+  });
+});

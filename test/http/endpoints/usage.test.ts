@@ -1,0 +1,233 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { takeAway } from '../../support/database.ts';
+import { raw } from '../../support/stores.ts';
+import { type Answer, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+
+const minute = 60_000;
+
+describe.each(databases)('what was last used when on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  });
+  afterAll(() => world.close());
+
+  const now = () => new Date(world.clock.now()).toISOString();
+  const get = async (key: string, path: string) => (await world.call('GET', path, { key })).body;
+  const usage = (key: string, id: string) => get(key, `/applications/${id}/usage`);
+  const places = async (key: string, id: string) =>
+    (await usage(key, id)).uses.map(
+      ({ permission, container }: Answer['body']) => `${permission} ${container}`,
+    );
+  const me = (key: string) => world.call('GET', '/applications/key', { key });
+
+  test('a key and its Application show it within a minute, and answering writes nothing', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read'] });
+    const { body: second } = await world.call('POST', `/applications/${made.id}/keys`, { key });
+    world.clock.advance(minute);
+    const at = now();
+    expect((await me(second.key)).status).toBe(200);
+    const rows = `select last_used_at from application_keys where application_id = '${made.id}'`;
+    expect(await raw(world.config.databaseUrl, rows)).toEqual([
+      { last_used_at: null },
+      { last_used_at: null },
+    ]);
+    expect(await get(key, `/applications/${made.id}`)).not.toHaveProperty('last_used_at');
+
+    await world.flush();
+    world.clock.advance(minute);
+    expect(await get(key, `/applications/${made.id}`)).toHaveProperty('last_used_at', at);
+    const { data } = await get(key, `/applications?id=${made.id}`);
+    expect(data[0].last_used_at).toBe(at);
+    const keys = (await get(key, `/applications/${made.id}/keys`)).data;
+    expect(keys.map(({ last_used_at }: Answer['body']) => last_used_at)).toEqual([at, undefined]);
+  });
+
+  test('a request that was not let in counts for nothing', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['token:read'] });
+    expect((await me(made.key)).status).toBe(403);
+    const rules = [{ priority: 1, container: '/a/', transform: 'mask', permissions: ['token:create'] }];
+    const narrow = await world.application(key, { permissions: undefined, rules });
+    const elsewhere = { key: narrow.key, body: { data: 'x', container: '/b/' } };
+    expect((await world.call('POST', '/tokens', elsewhere)).status).toBe(403);
+    await world.flush();
+    expect(await usage(key, made.id)).toEqual({
+      uses: [],
+      unused: [{ rule: 'permissions', permission: 'token:read', container: '/' }],
+    });
+    expect((await usage(key, narrow.id)).uses).toEqual([]);
+  });
+
+  test('every use of a Token shows its permission and container, and the grants that were never used', async () => {
+    const { key } = await world.tenant();
+    const rules = [
+      { priority: 1, container: '/a/', transform: 'reveal', permissions: ['token:read', 'token:delete'] },
+    ];
+    const permissions = ['token:create', 'token:update', 'token:delete', 'log:read'];
+    const made = await world.application(key, { permissions, rules });
+    const as = made.key;
+    await world.call('POST', '/tokens', { key: as, body: { id: 'one', data: 'x', container: 'A/b' } });
+    await world.call('GET', '/tokens/one', { key: as });
+    await world.call('GET', '/tokens', { key: as });
+    await world.call('PATCH', '/tokens/one', { key: as, body: { container: '/c/' } });
+    await world.call('DELETE', '/tokens/one', { key: as });
+    await world.flush();
+    expect((await places(key, made.id)).sort()).toEqual([
+      'token:create /a/b/',
+      'token:delete /c/',
+      'token:read /a/',
+      'token:read /a/b/',
+      'token:update /a/b/',
+      'token:update /c/',
+    ]);
+    const { last_used_at, unused } = await usage(key, made.id);
+    expect(last_used_at).toBe(now());
+    expect(unused).toEqual([
+      { rule: 'permissions', permission: 'log:read', container: '/' },
+      { rule: 1, permission: 'token:delete', container: '/a/' },
+    ]);
+  });
+
+  test('the latest is listed first', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['token:create', 'application:read'] });
+    await me(made.key);
+    world.clock.advance(1);
+    await world.call('POST', '/tokens', { key: made.key, body: { data: 'x' } });
+    await world.flush();
+    expect(await places(key, made.id)).toEqual(['token:create /general/', 'application:read /']);
+  });
+
+  test('what a Session does counts for whom it could not do it without', async () => {
+    const { key } = await world.tenant();
+    const backend = await world.application(key, { permissions: ['application:read'] });
+    const web = await world.application(key, { type: 'public', permissions: ['application:read'] });
+    const begin = async (as: string) => {
+      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const grant = { nonce: body.nonce, permissions: ['application:read'] };
+      expect((await world.call('POST', '/sessions/authorize', { key: as, body: grant })).status).toBe(204);
+      return body.session_key;
+    };
+    const [free, bound] = [await begin(key), await begin(backend.key)];
+    await world.flush();
+    world.clock.advance(minute);
+    await me(free);
+    await world.flush();
+    expect(await usage(key, web.id)).toMatchObject({ last_used_at: now(), uses: [] });
+    expect((await usage(key, backend.id)).uses).toEqual([]);
+
+    world.clock.advance(minute);
+    await me(bound);
+    await world.flush();
+    expect(await usage(key, web.id)).toMatchObject({ last_used_at: now(), uses: [] });
+    const { last_used_at, uses, unused } = await usage(key, backend.id);
+    expect([last_used_at, unused]).toEqual([now(), []]);
+    expect(uses).toEqual([{ permission: 'application:read', container: '/', last_used_at: now() }]);
+    expect((await get(key, `/applications/${backend.id}/keys`)).data[0].last_used_at).toBe(now());
+  });
+
+  test('authorizing counts as a use of the permission that allows to grant anything', async () => {
+    const { key } = await world.tenant();
+    const backend = await world.application(key, {
+      permissions: ['application:create', 'session:authorize'],
+    });
+    const web = await world.application(key, { type: 'public' });
+    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const grant = { nonce: body.nonce, permissions: ['mine:x'] };
+    await world.call('POST', '/sessions/authorize', { key: backend.key, body: grant });
+    await world.flush();
+    expect(await places(key, backend.id)).toEqual(['session:authorize /']);
+  });
+
+  test('an allowed decision counts for the credential that it is about, a denied one does not', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['order:read'] });
+    const ask = (permission: string, more: object) =>
+      world.call('POST', '/decisions', { key, body: { credential: made.key, permission, ...more } });
+    await ask('order:write', { resource: { container: '/eu/' } });
+    await world.flush();
+    expect((await usage(key, made.id)).uses).toEqual([]);
+    await ask('order:read', { resources: [{ container: '/eu/' }, { id: 'x' }] });
+    await world.flush();
+    expect((await places(key, made.id)).sort()).toEqual(['order:read /', 'order:read /eu/']);
+  });
+
+  test('what is sent back of it in an update is ignored, whatever it is', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read'] });
+    await me(made.key);
+    await world.flush();
+    const fetched = await get(key, `/applications/${made.id}`);
+    expect(fetched.last_used_at).toBe(now());
+    for (const last_used_at of [fetched.last_used_at, '2001-01-01T00:00:00Z', null, 42, 'never']) {
+      const { modified_at, modified_by, ...body } = { ...fetched, last_used_at };
+      const answer = await world.call('PUT', `/applications/${made.id}`, { key, body });
+      expect([answer.status, answer.body.last_used_at]).toEqual([200, fetched.last_used_at]);
+    }
+    const { body } = await world.call('POST', '/applications', {
+      key,
+      body: { name: 'x', type: 'private', permissions: ['token:read'], last_used_at: now() },
+    });
+    expect(body.errors).toEqual({ last_used_at: ['is not a known field'] });
+  });
+
+  test('regenerating leaves the record of the Application, and the new key has none', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read'] });
+    await me(made.key);
+    await world.flush();
+    const { body } = await world.call('POST', `/applications/${made.id}/regenerate`, { key });
+    expect(body.last_used_at).toBe(now());
+    expect((await get(key, `/applications/${made.id}/keys`)).data[0]).not.toHaveProperty('last_used_at');
+    expect(await places(key, made.id)).toEqual(['application:read /']);
+  });
+
+  test('callers who make up containers make no record grow', async () => {
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['order:read'] });
+    for (let round = 0; round < 4; round++) {
+      const resources = Array.from({ length: 100 }, (_, at) => ({
+        container: `/customers/${round * 100 + at}/`,
+      }));
+      await world.call('POST', '/decisions', {
+        key,
+        body: { credential: made.key, permission: 'order:read', resources },
+      });
+    }
+    await world.flush();
+    const shown = await places(key, made.id);
+    expect(shown).toContain('order:read /customers/');
+    expect(shown.length).toBeLessThanOrEqual(50);
+  });
+});
+
+describe.each(databases)('what was noted but not written on %s', (_, database) => {
+  test('is written when the program stops', async () => {
+    const world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const node = await openWorld(world.config.databaseUrl);
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read'] });
+    await node.call('GET', '/applications/key', { key: made.key });
+    await node.close();
+    const { body } = await world.call('GET', `/applications/${made.id}`, { key });
+    expect(body.last_used_at).toBe(new Date(world.clock.now()).toISOString());
+    await world.close();
+  });
+
+  test('is kept for the next time when the database fails, and says so in the log', async () => {
+    const world = await openWorld(database);
+    const { key } = await world.tenant();
+    const made = await world.application(key, { permissions: ['application:read'] });
+    await world.call('GET', '/applications/key', { key: made.key });
+    await takeAway(world.config.databaseUrl, 'application_uses');
+    await world.flush();
+    expect(world.logged.at(-1)).toContain('could not write what was last used when');
+    await raw(world.config.databaseUrl, 'alter table application_uses_gone rename to application_uses');
+    await world.flush();
+    const { body } = await world.call('GET', `/applications/${made.id}/usage`, { key });
+    expect(body.uses).toHaveLength(1);
+    await world.close();
+  });
+});

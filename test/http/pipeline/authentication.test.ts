@@ -1,0 +1,143 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../../src/domain/key.ts';
+import { routes } from '../../../src/http/routes.ts';
+import { rawRequest } from '../../support/raw.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const requestId = 'SVC-REQUEST-ID: fixed';
+const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+const all = { permissions: ['application:read', 'application:update', 'application:create'] };
+const guarded = routes
+  .filter(({ kind }) => kind !== 'open')
+  .map(({ method, path }) => `${method} ${path.replace(':id', someId)}`);
+
+describe.each(databases)('authentication on %s', (_, database) => {
+  let world: World;
+  /** Every way in which a key can be bad, as header lines. */
+  let bad: Record<string, string[]>;
+  beforeAll(async () => {
+    world = await openWorld(database);
+    bad = await badKeys();
+  });
+  afterAll(() => world.close());
+
+  async function session(web: { key: string }, backend: string): Promise<string> {
+    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const grant = { nonce: body.nonce, permissions: ['application:read'] };
+    expect((await world.call('POST', '/sessions/authorize', { key: backend, body: grant })).status).toBe(204);
+    return body.session_key;
+  }
+
+  async function badKeys(): Promise<Record<string, string[]>> {
+    const { key } = await world.tenant();
+    const remove = ({ id }: { id: string }) => world.call('DELETE', `/applications/${id}`, { key });
+    const soon = { ...all, expires_at: new Date(world.clock.now() + 1000).toISOString() };
+
+    const regenerated = await world.application(key, all);
+    await world.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
+    const deleted = await world.application(key, all);
+    await remove(deleted);
+    const expired = await world.application(key, soon);
+    const [stays, goes] = [
+      await world.application(key, { type: 'public' }),
+      await world.application(key, { type: 'public' }),
+    ];
+    const orphan = await session(goes, key);
+    await remove(goes);
+    const authorizer = await world.application(key, { permissions: ['application:read'] });
+    const abandoned = await session(stays, authorizer.key);
+    await remove(authorizer);
+    const late = await session(stays, key);
+    const { nonce } = (await world.call('POST', '/sessions', { key: stays.key })).body;
+    world.clock.advance(180_000);
+    const alive = (await world.call('POST', '/sessions', { key: stays.key })).body.nonce;
+
+    const one = (value: string) => [`SVC-API-KEY: ${value}`];
+    return {
+      missing: [],
+      empty: one(''),
+      short: one('x'),
+      long: one('x'.repeat(5000)),
+      doubled: [...one(key), ...one(key)],
+      'joined by a comma': one(`${key}, ${key}`),
+      'with a scheme': one(`Bearer ${key}`),
+      quoted: one(`"${key}"`),
+      'in lower case': one(key.toLowerCase()),
+      'cut by one': one(key.slice(0, -1)),
+      'longer by one': one(`${key}0`),
+      'with one digit off': one(`${key.slice(0, -8)}${key.at(-8) === 'a' ? 'b' : 'a'}${key.slice(-7)}`),
+      'of another kind': one(key.replace('slp_mgt_', 'slp_pvt_')),
+      'never issued': one(mint('mgt').secret.reveal()),
+      'a Session’s, never issued': one(mint('ses').secret.reveal()),
+      'a nonce that is gone': one(nonce),
+      'a nonce that is good': one(alive),
+      regenerated: one(regenerated.key),
+      deleted: one(deleted.key),
+      expired: one(expired.key),
+      'a Session’s, expired': one(late),
+      'a Session’s, without its Application': one(orphan),
+      'a Session’s, without its authorizer': one(abandoned),
+      'in another header': [
+        `Authorization: Bearer ${key}`,
+        `X-API-KEY: ${key}`,
+        `Cookie: SVC-API-KEY=${key}`,
+      ],
+    };
+  }
+
+  test('every bad key gets the same answer, byte for byte', async () => {
+    const undated = (head: string) => head.replace(/\r\nDate: [^\r]*/, '');
+    const first = await rawRequest(world.url, 'GET /applications', [requestId]);
+    expect(first.status).toBe(401);
+    expect(first.head).toContain('WWW-Authenticate: ');
+    expect(JSON.parse(first.body).code).toBe('unauthenticated');
+    for (const [what, headers] of Object.entries(bad)) {
+      const { head, body } = await rawRequest(world.url, 'GET /applications', [requestId, ...headers]);
+      expect({ what, head: undated(head), body }).toEqual({
+        what,
+        head: undated(first.head),
+        body: first.body,
+      });
+    }
+  });
+
+  test.each(guarded)('%s takes no bad key', async (line) => {
+    const bodies = new Set<string>();
+    for (const headers of Object.values(bad)) {
+      const { status, body } = await rawRequest(world.url, line, [requestId, ...headers]);
+      expect(status).toBe(401);
+      bodies.add(body);
+    }
+    expect(bodies.size).toBe(1);
+  });
+
+  test('without a key nothing else of the request is looked at', async () => {
+    const body = 'not JSON';
+    const headers = { 'Content-Type': 'text/plain' };
+    expect((await world.call('POST', '/applications', { body, headers })).status).toBe(401);
+    expect((await world.call('GET', '/applications?colour=red')).status).toBe(401);
+    expect((await world.call('GET', '/applications/7')).status).toBe(401);
+    const large = await world.call('POST', '/applications', { body: 'x'.repeat(70_000) });
+    expect(large.status).toBe(401);
+  });
+
+  test('a key in the address is no key', async () => {
+    const { key } = await world.tenant();
+    expect((await world.call('GET', `/applications?SVC-API-KEY=${key}`)).status).toBe(401);
+  });
+
+  test('the header’s name may be written in any case', async () => {
+    const { key } = await world.tenant();
+    for (const name of ['svc-api-key', 'Svc-Api-Key', 'SVC-API-KEY']) {
+      const { status } = await rawRequest(world.url, 'GET /applications', [`${name}: ${key}`]);
+      expect(status).toBe(200);
+    }
+  });
+
+  test('the right is looked at before the rest of the request', async () => {
+    const { key } = await world.tenant();
+    const weak = await world.application(key);
+    expect((await world.call('GET', '/applications/7', { key: weak.key })).status).toBe(403);
+    expect((await world.call('POST', '/applications', { key: weak.key, body: 'x' })).status).toBe(403);
+  });
+});

@@ -1,0 +1,166 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { readConfig } from '../../../src/config.ts';
+import {
+  addressOf,
+  networkOf,
+  parseTrust,
+  senderOf,
+  unwrapped,
+} from '../../../src/http/pipeline/client-address.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+describe('an address', () => {
+  test.each([
+    ['192.0.2.7', '192.0.2.7'],
+    ['::ffff:192.0.2.7', '192.0.2.7'],
+    ['::FFFF:c000:0207', '192.0.2.7'],
+    ['2001:DB8:0:0:0::1', '2001:db8::1'],
+    ['fe80::1%eth0', 'fe80::1'],
+    ['192.0.2.256', undefined],
+    ['192.0.2', undefined],
+    ['unknown', undefined],
+    ['', undefined],
+  ])('%j has one form: %s', (text, form) => {
+    expect(addressOf(text)).toBe(form);
+  });
+
+  test('of a peer is IPv4 where the system wraps it in IPv6', () => {
+    expect(['::ffff:192.0.2.7', '192.0.2.7', '2001:db8::1'].map(unwrapped)).toEqual([
+      '192.0.2.7',
+      '192.0.2.7',
+      '2001:db8::1',
+    ]);
+  });
+
+  test.each([
+    ['192.0.2.7', '192.0.2.7'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['2001:db8:1:2::', '2001:db8:1:2::/64'],
+    ['0:1:2:3:4:5:6:7', '0:1:2:3::/64'],
+    ['1::2:3:4:5:6', '1:0:0:2::/64'],
+    ['::1', '0:0:0:0::/64'],
+  ])('%s counts as %s', (address, network) => {
+    expect(networkOf(address)).toBe(network);
+  });
+});
+
+describe('the sender of a request', () => {
+  const trusts = parseTrust('10.0.0.0/8, 192.0.2.7,2001:db8::/32');
+  const sender = (peer: string, headers: Record<string, string>) =>
+    senderOf(peer, new Headers(headers), trusts);
+  const proxy = '10.0.0.1';
+
+  test.each<[title: string, peer: string, headers: Record<string, string>, sender: string]>([
+    [
+      'is the peer, whatever a peer says that is not trusted',
+      '203.0.113.9',
+      { 'x-forwarded-for': '198.51.100.1' },
+      '203.0.113.9',
+    ],
+    ['is the peer when a trusted one says nothing', proxy, {}, proxy],
+    ['is whom a trusted one names', proxy, { 'x-forwarded-for': '198.51.100.1' }, '198.51.100.1'],
+    [
+      'is the last that is not trusted: what is before it may be made up',
+      proxy,
+      { 'x-forwarded-for': '198.51.100.66, 198.51.100.1, 192.0.2.7' },
+      '198.51.100.1',
+    ],
+    ['is the first when all are trusted', proxy, { 'x-forwarded-for': '10.9.9.9, 10.0.0.2' }, '10.9.9.9'],
+    [
+      'may come with a port',
+      proxy,
+      { 'x-forwarded-for': '198.51.100.66, 198.51.100.1:4711' },
+      '198.51.100.1',
+    ],
+    [
+      'may be wrapped in IPv6, and is IPv4 all the same',
+      proxy,
+      { 'x-forwarded-for': '::ffff:198.51.100.1' },
+      '198.51.100.1',
+    ],
+    [
+      'is as far as addresses go',
+      proxy,
+      { 'x-forwarded-for': '198.51.100.1, unknown, 192.0.2.7' },
+      '192.0.2.7',
+    ],
+    ['may be named in Forwarded', proxy, { forwarded: 'for=198.51.100.1;proto=https' }, '198.51.100.1'],
+    [
+      'may be named in Forwarded, in quotes and with a port',
+      '2001:db8::1',
+      { forwarded: 'for=198.51.100.66, proto=https; For="[2001:DB9::1]:4711"' },
+      '2001:db9::1',
+    ],
+    [
+      'is not led astray by a quote that is left open',
+      proxy,
+      { forwarded: 'for="198.51.100.66, for=198.51.100.1' },
+      '198.51.100.1',
+    ],
+    [
+      'may be named in both headers',
+      proxy,
+      { 'x-forwarded-for': '198.51.100.1', forwarded: 'for=198.51.100.1' },
+      '198.51.100.1',
+    ],
+    [
+      'is the peer when the two headers do not agree: one of them the proxy did not write',
+      proxy,
+      { 'x-forwarded-for': '198.51.100.1', forwarded: 'for=198.51.100.66' },
+      proxy,
+    ],
+  ])('%s', (_, peer, headers, expected) => {
+    expect(sender(peer, headers)).toBe(expected);
+  });
+
+  test.each([
+    '10.0.0.0/33',
+    '10.0.0.0/',
+    'proxy.example',
+    '10.0.0.1,',
+    '2001:db8::/129',
+    '::ffff:10.0.0.0/104',
+    'fe80::1%eth0',
+    '*',
+  ])('cannot be told by %s, which stops the start', (value) => {
+    const start = () => readConfig({ env: { SALLYPORT_TRUSTED_PROXIES: value } });
+    expect(start).toThrow(/^SALLYPORT_TRUSTED_PROXIES must be addresses or networks [^\n]*$/);
+  });
+});
+
+describe('the audit log', () => {
+  let trusting: World;
+  let wary: World;
+  beforeAll(async () => {
+    trusting = await openWorld(sqlite, { SALLYPORT_TRUSTED_PROXIES: '127.0.0.0/8' });
+    wary = await openWorld(sqlite);
+  });
+  afterAll(() => Promise.all([trusting.close(), wary.close()]));
+
+  async function changedFrom(world: World): Promise<string> {
+    const { key } = await world.tenant();
+    const body = { name: 'x', type: 'private', permissions: ['token:read'] };
+    await world.call('POST', '/applications', {
+      key,
+      body,
+      headers: { 'X-Forwarded-For': '198.51.100.66, 198.51.100.1' },
+    });
+    return (await world.call('GET', '/logs', { key })).body.data[0].from.ip;
+  }
+
+  test('shows the address that a trusted proxy names', async () => {
+    expect(await changedFrom(trusting)).toBe('198.51.100.1');
+  });
+
+  test('shows the peer where no proxy is trusted', async () => {
+    expect(await changedFrom(wary)).toBe('127.0.0.1');
+  });
+
+  test('is not alone in saying so: the log warns once of a proxy that nobody has named', async () => {
+    for (let i = 0; i < 2; i++) await changedFrom(wary);
+    const warnings = (world: World) =>
+      world.logged.filter((line) => line.includes('SALLYPORT_TRUSTED_PROXIES') && line.includes('127.0.0.1'));
+    expect([warnings(wary).length, warnings(trusting).length]).toEqual([1, 0]);
+  });
+});

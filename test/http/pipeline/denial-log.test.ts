@@ -1,0 +1,69 @@
+/** What the audit log is told of a flood of refusals, and of those beside it. */
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { fail } from '../../../src/domain/error.ts';
+import type { Principal } from '../../../src/domain/principal.ts';
+import { type Denials, denials } from '../../../src/http/pipeline/denial-log.ts';
+import { Where } from '../../../src/http/pipeline/request-info.ts';
+import { makeLog } from '../../../src/log.ts';
+import type { NewEntry, Store } from '../../../src/store/store.ts';
+
+const log = makeLog({ level: 'silent', write: () => {} });
+
+describe('a flood of refusals', () => {
+  let written: NewEntry[];
+  let isDown: boolean;
+  let gathered: Denials;
+  beforeEach(() => {
+    [written, isDown] = [[], false];
+    const write = async (entries: readonly NewEntry[]) => {
+      if (isDown) throw new Error('down');
+      written.push(...entries);
+    };
+    gathered = denials({ audit: { write } } as unknown as Store, log, () => 0);
+  });
+
+  const session = (tenantId: string, sessionId: string, applicationId = 'page') =>
+    ({ kind: 'session', tenantId, sessionId, applicationId, now: 0 }) as Principal;
+  const from = (address: string) => new Where(new Request('http://test/'), () => address);
+  const refuse = (operation: string, who: Principal | undefined, address = '192.0.2.1') =>
+    gathered.note(operation, who, fail(who ? 'permission_missing' : 'unauthenticated'), from(address));
+  const shown = () =>
+    written.map(({ operation, tenantId, actor, count }) => [operation, tenantId, actor.id, count]);
+
+  test('of one kind is one entry that counts', async () => {
+    for (let i = 0; i < 5; i++) refuse('token.read', session('a', 's'));
+    await gathered.flush();
+    expect(shown()).toEqual([['token.read', 'a', 's', 5]]);
+  });
+
+  test('of many Sessions hides nothing of another Application, and files nothing under another operation', async () => {
+    for (let i = 0; i < 150; i++) refuse('token.read', session('a', `s${i}`));
+    refuse('application.create', session('a', 'late'));
+    refuse('application.create', session('a', 'stolen', 'backend'));
+    await gathered.flush();
+    expect(shown().slice(20)).toEqual([
+      ['token.read', 'a', 'page', 130],
+      ['application.create', 'a', 'page', undefined],
+      ['application.create', 'a', 'stolen', undefined],
+    ]);
+  });
+
+  test('without a valid key is a few entries, from however many addresses it comes', async () => {
+    for (let i = 0; i < 50; i++) refuse('token.read', undefined, `2001:db8::${i.toString(16)}`);
+    for (let i = 1; i < 50; i++) refuse('token.read', undefined, `2001:db8:${i.toString(16)}::1`);
+    refuse('log.read', undefined, '192.0.2.1');
+    await gathered.flush();
+    expect(written.map(({ count }) => count)).toEqual([50, ...Array(19).fill(undefined), 30, undefined]);
+    expect(written.at(-1)).toMatchObject({ operation: 'log.read', actor: { kind: 'anonymous' }, from: {} });
+  });
+
+  test('that cannot be written is written later, with what came since', async () => {
+    refuse('token.read', session('a', 's'));
+    isDown = true;
+    await gathered.flush();
+    refuse('token.read', session('a', 's'));
+    isDown = false;
+    await gathered.flush();
+    expect(shown()).toEqual([['token.read', 'a', 's', 2]]);
+  });
+});

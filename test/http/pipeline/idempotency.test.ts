@@ -1,0 +1,207 @@
+/** A remembered answer shows nothing that its caller may no longer see. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const data = { number: '4242424242424242', name: 'Ada' };
+const rule = (transform: string, container = '/pci/') => ({
+  priority: 1,
+  container,
+  transform,
+  permissions: ['token:create', 'token:update'],
+});
+
+describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  async function backend(transform: string) {
+    const { key: management } = await world.tenant();
+    const { id, key } = await world.application(management, { permissions: [], rules: [rule(transform)] });
+    const narrow = async (...rules: object[]) =>
+      expect(
+        await world.call('PUT', `/applications/${id}`, { key: management, body: { name: 'x', rules } }),
+      ).toMatchObject({ status: 200 });
+    const body = { id: 'card-1', container: '/pci/', data };
+    await world.call('POST', '/tokens', { key: management, body });
+    return { management, id, key, narrow };
+  }
+
+  const rename = (key: string) =>
+    world.call('PATCH', '/tokens/card-1', {
+      key,
+      body: { data: { name: 'Eve' } },
+      headers: { 'Idempotency-Key': 'rename' },
+    });
+
+  test('gets what it got, while its rights are the same', async () => {
+    const { key } = await backend('reveal');
+    const first = await rename(key);
+    expect(first.body.data).toEqual({ ...data, name: 'Eve' });
+    const again = await rename(key);
+    expect(again.body).toEqual(first.body);
+    expect(again.headers.get('idempotency-replayed')).toBe('true');
+  });
+
+  test.each<[string, object]>([
+    ['sees less', rule('redact')],
+    ['sees it elsewhere', rule('reveal', '/other/')],
+  ])('gets nothing of it once the key %s', async (_, narrower) => {
+    const { key, narrow } = await backend('reveal');
+    expect((await rename(key)).body.data).toBeDefined();
+    await narrow(narrower);
+    const again = await rename(key);
+    expect(again).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
+    expect(JSON.stringify(again.body)).not.toContain(data.number);
+  });
+
+  test('gets nothing of it as a Session whose authorizer sees less', async () => {
+    const { management, key, narrow } = await backend('reveal');
+    const web = await world.application(management, { type: 'public' });
+    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const conditions = [{ attribute: 'id', operator: 'equals', value: 'card-1' }];
+    const { container: _, ...ruled } = { ...rule('reveal'), conditions };
+    const grant = { nonce: body.nonce, rules: [ruled] };
+    expect((await world.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
+    expect((await rename(body.session_key)).body.data).toBeDefined();
+    await narrow(rule('redact'));
+    const again = await rename(body.session_key);
+    expect(again.status).toBe(422);
+    expect(JSON.stringify(again.body)).not.toContain(data.number);
+  });
+
+  const create = (key: string, more = {}) =>
+    world.call('POST', '/tokens', {
+      key,
+      body: { id: 'card-2', container: '/pci/', data, ...more },
+      headers: { 'Idempotency-Key': 'create' },
+    });
+
+  test.each<[string, (key: string) => Promise<unknown>]>([
+    ['deleted', (key) => world.call('DELETE', '/tokens/card-2', { key })],
+    ['moved', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { container: '/x/' } })],
+    ['changed', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { data: 'Eve' } })],
+    [
+      'deleted and made anew',
+      async (key) => {
+        await world.call('DELETE', '/tokens/card-2', { key });
+        world.clock.advance(1);
+        await world.call('POST', '/tokens', { key, body: { id: 'card-2', container: '/pci/', data: 'new' } });
+      },
+    ],
+  ])('gets its answer without the data of a Token that was %s since', async (_, change) => {
+    const { key, management } = await backend('reveal');
+    const first = await create(key);
+    expect((await create(key)).body).toEqual(first.body);
+    world.clock.advance(1);
+    await change(management);
+    const { data: _data, ...rest } = first.body;
+    expect(await create(key)).toMatchObject({ status: 201, body: rest });
+    expect((await create(key)).body.data).toBeUndefined();
+  });
+
+  test('gets its answer without the data of a Token that has expired', async () => {
+    const { key } = await backend('reveal');
+    const first = await create(key, { expires_at: new Date(world.clock.now() + 1000).toISOString() });
+    const again = () => create(key, { expires_at: first.body.expires_at });
+    expect((await again()).body).toEqual(first.body);
+    world.clock.advance(1000);
+    expect(await again()).toMatchObject({ status: 201, body: { id: 'card-2' } });
+    expect((await again()).body.data).toBeUndefined();
+  });
+
+  test('gets no key that it could no longer make', async () => {
+    const { key: management } = await world.tenant();
+    const maker = await world.application(management, {
+      type: 'management',
+      permissions: ['application:create', 'log:read'],
+    });
+    const make = () =>
+      world.call('POST', '/applications', {
+        key: maker.key,
+        body: { name: 'reader', type: 'private', permissions: ['log:read'] },
+        headers: { 'Idempotency-Key': 'make' },
+      });
+    const made = await make();
+    expect(made.status).toBe(201);
+    const body = { name: 'maker', permissions: ['application:create'] };
+    expect((await world.call('PUT', `/applications/${maker.id}`, { key: management, body })).status).toBe(
+      200,
+    );
+    const again = await make();
+    expect(again.status).toBe(422);
+    expect(JSON.stringify(again.body)).not.toContain(made.body.key);
+  });
+
+  test('gets its answer also where the request changed its own rights', async () => {
+    const { key: management } = await world.tenant();
+    const own = await world.application(management, {
+      type: 'management',
+      permissions: ['application:update', 'application:read'],
+    });
+    const narrow = () =>
+      world.call('PUT', `/applications/${own.id}`, {
+        key: own.key,
+        body: { name: 'own', permissions: ['application:update'] },
+        headers: { 'Idempotency-Key': 'narrow' },
+      });
+    const first = await narrow();
+    expect(first.status).toBe(200);
+    expect(await narrow()).toMatchObject({ status: 200, body: first.body });
+  });
+
+  const regenerate = (key: string, path: string) =>
+    world.call('POST', path, { key, headers: { 'Idempotency-Key': 'again' } });
+
+  test('gets its answer however its path is written', async () => {
+    const { key } = await world.tenant();
+    const { id } = await world.application(key);
+    const first = await regenerate(key, `/applications/${id}/regenerate`);
+    expect(first.status).toBe(200);
+    for (const path of [`/applications/${id}/regenerate/`, `/applications/${id.toUpperCase()}/regenerate`]) {
+      const again = await regenerate(key, path);
+      expect(again).toMatchObject({ status: 200, body: first.body });
+      expect(again.headers.get('idempotency-replayed')).toBe('true');
+    }
+  });
+
+  test('gets nothing for another thing, or for another operation on the same', async () => {
+    const { key } = await world.tenant();
+    const [one, other] = [await world.application(key), await world.application(key)];
+    expect((await regenerate(key, `/applications/${one.id}/regenerate`)).status).toBe(200);
+    for (const path of [`/applications/${other.id}/regenerate`, `/applications/${one.id}/keys`]) {
+      const { status, body } = await regenerate(key, path);
+      expect([status, body.code]).toEqual([422, 'idempotency_mismatch']);
+    }
+  });
+
+  test('gets what its own caller got: each has names of its own', async () => {
+    const { key: management } = await world.tenant();
+    const web = await world.application(management, { type: 'public' });
+    const session = async () => {
+      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const grant = { nonce: body.nonce, permissions: ['token:create'] };
+      await world.call('POST', '/sessions/authorize', { key: management, body: grant });
+      return body.session_key as string;
+    };
+    const backend = async (key: string) =>
+      (await world.application(key, { permissions: ['token:create'] })).key as string;
+    const stranger = (await world.tenant()).key;
+    const callers = [
+      ...[await backend(management), await backend(management), await backend(stranger)],
+      ...[await session(), await session()],
+    ];
+    const ids = new Set<string>();
+    for (const key of callers) {
+      const create = () =>
+        world.call('POST', '/tokens', { key, body: { data }, headers: { 'Idempotency-Key': 'mine' } });
+      const first = await create();
+      expect(first.status).toBe(201);
+      expect((await create()).body.id).toBe(first.body.id);
+      ids.add(first.body.id);
+    }
+    expect(ids.size).toBe(callers.length);
+  });
+});

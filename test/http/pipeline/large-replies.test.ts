@@ -1,0 +1,97 @@
+/** Responses that nobody reads wait in memory, so there are only so many bytes of them. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Failure } from '../../../src/domain/error.ts';
+import { LargeReplies } from '../../../src/http/pipeline/large-replies.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+const text = 'ä'.repeat(100_000);
+const bytes = 200_000;
+const budget = { perApplication: 2 * bytes, total: 3 * bytes };
+
+function refusal(work: () => unknown): string | undefined {
+  try {
+    work();
+    return undefined;
+  } catch (error) {
+    return (error as Failure).code;
+  }
+}
+
+describe('a large response', () => {
+  test('arrives whole, and counts until it is read', async () => {
+    const replies = new LargeReplies(budget);
+    const stream = replies.stream('a', text);
+    expect(replies.waiting).toBe(bytes);
+    expect(await new Response(stream).text()).toBe(text);
+    expect(replies.waiting).toBe(0);
+  });
+
+  test('counts until the client is gone', async () => {
+    const replies = new LargeReplies(budget);
+    const reader = replies.stream('a', text).getReader();
+    await reader.read();
+    expect(replies.waiting).toBe(bytes);
+    await reader.cancel();
+    expect(replies.waiting).toBe(0);
+  });
+
+  test('is refused while too many bytes wait for its application, or for all', async () => {
+    const replies = new LargeReplies(budget);
+    const first = replies.stream('a', text);
+    replies.stream('a', text);
+    expect(refusal(() => replies.stream('a', text))).toBe('too_many_requests');
+    replies.stream('b', text);
+    expect(refusal(() => replies.stream('c', text))).toBe('unavailable');
+    await first.cancel();
+    expect(refusal(() => replies.stream('c', text))).toBeUndefined();
+  });
+});
+
+describe('clients that ask for large pages and do not read them', () => {
+  let world: World;
+  let key: string;
+  let other: string;
+  beforeAll(async () => {
+    world = await openWorld(sqlite);
+    const management = await world.tenant();
+    const rules = [
+      { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read', 'token:create'] },
+    ];
+    key = (await world.application(management.key, { permissions: [], rules })).key;
+    other = (await world.application(management.key, { permissions: [], rules })).key;
+    for (let n = 0; n < 8; n++)
+      await world.call('POST', '/tokens', { key, body: { data: 'x'.repeat(1_048_000) } });
+  });
+  afterAll(() => world.close());
+
+  /** Sends a request, and stops reading when its answer begins. */
+  async function stall() {
+    const begins = Promise.withResolvers<number>();
+    const socket = await Bun.connect({
+      hostname: '127.0.0.1',
+      port: Number(new URL(world.url).port),
+      socket: {
+        data: (socket, data) => {
+          socket.pause();
+          begins.resolve(Number(/^HTTP\/1.1 (\d+)/.exec(data.toString())?.[1]));
+        },
+      },
+    });
+    socket.write(`GET /tokens?size=100 HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`);
+    return { socket, status: await begins.promise };
+  }
+
+  test('are refused after 64 MiB, others are not, and all is well when they are gone', async () => {
+    const stalled = [await stall()];
+    while (stalled.at(-1)?.status === 200 && stalled.length < 100) stalled.push(await stall());
+    expect(stalled.at(-1)?.status).toBe(429);
+    // Eight or nine pages of some 7 MiB, and the one that was refused.
+    expect([9, 10]).toContain(stalled.length);
+    expect((await world.call('GET', '/tokens', { key: other })).status).toBe(200);
+    for (const { socket } of stalled) socket.terminate();
+    let status = 429;
+    for (let tries = 0; status === 429 && tries < 1000; tries++)
+      status = (await world.call('GET', '/tokens', { key })).status;
+    expect(status).toBe(200);
+  }, 30_000);
+});

@@ -1,0 +1,158 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { everythingIn, takeAway } from '../../support/database.ts';
+import { type Answer, openWorld, sqlite, type World } from '../../support/world.ts';
+
+const told = ({ headers }: Answer) => [headers.get('ratelimit-policy'), headers.get('ratelimit')];
+const limitsOff = { SALLYPORT_RATE_PER_KEY: '0', SALLYPORT_RATE_PER_ADDRESS: '0' };
+
+describe('rate limits', () => {
+  let world: World;
+  let key: string;
+  let other: string;
+  beforeAll(async () => {
+    world = await openWorld(sqlite, {
+      SALLYPORT_RATE_PER_KEY: '2',
+      SALLYPORT_BURST_PER_KEY: '5',
+      SALLYPORT_RATE_PER_ADDRESS: '4',
+      SALLYPORT_BURST_PER_ADDRESS: '10',
+      SALLYPORT_SESSIONS_PER_MINUTE: '2',
+      SALLYPORT_SESSIONS_BURST: '3',
+      SALLYPORT_TRUSTED_PROXIES: '127.0.0.1',
+      SALLYPORT_METRICS_PORT: '0',
+    });
+    key = (await world.tenant()).key;
+    other = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+  beforeEach(() => world.clock.advance(600_000));
+
+  const get = (as: string | undefined, from = '192.0.2.1', path = '/applications') =>
+    world.call('GET', path, { key: as, headers: { 'X-Forwarded-For': from } });
+  const statuses = async (times: number, call: () => Promise<Answer>) => {
+    const all = [];
+    for (let i = 0; i < times; i++) all.push((await call()).status);
+    return all;
+  };
+  let fresh = 0;
+  /** An address that nobody has used. */
+  const somewhere = () => `198.51.100.${++fresh}`;
+
+  test('let a key send its burst from wherever, and then turn it away until it may come again', async () => {
+    expect(await statuses(6, () => get(key, somewhere()))).toEqual([200, 200, 200, 200, 200, 429]);
+    world.clock.advance(499);
+    expect((await get(key, somewhere())).status).toBe(429);
+    world.clock.advance(1);
+    expect(await statuses(2, () => get(key, somewhere()))).toEqual([200, 429]);
+  });
+
+  test('let an address send its burst with whatever keys, good and bad', async () => {
+    await statuses(3, () => get(undefined));
+    await statuses(3, () => get('junk'));
+    expect(await statuses(2, () => get(key))).toEqual([200, 200]);
+    expect(await statuses(3, () => get(other))).toEqual([200, 200, 429]);
+    expect((await get(undefined)).status).toBe(429);
+    expect((await get(other, '192.0.2.2')).status).toBe(200);
+  });
+
+  test('take a /64 of IPv6 for one address', async () => {
+    await statuses(10, () => get(undefined, '2001:db8:0:1::1'));
+    expect((await get(undefined, '2001:db8:0:1:ffff::2')).status).toBe(429);
+    expect((await get(undefined, '2001:db8:0:2::1')).status).toBe(401);
+  });
+
+  test('tell every caller with a good key where it stands', async () => {
+    const policy = '"address";q=10;w=3, "key";q=5;w=3';
+    expect(told(await get(key))).toEqual([policy, '"address";r=9;t=1, "key";r=4;t=1']);
+    expect(told(await get(key, '192.0.2.1', '/tokens/none'))).toEqual([
+      policy,
+      '"address";r=8;t=1, "key";r=3;t=1',
+    ]);
+    await statuses(3, () => get(key));
+    const refused = await get(key);
+    expect(told(refused)).toEqual([policy, '"address";r=4;t=1, "key";r=0;t=1']);
+    expect(refused.headers.get('access-control-expose-headers')).toContain('RateLimit, RateLimit-Policy');
+  });
+
+  test('answer too many with a problem that says how many there may be, and when to come again', async () => {
+    await statuses(5, () => get(key, somewhere()));
+    const { status, body, headers } = await get(key, somewhere());
+    expect([status, body.code, headers.get('retry-after')]).toEqual([429, 'too_many_requests', '1']);
+    expect(body.detail).toStartWith('At most 5 requests with one key at once, and 2 every second');
+  });
+
+  test('do not count what needs no key', async () => {
+    const answers = await statuses(12, () => get(undefined, '192.0.2.1', '/livez'));
+    expect(new Set(answers)).toEqual(new Set([200]));
+    expect(told(await get(undefined, '192.0.2.1', '/livez'))).toEqual([null, null]);
+    expect((await get(key)).status).toBe(200);
+  });
+
+  test('count new Sessions by public key and address', async () => {
+    const web = await world.application(key, { type: 'public' });
+    const [here, there] = [somewhere(), somewhere()];
+    const create = (as: string, from: string) =>
+      world.call('POST', '/sessions', { key: as, headers: { 'X-Forwarded-For': from } });
+    expect(await statuses(3, () => create(web.key, here))).toEqual([201, 201, 201]);
+    world.clock.advance(1000);
+    const refused = await create(web.key, here);
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '29']);
+    expect(refused.body.detail).toStartWith(
+      'At most 3 new Sessions from one address at once, and 2 every minute',
+    );
+    expect(told(refused)[0]).toEndWith(', "sessions";q=3;w=90');
+    expect(told(refused)[1]).toEndWith(', "sessions";r=0;t=29');
+    expect((await create(web.key, there)).status).toBe(201);
+    const second = await world.application(key, { type: 'public' });
+    expect((await create(second.key, here)).status).toBe(201);
+    world.clock.advance(29_000);
+    expect((await create(web.key, here)).status).toBe(201);
+  });
+
+  test('leave no entry in the audit log for those who were turned away, but a figure', async () => {
+    const scrape = async () => (await fetch(world.app.metricsUrl as string)).text();
+    const counted = async (limit: string) =>
+      Number(
+        new RegExp(`^sallyport_limited_total{limit="${limit}"} (\\d+)$`, 'm').exec(await scrape())?.[1] ?? 0,
+      );
+    const before = [await counted('key'), await counted('address')];
+    await statuses(8, () => get(key));
+    await statuses(4, () => get(undefined));
+    expect([await counted('key'), await counted('address')]).toEqual([
+      (before[0] as number) + 3,
+      (before[1] as number) + 2,
+    ]);
+    await world.flush();
+    expect(await everythingIn(world.config.databaseUrl)).not.toContain('too_many_requests');
+  });
+});
+
+describe('whoever is turned away', () => {
+  test('has cost no look at the database', async () => {
+    const world = await openWorld(sqlite, {
+      ...limitsOff,
+      SALLYPORT_RATE_PER_KEY: '1',
+      SALLYPORT_BURST_PER_KEY: '1',
+    });
+    const { key } = await world.tenant();
+    expect((await world.call('GET', '/applications', { key })).status).toBe(200);
+    await takeAway(world.config.databaseUrl, 'application_keys');
+    expect((await world.call('GET', '/applications', { key })).status).toBe(429);
+    await world.close();
+  });
+});
+
+describe('limits that are switched off', () => {
+  test('turn nobody away, and tell nothing', async () => {
+    const world = await openWorld(sqlite, {
+      ...limitsOff,
+      SALLYPORT_BURST_PER_KEY: '1',
+      SALLYPORT_BURST_PER_ADDRESS: '1',
+    });
+    const { key } = await world.tenant();
+    for (let i = 0; i < 3; i++) {
+      const answer = await world.call('GET', '/applications', { key });
+      expect([answer.status, ...told(answer)]).toEqual([200, null, null]);
+    }
+    await world.close();
+  });
+});

@@ -1,0 +1,187 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Served, serve } from '../../support/serve.ts';
+import { type Answer, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+
+const reading = { permissions: ['application:read'] };
+const times = <T>(count: number, make: (at: number) => T) =>
+  Array.from({ length: count }, (_, at) => make(at));
+const countOf = (answers: { status: number }[], status: number) =>
+  answers.filter((answer) => answer.status === status).length;
+
+/** Exactly one succeeds; returns which. */
+function expectOnce(answers: { readonly status: number }[], other: number): number {
+  expect([countOf(answers, 204), countOf(answers, other)]).toEqual([1, answers.length - 1]);
+  return answers.findIndex(({ status }) => status === 204);
+}
+
+describe.each(databases)('three nodes on one %s', (_, database) => {
+  let nodes: World[];
+  let key: string;
+  beforeAll(async () => {
+    const first = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    nodes = [first, await openWorld(first.config.databaseUrl), await openWorld(first.config.databaseUrl)];
+    key = (await first.tenant()).key;
+  });
+  afterAll(async () => {
+    for (const node of nodes.toReversed()) await node.close();
+  });
+
+  const at = (index: number) => nodes[index % nodes.length] as World;
+  const ask = (node: World, ...request: Parameters<World['call']>) => node.call(...request);
+  const me = async (node: World, as: string) =>
+    (await ask(node, 'GET', '/applications/key', { key: as })).status;
+  const everywhere = (as: string) => Promise.all(nodes.map((node) => me(node, as)));
+  const begin = async (web: Answer['body']) => (await ask(at(0), 'POST', '/sessions', { key: web.key })).body;
+
+  test('fifty authorizes of one nonce at once: exactly one succeeds, and its grant is the one that counts', async () => {
+    const web = await at(0).application(key, { type: 'public' });
+    for (let round = 0; round < 4; round++) {
+      const { nonce, session_key } = await begin(web);
+      const grants = [['application:read'], ['token:read']];
+      const answers = await Promise.all(
+        times(50, (index) =>
+          ask(at(index), 'POST', '/sessions/authorize', {
+            key,
+            body: { nonce, permissions: grants[index % 2] },
+          }),
+        ),
+      );
+      const may = expectOnce(answers, 409) % 2 === 0 ? 200 : 403;
+      expect(await everywhere(session_key)).toEqual([may, may, may]);
+    }
+  });
+
+  test('fifty nonces at once, each by all nodes: every one is spent once', async () => {
+    const web = await at(0).application(key, { type: 'public' });
+    const sessions = await Promise.all(times(17, () => begin(web)));
+    const authorize = (node: World, nonce: string) =>
+      ask(node, 'POST', '/sessions/authorize', { key, body: { nonce, ...reading } });
+    const answers = await Promise.all(
+      sessions.map(({ nonce }) => Promise.all(nodes.map((node) => authorize(node, nonce)))),
+    );
+    expect(answers).toHaveLength(17);
+    for (const ofOne of answers) expectOnce(ofOne, 409);
+  });
+
+  test('a change on one node holds on every node for requests sent after its answer', async () => {
+    for (let round = 0; round < 6; round++) {
+      const [here, there] = [at(round), at(round + 1)];
+      const made = await here.application(key, reading);
+      expect(await everywhere(made.key)).toEqual([200, 200, 200]);
+      const path = `/applications/${made.id}`;
+      await ask(there, 'PUT', path, { key, body: { name: 'x', permissions: ['token:read'] } });
+      expect(await everywhere(made.key)).toEqual([403, 403, 403]);
+      await ask(here, 'PUT', path, { key, body: { name: 'x', ...reading } });
+      expect(await everywhere(made.key)).toEqual([200, 200, 200]);
+      const { body } = await ask(there, 'POST', `${path}/regenerate`, { key });
+      expect(await everywhere(made.key)).toEqual([401, 401, 401]);
+      expect(await everywhere(body.key)).toEqual([200, 200, 200]);
+      await ask(here, 'DELETE', path, { key });
+      expect(await everywhere(body.key)).toEqual([401, 401, 401]);
+    }
+  });
+
+  test('a Session is authorized, and dies, on every node at once', async () => {
+    const backend = await at(1).application(key, reading);
+    const web = await at(2).application(key, { type: 'public' });
+    const { nonce, session_key } = await begin(web);
+    expect(await everywhere(session_key)).toEqual([403, 403, 403]);
+    await ask(at(1), 'POST', '/sessions/authorize', { key: backend.key, body: { nonce, ...reading } });
+    expect(await everywhere(session_key)).toEqual([200, 200, 200]);
+    await ask(at(2), 'DELETE', `/applications/${backend.id}`, { key });
+    expect(await everywhere(session_key)).toEqual([401, 401, 401]);
+  });
+
+  test('updates from all nodes at once happen one after the other, each of them whole', async () => {
+    const made = await at(0).application(key);
+    const answers = await Promise.all(
+      times(30, (index) =>
+        ask(at(index), 'PUT', `/applications/${made.id}`, {
+          key,
+          body: { name: `n${index}`, permissions: [`mine:n${index}`] },
+        }),
+      ),
+    );
+    expect(countOf(answers, 200)).toBe(30);
+    for (const { body } of answers) expect(body.permissions).toEqual([`mine:${body.name}`]);
+    const seen = await Promise.all(
+      nodes.map((node) => ask(node, 'GET', `/applications/${made.id}`, { key })),
+    );
+    expect(new Set(seen.map(({ body }) => body.name)).size).toBe(1);
+    expect(seen[0]?.body.permissions).toEqual([`mine:${seen[0]?.body.name}`]);
+  });
+
+  test('deletions from all nodes at once: exactly one succeeds', async () => {
+    const made = await at(0).application(key);
+    const answers = await Promise.all(
+      times(30, (index) => ask(at(index), 'DELETE', `/applications/${made.id}`, { key })),
+    );
+    expectOnce(answers, 404);
+  });
+
+  test('Sessions that start while their Application is deleted are refused or die with it', async () => {
+    const web = await at(0).application(key, { type: 'public' });
+    const [waiting] = [await begin(web)];
+    const [deleted, authorized, ...started] = await Promise.all([
+      ask(at(0), 'DELETE', `/applications/${web.id}`, { key }),
+      ask(at(1), 'POST', '/sessions/authorize', { key, body: { nonce: waiting.nonce, ...reading } }),
+      ...times(20, (index) => ask(at(index), 'POST', '/sessions', { key: web.key })),
+    ]);
+    expect(deleted?.status).toBe(204);
+    expect([204, 404]).toContain(authorized?.status as number);
+    for (const { status, body } of started) {
+      expect([201, 401]).toContain(status);
+      if (status === 201) expect(await everywhere(body.session_key)).toEqual([401, 401, 401]);
+    }
+    expect(await everywhere(waiting.session_key)).toEqual([401, 401, 401]);
+  });
+
+  test('in all of this, nobody was turned away because of a deadlock', () => {
+    const deadlock = /deadlock|serialize|locked/i;
+    const failures = nodes.flatMap(({ logged }) => logged).filter((line) => deadlock.test(line));
+    expect(failures).toEqual([]);
+  });
+});
+
+describe.each(databases)('three processes on one %s', (_, database) => {
+  let folder: string;
+  let processes: Served[];
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
+    const url = await database.fresh(folder);
+    processes = await Promise.all(times(3, () => serve(url)));
+  });
+  afterAll(async () => {
+    await Promise.all(processes.map((process) => process.stop()));
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  async function call(at: number, path: string, key: string, body?: object) {
+    const { url } = processes[at % processes.length] as Served;
+    const response = await fetch(url + path, {
+      method: path === '/applications/key' ? 'GET' : 'POST',
+      headers: { 'SVC-API-KEY': key, 'Content-Type': 'application/json' },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return { status: response.status, body: text ? JSON.parse(text) : undefined };
+  }
+
+  test('started at once on an empty database, they make one tenant; fifty authorizes at once, one succeeds', async () => {
+    const keys = processes.map((process) => process.managementKey()).filter((key) => key !== undefined);
+    expect(keys).toHaveLength(1);
+    const key = keys[0] as string;
+    const web = await call(0, '/applications', key, { name: 'web', type: 'public', permissions: ['mine:x'] });
+    for (let round = 0; round < 3; round++) {
+      const { body } = await call(round, '/sessions', web.body.key);
+      const grant = { nonce: body.nonce, ...reading };
+      const answers = await Promise.all(times(50, (index) => call(index, '/sessions/authorize', key, grant)));
+      expectOnce(answers, 409);
+      const seen = await Promise.all(times(3, (index) => call(index, '/applications/key', body.session_key)));
+      expect(countOf(seen, 200)).toBe(3);
+    }
+  });
+});

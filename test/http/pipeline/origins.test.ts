@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+describe.each(databases)('allowed origins on %s', (_, database) => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(database);
+    key = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+
+  const shop = 'https://shop.example';
+  const fields = { name: 'shop', type: 'public', permissions: ['token:read'] };
+  const create = (more: object) => world.call('POST', '/applications', { key, body: { ...fields, ...more } });
+  const update = (id: string, more: object) =>
+    world.call('PUT', `/applications/${id}`, {
+      key,
+      body: { name: 'shop', permissions: ['token:read'], ...more },
+    });
+  const statusFrom = async (as: string, origin: string | undefined, method = 'GET', path = '/tokens') => {
+    const headers = origin === undefined ? {} : { Origin: origin };
+    return (await world.call(method, path, { key: as, headers })).status;
+  };
+
+  test('show in every view as they are compared, each once, and not at all where there are none', async () => {
+    const { body } = await create({
+      allowed_origins: ['HTTPS://shop.example:443', shop, 'http://localhost:3000'],
+    });
+    const origins = [shop, 'http://localhost:3000'];
+    expect(body.allowed_origins).toEqual(origins);
+    const get = await world.call('GET', `/applications/${body.id}`, { key });
+    expect(get.body.allowed_origins).toEqual(origins);
+    const list = await world.call('GET', `/applications?id=${body.id}`, { key });
+    expect(list.body.data[0].allowed_origins).toEqual(origins);
+    for (const none of [{}, { allowed_origins: [] }, { allowed_origins: null }]) {
+      expect((await create(none)).body).not.toHaveProperty('allowed_origins');
+    }
+  });
+
+  test('keep out pages of other origins with the key, and let in all that name none', async () => {
+    const { body: web } = await create({ allowed_origins: [shop] });
+    expect(await statusFrom(web.key, shop)).toBe(200);
+    expect(await statusFrom(web.key, undefined)).toBe(200);
+    for (const other of [
+      'https://evil.example',
+      'http://shop.example',
+      `${shop}:8443`,
+      'null',
+      `${shop}, ${shop}`,
+    ]) {
+      expect(await statusFrom(web.key, other)).toBe(403);
+    }
+    expect(await statusFrom(web.key, 'https://evil.example', 'POST', '/sessions')).toBe(403);
+    expect(await statusFrom(key, 'https://evil.example')).toBe(200);
+  });
+
+  test('hold for the keys of its Sessions too', async () => {
+    const { body: web } = await create({ allowed_origins: [shop] });
+    const { body: session } = await world.call('POST', '/sessions', {
+      key: web.key,
+      headers: { Origin: shop },
+    });
+    const grant = { nonce: session.nonce, permissions: ['token:read'] };
+    await world.call('POST', '/sessions/authorize', { key, body: grant });
+    expect(await statusFrom(session.session_key, shop)).toBe(200);
+    expect(await statusFrom(session.session_key, undefined)).toBe(200);
+    expect(await statusFrom(session.session_key, 'https://evil.example')).toBe(403);
+  });
+
+  test('a refusal says why, and stands in the audit log', async () => {
+    const { body: web } = await create({ allowed_origins: [shop] });
+    const refused = await world.call('GET', '/tokens', {
+      key: web.key,
+      headers: { Origin: 'https://evil.example' },
+    });
+    expect(refused.body).toMatchObject({ code: 'origin_refused', status: 403 });
+    await world.flush();
+    const { body } = await world.call('GET', `/logs?actor=${web.id}`, { key });
+    expect(body.data[0]).toMatchObject({
+      operation: 'token.read',
+      result: 'denied',
+      reason: 'origin_refused',
+    });
+  });
+
+  test('stay when an update does not speak of them, change when it does, and go when it empties them', async () => {
+    const { body: web } = await create({ allowed_origins: [shop] });
+    for (const silent of [{}, { allowed_origins: null }]) {
+      expect((await update(web.id, silent)).body.allowed_origins).toEqual([shop]);
+    }
+    await update(web.id, { allowed_origins: ['https://new.example'] });
+    expect(await statusFrom(web.key, shop)).toBe(403);
+    expect(await statusFrom(web.key, 'https://new.example')).toBe(200);
+    const emptied = await update(web.id, { allowed_origins: [] });
+    expect(emptied.body).not.toHaveProperty('allowed_origins');
+    expect(await statusFrom(web.key, shop)).toBe(200);
+    const { body } = await world.call('GET', `/logs?entity=${web.id}&operation=application.update`, { key });
+    expect(body.data.map(({ difference }: { difference: object }) => difference)).toEqual([
+      { allowed_origins: { from: ['https://new.example'] } },
+      { allowed_origins: { from: [shop], to: ['https://new.example'] } },
+      {},
+      {},
+    ]);
+  });
+
+  test('what was fetched can be sent back as it is', async () => {
+    const { body: web } = await create({ allowed_origins: [shop] });
+    const { body } = await world.call('GET', `/applications/${web.id}`, { key });
+    expect((await world.call('PUT', `/applications/${web.id}`, { key, body })).body.allowed_origins).toEqual([
+      shop,
+    ]);
+  });
+
+  test.each(['private', 'management'])('are refused by name for a %s Application', async (type) => {
+    const made = await create({ type, allowed_origins: [shop] });
+    expect([made.status, Object.keys(made.body.errors)]).toEqual([400, ['allowed_origins']]);
+    const { body } = await create({ type });
+    const updated = await update(body.id, { allowed_origins: [shop] });
+    expect([updated.status, Object.keys(updated.body.errors)]).toEqual([400, ['allowed_origins']]);
+    expect((await update(body.id, { allowed_origins: [] })).status).toBe(200);
+  });
+
+  test.each([
+    [['https://shop.example/path'], 'allowed_origins.0'],
+    [[shop, '*'], 'allowed_origins.1'],
+    [[7], 'allowed_origins.0'],
+    [[`https://${'a'.repeat(300)}`], 'allowed_origins.0'],
+    [Array.from({ length: 21 }, (_, port) => `http://localhost:${4000 + port}`), 'allowed_origins'],
+    [shop, 'allowed_origins'],
+  ])('that are none, or too many, are refused: %j', async (allowed_origins, path) => {
+    const { status, body } = await create({ allowed_origins });
+    expect([status, Object.keys(body.errors)]).toEqual([400, [path]]);
+  });
+});

@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { Failure, fail } from '../../../src/domain/error.ts';
+import { makeWaitingRoom } from '../../../src/http/pipeline/pending-sessions.ts';
+import { refuseRows } from '../../support/database.ts';
+import { Clock, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+
+const settings = { SALLYPORT_SESSIONS_WAITING: '5', SALLYPORT_MASTER_KEY: testMasterKey };
+
+describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, database) => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(database, settings);
+    key = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+
+  const application = () => world.application(key, { type: 'public' });
+  const create = (web: { key: string }) => world.call('POST', '/sessions', { key: web.key });
+  const authorize = (nonce: string) =>
+    world.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['mine:x'] } });
+  async function filled() {
+    const web = await application();
+    const sessions = [];
+    for (let i = 0; i < 5; i++) sessions.push(await create(web));
+    expect(sessions.map(({ status }) => status)).toEqual([201, 201, 201, 201, 201]);
+    return { web, nonce: sessions[0]?.body.nonce };
+  }
+
+  test('may be as many as the setting says, and not one more', async () => {
+    const { web } = await filled();
+    const { status, body, headers } = await create(web);
+    expect([status, body.code, headers.get('retry-after')]).toEqual([429, 'too_many_requests', '1']);
+    expect(body.detail).toContain('5 Sessions that nobody has authorized');
+    expect((await create(await application())).status).toBe(201);
+  });
+
+  test('make room when they are authorized', async () => {
+    const { web, nonce } = await filled();
+    await authorize(nonce);
+    expect([(await create(web)).status, (await create(web)).status]).toEqual([201, 429]);
+  });
+
+  test('make room within a second, also after somebody was turned away', async () => {
+    const { web, nonce } = await filled();
+    expect((await create(web)).status).toBe(429);
+    await authorize(nonce);
+    world.clock.advance(1000);
+    expect([(await create(web)).status, (await create(web)).status]).toEqual([201, 429]);
+  });
+
+  test('make room when they end', async () => {
+    const { web } = await filled();
+    world.clock.advance(179_999);
+    expect((await create(web)).status).toBe(429);
+    world.clock.advance(1000);
+    expect((await create(web)).status).toBe(201);
+  });
+
+  test('do not get more when many come at once', async () => {
+    const web = await application();
+    const answers = await Promise.all(Array.from({ length: 30 }, () => create(web)));
+    expect(answers.filter(({ status }) => status === 201)).toHaveLength(5);
+  });
+
+  test('are not those whose request has failed', async () => {
+    const web = await application();
+    const allow = await refuseRows(world.config.databaseUrl, 'audit');
+    for (let i = 0; i < 5; i++) expect((await create(web)).status).toBe(503);
+    await allow();
+    const answers = [];
+    for (let i = 0; i < 6; i++) answers.push((await create(web)).status);
+    expect(answers).toEqual([201, 201, 201, 201, 201, 429]);
+  });
+
+  test('are known to another process after a second', async () => {
+    const other = await openWorld(world.config.databaseUrl, settings);
+    other.clock.advance(world.clock.now() - other.clock.now());
+    const web = await application();
+    const there = () => other.call('POST', '/sessions', { key: web.key });
+    expect((await there()).status).toBe(201);
+    for (let i = 0; i < 4; i++) expect((await create(web)).status).toBe(201);
+    other.clock.advance(1000);
+    expect((await there()).status).toBe(429);
+    await other.close();
+  });
+});
+
+describe('the waiting room', () => {
+  const tenantAnd = ['tenant', 'application'] as const;
+
+  function room(most: number, count: () => number | Promise<number>) {
+    const clock = new Clock();
+    let [counts, turnedAway] = [0, 0];
+    const counting = () => {
+      counts++;
+      return count();
+    };
+    const made = makeWaitingRoom(most, counting, clock.now, () => {
+      turnedAway++;
+      return fail('too_many_requests');
+    });
+    return {
+      clock,
+      enter: () => Promise.try(() => made.enter(...tenantAnd)),
+      counts: () => counts,
+      turnedAway: () => turnedAway,
+    };
+  }
+
+  test('is counted once a second at most, however many come in or are turned away', async () => {
+    let waiting = 0;
+    const { clock, enter, counts, turnedAway } = room(100, () => waiting);
+    for (; waiting < 99; waiting++) (await enter())();
+    expect(counts()).toBe(1);
+    (await enter())();
+    waiting++;
+    for (let i = 0; i < 50; i++) await expect(enter()).rejects.toThrow(Failure);
+    expect([counts(), turnedAway()]).toEqual([2, 50]);
+    clock.advance(999);
+    await expect(enter()).rejects.toThrow(Failure);
+    expect(counts()).toBe(2);
+    clock.advance(1);
+    waiting = 50;
+    (await enter())();
+    expect(counts()).toBe(3);
+  });
+
+  test('counts those that are still being made', async () => {
+    const { enter } = room(3, () => 0);
+    const leaving = await Promise.all([enter(), enter(), enter()]);
+    await expect(enter()).rejects.toThrow(Failure);
+    for (const leave of leaving) leave();
+    expect((await enter())()).toBeUndefined();
+  });
+
+  test('counts those that were made while it was being counted', async () => {
+    let counted = Promise.resolve(0);
+    const { clock, enter } = room(1, () => counted);
+    const leave = await enter();
+    clock.advance(1000);
+    const counting = Promise.withResolvers<number>();
+    counted = counting.promise;
+    const entering = enter();
+    leave();
+    counting.resolve(0);
+    await expect(entering).rejects.toThrow(Failure);
+  });
+
+  test('can be counted again after a count has failed', async () => {
+    let broken = true;
+    const { enter } = room(3, () => {
+      if (broken) throw new Error('the database is gone');
+      return 0;
+    });
+    await expect(enter()).rejects.toThrow('the database is gone');
+    broken = false;
+    expect((await enter())()).toBeUndefined();
+  });
+});

@@ -1,0 +1,233 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { routes } from '../../../src/http/routes.ts';
+import { openWorld, sqlite, type World } from '../../support/world.ts';
+
+const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+const paths = [...Map.groupBy(routes, (route) => route.path)].map(([path, at]): [string, string[]] => [
+  path.replace(':id', someId),
+  at.map(({ method }) => method),
+]);
+
+describe('the protocol', () => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = await openWorld(sqlite);
+    key = (await world.tenant()).key;
+  });
+  afterAll(() => world.close());
+
+  test.each(['x', 'a.b_c:d-9', 'f'.repeat(128), crypto.randomUUID()])(
+    'the caller’s request id %s comes back',
+    async (id) => {
+      const good = await world.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
+      expect(good.headers.get('svc-request-id')).toBe(id);
+      const bad = await world.call('GET', '/applications', { headers: { 'SVC-REQUEST-ID': id } });
+      expect(bad.body.request_id).toBe(id);
+    },
+  );
+
+  test.each(['', 'a b', 'a,b', '<script>', 'é', 'f'.repeat(129), '"', '{}'])(
+    'the request id %j is replaced by a fresh one',
+    async (id) => {
+      const call = () => world.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
+      const [first, second] = [await call(), await call()];
+      expect(first.headers.get('svc-request-id')).not.toBe(id);
+      expect(first.headers.get('svc-request-id')).not.toBe(second.headers.get('svc-request-id'));
+    },
+  );
+
+  test('a problem tells the path without the query', async () => {
+    const { body } = await world.call('GET', '/applications?name=secret');
+    expect(body.instance).toBe('/applications');
+    expect(JSON.stringify(body)).not.toContain('secret');
+  });
+
+  test('a success is JSON', async () => {
+    const { headers } = await world.call('GET', '/applications', { key });
+    expect(headers.get('content-type')).toBe('application/json');
+  });
+
+  test('the built-in permissions are listed for everyone, each with a sentence', async () => {
+    const { status, body } = await world.call('GET', '/permissions');
+    expect(status).toBe(200);
+    expect(body.data.map(({ name }: { name: string }) => name).sort()).toEqual([
+      ...['application:create', 'application:delete', 'application:read', 'application:update'],
+      ...[
+        'decision:create',
+        'log:read',
+        'session:authorize',
+        'session:delete',
+        'session:read',
+        'tenant:read',
+      ],
+      ...['token:create', 'token:delete', 'token:read', 'token:update'],
+    ]);
+    for (const { description } of body.data) expect(description).toMatch(/^[A-Z].*\.$/);
+  });
+
+  test.each(['/permissions', '/permissions/', '/openapi.json'])(
+    'an unknown parameter of %s is refused, though it needs no key',
+    async (path) => {
+      const { status, body } = await world.call('GET', `${path}?colour=red`);
+      expect([status, body.errors]).toEqual([400, { colour: ['is not a known parameter'] }]);
+    },
+  );
+
+  test.each(['/livez', '/readyz', '/docs'])('%s puts up with what browsers and probes add', async (path) => {
+    expect((await world.call('GET', `${path}?t=1`)).status).toBe(200);
+  });
+
+  test('HEAD answers as GET does, without the body', async () => {
+    for (const [path, as] of [
+      ['/applications', key],
+      ['/applications', undefined],
+      [`/applications/${someId}`, key],
+      ['/livez', undefined],
+    ]) {
+      const get = await world.call('GET', path as string, { key: as });
+      const head = await world.call('HEAD', path as string, { key: as });
+      expect(head.status).toBe(get.status);
+      expect(head.body).toBe('');
+      for (const name of ['content-type', 'content-length', 'www-authenticate']) {
+        if (name !== 'content-length' || get.status === 200)
+          expect(head.headers.get(name)).toBe(get.headers.get(name));
+      }
+    }
+  });
+
+  test.each(paths)('a preflight of %s needs no key', async (path, own) => {
+    const { status, headers } = await world.call('OPTIONS', path, {
+      headers: {
+        Origin: 'https://shop.example',
+        'Access-Control-Request-Method': own[0] as string,
+        'Access-Control-Request-Headers': 'svc-api-key, content-type',
+      },
+    });
+    expect(status).toBe(204);
+    const allowed = headers.get('access-control-allow-methods')?.split(', ');
+    expect(allowed).toEqual(expect.arrayContaining(own));
+    expect(headers.get('access-control-allow-headers')?.split(', ')).toEqual(
+      expect.arrayContaining([
+        'Idempotency-Key',
+        'traceparent',
+        'SVC-API-KEY',
+        'SVC-REQUEST-ID',
+        'Content-Type',
+      ]),
+    );
+  });
+
+  test('a browser may read the request id and when to come back', async () => {
+    const { headers } = await world.call('GET', '/livez');
+    const exposed = headers.get('access-control-expose-headers')?.split(', ');
+    expect(exposed).toEqual(
+      expect.arrayContaining(['SVC-REQUEST-ID', 'Retry-After', 'Idempotency-Replayed']),
+    );
+  });
+
+  test.each(paths)('%s names the methods it takes to one that it does not', async (path, own) => {
+    const allow = [...own, ...(own.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].sort();
+    for (const method of methods.filter((name) => !own.includes(name))) {
+      const { status, body, headers } = await world.call(method, path, { key });
+      expect([status, body.code]).toEqual([405, 'method_not_allowed']);
+      expect(headers.get('allow')?.split(', ').sort()).toEqual(allow);
+    }
+    if (own.includes('GET')) return;
+    expect((await world.call('HEAD', path, { key })).status).toBe(405);
+  });
+
+  test.each(paths)('%s is the same path with a slash behind it', async (path, own) => {
+    for (const method of own) {
+      for (const as of [key, undefined]) {
+        const body = ['POST', 'PUT'].includes(method) ? { colour: 1 } : undefined;
+        const without = await world.call(method, path, { key: as, body });
+        const behind = await world.call(method, `${path}/`, { key: as, body });
+        expect([behind.status, behind.body.code]).toEqual([without.status, without.body.code]);
+      }
+    }
+  });
+
+  test.each([
+    ...['/nothing', '/Applications', '/applications//', '/application'],
+    ...[`/applications/${someId}/locks`, `/applications/${someId}//`, '/applications/key/regenerate/x'],
+    ...['/sessions/authorize/x', '/%61pplications', '/applications%2Fkey', '/.env', '/permissions.json'],
+  ])('%s is an unknown path', async (path) => {
+    const { status, body } = await world.call('GET', path, { key });
+    expect([status, body.code]).toEqual([404, 'path_unknown']);
+  });
+
+  test('an unknown path is no different without a key, and for every method', async () => {
+    for (const method of [...methods, 'OPTIONS'])
+      expect((await world.call(method, '/nothing')).status).toBe(404);
+  });
+
+  describe('bodies', () => {
+    const fields = { name: 'x', type: 'private', permissions: ['token:read'] };
+    const post = (body: string | Uint8Array, type?: string) =>
+      world.call('POST', '/applications', {
+        key,
+        body,
+        headers: type === undefined ? {} : { 'Content-Type': type },
+      });
+    const padded = (length: number) => JSON.stringify(fields).padEnd(length, ' ');
+
+    test('of 64 KiB are taken, and of one byte more are not', async () => {
+      expect((await post(padded(65_536))).status).toBe(201);
+      const { status, body } = await post(padded(65_537));
+      expect([status, body.code]).toEqual([413, 'too_large']);
+      expect(body.detail).toContain('65536');
+    });
+
+    test('that are too large are refused whatever they contain, and before their type', async () => {
+      expect((await post('x'.repeat(70_000), 'text/plain')).status).toBe(413);
+    });
+
+    test.each([
+      'application/json',
+      'Application/JSON',
+      'application/json;charset=utf-8',
+      'application/json; charset="UTF-8"',
+      'application/json ; charset=utf-8',
+    ])('of type %s are taken', async (type) => {
+      expect((await post(JSON.stringify(fields), type)).status).toBe(201);
+    });
+
+    test.each([
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'multipart/form-data; boundary=x',
+      'application/jsonp',
+      'application/json, application/json',
+      'application/json; charset=latin1',
+      'application/json; charset=utf-8; charset=latin1',
+      'text/json',
+      `application/json${' '.repeat(10_000)}x`,
+    ])('of type %s are refused', async (type) => {
+      const { status, body } = await post(JSON.stringify(fields), type);
+      expect([status, body.code]).toEqual([415, 'unsupported_media_type']);
+    });
+
+    test('without a type are refused', async () => {
+      const answer = await fetch(`${world.url}/applications`, {
+        method: 'POST',
+        headers: { 'SVC-API-KEY': key },
+        body: new TextEncoder().encode(JSON.stringify(fields)),
+      });
+      expect(answer.status).toBe(415);
+    });
+
+    test('may begin with a byte order mark', async () => {
+      expect((await post(`\ufeff${JSON.stringify(fields)}`)).status).toBe(201);
+    });
+
+    test('of a GET or DELETE are not looked at', async () => {
+      const made = await world.application(key);
+      const headers = { 'Content-Type': 'text/plain' };
+      expect(
+        (await world.call('DELETE', `/applications/${made.id}`, { key, body: 'x', headers })).status,
+      ).toBe(204);
+    });
+  });
+});

@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'bun:test';
+import { Buckets } from '../../../src/http/pipeline/token-buckets.ts';
+
+describe('a bucket', () => {
+  const start = 1_000_000;
+  const three = { rate: 3, per: 1000, burst: 5 };
+
+  test('gives its burst at once, to the last one, and tells what is left', () => {
+    const buckets = new Buckets(three, start);
+    const taken = Array.from({ length: 7 }, () => buckets.take('a', start));
+    expect(taken.map(({ granted }) => granted)).toEqual([true, true, true, true, true, false, false]);
+    expect(taken.map(({ left }) => left)).toEqual([4, 3, 2, 1, 0, 0, 0]);
+  });
+
+  test('refills at its rate, not sooner and not later, to the millisecond', () => {
+    const buckets = new Buckets(three, start);
+    for (let i = 0; i < 5; i++) buckets.take('a', start);
+    const { wait } = buckets.take('a', start);
+    expect(Math.ceil(wait)).toBe(334);
+    expect(buckets.take('a', start + 333).granted).toBe(false);
+    expect(buckets.take('a', start + 334).granted).toBe(true);
+    expect(buckets.take('a', start + 334).granted).toBe(false);
+  });
+
+  test('gives exactly its rate in the long run, however uneven a rate', () => {
+    const buckets = new Buckets({ rate: 7, per: 60_000, burst: 1 }, start);
+    let granted = 0;
+    for (let at = 0; at < 600_000; at += 50) if (buckets.take('a', start + at).granted) granted++;
+    expect(granted).toBe(70);
+  });
+
+  test('never holds more than its burst, however long nobody came', () => {
+    const buckets = new Buckets(three, start);
+    const later = start + 86_400_000;
+    const granted = Array.from({ length: 9 }, () => buckets.take('a', later)).filter((one) => one.granted);
+    expect(granted).toHaveLength(5);
+  });
+
+  test('whoever is turned away does not have to wait longer for it', () => {
+    const buckets = new Buckets(three, start);
+    for (let i = 0; i < 100; i++) buckets.take('a', start);
+    expect(buckets.take('a', start + 334).granted).toBe(true);
+  });
+
+  test('is another’s business for nobody', () => {
+    const buckets = new Buckets(three, start);
+    for (let i = 0; i < 6; i++) buckets.take('a', start);
+    expect(buckets.take('b', start)).toMatchObject({ granted: true, left: 4 });
+  });
+
+  test('is kept while it is asked for, and the room for all of them does not grow with their number', () => {
+    const buckets = new Buckets({ rate: 1, per: 60_000, burst: 1 }, start);
+    buckets.take('mine', start);
+    const memory = () => {
+      Bun.gc(true);
+      return process.memoryUsage().heapUsed;
+    };
+    const refused: boolean[] = [];
+    const flood = (from: number, to: number) => {
+      for (let i = from; i < to; i++) {
+        buckets.take(`name ${i}`, start);
+        if (i % 5_000 === 0) refused.push(!buckets.take('mine', start).granted);
+      }
+    };
+    flood(0, 100_000);
+    const before = memory();
+    flood(100_000, 250_000);
+    expect(memory() - before).toBeLessThan(5_000_000);
+    expect(refused).not.toContain(false);
+  });
+});

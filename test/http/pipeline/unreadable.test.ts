@@ -1,0 +1,50 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+describe.each(databases)('when nothing can be read on %s but who calls', (_, database) => {
+  let world: World;
+  let key: string;
+  let down = false;
+  const stray: unknown[] = [];
+  const note = (error: unknown) => stray.push(error);
+
+  /** SQLite fails at once, PostgreSQL after a moment. */
+  const failing = (db: Db): Db => {
+    const broken = () => {
+      const error = new DbUnavailable('it does not read');
+      if (db.dialect === 'sqlite') throw error;
+      return Promise.reject(error);
+    };
+    return {
+      ...db,
+      get: (sql, params) => (down ? broken() : db.get(sql, params)),
+      all: (sql, params) => (down ? broken() : db.all(sql, params)),
+    };
+  };
+
+  beforeAll(async () => {
+    world = await openWorld(database, {}, failing);
+    key = (await world.tenant()).key;
+    process.on('unhandledRejection', note);
+  });
+  afterEach(() => {
+    down = false;
+  });
+  afterAll(async () => {
+    process.off('unhandledRejection', note);
+    await world.close();
+  });
+
+  test.each(['/applications', '/tokens', '/sessions', '/logs', '/tenants/self'])(
+    'GET %s is answered with 503, and no failure is left that would end the service',
+    async (path) => {
+      down = true;
+      expect(await world.call('GET', path, { key })).toMatchObject({ status: 503 });
+      await new Promise(setImmediate);
+      expect(stray).toEqual([]);
+      down = false;
+      expect((await world.call('GET', path, { key })).status).toBe(200);
+    },
+  );
+});

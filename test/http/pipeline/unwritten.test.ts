@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { isRepeatable, type Route } from '../../../src/http/pipeline/route.ts';
+import { routes } from '../../../src/http/routes.ts';
+import { refuseRows, rowsIn } from '../../support/database.ts';
+import { ready, token } from '../../support/ready.ts';
+import { databases, openWorld, type World } from '../../support/world.ts';
+
+const changing = routes.filter(({ kind }) => kind === 'change');
+
+test('every route that changes something has its row here', () => {
+  expect(Object.keys(ready).sort()).toEqual(changing.map(({ name }) => name).sort());
+});
+
+describe.each(databases)('when the audit log cannot be written on %s', (_, database) => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld(database);
+  });
+  afterAll(() => world.close());
+
+  /** What the same request gets while no audit row can be written, and afterwards. */
+  async function refusedThenDone(route: Route, headers: Record<string, string>) {
+    const { key } = await world.tenant();
+    await token(world, key);
+    const {
+      path = '',
+      key_id = '',
+      options,
+    } = await (ready[route.name] as (typeof ready)[string])(world, key);
+    const send = () =>
+      world.call(route.method, route.path.replace(':id', path).replace(':key_id', key_id), {
+        ...options,
+        headers,
+      });
+    await world.flush();
+    const { databaseUrl } = world.config;
+    const before = await rowsIn(databaseUrl);
+    const allow = await refuseRows(databaseUrl, 'audit');
+    const refused = await send();
+    await allow();
+    expect(await rowsIn(databaseUrl)).toEqual(before);
+    return { refused, done: await send() };
+  }
+
+  test.each(changing.map((route) => [route.name, route] as const))(
+    '%s changes nothing, releases no secret, and can be tried again',
+    async (_name, route) => {
+      const names = isRepeatable(route) ? [{}, { 'Idempotency-Key': crypto.randomUUID() }] : [{}];
+      for (const headers of names) {
+        const { refused, done } = await refusedThenDone(route, headers as Record<string, string>);
+        expect(refused).toMatchObject({ status: 503, body: { code: 'unavailable' } });
+        expect(JSON.stringify(refused.body)).not.toContain('slp_');
+        expect(done.status).toBeLessThan(300);
+        expect(done.headers.get('idempotency-replayed')).toBeNull();
+      }
+    },
+  );
+
+  test('a refusal is still a refusal, and the log of the service tells that it is not on record', async () => {
+    const allow = await refuseRows(world.config.databaseUrl, 'audit');
+    expect((await world.call('GET', '/applications')).status).toBe(401);
+    await world.flush();
+    await allow();
+    expect(world.logged.join('\n')).toContain('refusals could not be written to the audit log');
+  });
+});

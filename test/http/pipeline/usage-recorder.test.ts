@@ -1,0 +1,67 @@
+import { expect, test } from 'bun:test';
+import { ready } from '../../../src/domain/policy.ts';
+import type { Principal } from '../../../src/domain/principal.ts';
+import { maxUses } from '../../../src/domain/usage.ts';
+import { uses } from '../../../src/http/pipeline/usage-recorder.ts';
+import type { ApplicationUse } from '../../../src/store/store.ts';
+
+const principal: Principal = {
+  kind: 'session',
+  tenantId: 'tenant',
+  applicationId: 'web',
+  sessionId: 'session',
+  policy: ready({ permissions: [], rules: [] }),
+  ceiling: undefined,
+  origins: undefined,
+  authority: { applicationId: 'backend', keyId: 'key' },
+  digest: Buffer.alloc(32),
+  now: 1000,
+};
+
+async function written(note: (noted: ReturnType<typeof uses>) => void): Promise<ApplicationUse[]> {
+  const all: ApplicationUse[] = [];
+  const write = async (some: readonly ApplicationUse[]) => {
+    all.push(...some);
+  };
+  const noted = uses({ usage: { write, list: () => [] } });
+  note(noted);
+  await noted.flush();
+  return all;
+}
+
+test('however many containers callers make up, few are kept in memory, and the latest moment with them', async () => {
+  const [backend] = await written((noted) => {
+    for (let at = 0; at < 10_000; at++)
+      noted.note({ ...principal, now: at }, 'token:create', `/customers/${at}/`);
+  });
+  const places = backend!.permissions.get('token:create')!;
+  expect(places.size).toBeLessThanOrEqual(100);
+  expect(Math.max(...places.values())).toBe(9999);
+});
+
+test('however many permissions and containers are used, memory holds a bounded number of uses', async () => {
+  const [backend] = await written((noted) => {
+    for (let at = 0; at < 20_000; at++)
+      noted.note({ ...principal, now: at }, `invoice:action-${at % 2000}`, `/customers/${at}/`);
+  });
+  const places = [...backend!.permissions.values()].reduce((sum, moments) => sum + moments.size, 0);
+  expect(places).toBeLessThanOrEqual(2 * maxUses);
+  expect(backend!.permissions.has('invoice:action-1999')).toBe(true);
+});
+
+test('a moment that comes late moves nothing back', async () => {
+  const [backend, web] = await written((noted) => {
+    for (const now of [2000, 1000]) noted.note({ ...principal, now }, 'token:read', '/a/');
+  });
+  expect([web!.at, backend!.at, backend!.keys.get('key')]).toEqual([2000, 2000, 2000]);
+  expect(backend!.permissions.get('token:read')).toEqual(new Map([['/a/', 2000]]));
+});
+
+test('what was written is not written again', async () => {
+  const counts: number[] = [];
+  const noted = uses({ usage: { write: async (some) => void counts.push(some.length), list: () => [] } });
+  noted.note(principal);
+  await noted.flush();
+  await noted.flush();
+  expect(counts).toEqual([2]);
+});

@@ -1,0 +1,220 @@
+import { describe, expect, test } from 'bun:test';
+import { z } from 'zod';
+import { type Code, codes, problem } from '../../../src/domain/error.ts';
+import { Problem } from '../../../src/http/pipeline/problem.ts';
+import type { Route } from '../../../src/http/pipeline/route.ts';
+import { type Schema, withoutNull } from '../../../src/http/reference/json-schema.ts';
+import { type Answer, type Content, openApi, problemJson } from '../../../src/http/reference/openapi.ts';
+import { tags } from '../../../src/http/reference/tags.ts';
+import { routes } from '../../../src/http/routes.ts';
+import { OpenApi } from '../../support/openapi.ts';
+
+const document = openApi(routes, '1.2.3');
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ path, method, ...operation })),
+);
+const answersOf = (responses: (typeof operations)[number]['responses']) =>
+  Object.entries(responses).filter((entry): entry is [string, Answer] => !('$ref' in entry[1]));
+const routeOf = (name: string) => routes.find((route) => route.name === name) as Route;
+const named = operations.map((operation) => [operation.operationId, operation] as const);
+
+describe('the OpenAPI document', () => {
+  test('has the structure of OpenAPI 3.1 and nothing beside it', () => {
+    expect(OpenApi.safeParse(document).error?.issues).toBeUndefined();
+  });
+
+  test('refers only to what is there', () => {
+    const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map((match) => match[1]);
+    expect(references.length).toBeGreaterThan(50);
+    const dangling = references.filter((reference) => lookUp(reference as string) === undefined);
+    expect(dangling).toEqual([]);
+  });
+
+  test('has every route, each under a name of its own', () => {
+    const names = operations.map(({ operationId }) => operationId);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names.sort()).toEqual(routes.map(({ name }) => name).sort());
+  });
+
+  test('groups every operation under a tag that has its sentence', () => {
+    const used = new Set<string>(operations.map((operation) => operation.tags[0]));
+    expect(document.tags.map(({ name }) => name)).toEqual(Object.keys(tags).filter((tag) => used.has(tag)));
+    expect(document.tags.every(({ description }) => description.endsWith('.'))).toBe(true);
+  });
+
+  test('leaves no field or parameter without a description, and none read-only without a type', () => {
+    const silent: string[] = [];
+    const visit = (schema: Schema, at: string) => {
+      for (const [name, field] of Object.entries(schema.properties ?? {})) {
+        const target = field.$ref ? (lookUp(field.$ref) as Schema) : field;
+        const container = field.$ref !== undefined && target.properties !== undefined;
+        if (!field.description && !container) silent.push(`${at}.${name}`);
+        if (field.readOnly && !withoutNull(field).type) silent.push(`${at}.${name}`);
+        visit(field, `${at}.${name}`);
+      }
+      if (schema.items) visit(schema.items, `${at}.*`);
+      for (const option of schema.anyOf ?? []) visit(option, at);
+    };
+    for (const [name, schema] of Object.entries(document.components.schemas)) visit(schema, name);
+    for (const { operationId, parameters, requestBody, responses } of operations) {
+      for (const { name, description } of parameters) {
+        if (!description) silent.push(`${operationId} ${name}`);
+      }
+      const bodies = [requestBody, ...answersOf(responses).map(([, answer]) => answer)];
+      for (const { schema } of bodies.flatMap((body) => Object.values(body?.content ?? {}))) {
+        visit(schema, operationId);
+      }
+    }
+    expect(silent).toEqual([]);
+  });
+
+  test('shows an example of every failure in the table, as the service would answer it', () => {
+    expect(Object.keys(document.components.examples)).toEqual(codes);
+    for (const code of codes) {
+      const value = Problem.strict().parse(document.components.examples[code]?.value);
+      expect(value).toMatchObject({ code, ...problem(code), type: `/docs#error-${code}` });
+    }
+  });
+
+  test('says of a query parameter what is sent, not how it is read', () => {
+    const parameters = document.paths['/applications']?.get?.parameters ?? [];
+    const find = (name: string) => parameters.find((parameter) => parameter.name === name);
+    const items = { type: 'string', format: 'uuid' };
+    expect(find('id')).toMatchObject({ style: 'form', explode: true });
+    expect(find('id')?.schema).toEqual({ type: 'array', items, maxItems: 100 });
+    expect(find('size')?.schema).toEqual({ type: 'integer', minimum: 1, maximum: 100, default: 20 });
+  });
+
+  test('says of a map in the query how one of its entries is sent', () => {
+    const parameters = document.paths['/tokens']?.get?.parameters ?? [];
+    const metadata = parameters.find((parameter) => parameter.name === 'metadata.NAME');
+    expect(metadata?.schema).toMatchObject({ type: 'string', maxLength: 500 });
+  });
+
+  test('takes any JSON where any JSON is taken', () => {
+    const { Token, TokenCreate, TokenPatch } = document.components.schemas;
+    expect(Object.keys(Token?.properties?.data ?? {})).toEqual(['description']);
+    expect(withoutNull(TokenCreate?.properties?.mask ?? {}).type).toEqual(['string', 'object', 'array']);
+    expect(Object.keys(TokenPatch?.properties?.data ?? {})).toEqual(['description']);
+    expect(TokenPatch?.properties?.type?.type).toEqual(['string', 'null']);
+  });
+
+  test('speaks of null only where it is taken: not in the path, the query, or a reply of its own', () => {
+    const parameters = operations.flatMap((operation) => operation.parameters);
+    const { Application, Session, Token } = document.components.schemas;
+    expect(JSON.stringify([parameters, Application, Session, Token])).not.toContain('"null"');
+  });
+
+  test('names both types of a patch', () => {
+    const typesOf = (operation = document.paths['/tokens']?.post) =>
+      Object.keys(operation?.requestBody?.content ?? {});
+    expect(typesOf()).toEqual(['application/json']);
+    const patch = document.paths['/tokens/{id}']?.patch;
+    expect(typesOf(patch)).toEqual(['application/json', 'application/merge-patch+json']);
+  });
+});
+
+/** What changes nothing, and what hands a secret to whoever has a key that many have. */
+const inVain = ['decide', 'createSession'];
+
+describe.each(named)('%s in the OpenAPI document', (name, operation) => {
+  const route = routeOf(name);
+
+  test('declares the parameters of its path, and no other', () => {
+    const inPath = [...operation.path.matchAll(/\{(\w+)\}/g)].map((match) => match[1] as string);
+    const declared = operation.parameters.filter((parameter) => parameter.in === 'path');
+    expect(declared.map((parameter) => parameter.name)).toEqual(inPath);
+    expect(declared.every((parameter) => parameter.required && parameter.example !== undefined)).toBe(true);
+    expect(operation.path).not.toContain(':');
+  });
+
+  test('says what its caller needs', () => {
+    const permission = route.kind === 'open' ? undefined : route.permission;
+    expect(operation['x-permission']).toBe(permission);
+    if (permission) {
+      expect(operation.security).toEqual([{ key: [permission] }]);
+      expect(operation.description.split('\n\n').at(-1)).toContain(`\`${permission}\``);
+    }
+    expect(operation.security?.length === 0).toBe(route.kind === 'open');
+  });
+
+  test('answers failures by the table, each under its own status', () => {
+    const failures = answersOf(operation.responses).flatMap(([status, { content }]) =>
+      Object.keys(content?.[problemJson]?.examples ?? {}).map((code) => [code, Number(status)]),
+    );
+    for (const [code, status] of failures) {
+      expect(codes).toContain(code as Code);
+      expect(problem(code as Code).status).toBe(status as number);
+    }
+    expect(failures.length).toBeGreaterThanOrEqual(route.kind === 'open' ? 0 : 3);
+    expect(operation.responses.default).toEqual({ $ref: '#/components/responses/Problem' });
+  });
+
+  test('names the request id in every response', () => {
+    for (const [, { headers }] of answersOf(operation.responses)) {
+      expect(headers['SVC-REQUEST-ID']).toEqual({ $ref: '#/components/headers/SVC-REQUEST-ID' });
+    }
+  });
+
+  test('names the Idempotency-Key if it heeds it, and the request id in any case', () => {
+    const headers = operation.parameters.filter((parameter) => parameter.in === 'header');
+    const heeds = ['post', 'put', 'patch'].includes(operation.method) && !inVain.includes(name);
+    const expected = heeds ? ['Idempotency-Key', 'SVC-REQUEST-ID'] : ['SVC-REQUEST-ID'];
+    expect(headers.map((parameter) => parameter.name)).toEqual(expected);
+    expect(
+      headers.every((parameter) =>
+        new RegExp(String(parameter.schema.pattern)).test(String(parameter.example)),
+      ),
+    ).toBe(true);
+    const replayed = answersOf(operation.responses).filter(
+      ([, answer]) => 'Idempotency-Replayed' in answer.headers,
+    );
+    const good = answersOf(operation.responses).filter(([status]) => Number(status) < 300);
+    expect(replayed).toEqual(heeds ? good : []);
+  });
+
+  test('has examples which the service itself would take and give', () => {
+    if (route.kind !== 'open' && route.body)
+      expect(route.body.safeParse(route.bodyExample).error).toBeUndefined();
+    for (const { schema, example } of Object.values(route.replies)) {
+      if (schema) expect(schema.parse(example)).toEqual(example);
+    }
+  });
+
+  test('takes null for a field that may be left out if and only if the service does', () => {
+    const body = operation.requestBody?.content['application/json'];
+    if (!body || route.kind === 'open') return;
+    const { properties = {}, required = [] } = lookUp(body.schema.$ref ?? '') as Schema;
+    const schema = fromDocument(body.schema);
+    for (const field of Object.keys(properties)) {
+      if (required.includes(field)) continue;
+      const sent = { ...(body.example as object), [field]: null };
+      const taken = route.body?.safeParse(sent).success === true;
+      expect([field, schema.safeParse(sent).success]).toEqual([field, taken]);
+    }
+  });
+
+  test('has examples which its own schemas take', () => {
+    const bodies: (Content | undefined)[] = [
+      operation.requestBody?.content['application/json'],
+      ...answersOf(operation.responses).map(([, { content }]) => content?.['application/json']),
+    ];
+    for (const body of bodies) {
+      if (!body) continue;
+      expect(body.example).toBeDefined();
+      expect(fromDocument(body.schema).safeParse(body.example).error).toBeUndefined();
+    }
+  });
+});
+
+function lookUp(reference: string): unknown {
+  return reference
+    .slice(2)
+    .split('/')
+    .reduce<unknown>((at, key) => (at as Record<string, unknown> | undefined)?.[key], document);
+}
+
+function fromDocument(schema: Schema): z.ZodType {
+  const whole = JSON.stringify({ ...schema, $defs: document.components.schemas });
+  return z.fromJSONSchema(JSON.parse(whole.replaceAll('#/components/schemas/', '#/$defs/')));
+}

@@ -1,0 +1,50 @@
+import { expect, test } from 'bun:test';
+import { SQL } from 'bun';
+import type { Db } from '../../src/store/engine/db.ts';
+import { raw } from '../support/stores.ts';
+import { openWorld, postgres } from '../support/world.ts';
+
+test('what comes while refusals are being written is written by the next flush, not left to the clock', async () => {
+  const world = await openWorld(postgres);
+  const { key } = await world.tenant();
+  const weak = await world.application(key);
+  const refused = async (path: string) =>
+    expect((await world.call('GET', path, { key: weak.key })).status).toBe(403);
+  const other = new SQL(world.config.databaseUrl, { max: 1 });
+  await refused('/applications');
+  let flushed: Promise<void>[] = [];
+  await other.begin(async (tx) => {
+    await tx`lock table audit in exclusive mode`;
+    flushed = [world.flush()];
+    await refused('/logs');
+    flushed.push(world.flush());
+  });
+  await Promise.all(flushed);
+  const { body } = await world.call('GET', '/logs?operation=log.read', { key });
+  expect(body.data).toMatchObject([{ operation: 'log.read', result: 'denied' }]);
+  await other.close();
+  await world.close();
+});
+
+test('a program that is told to stop does not wait for ever for a chore that hangs, and writes the rest', async () => {
+  let hang = false;
+  const reached = Promise.withResolvers<void>();
+  const exclusively =
+    (db: Db): Db['exclusively'] =>
+    (work) => {
+      if (!hang) return db.exclusively(work);
+      reached.resolve();
+      return new Promise(() => {});
+    };
+  const world = await openWorld(postgres, {}, (db) => ({ ...db, exclusively: exclusively(db) }));
+  const { id, key } = await world.tenant();
+  const weak = await world.application(key);
+  hang = true;
+  void world.flush();
+  await reached.promise;
+  expect((await world.call('GET', '/logs', { key: weak.key })).status).toBe(403);
+  await world.close();
+  expect(world.logged.at(-1)).toContain('stopped without what is still under way');
+  const denied = `select 1 from audit where tenant_id = '${id}' and result = 'denied'`;
+  expect(await raw(world.config.databaseUrl, denied)).toHaveLength(1);
+});

@@ -1,0 +1,183 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import fc from 'fast-check';
+import { restoreOperation } from '../../../src/domain/audit.ts';
+import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
+import { entry, exportOf, masters, named, verify, write } from '../../support/exports.ts';
+import { openStores, type Stores } from '../../support/stores.ts';
+import { sqlite, start } from '../../support/world.ts';
+
+const count = 10;
+
+describe('an export of the audit log', () => {
+  let stores: Stores;
+  let lines: string[];
+  beforeAll(async () => {
+    stores = await openStores(sqlite);
+    await write(stores.store, count, await stores.tenant());
+    lines = await exportOf(stores.store);
+  });
+  afterAll(() => stores.close());
+
+  const kinds = () => lines.map((line) => JSON.parse(line).kind);
+  const withLine = (at: number, line: string) => lines.with(at, line);
+  const rowLine = (seq: number) => lines.findIndex((line) => line.startsWith(`{"kind":"row","seq":${seq},`));
+
+  test('is sound as it is written, and says how far it goes', async () => {
+    const verdict = await verify(lines);
+    expect(verdict).toMatchObject({ ok: true, rows: count, checkpoints: 4, findings: [] });
+    expect(verdict.head).toStartWith(`${count}:`);
+    expect(kinds().filter((kind) => kind === 'row')).toHaveLength(count);
+  });
+
+  test('goes up to the last commit on SQLite, where rows are sealed as they are written', async () => {
+    const fresh = await openStores(sqlite);
+    await fresh.store.audit.write([entry(1), entry(2)]);
+    await fresh.store.audit.write([entry(3)]);
+    expect(await fresh.store.audit.head()).toMatchObject({ seq: 3 });
+    const verdict = await verify(await Array.fromAsync(fresh.store.audit.export(start)));
+    await fresh.close();
+    expect(verdict).toMatchObject({ ok: true, rows: 3, checkpoints: 1 });
+  });
+
+  test('shows any change to any field of any line, and names the row', async () => {
+    const fields = lines.flatMap((line, at) =>
+      Object.keys(JSON.parse(line)).map((field) => [at, field] as const),
+    );
+    const values = fc.oneof(fc.string(), fc.integer(), fc.constant(null), fc.constant(true));
+    for (const [at, field] of fields) {
+      const before = JSON.parse(lines[at] as string);
+      const others = fc.sample(values, { numRuns: 4, seed: at }).filter((value) => value !== before[field]);
+      for (const value of [...near(before[field]), ...others]) {
+        const verdict = await verify(withLine(at, JSON.stringify({ ...before, [field]: value })));
+        expect({ at, field, value, ok: verdict.ok }).toEqual({ at, field, value, ok: false });
+        const well = before.kind === 'row' && field !== 'kind' && typeof value === typeof before[field];
+        if (well && field !== 'seq' && !(field === 'hash' || field === 'mac'))
+          expect(named(verdict)).toEqual([`changed_row ${before.seq}`]);
+      }
+    }
+  });
+
+  /** The smallest changes. */
+  function near(value: unknown): unknown[] {
+    if (typeof value === 'number') return [value + 1, value - 1, -value, String(value)];
+    if (typeof value === 'string')
+      return [`${value}x`, value.slice(0, -1), value.toUpperCase(), `0${value.slice(1)}`].filter(
+        (other) => other !== value,
+      );
+    return ['', 0];
+  }
+
+  test('shows any other byte', async () => {
+    const file = Buffer.from(lines.join('\n'));
+    const flip = fc.tuple(fc.nat(file.length - 1), fc.integer({ min: 1, max: 255 }));
+    await fc.assert(
+      fc.asyncProperty(flip, async ([at, bits]) => {
+        const other = Buffer.from(file);
+        other[at] = (other[at] as number) ^ bits;
+        expect((await verify(other.toString().split('\n'))).ok).toBe(false);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('shows a field or a line that is too much, and a line that is written otherwise', async () => {
+    for (const [at, line] of lines.entries()) {
+      expect((await verify(withLine(at, line.replace(/}$/, ',"more":1}')))).ok).toBe(false);
+      expect((await verify(withLine(at, line.replace(',"', ', "')))).ok).toBe(false);
+      expect((await verify(lines.toSpliced(at, 0, line))).ok).toBe(false);
+    }
+  });
+
+  test('shows every line that was removed, and names the row', async () => {
+    for (const [at, kind] of kinds().entries()) {
+      const verdict = await verify(lines.toSpliced(at, 1));
+      expect(verdict.ok).toBe(false);
+      if (kind === 'row')
+        expect(named(verdict)).toContain(`missing_rows ${JSON.parse(lines[at] as string).seq}`);
+    }
+  });
+
+  test('shows any two rows that changed places, with their numbers or without', async () => {
+    for (let seq = 1; seq < count; seq++) {
+      const [first, second] = [rowLine(seq), rowLine(seq + 1)];
+      const [a, b] = [lines[first] as string, lines[second] as string];
+      const swapped = lines.with(first, b).with(second, a);
+      expect(named(await verify(swapped))).toContain(`misplaced_row ${seq}`);
+      const numbered = (line: string, number: number) => line.replace(/"seq":\d+/, `"seq":${number}`);
+      const disguised = lines.with(first, numbered(b, seq)).with(second, numbered(a, seq + 1));
+      expect(named(await verify(disguised))).toContain(`misplaced_row ${seq}`);
+    }
+  });
+
+  test('shows that it was cut off, wherever', async () => {
+    for (let length = 1; length < lines.length; length++)
+      expect(named(await verify(lines.slice(0, length))).join()).toContain('cut_off');
+    expect(named(await verify([]))).toEqual(['not_an_export']);
+    const text = lines.join('\n');
+    expect((await verify(text.slice(0, -1).split('\n'))).ok).toBe(false);
+  });
+
+  test('shows a footer or a checkpoint that belongs to another export', async () => {
+    const other = await openStores(sqlite);
+    await write(other.store, count);
+    const foreign = await exportOf(other.store);
+    await other.close();
+    expect(named(await verify([...lines.slice(0, -1), foreign.at(-1) as string]))).toContain('forged_footer');
+    const mark = kinds().indexOf('checkpoint');
+    const { hash } = JSON.parse(lines[mark] as string);
+    const forged = JSON.stringify({ ...JSON.parse(foreign[mark] as string), hash });
+    expect(named(await verify(withLine(mark, forged)))).toContain('forged_checkpoint 3');
+    const verdict = await verify([foreign[0] as string, ...lines.slice(1)]);
+    expect(named(verdict)).toContain('changed_row 1');
+    expect(verdict.findings.length).toBeGreaterThan(count);
+  });
+
+  test('takes the master key that it was made with', async () => {
+    const another = { ...masters, find: () => undefined };
+    expect(named(await verify(lines, { masters: another }))).toEqual(['wrong_key']);
+    const impostor = { ...newMasterKey(), id: masters.current().id };
+    expect(named(await verify(lines, { masters: { find: () => impostor } }))).toEqual(['wrong_key']);
+  });
+
+  test.each([
+    [
+      'which names the end of the log that it replaced',
+      { audit_head: { from: '8:00', to: '3:00' } },
+      [4, 5, 6, 8],
+    ],
+    ['which could not tell what it replaced', { audit_head: { to: '3:00' } }, [4, 5, 6, 8, 9]],
+  ])('lays to a restore, %s, only what it can account for', async (_, difference, accounted) => {
+    const restored = await openStores(sqlite);
+    await write(restored.store, 3);
+    await restored.store.audit.write([{ ...entry(4), operation: restoreOperation, difference }]);
+    await write(restored.store, 2);
+    const after = await exportOf(restored.store);
+    await restored.close();
+    const laid = async (seq: number) => {
+      const { findings } = await verify(after, { anchors: [{ seq, hash: '' }] });
+      expect(findings).toHaveLength(1);
+      return findings[0]?.says.endsWith('; row 4 says that the database was put back to an earlier state');
+    };
+    const found = await Promise.all(
+      [1, 2, 3, 4, 5, 6, 8, 9].map(async (seq) => ((await laid(seq)) ? [seq] : [])),
+    );
+    expect(found.flat()).toEqual(accounted);
+  });
+
+  test('goes through the anchors that were taken before', async () => {
+    const hashOf = (seq: number) => JSON.parse(lines[rowLine(seq)] as string).hash as string;
+    const anchors = [1, 5, count].map((seq) => ({ seq, hash: hashOf(seq) }));
+    expect((await verify(lines, { anchors })).ok).toBe(true);
+    expect(named(await verify(lines, { anchors: [{ seq: 5, hash: hashOf(6) }] }))).toEqual([
+      'anchor_differs 5',
+    ]);
+    expect(named(await verify(lines, { anchors: [{ seq: 11, hash: hashOf(6) }] }))).toEqual(['cut_off 10']);
+  });
+
+  test('lists a hundred findings, and counts the rest', async () => {
+    const many = [...lines.slice(0, -1), ...Array.from({ length: 150 }, () => '{}')];
+    const { findings, more } = await verify(many);
+    expect(findings).toHaveLength(100);
+    expect(more).toBe(51);
+  });
+});

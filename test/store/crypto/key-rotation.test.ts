@@ -1,0 +1,188 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { SQL } from 'bun';
+import { JsonText } from '../../../src/domain/json-text.ts';
+import { newId } from '../../../src/domain/key.ts';
+import { newMasterKey, parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
+import type { Rotation } from '../../../src/store/crypto/key-rotation.ts';
+import type { Store, TokenContent } from '../../../src/store/store.ts';
+import { holding, openStores, type Stores } from '../../support/stores.ts';
+import { databases, postgres, testMasterKey } from '../../support/world.ts';
+
+const text = ({ bytes }: { bytes: Uint8Array }) => Buffer.from(bytes).toString('base64');
+const idOf = (key: string) => parseMasterKeys(key)[0]?.id as string;
+
+describe.each(databases)('a rotation of the master key on %s', (_, database) => {
+  let on: Stores;
+  const old = testMasterKey;
+  let next: string;
+  let tenants: string[];
+
+  beforeEach(async () => {
+    on = await openStores(database);
+    next = text(newMasterKey());
+    tenants = await Promise.all(Array.from({ length: 120 }, on.tenant));
+    for (const tenant of tenants) await on.store.tokens.get(tenant, 'none');
+    const entry = { actor: { kind: 'operator' }, operation: 'test', result: 'success', from: {} } as const;
+    await on.store.audit.write([{ at: on.clock.now(), ...entry }]);
+    await on.store.audit.seal(10);
+    expect(await on.store.audit.head()).toMatchObject({ seq: 1 });
+  });
+  afterEach(() => on.close());
+
+  const content: TokenContent = {
+    type: 'card',
+    container: '/a/',
+    data: JsonText.of('secret'),
+    mask: undefined,
+    masked: undefined,
+    metadata: undefined,
+    expiresAt: undefined,
+  };
+  const create = (store: Store, tenant: string, id: string) =>
+    store.tokens.create(tenant, id, content, { by: newId(1), at: on.clock.now() });
+  const read = async (store: Store, tenant: string, id: string) =>
+    (await store.tokens.get(tenant, id))?.plaintext().value();
+
+  const to = (key: string, done: Rotation['done'] = () => {}): Rotation => ({
+    next: () => holding(key).current(),
+    done,
+  });
+  const mastersInRows = async () => {
+    const rows = await on.raw<{ id: string }>(
+      'select id from master_key union select master_id from data_keys union select master_id from audit_key',
+    );
+    return rows.map(({ id }) => id).sort();
+  };
+
+  test('leaves nothing on the old key, with which the database is then refused', async () => {
+    await create(on.store, tenants[0] as string, 'card-1');
+    let inUse: readonly string[] = [];
+    const both = await on.another(holding(next, old));
+    const rotated = await both.rotateMasterKey(
+      to(next, (ids) => {
+        inUse = ids;
+      }),
+    );
+    expect(rotated).toEqual({ from: idOf(old), to: idOf(next), resealed: 121 });
+    expect(inUse).toEqual([idOf(next)]);
+    expect(await mastersInRows()).toEqual([idOf(next)]);
+    await expect(on.another(holding(old))).rejects.toThrow(
+      `the database was sealed with the master key ${idOf(next)}`,
+    );
+    const after = await on.another(holding(next));
+    expect(await read(after, tenants[0] as string, 'card-1')).toBe('secret');
+    expect(await after.audit.seal(10)).toBe(0);
+  });
+
+  test('is not noticed by nodes that hold both keys, nor by Tokens and tenants that come meanwhile', async () => {
+    const [reader, writer, both] = await Promise.all([
+      on.another(holding(next, old)),
+      on.another(holding(next, old)),
+      on.another(holding(next, old)),
+    ]);
+    let running = true;
+    const made: [tenant: string, id: string][] = [];
+    const load = async (lane: number) => {
+      for (let count = 0; running || count < 10; count++) {
+        const tenant = count % 3 === 0 ? await on.tenant() : (tenants[(lane * 7 + count) % 120] as string);
+        const id = `card-${lane}-${count}`;
+        await create(writer, tenant, id);
+        expect(await read(reader, tenant, id)).toBe('secret');
+        made.push([tenant, id]);
+      }
+    };
+    const loads = Promise.all([0, 1, 2, 3].map(load));
+    const rotated = await both.rotateMasterKey(to(next));
+    running = false;
+    await loads;
+    expect(rotated.resealed).toBeGreaterThanOrEqual(121);
+    expect(await mastersInRows()).toEqual([idOf(next)]);
+    const after = await on.another(holding(next));
+    for (const [tenant, id] of made) expect(await read(after, tenant, id)).toBe('secret');
+  });
+
+  test('that breaks off leaves everything readable with both keys, and is finished by the next', async () => {
+    await create(on.store, tenants[0] as string, 'card-1');
+    const broken = tenants.at(-1) as string;
+    const [row] = await on.raw<{ sealed: Uint8Array }>(
+      `select sealed from data_keys where tenant_id = '${broken}'`,
+    );
+    const set = (bytes: Uint8Array) => {
+      const hex = Buffer.from(bytes).toString('hex');
+      const literal = database.name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
+      return on.raw(`update data_keys set sealed = ${literal} where tenant_id = '${broken}'`);
+    };
+    await set(new Uint8Array(60));
+    const both = await on.another(holding(next, old));
+    await expect(both.rotateMasterKey(to(next))).rejects.toThrow(`the data key ${broken} does not open`);
+    expect(await mastersInRows()).toEqual([idOf(old), idOf(next)].sort());
+    await set(row?.sealed as Uint8Array);
+
+    await expect(on.another(holding(old))).rejects.toThrow('was sealed with');
+    await expect(on.another(holding(next))).rejects.toThrow(
+      `a rotation was not finished, and still needs the master key ${idOf(old)}`,
+    );
+    const still = await on.another(holding(next, old));
+    for (const tenant of tenants) await still.tokens.get(tenant, 'none');
+    expect(await read(still, tenants[0] as string, 'card-1')).toBe('secret');
+
+    const rest = await still.rotateMasterKey(to(next));
+    expect(rest).toMatchObject({ from: idOf(next), to: idOf(next) });
+    expect(rest.resealed).toBeGreaterThan(0);
+    expect(await mastersInRows()).toEqual([idOf(next)]);
+  });
+
+  test('may be overtaken by another: both finish, and neither gives up a key that is in use', async () => {
+    const other = text(newMasterKey());
+    const [one, two] = await Promise.all([
+      on.another(holding(next, other, old)),
+      on.another(holding(other, next, old)),
+    ]);
+    const kept: (readonly string[])[] = [];
+    const keeping = (key: string) => to(key, (ids) => kept.push(ids));
+    await Promise.all([one.rotateMasterKey(keeping(next)), two.rotateMasterKey(keeping(other))]);
+    const last = await mastersInRows();
+    expect(last).toHaveLength(1);
+    expect(kept).toHaveLength(2);
+    for (const ids of kept) expect(ids).toContain(last[0] as string);
+  });
+});
+
+describe('a rotation of the master key on PostgreSQL, beside a node that is just making a data key', () => {
+  test('waits for it, so that it is not left on the old key', async () => {
+    const on = await openStores(postgres);
+    const next = text(newMasterKey());
+    const [maker, both] = [
+      await on.another(holding(testMasterKey, next)),
+      await on.another(holding(next, testMasterKey)),
+    ];
+    const tenant = await on.tenant();
+    const holder = new SQL(on.url, { max: 1 });
+    const waiting = async () => {
+      const [row] = await on.raw<{ count: number }>(
+        `select count(*)::int as count from pg_stat_activity
+         where datname = current_database() and wait_event_type = 'Lock'`,
+      );
+      return row?.count ?? 0;
+    };
+    let rotated = false;
+    let work: Promise<unknown>[] = [];
+    await holder.begin(async (tx) => {
+      await tx`lock table data_keys in exclusive mode`;
+      const making = Promise.resolve(maker.tokens.get(tenant, 'none'));
+      while ((await waiting()) < 1);
+      const rotating = both
+        .rotateMasterKey({ next: () => holding(next).current(), done: () => {} })
+        .then(() => {
+          rotated = true;
+        });
+      work = [making, rotating];
+      while ((await waiting()) < 2 && !rotated);
+    });
+    await Promise.all(work);
+    const rows = await on.raw<{ master_id: string }>('select master_id from data_keys');
+    expect(rows).toEqual([{ master_id: idOf(next) }]);
+    await holder.close();
+    await on.close();
+  });
+});

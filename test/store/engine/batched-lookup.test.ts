@@ -1,0 +1,99 @@
+import { expect, test } from 'bun:test';
+import { batched } from '../../../src/store/engine/batched-lookup.ts';
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const texts = (keys: Uint8Array[]) => keys.map((key) => new TextDecoder().decode(key));
+
+/** A table that can be changed between queries, and remembers what it was asked. */
+function table(rows: Record<string, string>) {
+  const asked: string[][] = [];
+  const lookup = batched(async (sql, keys) => {
+    asked.push([sql, ...texts(keys)]);
+    return texts(keys)
+      .filter((key) => key in rows)
+      .toReversed()
+      .map((key) => ({ key: bytes(key), value: rows[key] }));
+  });
+  const find = async (key: string, sql = 'q') => (await lookup<{ value: string }>(sql, bytes(key)))?.value;
+  return { asked, rows, find };
+}
+
+test('look-ups of one tick share one query, and each gets its own row', async () => {
+  const { asked, find } = table({ a: '1', b: '2' });
+  const found = await Promise.all(['a', 'b', 'none', 'a'].map((key) => find(key)));
+  expect(found).toEqual(['1', '2', undefined, '1']);
+  expect(asked).toEqual([['q', 'a', 'b', 'none']]);
+});
+
+test('each is read after it was asked for, also while an earlier query is under way', async () => {
+  const rows: Record<string, string> = { a: 'old' };
+  const sent: PromiseWithResolvers<void>[] = [];
+  const lookup = batched(async (_, keys) => {
+    const value = rows.a;
+    const sending = Promise.withResolvers<void>();
+    sent.push(sending);
+    await sending.promise;
+    return keys.map((key) => ({ key, value }));
+  });
+  const first = lookup('q', bytes('a'));
+  while (sent.length < 1) await new Promise(setImmediate);
+  rows.a = 'new';
+  const second = lookup('q', bytes('a'));
+  while (sent.length < 2) await new Promise(setImmediate);
+  for (const { resolve } of sent) resolve();
+  expect(await first).toMatchObject({ value: 'old' });
+  expect(await second).toMatchObject({ value: 'new' });
+});
+
+test('those that come while a query is under way share the next one, sent when it is back', async () => {
+  const asked: string[][] = [];
+  const back: PromiseWithResolvers<void>[] = [];
+  const lookup = batched(async (_, keys) => {
+    asked.push(texts(keys));
+    const coming = Promise.withResolvers<void>();
+    back.push(coming);
+    await coming.promise;
+    return keys.map((key) => ({ key }));
+  });
+  const first = lookup('q', bytes('a'));
+  while (asked.length < 1) await new Promise(setImmediate);
+  const others = ['b', 'c'].map(async (key) => {
+    const found = lookup('q', bytes(key));
+    await new Promise(setImmediate);
+    back[0]?.resolve();
+    return found;
+  });
+  await first;
+  while (asked.length < 2) await new Promise(setImmediate);
+  back[1]?.resolve();
+  expect(await Promise.all(others)).toHaveLength(2);
+  expect(asked).toEqual([['a'], ['b', 'c']]);
+});
+
+test('a query is not sent before the tick is over', async () => {
+  const { rows, find } = table({ a: 'old' });
+  const found = find('a');
+  rows.a = 'new';
+  expect(await found).toBe('new');
+});
+
+test('different statements are different queries', async () => {
+  const { asked, find } = table({ a: '1' });
+  await Promise.all([find('a', 'one'), find('a', 'two')]);
+  expect(asked).toEqual([
+    ['one', 'a'],
+    ['two', 'a'],
+  ]);
+});
+
+test('a failing query fails those who asked, and the next one starts afresh', async () => {
+  let failing = true;
+  const lookup = batched(async (_, keys) => {
+    if (failing) throw new Error('cut');
+    return keys.map((key) => ({ key }));
+  });
+  const outcomes = await Promise.allSettled([lookup('q', bytes('a')), lookup('q', bytes('b'))]);
+  expect(outcomes).toMatchObject([{ reason: new Error('cut') }, { reason: new Error('cut') }]);
+  failing = false;
+  expect(await lookup('q', bytes('a'))).toMatchObject({ key: bytes('a') });
+});

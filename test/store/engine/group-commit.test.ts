@@ -1,0 +1,302 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { SQL } from 'bun';
+import { fail } from '../../../src/domain/error.ts';
+import { type Db, DbUnavailable, type Queries, type Transaction } from '../../../src/store/engine/db.ts';
+import { groupCommit } from '../../../src/store/engine/group-commit.ts';
+import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { openSqlite } from '../../../src/store/engine/sqlite.ts';
+import { raw } from '../../support/stores.ts';
+import { ample, type Database, databases, postgres } from '../../support/world.ts';
+
+let folder: string;
+let url: string;
+let db: Db;
+
+async function open(database: Database, timeout = ample): Promise<void> {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-sharing-'));
+  url = await database.ready(folder);
+  db = url.startsWith('sqlite:') ? openSqlite(url.slice(7), Date.now) : openPostgres(url, undefined, timeout);
+  await db.run('create table things (name text primary key, count integer not null)');
+}
+
+async function close(): Promise<void> {
+  await db.close();
+  rmSync(folder, { recursive: true, force: true });
+}
+
+const add = (tx: Queries, name: string) => tx.run('insert into things values ($1, 0)', [name]);
+const names = async () =>
+  (await raw<{ name: string }>(url, 'select name from things order by name')).map(({ name }) => name);
+const refused = new Error('refused');
+
+describe.each(databases)('on %s, changes that wait at the same time', (_name, database) => {
+  beforeEach(() => open(database));
+  afterEach(close);
+
+  test.each([
+    ['one after the other', false],
+    ['alongside each other', true],
+  ])('are all made when they resolve, %s', async (_how, alongside) => {
+    const made = Array.from({ length: 200 }, (_, at) =>
+      db.change(
+        async (tx) => {
+          await add(tx, `n${at}`);
+          return at;
+        },
+        alongside ? Symbol('new') : undefined,
+      ),
+    );
+    expect(await Promise.all(made)).toEqual(Array.from({ length: 200 }, (_, at) => at));
+    expect(await names()).toHaveLength(200);
+  });
+
+  test('see what those before them have changed, so that none is lost', async () => {
+    await db.change((tx) => Promise.resolve(add(tx, 'sum')));
+    const raise = async (tx: Transaction) => {
+      const locked = db.dialect === 'postgres' ? 'for update' : '';
+      const row = await tx.get<{ count: number }>(`select count from things where name = 'sum' ${locked}`);
+      await tx.run("update things set count = $1 where name = 'sum'", [Number(row?.count) + 1]);
+    };
+    await Promise.all(Array.from({ length: 50 }, () => db.change(raise)));
+    const rows = await raw<{ count: number }>(url, 'select count from things');
+    expect(rows.map(({ count }) => count)).toEqual([50]);
+  });
+
+  test.each([
+    ['what it throws', async () => Promise.reject(refused)],
+    ['a statement that fails', async (tx: Queries) => add(tx, 'taken')],
+    [
+      'nothing, though a statement failed',
+      async (tx: Queries) => {
+        await Promise.resolve()
+          .then(() => add(tx, 'taken'))
+          .catch(() => {});
+        throw refused;
+      },
+    ],
+  ])('are taken back alone by %s, and the others stand', async (_what, last) => {
+    await db.change(async (tx) => add(tx, 'taken'));
+    const outcomes = await Promise.allSettled([
+      db.change(async (tx) => add(tx, 'before')),
+      db.change(async (tx) => {
+        await add(tx, 'half');
+        return last(tx);
+      }),
+      db.change(async (tx) => add(tx, 'half')),
+      db.change(async (tx) => add(tx, 'after'), Symbol('new')),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled']);
+    expect(await names()).toEqual(['after', 'before', 'half', 'taken']);
+  });
+
+  test('run once, if those that fail have only looked', async () => {
+    let runs = 0;
+    const make = async (tx: Transaction) => {
+      runs++;
+      return add(tx, 'one');
+    };
+    const look = async (tx: Transaction) => {
+      await tx.all('select name from things');
+      await tx.run("delete from things where name = 'nobody'");
+      throw fail('not_found');
+    };
+    const outcomes = await Promise.allSettled([
+      db.change(make),
+      db.change(look),
+      db.change(look, Symbol('new')),
+    ]);
+    expect(outcomes).toMatchObject([{ value: 1 }, { status: 'rejected' }, { status: 'rejected' }]);
+    expect(runs).toBe(1);
+  });
+
+  test('are taken back if they fail while a statement of theirs may still change something', async () => {
+    const both = async (tx: Transaction) => {
+      await Promise.all([tx.get('select count(*) as count from things'), add(tx, 'half')]);
+      throw refused;
+    };
+    await Promise.allSettled([db.change(both), db.change(async (tx) => add(tx, 'one'))]);
+    expect(await names()).toEqual(['one']);
+  });
+
+  test('have what they leave written at the end, all at once, within the same transaction', async () => {
+    const written: string[][] = [];
+    const write = async (tx: Queries, all: readonly string[]) => {
+      written.push([...all]);
+      for (const name of all) await tx.run('update things set count = 1 where name = $1', [name]);
+    };
+    const change = async (tx: Transaction, name: string) => {
+      await add(tx, name);
+      tx.defer(write, name);
+    };
+    await Promise.all(['one', 'two', 'three'].map((name) => db.change((tx) => change(tx, name))));
+    expect(written).toEqual([['one', 'two', 'three']]);
+    expect(await raw(url, 'select name from things where count = 1')).toHaveLength(3);
+  });
+
+  test('leave nothing if they fail, even if that is all they have done', async () => {
+    const write = async (tx: Queries, all: readonly string[]) => {
+      for (const name of all) await add(tx, name);
+    };
+    const outcomes = await Promise.allSettled([
+      db.change(async (tx) => tx.defer(write, 'left by one')),
+      db.change(async (tx) => {
+        tx.defer(write, 'left by two');
+        throw refused;
+      }),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+    expect(await names()).toEqual(['left by one']);
+  });
+
+  test('do not happen where what they leave cannot be written, and the others do', async () => {
+    const write = async (tx: Queries, all: readonly string[]) => {
+      for (const name of all) await add(tx, name);
+    };
+    const change = (name: string, left: string) =>
+      db.change(async (tx) => {
+        await add(tx, name);
+        tx.defer(write, left);
+      });
+    await db.change(async (tx) => add(tx, 'taken'));
+    const outcomes = await Promise.allSettled([
+      change('one', 'left by one'),
+      change('two', 'taken'),
+      change('three', 'left by three'),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+    expect(await names()).toEqual(['left by one', 'left by three', 'one', 'taken', 'three']);
+  });
+});
+
+describe('on PostgreSQL, changes that wait at the same time', () => {
+  beforeEach(() => open(postgres));
+  afterEach(close);
+
+  const transaction = async (tx: Queries) =>
+    (await tx.get<{ id: string }>('select txid_current()::text as id'))?.id;
+
+  test('share a transaction', async () => {
+    const ids = await Promise.all(Array.from({ length: 20 }, () => db.change(transaction)));
+    expect(new Set(ids).size).toBeLessThan(5);
+  });
+
+  test('never wait for each other in a circle, in whatever order they ask for the same rows', async () => {
+    const other = openPostgres(url, undefined, ample);
+    const rows = Array.from({ length: 8 }, (_, at) => `row ${at}`);
+    for (const row of rows) await db.change(async (tx) => add(tx, row));
+    let runs = 0;
+    const raise = (on: Db, row: string) =>
+      on.change((tx) => {
+        runs++;
+        return tx.run('update things set count = count + 1 where name = $1', [row]);
+      }, row);
+    const both = [...rows, ...rows.toReversed()];
+    const asked = Array.from({ length: 400 }, (_, at) =>
+      raise(at % 2 === 0 ? db : other, both[(at * 7) % 16] as string),
+    );
+    expect(await Promise.all(asked)).toEqual(Array(400).fill(1));
+    expect(runs).toBe(400);
+    const [{ sum }] = (await raw<{ sum: string }>(url, 'select sum(count) as sum from things')) as [
+      { sum: string },
+    ];
+    expect(Number(sum)).toBe(400);
+    await other.close();
+  });
+});
+
+describe('on PostgreSQL, changes that time out', () => {
+  afterEach(close);
+
+  test('are not held up for long by one that waits for somebody else’s lock', async () => {
+    await open(postgres, 6000);
+    await db.change(async (tx) => add(tx, 'held'));
+    const other = new SQL(url, { max: 1 });
+    const outcomes = await other.begin(async (held) => {
+      await held.unsafe("select 1 from things where name = 'held' for update");
+      return Promise.allSettled([
+        db.change(async (tx) => tx.run("update things set count = 1 where name = 'held'")),
+        ...['one', 'two', 'three'].map((name) => db.change(async (tx) => add(tx, name))),
+      ]);
+    });
+    await other.close();
+    expect(outcomes).toMatchObject([
+      { status: 'rejected', reason: expect.any(DbUnavailable) },
+      { value: 1 },
+      { value: 1 },
+      { value: 1 },
+    ]);
+    expect(await names()).toEqual(['held', 'one', 'three', 'two']);
+  });
+
+  /** Fills every lane with a transaction that runs until the gate opens, so that later changes wait. */
+  async function fillLanes(change: Db['change'], gate: Promise<void>): Promise<Promise<unknown>[]> {
+    const running: Promise<unknown>[] = [];
+    for (let lane = 0; lane < 4; lane++) {
+      const begun = Promise.withResolvers<void>();
+      const work = async () => {
+        begun.resolve();
+        await gate;
+      };
+      const ended = change(work).catch(() => {});
+      running.push(ended);
+      await Promise.race([begun.promise, ended]);
+    }
+    return running;
+  }
+
+  /** Waits until no transaction uses the table. */
+  const idle = () => raw(url, 'alter table things add column idle integer');
+
+  test('a change that waited too long is refused, and those that came later are made', async () => {
+    await open(postgres);
+    let now = 0;
+    const limits = { maxBatch: 32, maxInFlight: 4, maxQueueTime: 500 };
+    const enqueue = groupCommit({ transaction: db.transaction, pipelined: true, ...limits, now: () => now });
+    const change: Db['change'] = (work, entity) => enqueue(work, entity);
+    const gate = Promise.withResolvers<void>();
+    const running = await fillLanes(change, gate.promise);
+    const late = change(async (tx) => add(tx, 'late')).catch((error: unknown) => error);
+    now = 300;
+    const soon = change(async (tx) => add(tx, 'soon'));
+    now = 501;
+    gate.resolve();
+    expect(await late).toBeInstanceOf(DbUnavailable);
+    expect(await soon).toBe(1);
+    await Promise.all(running);
+    expect(await names()).toEqual(['soon']);
+  });
+
+  test('a shared transaction is rolled back if one of its changes is given up', async () => {
+    await open(postgres, 1000);
+    const [gate, givenUp] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const running = await fillLanes(db.change, gate.promise);
+    const changes = ['one', 'two'].map((name) =>
+      db.change(async (tx) => {
+        await add(tx, name);
+        await givenUp.promise;
+      }),
+    );
+    gate.resolve();
+    for (const { status } of await Promise.allSettled(changes)) expect(status).toBe('rejected');
+    givenUp.resolve();
+    await Promise.all(running);
+    await idle();
+    expect(await names()).toEqual([]);
+  });
+
+  test('a transaction of its own is rolled back if it is given up', async () => {
+    await open(postgres, 1000);
+    const givenUp = Promise.withResolvers<void>();
+    const change = db.transaction(async (tx) => {
+      await add(tx, 'late');
+      await givenUp.promise;
+    });
+    await expect(change).rejects.toThrow(DbUnavailable);
+    givenUp.resolve();
+    await idle();
+    expect(await names()).toEqual([]);
+  });
+});

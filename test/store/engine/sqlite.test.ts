@@ -1,0 +1,172 @@
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
+import { openSqlite } from '../../../src/store/engine/sqlite.ts';
+import { raw } from '../../support/stores.ts';
+
+let folder: string;
+let path: string;
+let db: Db;
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-sqlite-'));
+  path = join(folder, 'test.db');
+  db = openSqlite(path, Date.now);
+  await db.run('create table things (name text primary key) strict');
+});
+afterEach(async () => {
+  await db.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const names = async () =>
+  (await raw<{ name: string }>(`sqlite:${path}`, 'select name from things order by name')).map(
+    ({ name }) => name,
+  );
+const add = (name: string) => db.run('insert into things values ($1)', [name]);
+
+test('the connection that writes syncs every commit to a write-ahead log, and keeps references whole', async () => {
+  const inForce = async (pragma: string) =>
+    Object.values((await db.transaction(async (tx) => tx.get(`pragma ${pragma}`))) as object)[0];
+  expect(await inForce('journal_mode')).toBe('wal');
+  expect(await inForce('synchronous')).toBe(2);
+  expect(await inForce('foreign_keys')).toBe(1);
+});
+
+test('more statements than are kept prepared all answer, also inside a change', async () => {
+  await add('one');
+  const sum = (on: Pick<Db, 'get'>, n: number) =>
+    on.get<{ sum: number }>(`select $1 + ${n} as sum from things`, [n]);
+  const ask = async (on: Pick<Db, 'get'>) => {
+    for (let n = 0; n < 1100; n++) expect(await sum(on, n)).toEqual({ sum: 2 * n });
+    expect(await sum(on, 0)).toEqual({ sum: 0 });
+  };
+  await ask(db);
+  await db.transaction(ask);
+  await add('two');
+  expect(await names()).toEqual(['one', 'two']);
+});
+
+test('a change is committed when it resolves', async () => {
+  await add('one');
+  expect(await names()).toEqual(['one']);
+});
+
+test('changes that share a commit resolve after it, none before', async () => {
+  const resolved: string[] = [];
+  const seen: string[][] = [];
+  const change = (name: string) =>
+    db
+      .transaction(async (tx) => {
+        await tx.run('insert into things values ($1)', [name]);
+        seen.push([...resolved, ...(await names())]);
+      })
+      .then(() => resolved.push(name));
+  await Promise.all([change('one'), change('two'), change('three')]);
+  expect(seen).toEqual([[], [], []]);
+  expect(resolved).toEqual(['one', 'two', 'three']);
+  expect(await names()).toEqual(['one', 'three', 'two']);
+});
+
+test('changes whose commit fails have all failed, and left nothing', async () => {
+  await db.run(
+    `create table parts (thing text references things (name) deferrable initially deferred) strict`,
+  );
+  const outcomes = await Promise.allSettled([
+    add('one'),
+    db.run("insert into parts values ('nobody')"),
+    add('two'),
+  ]);
+  expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+  await add('three');
+  expect(await names()).toEqual(['three']);
+});
+
+test('a change that fails takes back its own statements, and does not disturb those it shares a commit with', async () => {
+  const outcomes = await Promise.allSettled([
+    add('before'),
+    db.transaction(async (tx) => {
+      await tx.run('insert into things values ($1)', ['half']);
+      throw new Error('on second thought');
+    }),
+    db.transaction(async (tx) => {
+      await tx.run('insert into things values ($1)', ['half']);
+      await tx.run('insert into things values ($1)', ['before']);
+    }),
+    add('after'),
+  ]);
+  expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected', 'fulfilled']);
+  expect(await names()).toEqual(['after', 'before']);
+});
+
+test('a change that fails before it has changed anything costs the others nothing', async () => {
+  let runs = 0;
+  const outcomes = await Promise.allSettled([
+    db.transaction(async (tx) => {
+      runs++;
+      return tx.run('insert into things values ($1)', ['one']);
+    }),
+    db.transaction(async (tx) => {
+      await tx.run('delete from things where name = $1', ['nobody']);
+      throw new Error('refused');
+    }),
+  ]);
+  expect(outcomes).toMatchObject([{ value: 1 }, { reason: new Error('refused') }]);
+  expect(runs).toBe(1);
+  expect(await names()).toEqual(['one']);
+});
+
+test('a change of the schema that fails leaves nothing of it', async () => {
+  const failing = db.exclusively(async (tx) => {
+    await tx.run('create table more (name text)');
+    throw new Error('refused');
+  });
+  await Promise.allSettled([add('one'), failing]);
+  expect(await db.get("select 1 from sqlite_master where name = 'more'")).toBeUndefined();
+  expect(await names()).toEqual(['one']);
+});
+
+test('more changes at once than one commit carries are all made', async () => {
+  await Promise.all(Array.from({ length: 1100 }, (_, index) => add(`n${index}`)));
+  expect(await names()).toHaveLength(1100);
+});
+
+test('where the disk is full nothing is half done, and it goes on when there is room again', async () => {
+  await add('kept');
+  const { pages } = (await db.get<{ pages: number }>('select page_count as pages from pragma_page_count'))!;
+  const roomFor = (count: number) => db.transaction(async (tx) => tx.get(`pragma max_page_count = ${count}`));
+  await roomFor(pages);
+  const outcomes = await Promise.allSettled([add('x'.repeat(1_000_000)), add('y'.repeat(1_000_000))]);
+  for (const outcome of outcomes) {
+    expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(DbUnavailable) });
+  }
+  expect(await names()).toEqual(['kept']);
+  await roomFor(1_000_000);
+  await add('more');
+  expect(await names()).toEqual(['kept', 'more']);
+});
+
+test('closing waits for what was asked, and leaves everything in one file', async () => {
+  const adding = add('last');
+  db.get('select 1');
+  await db.close();
+  await adding;
+  expect(readdirSync(folder).sort()).toEqual(['test.db', 'test.db-lock']);
+  db = openSqlite(path, Date.now);
+  expect(await names()).toEqual(['last']);
+});
+
+test('the file can be read by its owner alone', async () => {
+  for (const file of readdirSync(folder)) {
+    expect([file, statSync(join(folder, file)).mode & 0o777]).toEqual([file, 0o600]);
+  }
+});
+
+test('a file that is no database is out of reach, not overwritten', async () => {
+  const other = join(folder, 'letter.txt');
+  writeFileSync(other, 'Dear all, this is a letter and no database.\n'.repeat(50));
+  expect(() => openSqlite(other, Date.now)).toThrow(DbUnavailable);
+  expect(statSync(other).size).toBe(44 * 50);
+});
