@@ -1,5 +1,5 @@
 /** The same rules for ours: `decide-ours.ts MILLISECONDS CONTAINERS` prints how many decisions a second, by number of rules. */
-import { decide, type Resource, ready } from '../src/domain/policy.ts';
+import { compilePolicy, decide, type Resource } from '../src/domain/policy.ts';
 import type { Rule } from '../src/domain/rule.ts';
 
 const [milliseconds, containers] = process.argv.slice(2).map(Number) as [number, number];
@@ -32,7 +32,7 @@ function run(ask: (at: number) => boolean, milliseconds: number): number {
 
 const rates: Record<number, number> = {};
 for (const count of [1, 10, 50]) {
-  const policy = ready({ permissions: [], rules: rules(count) });
+  const policy = compilePolicy({ permissions: [], rules: rules(count) });
   const ask = (at: number) => decide(policy, 'token:read', resources[at] as Resource).allowed;
   run(ask, milliseconds / 2);
   rates[count] = run(ask, milliseconds);

@@ -3,7 +3,7 @@
  * second time without garbage collection, so that whatever a call allocates shows as growth of the process.
  */
 import { heapStats } from 'bun:jsc';
-import { decide, type Policy, type Resource, ready } from '../src/domain/policy.ts';
+import { compilePolicy, decide, type Policy, type Resource } from '../src/domain/policy.ts';
 import type { Rule } from '../src/domain/rule.ts';
 
 const calls = 1_000_000;
@@ -30,7 +30,7 @@ function policy(count: number, matching?: number): Policy {
   const rules = Array.from({ length: count }, (_, at) =>
     rule(at + 1, at === matching ? '/customers/42/' : `/customers/${1000 + at}/`),
   );
-  return ready({ permissions: [], rules });
+  return compilePolicy({ permissions: [], rules });
 }
 
 const rows = [1, 10, 50].flatMap((rules) => [

@@ -1,8 +1,8 @@
 /** `npm run bench:uses`: what a request pays for noting its use, by how many Applications and containers there are. */
 import { newId } from '../src/domain/key.ts';
-import { ready } from '../src/domain/policy.ts';
+import { compilePolicy } from '../src/domain/policy.ts';
 import type { Principal } from '../src/domain/principal.ts';
-import { uses } from '../src/http/pipeline/usage-recorder.ts';
+import { usageRecorder } from '../src/http/pipeline/usage-recorder.ts';
 
 const calls = 1_000_000;
 const rounds = 5;
@@ -14,7 +14,7 @@ function principal(): Principal {
     tenantId: newId(0),
     applicationId,
     sessionId: newId(0),
-    policy: ready({ permissions: [], rules: [] }),
+    policy: compilePolicy({ permissions: [], rules: [] }),
     ceiling: undefined,
     origins: undefined,
     authority: { applicationId, keyId: newId(0) },
@@ -27,7 +27,7 @@ function principal(): Principal {
 function nanoseconds(applications: number, containers: number): number {
   const principals = Array.from({ length: applications }, principal);
   const places = Array.from({ length: containers }, (_, at) => `/customers/${at}/`);
-  const noted = uses({ usage: { write: async () => {}, list: () => [] } });
+  const noted = usageRecorder({ usage: { write: async () => {}, list: () => [] } });
   const times = Array.from({ length: rounds }, () => {
     const before = Bun.nanoseconds();
     for (let call = 0; call < calls; call++) {

@@ -3,14 +3,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openApp } from '../src/app.ts';
-import { untilTold } from '../src/cli/terminal/signals.ts';
+import { untilSignal } from '../src/cli/terminal/signals.ts';
 import { readConfig } from '../src/config.ts';
 import { type BackendSettings, startBackend } from './backend.ts';
 import { seed } from './seed.ts';
 
 const usualPort = 8090;
 
-const told = untilTold();
+const told = untilSignal();
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
 const ready = Promise.withResolvers<BackendSettings>();
 const backend = listen();

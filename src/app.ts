@@ -5,18 +5,22 @@ import { then } from './domain/awaitable.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
 import { oneUseLink } from './http/endpoints/console-link.ts';
-import { denials } from './http/pipeline/denial-log.ts';
+import { denialLog } from './http/pipeline/denial-log.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { listenForScrapes } from './http/pipeline/metrics-server.ts';
-import { makeWaitingRoom, openRoom, type WaitingRoom } from './http/pipeline/pending-sessions.ts';
-import type { World } from './http/pipeline/route.ts';
+import {
+  type PendingSessionLimit,
+  pendingSessionLimit,
+  unlimitedPending,
+} from './http/pipeline/pending-sessions.ts';
+import type { HandlerContext } from './http/pipeline/route.ts';
 import { listen } from './http/pipeline/server.ts';
-import { uses } from './http/pipeline/usage-recorder.ts';
+import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { served } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
 import { type Observer, observe, unobserved } from './observe.ts';
-import { startChores } from './operations/background-jobs.ts';
+import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
 import { makeFolder } from './store/engine/file-ownership.ts';
@@ -58,29 +62,29 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     config.metricsPort === undefined
       ? undefined
       : observe(
-          () => store.figures(),
+          () => store.gauges(),
           () => store.inFlight(),
         );
   const observer = observed ?? unobserved;
   const opening = { clock: options.now, timing: observed?.database, through: options.through };
   const { store, migrated, bootstrapped } = await openData(config, opening);
   const opened: { close(): Promise<void> }[] = [store];
-  const refused = denials(store, log, options.now ?? Date.now);
+  const refused = denialLog(store, log, options.now ?? Date.now);
   const clock = options.now ?? steady;
-  const used = uses(store);
+  const used = usageRecorder(store);
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
-  const world = {
+  const context = {
     store,
     log,
     observer,
-    watched: observed !== undefined || log.watches('debug'),
+    observed: observed !== undefined || log.watches('debug'),
     denials: refused,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
-    waitingRoom: waitingRoomOf(config, store, clock, observer),
+    pendingSessions: pendingSessionsOf(config, store, clock, observer),
     largeReplies: new LargeReplies(),
     ...storageOf(config, store, clock, observer),
-    uses: used,
+    usage: used,
     underWay: new Set<string>(),
     link,
     sessionTtl: config.sessionTtl,
@@ -90,14 +94,14 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, metricsPort } = config;
   const server = await tryListen('PORT', port, () =>
-    listen(served, world, { host, port, shared: options.shared ?? false, trusts: config.trustedProxies }),
+    listen(served, context, { host, port, shared: options.shared ?? false, trusts: config.trustedProxies }),
   );
   const metrics =
     observed &&
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
       listenForScrapes(host, at, observed),
     ));
-  const chores = startChores(store, refused, used, observer, log, options.timers ?? true);
+  const chores = startBackgroundJobs(store, refused, used, observer, log, options.timers ?? true);
   const at = (port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   return {
     url: at(server.port),
@@ -143,15 +147,15 @@ function ratesOf(config: Config): Rates {
   };
 }
 
-function waitingRoomOf(
+function pendingSessionsOf(
   { sessionsWaiting }: Config,
   { sessions }: Store,
   now: () => number,
   observer: Observer,
-): WaitingRoom {
-  if (sessionsWaiting === 0) return openRoom;
+): PendingSessionLimit {
+  if (sessionsWaiting === 0) return unlimitedPending;
   const detail = `This Application has ${sessionsWaiting} Sessions that nobody has authorized yet, the most that it may have: try again when some were authorized or have ended.`;
-  return makeWaitingRoom(sessionsWaiting, sessions.waiting, now, () => {
+  return pendingSessionLimit(sessionsWaiting, sessions.waiting, now, () => {
     observer.limited('waiting');
     return fail('too_many_requests', { detail });
   });
@@ -162,15 +166,15 @@ function storageOf(
   { tokens }: Store,
   now: () => number,
   observer: Observer,
-): Pick<World, 'storage' | 'storageQuota'> {
-  if (tokenBytes === 0) return { storage: openRoom, storageQuota: undefined };
+): Pick<HandlerContext, 'storage' | 'storageQuota'> {
+  if (tokenBytes === 0) return { storage: unlimitedPending, storageQuota: undefined };
   const count = (tenant: string, application: string) =>
     then(tokens.stored(tenant, application), ({ bytes }) => bytes);
   const full = () => {
     observer.limited('storage');
     return fail('storage_full');
   };
-  return { storage: makeWaitingRoom(tokenBytes, count, now, full), storageQuota: tokenBytes };
+  return { storage: pendingSessionLimit(tokenBytes, count, now, full), storageQuota: tokenBytes };
 }
 
 /** Milliseconds that go on evenly, whatever becomes of the machine's clock. */

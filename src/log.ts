@@ -1,7 +1,7 @@
 /** One JSON object a line on standard error; a person at a terminal gets the same in words. */
 import { logLevels } from './config.ts';
 import { escapeJson, escapeLines } from './domain/escape.ts';
-import { withoutSecrets } from './domain/key.ts';
+import { redactSecrets } from './domain/key.ts';
 
 export type Level = (typeof logLevels)[number];
 type Fields = Record<string, unknown>;
@@ -37,7 +37,7 @@ export function makeLog(options: LogOptions): Log {
       const line = forPeople
         ? escapeLines(forEyes(time, name, message, plain))
         : escapeJson(JSON.stringify({ time, level: name, message, ...plain }));
-      write(withoutSecrets(line));
+      write(redactSecrets(line));
     };
   };
   return {

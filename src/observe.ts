@@ -1,6 +1,6 @@
 /** What the program tells of itself to whoever watches it: which figures there are, and where they come from. */
 import { Registry } from './metrics.ts';
-import type { Figures } from './store/store.ts';
+import type { Gauges } from './store/store.ts';
 import { version } from './version.ts';
 
 /** Called on the way of every request, so each is a few additions at most. */
@@ -27,7 +27,7 @@ export interface Observed extends Observer {
   text(): Promise<string>;
 }
 
-export function observe(figures: () => Promise<Figures>, inFlight: () => number): Observed {
+export function observe(figures: () => Promise<Gauges>, inFlight: () => number): Observed {
   const registry = new Registry();
   const requests = registry.histogram(
     'sallyport_http_request_duration_seconds',
@@ -44,7 +44,7 @@ export function observe(figures: () => Promise<Figures>, inFlight: () => number)
     'Time that the database took, by kind of statement.',
   );
   const swept = registry.counter('sallyport_swept_rows_total', 'Expired rows whose space was freed.');
-  let latest: Figures | undefined;
+  let latest: Gauges | undefined;
   gauges(registry, inFlight, () => latest);
   return {
     request: (route, guarded, status, seconds) => {
@@ -63,7 +63,7 @@ export function observe(figures: () => Promise<Figures>, inFlight: () => number)
   };
 }
 
-function gauges(registry: Registry, inFlight: () => number, latest: () => Figures | undefined): void {
+function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges | undefined): void {
   const gauge = (name: string, help: string, value: () => number | undefined) =>
     registry.gauge(name, help, () => {
       const now = value();

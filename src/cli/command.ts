@@ -1,7 +1,7 @@
 /** What a command is, and what it is given. */
 import type { Sallyport } from '../../sdk/src/sallyport.ts';
 import type { Config } from '../config.ts';
-import type { Paint } from './terminal/colors.ts';
+import type { Colorize } from './terminal/colors.ts';
 import type { Input } from './terminal/input.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
@@ -76,7 +76,7 @@ export interface Given {
   readonly options: Options;
   readonly json: boolean;
   readonly print: (line: string) => void;
-  readonly paint: Paint;
+  readonly paint: Colorize;
   readonly input: Input;
   readonly terminal: Terminal;
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Errors } from './error.ts';
-import { Id, Moment, Name, optional, Timestamp, timestamp } from './field.ts';
+import { DateTime, Id, Name, optional, Timestamp, timestamp } from './field.ts';
 import { grantFields } from './grant.ts';
 import { Origins } from './origin.ts';
 import { Permission } from './permission.ts';
@@ -74,7 +74,7 @@ export const ApplicationCreate = z
     allowed_origins: optional(Origins).describe(
       'For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent or empty, all may.',
     ),
-    expires_at: optional(Moment).describe('From this moment on it is gone. Must be in the future.'),
+    expires_at: optional(DateTime).describe('From this moment on it is gone. Must be in the future.'),
   })
   .meta({ id: 'ApplicationCreate' });
 export type ApplicationCreate = z.infer<typeof ApplicationCreate>;
@@ -134,6 +134,6 @@ export function readOnlyErrors(current: Application, sent: ApplicationUpdate): E
 /** As a response would show it, if it is an id or a moment. */
 function shown(field: string, sent: unknown): unknown {
   if (!field.endsWith('_at')) return Id.safeParse(sent).data ?? sent;
-  const moment = Moment.safeParse(sent).data;
+  const moment = DateTime.safeParse(sent).data;
   return moment === undefined ? sent : timestamp(moment);
 }

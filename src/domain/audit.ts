@@ -1,6 +1,6 @@
 /** What the audit log says of one event: who did what, on what, from where, and what came of it. */
 import { z } from 'zod';
-import { Id, line, Moment, Timestamp } from './field.ts';
+import { DateTime, Id, line, Timestamp } from './field.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
 
@@ -70,8 +70,8 @@ export const logFilter = {
   entity: line(1, 200).optional().describe('Only what was done to the thing with this id.'),
   operation: line(1, 100).optional().describe('Only this operation, such as application.update.'),
   result: z.enum(results).optional().describe('Only what came out like this.'),
-  from: Moment.optional().describe('Only from this moment on.'),
-  to: Moment.optional().describe('Only before this moment.'),
+  from: DateTime.optional().describe('Only from this moment on.'),
+  to: DateTime.optional().describe('Only before this moment.'),
 };
 
 export type Difference = NonNullable<Entry['difference']>;

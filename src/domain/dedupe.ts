@@ -2,7 +2,7 @@
 const places = new WeakMap<readonly unknown[], readonly number[]>();
 
 /** The first of each; `nameOf` is the same for those that are. */
-export function withoutTwins<T>(list: T[], nameOf: (entry: T) => unknown): T[] {
+export function dedupe<T>(list: T[], nameOf: (entry: T) => unknown): T[] {
   if (list.length < 2) return list;
   const first = new Map<unknown, number>();
   for (const [index, entry] of list.entries()) {
@@ -17,6 +17,6 @@ export function withoutTwins<T>(list: T[], nameOf: (entry: T) => unknown): T[] {
 }
 
 /** Where an entry of the list stood before its twins were left out. */
-export function placeIn(list: readonly unknown[], index: number): number {
+export function originalIndex(list: readonly unknown[], index: number): number {
   return places.get(list)?.[index] ?? index;
 }

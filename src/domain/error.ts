@@ -114,7 +114,7 @@ export class Failure extends Error {
   /** After how many seconds to try again, where the thrower knows. */
   readonly retryAfter: number | undefined;
   /** Whether it is what an operator wanted, and so nothing to look into. */
-  readonly asToldTo: boolean;
+  readonly expected: boolean;
 
   constructor(code: Code, options: FailureOptions = {}) {
     super(code, { cause: options.cause });
@@ -122,7 +122,7 @@ export class Failure extends Error {
     this.detail = options.detail ?? problem(code).detail;
     this.errors = options.errors && limited(options.errors);
     this.retryAfter = options.retryAfter;
-    this.asToldTo = options.asToldTo ?? false;
+    this.expected = options.asToldTo ?? false;
   }
 }
 

@@ -10,7 +10,7 @@ const longest = 400;
 type Reviver = (name: string, value: unknown, context: { source?: string }) => unknown;
 
 /** The dotted path of a number that would come out as another one, such as 12345678901234567890 or 1e400. */
-export function inexact(json: string): string | undefined {
+export function findInexactNumber(json: string): string | undefined {
   if (!suspect.test(json) || !hasInexact(json)) return undefined;
   let found = false;
   const marked: Reviver = (_, value, context) => {

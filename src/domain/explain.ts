@@ -1,11 +1,11 @@
 /** The same answer as `decideUnder`, with the reasons: what each rule made of the question, and what is missing. */
 import { isA } from './permission.ts';
 import {
+  type CompiledRule,
   decide,
+  isGrantedSomewhere,
   matches,
-  names,
   type Policy,
-  type ReadyRule,
   type Resource,
   type Test,
   type Verdict,
@@ -120,7 +120,7 @@ export function refusal(question: Question, permission: string, resource: Resour
 
 /** Why the caller does not hold a permission at all. */
 export function lacking({ holder, policy }: Question, permission: string): string {
-  return names(policy, permission) ? limited : nowhere(holder, policy, permission);
+  return isGrantedSomewhere(policy, permission) ? limited : nowhere(holder, policy, permission);
 }
 
 function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resource): Step[] {
@@ -151,7 +151,7 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
   ];
 }
 
-function why({ tests }: ReadyRule, permission: string, given: Resource): string {
+function why({ tests }: CompiledRule, permission: string, given: Resource): string {
   return isA('scoped', permission)
     ? account(tests, given)
     : `${permission} is not about data, so nothing narrows it`;
@@ -193,7 +193,7 @@ function objection({ attribute, operator, value }: Test, given: string | undefin
   return `${subject} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
 }
 
-function grounds(of: Holder, rule: ReadyRule | undefined, permission: string, resource: Resource): string {
+function grounds(of: Holder, rule: CompiledRule | undefined, permission: string, resource: Resource): string {
   if (!rule) return `${holderOf(of)} has ${permission} among its permissions, with the transform mask`;
   const because = why(rule, permission, canonical(resource));
   return `${ruleOf(of, rule)} grants ${permission} with the transform ${rule.rule.transform}: ${because}`;
@@ -251,7 +251,7 @@ function few(permissions: readonly string[]): string {
 const bound = 'this Session may do no more than its authorizer';
 
 /** How a sentence about a rule begins, and how one about who holds it does. */
-function ruleOf(of: Holder, { index }: ReadyRule): string {
+function ruleOf(of: Holder, { index }: CompiledRule): string {
   const number = index + 1;
   return of === 'authorizer' ? `${bound}, whose rule ${number}` : `rule ${number}`;
 }

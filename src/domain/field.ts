@@ -1,7 +1,7 @@
 /** The kinds of field that several resources share. Every string that gets in has passed one of these. */
 import { z } from 'zod';
 import { codePoint } from './escape.ts';
-import { withoutSecrets } from './key.ts';
+import { redactSecrets } from './key.ts';
 
 /** A UUID of any version in lower-case form; ids made here are version 7. */
 export const Id = z
@@ -25,7 +25,7 @@ export function list<S extends z.ZodType<unknown[]>>(schema: S) {
 
 /** What is kept in the clear must not be what opens something. */
 export function holdsNoSecret(value: string): boolean {
-  return withoutSecrets(value) === value;
+  return redactSecrets(value) === value;
 }
 
 export const secretHeld = 'must not hold a key or a nonce, since it is kept in the clear';
@@ -122,7 +122,7 @@ export function parseMoment(value: string): number | undefined {
 }
 
 /** A date-time on its way in: text to milliseconds. */
-export const Moment = z
+export const DateTime = z
   .string()
   .transform((value, context) => {
     const moment = parseMoment(value);

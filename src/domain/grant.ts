@@ -1,6 +1,6 @@
 /** Grants: what an Application or a Session may do, and who may hold what. */
 import { z } from 'zod';
-import { placeIn } from './dedupe.ts';
+import { originalIndex } from './dedupe.ts';
 import type { Errors } from './error.ts';
 import { list } from './field.ts';
 import { isA, Permissions } from './permission.ts';
@@ -37,7 +37,7 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   }
   grants.rules.forEach((rule, index) => {
     const wrong = scopeError(owner, rule);
-    if (wrong) errors[`rules.${placeIn(grants.rules, index)}.${wrong.field}`] = [wrong.sentence];
+    if (wrong) errors[`rules.${originalIndex(grants.rules, index)}.${wrong.field}`] = [wrong.sentence];
   });
   return errors;
 }
@@ -62,10 +62,10 @@ function scopeError(owner: Owner, rule: Rule): { field: string; sentence: string
 function* placed({ permissions, rules }: Grants): Generator<[path: string, permission: string]> {
   yield* placedIn(permissions, 'permissions');
   for (const [index, rule] of rules.entries())
-    yield* placedIn(rule.permissions, `rules.${placeIn(rules, index)}.permissions`);
+    yield* placedIn(rule.permissions, `rules.${originalIndex(rules, index)}.permissions`);
 }
 
 function* placedIn(permissions: string[], at: string): Generator<[path: string, permission: string]> {
   for (const [index, permission] of permissions.entries())
-    yield [`${at}.${placeIn(permissions, index)}`, permission];
+    yield [`${at}.${originalIndex(permissions, index)}`, permission];
 }

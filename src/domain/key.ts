@@ -62,7 +62,7 @@ export function recognise(text: string): { kind: Kind; digest: Digest } | undefi
 }
 
 /** For texts that may have come across a key or a nonce: whatever is shaped like one is left out. */
-export function withoutSecrets(text: string): string {
+export function redactSecrets(text: string): string {
   return text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { withoutTwins } from './dedupe.ts';
+import { dedupe } from './dedupe.ts';
 
 /**
  * The permissions that Sallyport itself checks.
@@ -68,4 +68,4 @@ export const permissionsLimit = 50;
 export const Permissions = z
   .array(Permission)
   .max(permissionsLimit)
-  .transform((names) => withoutTwins(names, (name) => name));
+  .transform((names) => dedupe(names, (name) => name));

@@ -22,7 +22,7 @@ export interface Test {
   readonly value: string;
 }
 
-export interface ReadyRule {
+export interface CompiledRule {
   /** Its place in the grants, from 0. */
   readonly index: number;
   readonly rule: Rule;
@@ -40,7 +40,7 @@ interface Step {
 }
 
 /** All that has to do with one permission. */
-interface Lane {
+interface PermissionRules {
   /** In the order in which they decide. */
   readonly steps: readonly Step[];
   readonly otherwise: Verdict;
@@ -52,12 +52,12 @@ export interface Policy {
   readonly grants: Grants;
   readonly plain: ReadonlySet<string>;
   /** In the order in which they decide: the first that grants and matches wins. */
-  readonly rules: readonly ReadyRule[];
+  readonly rules: readonly CompiledRule[];
   /** By permission. Not a Map, since an object is asked in half the time. */
-  readonly lanes: { readonly [permission: string]: Lane };
+  readonly byPermission: { readonly [permission: string]: PermissionRules };
 }
 
-export function ready(grants: Grants): Policy {
+export function compilePolicy(grants: Grants): Policy {
   const rules = grants.rules.map((rule, index) => ({
     index,
     rule,
@@ -69,12 +69,16 @@ export function ready(grants: Grants): Policy {
   );
   const plain = new Set(grants.permissions);
   const named = [...plain, ...grants.rules.flatMap(({ permissions }) => permissions)];
-  const lanes: Record<string, Lane> = Object.create(null);
-  for (const permission of named) lanes[permission] ??= laneOf(permission, plain, rules);
-  return { grants, plain, rules, lanes };
+  const byPermission: Record<string, PermissionRules> = Object.create(null);
+  for (const permission of named) byPermission[permission] ??= rulesFor(permission, plain, rules);
+  return { grants, plain, rules, byPermission };
 }
 
-function laneOf(permission: string, plain: ReadonlySet<string>, rules: readonly ReadyRule[]): Lane {
+function rulesFor(
+  permission: string,
+  plain: ReadonlySet<string>,
+  rules: readonly CompiledRule[],
+): PermissionRules {
   const scoped = isA('scoped', permission);
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
@@ -88,7 +92,7 @@ function laneOf(permission: string, plain: ReadonlySet<string>, rules: readonly 
   return { steps, otherwise, known: byContainer ? new Map() : undefined };
 }
 
-function stepOf(rule: ReadyRule, tests: readonly Test[]): Step {
+function stepOf(rule: CompiledRule, tests: readonly Test[]): Step {
   const [only, ...more] = tests;
   const isPrefix = more.length === 0 && only?.attribute === 'container' && only.operator === 'starts_with';
   return {
@@ -121,7 +125,7 @@ function withoutRoot(tests: Test[]): Test[] {
 
 /** `rule` is absent where the plain permissions allow. */
 export type Verdict =
-  | { readonly allowed: true; readonly transform: Transform; readonly rule: ReadyRule | undefined }
+  | { readonly allowed: true; readonly transform: Transform; readonly rule: CompiledRule | undefined }
   | { readonly allowed: false };
 
 const denied: Verdict = { allowed: false };
@@ -132,7 +136,7 @@ const mostKnown = 16_384;
 const memo = new Memo<Verdict>(mostKnown);
 
 export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
-  const lane = policy.lanes[permission];
+  const lane = policy.byPermission[permission];
   if (!lane) return denied;
   const { container } = resource;
   if (!lane.known || container === undefined) return first(lane, resource);
@@ -143,10 +147,10 @@ export function decide(policy: Policy, permission: string, resource: Resource): 
   return verdict;
 }
 
-function first({ steps, otherwise }: Lane, { id, container }: Resource): Verdict {
+function first({ steps, otherwise }: PermissionRules, { id, container }: Resource): Verdict {
   const folded = container === undefined ? undefined : canonicalContainer(container);
   for (const { tests, below, verdict } of steps) {
-    const matching = below === undefined ? matches(tests, id, folded) : liesBelow(folded, below);
+    const matching = below === undefined ? matches(tests, id, folded) : isWithin(folded, below);
     if (matching) return verdict;
   }
   return otherwise;
@@ -155,7 +159,7 @@ function first({ steps, otherwise }: Lane, { id, container }: Resource): Verdict
 const slash = 47;
 
 /** `above` ends with a slash. Most other containers have none at that place, which is seen sooner than the rest. */
-function liesBelow(container: string | undefined, above: string): boolean {
+function isWithin(container: string | undefined, above: string): boolean {
   if (container === undefined) return false;
   return container.charCodeAt(above.length - 1) === slash && container.startsWith(above);
 }
@@ -175,8 +179,8 @@ export function decideUnder(
 }
 
 /** Whether the policy grants the permission at all, on whatever. */
-export function names(policy: Policy, permission: string): boolean {
-  return permission in policy.lanes;
+export function isGrantedSomewhere(policy: Policy, permission: string): boolean {
+  return permission in policy.byPermission;
 }
 
 /** `container` is in its canonical form, in which a prefix always ends with a whole segment. */

@@ -5,7 +5,7 @@ import { lacking, type Question, refusal } from './explain.ts';
 import { type Grants, named, type Owner } from './grant.ts';
 import type { Digest } from './key.ts';
 import { isA } from './permission.ts';
-import { decideUnder, names, type Policy, type Resource } from './policy.ts';
+import { decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
 import type { Transform } from './transform.ts';
 
 interface Caller {
@@ -51,7 +51,7 @@ export function isInBrowser(principal: Principal): boolean {
 
 /** Whether the principal holds a permission at all, plainly or by a rule, on whatever. */
 export function holds({ policy, ceiling }: Principal, permission: string): boolean {
-  return names(policy, permission) && (!ceiling || names(ceiling, permission));
+  return isGrantedSomewhere(policy, permission) && (!ceiling || isGrantedSomewhere(ceiling, permission));
 }
 
 /** Refuses what the principal does not hold at all. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { withoutTwins } from './dedupe.ts';
+import { dedupe } from './dedupe.ts';
 import { Description, holdsNoSecret, line, optional, secretHeld } from './field.ts';
 import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
@@ -92,4 +92,4 @@ export const rulesLimit = 50;
 export const Rules = z
   .array(Rule)
   .max(rulesLimit)
-  .transform((rules) => withoutTwins(rules, (rule) => JSON.stringify(rule)));
+  .transform((rules) => dedupe(rules, (rule) => JSON.stringify(rule)));

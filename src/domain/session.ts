@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Moment, optional, Timestamp } from './field.ts';
+import { DateTime, optional, Timestamp } from './field.ts';
 import { grantFields } from './grant.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';
@@ -18,7 +18,7 @@ export const SessionAuthorize = z
   .strictObject({
     nonce: z.string().min(1).describe('From the reply to creating the Session.'),
     ...grantFields,
-    expires_at: optional(Moment).describe(
+    expires_at: optional(DateTime).describe(
       'When the Session ends, sooner or later than it would by itself: no later than the longest lifetime after its creation, nor than its Application.',
     ),
   })

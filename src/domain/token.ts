@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import {
+  DateTime,
   holdsNoSecret,
   isWellFormed,
   label,
-  Moment,
   optional,
   secretHeld,
   Timestamp,
@@ -116,7 +116,7 @@ export const TokenContentFields = z.strictObject({
   data: Data,
   mask: optional(Mask),
   metadata: optional(Metadata).describe('Names and values that lists can be filtered by. Kept in the clear.'),
-  expires_at: optional(Moment).describe('From this moment on it is gone. Must be in the future.'),
+  expires_at: optional(DateTime).describe('From this moment on it is gone. Must be in the future.'),
 });
 
 export const TokenCreate = TokenContentFields.extend({

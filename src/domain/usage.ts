@@ -1,7 +1,7 @@
 /** What the grants of an Application were used for, and which of them nothing was ever used of. */
 import { z } from 'zod';
 import { Timestamp } from './field.ts';
-import { decide, type Policy, type ReadyRule } from './policy.ts';
+import { type CompiledRule, decide, type Policy } from './policy.ts';
 import { canonicalContainer } from './rule.ts';
 
 export const Use = z
@@ -55,7 +55,7 @@ export function unusedGrants(policy: Policy, uses: readonly Place[]): UnusedGran
     }));
 }
 
-type Grantor = ReadyRule | 'permissions';
+type Grantor = CompiledRule | 'permissions';
 
 function decidedBy(policy: Policy, { permission, container }: Place): Grantor | undefined {
   const verdict = decide(policy, permission, { container });
@@ -71,7 +71,7 @@ function* grantsOf(policy: Policy): Generator<Place & { by: Grantor }> {
 }
 
 /** When something was last done in which container. */
-export type Moments = ReadonlyMap<string, number>;
+export type LastUses = ReadonlyMap<string, number>;
 
 /** Uses that are recorded for one application, and so returned by `GET /applications/{id}/usage`. */
 export const maxUses = 500;
@@ -82,10 +82,10 @@ export const maxUses = 500;
  * used first.
  */
 export function boundedUses(
-  uses: ReadonlyMap<string, Moments>,
+  uses: ReadonlyMap<string, LastUses>,
   most: number,
   containers: number,
-): Map<string, Moments> {
+): Map<string, LastUses> {
   const recent = uses.size <= most ? [...uses] : mostRecent(uses, most);
   for (let each = containers; ; each >>= 1) {
     const bounded = recent.map(([permission, moments]) => [permission, gathered(moments, each)] as const);
@@ -93,13 +93,13 @@ export function boundedUses(
   }
 }
 
-function countOf(uses: Iterable<readonly [string, Moments]>): number {
+function countOf(uses: Iterable<readonly [string, LastUses]>): number {
   let count = 0;
   for (const [, moments] of uses) count += moments.size;
   return count;
 }
 
-function mostRecent(uses: ReadonlyMap<string, Moments>, most: number): [string, Moments][] {
+function mostRecent(uses: ReadonlyMap<string, LastUses>, most: number): [string, LastUses][] {
   const dated = Array.from(uses, (use) => ({ use, at: Math.max(...use[1].values()) }));
   return dated
     .sort((a, b) => b.at - a.at)
@@ -113,7 +113,7 @@ const crowded = 16;
  * No more than `most` containers: those that share a parent with many others are put together under it, then
  * those that share it with fewer, and last all of them. The latest moment counts.
  */
-export function gathered(moments: Moments, most: number): Moments {
+export function gathered(moments: LastUses, most: number): LastUses {
   let left = moments;
   for (let crowd = crowded; left.size > most; crowd = Math.max(1, crowd / 2)) {
     const siblings = Map.groupBy(left.keys(), parentOf);

@@ -1,6 +1,6 @@
 /** What is done now and then beside answering requests. No answer depends on any of it. */
-import type { Denials } from '../http/pipeline/denial-log.ts';
-import type { Uses } from '../http/pipeline/usage-recorder.ts';
+import type { DenialLog } from '../http/pipeline/denial-log.ts';
+import type { UsageRecorder } from '../http/pipeline/usage-recorder.ts';
 import type { Log } from '../log.ts';
 import type { Observer } from '../observe.ts';
 import type { Store } from '../store/store.ts';
@@ -10,21 +10,21 @@ const batches = { seal: 500, sweep: 100 };
 /** Milliseconds for which a program that is told to stop waits for what is under way. */
 const patience = 3000;
 
-export interface Chores {
+export interface BackgroundJobs {
   /** Does at once what is done now and then. */
   flush(): Promise<void>;
   /** Resolves when what was under way is done, and nothing is left waiting; or after some seconds, if it hangs. */
   stop(): Promise<void>;
 }
 
-export function startChores(
+export function startBackgroundJobs(
   store: Store,
-  denials: Denials,
-  uses: Uses,
+  denials: DenialLog,
+  uses: UsageRecorder,
   observer: Observer,
   log: Log,
   timers: boolean,
-): Chores {
+): BackgroundJobs {
   let stopped = false;
   const used = chore('write what was last used when', 60_000, () => uses.flush());
   const refused = chore('write refusals', 1000, () => denials.flush());

@@ -7,11 +7,11 @@ import { newId } from '../domain/key.ts';
 import { checkpointText, type SignedCheckpoint, signatureCheck } from '../store/audit/hash-chain.ts';
 import { headOf } from '../store/audit/log.ts';
 import { bindMasterKey, type MasterKeys, openChainKeys, sealedChainKeys } from '../store/crypto/keyring.ts';
-import type { Db, Moment } from '../store/engine/db.ts';
+import type { Db, DbTime } from '../store/engine/db.ts';
 import { newestSchema, schemaOf } from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
-import { figures } from '../store/gauges.ts';
+import { readGauges } from '../store/gauges.ts';
 
 export interface Engine {
   readonly kind: 'sqlite' | 'postgres';
@@ -68,7 +68,7 @@ export interface PostgresState {
   readonly left: number;
 }
 
-export interface Examined {
+export interface Diagnosis {
   readonly engine: Engine;
   readonly sqlite?: SqliteState;
   readonly postgres?: PostgresState;
@@ -76,11 +76,11 @@ export interface Examined {
 }
 
 /** `now` is the machine's clock, which decides for SQLite. */
-export async function examine(
+export async function diagnose(
   { databaseUrl: url, databaseTimeout }: { databaseUrl: string; databaseTimeout: number },
   masters: MasterKeys,
   now: () => number,
-): Promise<Examined> {
+): Promise<Diagnosis> {
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
   const db = path === undefined ? openPostgres(url, undefined, databaseTimeout) : openSqlite(path, now);
   try {
@@ -97,7 +97,7 @@ export async function examine(
 async function engineOf(db: Db): Promise<Engine> {
   const version =
     db.dialect === 'sqlite' ? 'sqlite_version()' : "split_part(current_setting('server_version'), ' ', 1)";
-  const row = await db.get<{ version: string; now: Moment }>(`select ${version} as version, :now as now`);
+  const row = await db.get<{ version: string; now: DbTime }>(`select ${version} as version, :now as now`);
   return {
     kind: db.dialect,
     version: row?.version as string,
@@ -133,9 +133,9 @@ async function postgresState(db: Db): Promise<PostgresState> {
 
 async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Health> {
   const master = await masterProblem(db, masters);
-  const { sweepLag, unsealed } = await figures(db);
-  const waiting = await db.get<{ at: Moment | null }>('select min(at) as at from audit where seq is null');
-  const newest = await db.get<{ at: Moment }>('select at from audit order by id desc limit 1');
+  const { sweepLag, unsealed } = await readGauges(db);
+  const waiting = await db.get<{ at: DbTime | null }>('select min(at) as at from audit where seq is null');
+  const newest = await db.get<{ at: DbTime }>('select at from audit order by id desc limit 1');
   const head = await headOf(db);
   return {
     master,
@@ -152,7 +152,7 @@ async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Healt
 }
 
 async function fullestApplication(db: Db): Promise<Fullest | undefined> {
-  const row = await db.get<{ application_id: string; bytes: Moment }>(
+  const row = await db.get<{ application_id: string; bytes: DbTime }>(
     `select application_id, sum(bytes) as bytes from application_storage
      group by tenant_id, application_id order by 2 desc limit 1`,
   );
@@ -192,8 +192,8 @@ const mostAhead = 100_000;
  */
 async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
   const at = async (where: string, params: readonly number[] = []) =>
-    Number((await db.get<{ at: Moment }>(`select at from audit where ${where}`, params))?.at ?? Number.NaN);
-  const ahead = await db.get<{ first: Moment | null }>(
+    Number((await db.get<{ at: DbTime }>(`select at from audit where ${where}`, params))?.at ?? Number.NaN);
+  const ahead = await db.get<{ first: DbTime | null }>(
     `select min(seq) as first from
        (select seq from audit where id > $1 and seq is not null limit ${mostAhead}) as ahead`,
     [newId(now)],

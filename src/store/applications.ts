@@ -4,7 +4,7 @@ import { timestamp } from '../domain/field.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';
-import { type Executor, type Moment, type Queries, rowLock } from './engine/db.ts';
+import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, Params } from './engine/sql-params.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
 
@@ -17,11 +17,11 @@ export interface ApplicationRow {
   rules: string;
   allowed_origins: string | null;
   created_by: string | null;
-  created_at: Moment;
+  created_at: DbTime;
   modified_by: string | null;
-  modified_at: Moment | null;
-  expires_at: Moment | null;
-  last_used_at: Moment | null;
+  modified_at: DbTime | null;
+  expires_at: DbTime | null;
+  last_used_at: DbTime | null;
 }
 
 export const applicationColumns = (alias: string) =>
@@ -155,8 +155,8 @@ export interface KeyRow {
   id: string;
   ending: string;
   created_by: string | null;
-  created_at: Moment;
-  last_used_at: Moment | null;
+  created_at: DbTime;
+  last_used_at: DbTime | null;
 }
 
 export async function insertKey(

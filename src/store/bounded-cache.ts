@@ -1,11 +1,11 @@
 /** How much text, in characters. What it is made into takes several times as much. */
-const mostText = 16_000_000;
+const maxCharacters = 16_000_000;
 
 /**
  * What is remembered by name. With more than `most`, or of more text than there is room for, all of it is forgotten
  * at once: so nothing has to be done where something is found.
  */
-export class Memory<T> {
+export class BoundedCache<T> {
   readonly #kept = new Map<string, { readonly one: T; readonly text: number }>();
   readonly #most: number;
   #text = 0;
@@ -19,9 +19,9 @@ export class Memory<T> {
   }
 
   /** `text` is how many characters it was made of. */
-  keep(name: string, one: T, text: number): void {
+  set(name: string, one: T, text: number): void {
     this.#forget(name);
-    if (this.#kept.size >= this.#most || this.#text + text > mostText) this.clear();
+    if (this.#kept.size >= this.#most || this.#text + text > maxCharacters) this.clear();
     this.#kept.set(name, { one, text });
     this.#text += text;
   }

@@ -2,7 +2,7 @@
  * Lists of rows by id, newest first, whose filter no index answers. The filter sees a bounded number of rows: a page
  * may be shorter than its size, or empty, and says where to go on.
  */
-import type { Executor, Moment, Value } from './engine/db.ts';
+import type { DbTime, Executor, Value } from './engine/db.ts';
 import { all, Params } from './engine/sql-params.ts';
 import type { ListPage, ListWindow } from './store.ts';
 
@@ -53,7 +53,7 @@ export async function countFiltered<R>(
   db: Pick<Executor, 'all'>,
   list: Omit<Filtered<R>, 'read'>,
 ): Promise<number | undefined> {
-  const [row] = await select<Record<'entries' | 'count', Moment>>(
+  const [row] = await select<Record<'entries' | 'count', DbTime>>(
     db,
     list,
     top,

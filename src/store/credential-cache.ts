@@ -1,9 +1,9 @@
 import type { Principal } from '../domain/principal.ts';
-import { Memory } from './bounded-cache.ts';
+import { BoundedCache } from './bounded-cache.ts';
 import type { Local } from './engine/db.ts';
 
 /** A principal, and the moment at which it ends even if nothing changes. */
-export interface Found {
+export interface FoundCredential {
   readonly principal: Principal;
   readonly until: number;
   /** How many characters it was made of, as far as that may be many. */
@@ -14,8 +14,8 @@ export interface Found {
  * Who shows which key, remembered for exactly as long as nobody has committed anything. Each question first
  * looks whether that is so, and then at the clock: the answer is the one that a query would give.
  */
-export class Recollection {
-  readonly #found = new Memory<Found>(10_000);
+export class CredentialCache {
+  readonly #found = new BoundedCache<FoundCredential>(10_000);
   readonly #local: Local;
 
   constructor(local: Local) {
@@ -23,7 +23,7 @@ export class Recollection {
   }
 
   /** Undefined when it has to be looked up; null when there is nobody any more. */
-  recall(name: string): Principal | null | undefined {
+  get(name: string): Principal | null | undefined {
     if (!this.#local.unchanged()) {
       this.#found.clear();
       return undefined;
@@ -34,7 +34,7 @@ export class Recollection {
     return now < known.until ? { ...known.principal, now } : null;
   }
 
-  keep(name: string, found: Found): void {
-    this.#found.keep(name, found, found.text);
+  set(name: string, found: FoundCredential): void {
+    this.#found.set(name, found, found.text);
   }
 }

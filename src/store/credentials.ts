@@ -1,6 +1,6 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { Digest, Kind } from '../domain/key.ts';
-import { type Policy, ready } from '../domain/policy.ts';
+import { compilePolicy, type Policy } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
 import {
   type ApplicationRow,
@@ -10,19 +10,19 @@ import {
   toGrants,
   toOrigins,
 } from './applications.ts';
-import { Memory } from './bounded-cache.ts';
-import { type Found, Recollection } from './credential-cache.ts';
-import type { Db, Moment } from './engine/db.ts';
+import { BoundedCache } from './bounded-cache.ts';
+import { CredentialCache, type FoundCredential } from './credential-cache.ts';
+import type { Db, DbTime } from './engine/db.ts';
 import { withAuthorizer, works } from './sessions.ts';
 import type { Credentials } from './store.ts';
 
 interface KeyRow extends ApplicationRow {
   key_id: string;
-  now: Moment;
+  now: DbTime;
 }
 
 interface SessionRow {
-  now: Moment;
+  now: DbTime;
   tenant_id: string;
   application_id: string;
   id: string;
@@ -33,9 +33,9 @@ interface SessionRow {
   ceiling_rules: string | null;
   authorizer_id: string | null;
   authorizer_key_id: string | null;
-  expires_at: Moment;
-  application_expires_at: Moment | null;
-  authorizer_expires_at: Moment | null;
+  expires_at: DbTime;
+  application_expires_at: DbTime | null;
+  authorizer_expires_at: DbTime | null;
 }
 
 const byApplicationKey = `
@@ -54,8 +54,8 @@ const bySessionKey = `
   where s.key_digest = :key and ${works}`;
 
 export function credentials(db: Db): Credentials {
-  const memory = db.local && new Recollection(db.local);
-  const [byKey, bySession] = [new Made(fromKey), new Made(fromSession)];
+  const memory = db.local && new CredentialCache(db.local);
+  const [byKey, bySession] = [new RowCache(fromKey), new RowCache(fromSession)];
 
   function lookUp(kind: Kind, digest: Digest, name: string): Awaitable<Principal | undefined> {
     return kind === 'ses'
@@ -65,8 +65,8 @@ export function credentials(db: Db): Credentials {
       : then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => keep(name, byKey.of(name, row, digest)));
   }
 
-  function keep(name: string, found: Found | undefined): Principal | undefined {
-    if (found) memory?.keep(name, found);
+  function keep(name: string, found: FoundCredential | undefined): Principal | undefined {
+    if (found) memory?.set(name, found);
     return found?.principal;
   }
 
@@ -74,7 +74,7 @@ export function credentials(db: Db): Credentials {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
       const name = digest.toString('latin1');
-      const remembered = memory?.recall(name);
+      const remembered = memory?.get(name);
       return remembered === undefined ? lookUp(kind, digest, name) : (remembered ?? undefined);
     },
   };
@@ -84,15 +84,15 @@ export function credentials(db: Db): Credentials {
  * What a row was made into, kept for as long as the database answers with the very same row: only the work of
  * making it again is saved, never the question.
  */
-class Made<R extends { now: Moment }> {
-  readonly #known = new Memory<{ row: R; found: Found }>(2000);
-  readonly #make: (row: R, digest: Digest) => Found;
+class RowCache<R extends { now: DbTime }> {
+  readonly #known = new BoundedCache<{ row: R; found: FoundCredential }>(2000);
+  readonly #make: (row: R, digest: Digest) => FoundCredential;
 
-  constructor(make: (row: R, digest: Digest) => Found) {
+  constructor(make: (row: R, digest: Digest) => FoundCredential) {
     this.#make = make;
   }
 
-  of(name: string, row: R | undefined, digest: Digest): Found | undefined {
+  of(name: string, row: R | undefined, digest: Digest): FoundCredential | undefined {
     if (!row) return undefined;
     const known = this.#known.get(name);
     if (known && isSame(known.row, row)) {
@@ -101,7 +101,7 @@ class Made<R extends { now: Moment }> {
       return { principal: { ...principal, now: Number(row.now) }, until, text };
     }
     const found = this.#make(row, digest);
-    this.#known.keep(name, { row, found }, found.text);
+    this.#known.set(name, { row, found }, found.text);
     return found;
   }
 }
@@ -114,7 +114,7 @@ function isSame<R extends object>(one: R, other: R): boolean {
   return true;
 }
 
-function fromKey(row: KeyRow, digest: Digest): Found {
+function fromKey(row: KeyRow, digest: Digest): FoundCredential {
   const application = toApplication(row);
   const principal: Principal = {
     kind: 'application',
@@ -131,7 +131,7 @@ function fromKey(row: KeyRow, digest: Digest): Found {
   return { principal, until: soonest(row.expires_at), text };
 }
 
-function fromSession(row: SessionRow, digest: Digest): Found {
+function fromSession(row: SessionRow, digest: Digest): FoundCredential {
   const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
   const { authorizer_id: applicationId, authorizer_key_id: keyId } = row;
   const principal: Principal = {
@@ -151,18 +151,18 @@ function fromSession(row: SessionRow, digest: Digest): Found {
   return { principal, until, text };
 }
 
-function soonest(...moments: (Moment | null)[]): number {
+function soonest(...moments: (DbTime | null)[]): number {
   return Math.min(...moments.map((moment) => (moment === null ? Number.POSITIVE_INFINITY : Number(moment))));
 }
 
-const known = new Memory<Policy>(10_000);
+const known = new BoundedCache<Policy>(10_000);
 
 /** The same text always means the same policy, so remembering it can never be stale. */
 function policyOf(permissions: string, rules: string): Policy {
   const text = `${permissions}\n${rules}`;
   const remembered = known.get(text);
   if (remembered) return remembered;
-  const policy = ready(toGrants({ permissions, rules }));
-  known.keep(text, policy, text.length);
+  const policy = compilePolicy(toGrants({ permissions, rules }));
+  known.set(text, policy, text.length);
   return policy;
 }

@@ -1,11 +1,11 @@
-import type { Db, Moment } from './engine/db.ts';
-import type { Figures } from './store.ts';
+import type { Db, DbTime } from './engine/db.ts';
+import type { Gauges } from './store.ts';
 
 const tables = ['applications', 'sessions', 'tokens', 'audit'] as const;
 const soon = 7 * 86_400_000;
 
 /** Cheap enough for every scrape: nothing here reads a whole table. */
-export async function figures(db: Db): Promise<Figures> {
+export async function readGauges(db: Db): Promise<Gauges> {
   const [bytes, rows] = await (db.dialect === 'sqlite' ? sqliteSizes(db) : postgresSizes(db));
   const expiring = await number(
     db,
@@ -26,7 +26,7 @@ export async function figures(db: Db): Promise<Figures> {
 }
 
 async function number(db: Db, sql: string, params: number[] = []): Promise<number> {
-  const row = await db.get<{ value: Moment | null }>(sql, params);
+  const row = await db.get<{ value: DbTime | null }>(sql, params);
   return Number(row?.value ?? 0);
 }
 

@@ -2,7 +2,7 @@ import type { ApplicationKey } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
 import { alive, held, insertKey, type KeyRow } from './applications.ts';
-import type { Executor, Moment } from './engine/db.ts';
+import type { DbTime, Executor } from './engine/db.ts';
 import type { Keys } from './store.ts';
 
 const columns = 'id, ending, created_by, created_at, last_used_at';
@@ -27,7 +27,7 @@ export function applicationKeys(db: Executor): Keys {
       db.transaction(async (tx) => {
         const owner = await current(tx, tenant, application);
         if (!owner) return undefined;
-        const counted = await tx.get<{ count: Moment }>(`select count(*) as count from ${ofApplication}`, [
+        const counted = await tx.get<{ count: DbTime }>(`select count(*) as count from ${ofApplication}`, [
           tenant,
           application,
         ]);

@@ -4,12 +4,12 @@ import { credentials } from './credentials.ts';
 import { rotateMasterKey } from './crypto/key-rotation.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './crypto/keyring.ts';
 import { type Db, DbUnavailable } from './engine/db.ts';
-import { type Timing, timed } from './engine/instrumented-db.ts';
+import { type Instrumented, instrument } from './engine/instrumented-db.ts';
 import { type Migrated, migrate, NoSchema, schemaOf } from './engine/migrate.ts';
 import { openPostgres } from './engine/postgres.ts';
-import { statistics } from './engine/postgres-analyze.ts';
+import { analyzeGrownTables } from './engine/postgres-analyze.ts';
 import { openSqlite } from './engine/sqlite.ts';
-import { figures } from './gauges.ts';
+import { readGauges } from './gauges.ts';
 import { applicationKeys } from './keys.ts';
 import { recovery } from './recovery.ts';
 import { sessions } from './sessions.ts';
@@ -50,7 +50,7 @@ export async function openStore(
     const migrated = await migrate(db);
     if (masters) await bindMasterKey(db, masters);
     const between = through(db);
-    const watched = timing ? timed(between, timing) : { db: between, inFlight: () => 0 };
+    const watched = timing ? instrument(between, timing) : { db: between, inFlight: () => 0 };
     const keys = keyring(watched.db, masters ?? noMasters);
     if (masters) await keys.ofChain();
     return { migrated, store: storeOn(watched, masters ?? noMasters, keys) };
@@ -67,7 +67,7 @@ const noMasters: MasterKeys = {
   find: () => undefined,
 };
 
-function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): Store {
+function storeOn({ db, inFlight }: Instrumented, masters: MasterKeys, keys: Keyring): Store {
   return {
     applications: applications(db),
     keys: applicationKeys(db),
@@ -89,10 +89,10 @@ function storeOn({ db, inFlight }: Timing, masters: MasterKeys, keys: Keyring): 
       if (removed < limit) await keys.forget();
       return removed;
     },
-    renewStatistics: statistics(db),
-    figures: async () => {
+    renewStatistics: analyzeGrownTables(db),
+    gauges: async () => {
       mustNotBeLost(db);
-      return figures(db);
+      return readGauges(db);
     },
     inFlight,
     ping: async () => {

@@ -4,7 +4,7 @@ import type { Session } from '../domain/session.ts';
 import { alive, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
 import { inserter } from './engine/bulk-insert.ts';
-import type { Executor, Moment } from './engine/db.ts';
+import type { DbTime, Executor } from './engine/db.ts';
 import { all, Params } from './engine/sql-params.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
@@ -21,9 +21,9 @@ interface SessionRow {
   application_id: string;
   permissions: string;
   rules: string;
-  created_at: Moment;
-  expires_at: Moment;
-  authorized_at: Moment | null;
+  created_at: DbTime;
+  expires_at: DbTime;
+  authorized_at: DbTime | null;
   authorized_by: string | null;
   ceiling: number | boolean;
 }
@@ -66,7 +66,7 @@ export function sessions(db: Executor): Sessions {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2
         and s.authorized_at is null and s.expires_at > (select :now) limit $3`;
       const sql = `select count(*) as count from (${some}) s`;
-      return then(db.get<{ count: Moment }>(sql, [tenant, application, most]), (row) => Number(row?.count));
+      return then(db.get<{ count: DbTime }>(sql, [tenant, application, most]), (row) => Number(row?.count));
     },
 
     authorize: (tenant, nonce, { ceiling, expiresAt, longest, by, ...grants }) => {
@@ -104,7 +104,7 @@ export function sessions(db: Executor): Sessions {
 
   /** Why nothing was spent, read afterwards. */
   async function refusal(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
-    const row = await db.get<{ authorized_at: Moment | null; latest: Moment }>(
+    const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(
       `select s.authorized_at, ${latest('s', '$3')} as latest from sessions s
        where ${byNonce} and s.expires_at > :now`,
       [nonce, tenant, longest],

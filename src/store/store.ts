@@ -17,7 +17,7 @@ import type { Visible } from '../domain/scope.ts';
 import type { Session, SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
-import type { Moments, Use } from '../domain/usage.ts';
+import type { LastUses, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './audit/hash-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { Recovery } from './recovery.ts';
@@ -138,8 +138,8 @@ export interface ApplicationUse {
   readonly tenantId: string;
   readonly applicationId: string;
   readonly at: number;
-  readonly keys: Moments;
-  readonly permissions: ReadonlyMap<string, Moments>;
+  readonly keys: LastUses;
+  readonly permissions: ReadonlyMap<string, LastUses>;
 }
 
 export interface Usage {
@@ -420,7 +420,7 @@ export interface Unit extends Pick<Store, 'applications' | 'keys' | 'sessions' |
 }
 
 /** What an operator watches. */
-export interface Figures {
+export interface Gauges {
   readonly bytes: number;
   /** By table, estimated. */
   readonly rows: Readonly<Record<string, number>>;
@@ -462,7 +462,7 @@ export interface Store {
   /** Has the database look again at tables that have outgrown what it plans by, and answers which. */
   renewStatistics(): Promise<readonly string[]>;
   /** Cheap enough to be asked every few seconds. */
-  figures(): Promise<Figures>;
+  gauges(): Promise<Gauges>;
   /** How many statements wait for the database. */
   inFlight(): number;
   /** Rejects when the database is out of reach, or its file is no longer in its place. */

@@ -4,16 +4,16 @@ import { timestamp } from '../domain/field.ts';
 import { insertApplication } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/log.ts';
-import { type Db, type Executor, type Moment, type Queries, rowLock } from './engine/db.ts';
+import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
 import { primaryKeys } from './tables.ts';
 
 interface TenantRow {
   id: string;
   name: string;
-  created_at: Moment;
-  disabled_at: Moment | null;
-  deleted_at: Moment | null;
+  created_at: DbTime;
+  disabled_at: DbTime | null;
+  deleted_at: DbTime | null;
 }
 
 const select = 'select id, name, created_at, disabled_at, deleted_at from tenants';

@@ -2,7 +2,7 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
-import type { Executor, Moment, Queries, Value } from './engine/db.ts';
+import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
 import type { Stored } from './store.ts';
 
 interface Sized {
@@ -79,7 +79,7 @@ const total = `select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0
   where tenant_id = $1 and application_id = $2`;
 
 export function storedBy(db: Pick<Queries, 'get'>, tenant: string, application: string): Awaitable<Stored> {
-  return then(db.get<{ tokens: Moment; bytes: Moment }>(total, [tenant, application]), (row) => ({
+  return then(db.get<{ tokens: DbTime; bytes: DbTime }>(total, [tenant, application]), (row) => ({
     tokens: Number(row?.tokens ?? 0),
     bytes: Number(row?.bytes ?? 0),
   }));
@@ -91,7 +91,7 @@ const returningSize = `returning tenant_id as tenant, created_by as creator, (oc
   + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as size`;
 
 interface Deleted extends Pick<Charge, 'tenant' | 'creator'> {
-  readonly size: Moment;
+  readonly size: DbTime;
 }
 
 /** Runs a statement that deletes tokens, and credits their creators. Returns how many were deleted. */

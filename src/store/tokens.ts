@@ -9,7 +9,7 @@ import type { Transform } from '../domain/transform.ts';
 import { alive } from './applications.ts';
 import { open, seal } from './crypto/cipher.ts';
 import type { Keyring } from './crypto/keyring.ts';
-import { type Executor, type Moment, type Queries, rowLock, type Value } from './engine/db.ts';
+import { type DbTime, type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
 import { Params } from './engine/sql-params.ts';
 import type { Change, ShownToken, StoredToken, TokenContent, TokenQuery, Tokens } from './store.ts';
 import { indexAnew, indexToken } from './token-index.ts';
@@ -22,16 +22,16 @@ interface TokenRow {
   id: string;
   type: string;
   container: string;
-  version: Moment;
+  version: DbTime;
   data: Uint8Array;
   masked: Uint8Array | null;
   mask: string | null;
   metadata: string | null;
   created_by: string | null;
-  created_at: Moment;
+  created_at: DbTime;
   modified_by: string | null;
-  modified_at: Moment | null;
-  expires_at: Moment | null;
+  modified_at: DbTime | null;
+  expires_at: DbTime | null;
 }
 
 type DescribedRow = Omit<TokenRow, 'data' | 'masked'>;
@@ -196,7 +196,7 @@ type Part = 'data' | 'masked';
 /** Which tenant, Token, version and part of it a sealed value belongs to. */
 type Place = (part: Part) => string;
 
-function placeOf(tenant: string, id: string, version: Moment): Place {
+function placeOf(tenant: string, id: string, version: DbTime): Place {
   return (part) => `sallyport token ${tenant} ${id} ${version} ${part}`;
 }
 

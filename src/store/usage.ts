@@ -1,9 +1,9 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/field.ts';
-import { boundedUses, type Moments, maxUses } from '../domain/usage.ts';
+import { boundedUses, type LastUses, maxUses } from '../domain/usage.ts';
 import { alive } from './applications.ts';
 import { inserter } from './engine/bulk-insert.ts';
-import { type Executor, type Moment, type Queries, rowLock } from './engine/db.ts';
+import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { Params } from './engine/sql-params.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 
@@ -13,7 +13,7 @@ export const mostContainers = 50;
 interface UseRow {
   permission: string;
   container: string;
-  last_used_at: Moment;
+  last_used_at: DbTime;
 }
 
 const ofApplication = 'tenant_id = $1 and application_id = $2';
@@ -24,7 +24,7 @@ export function usage(db: Executor): Usage {
   /** Whoever changes keys holds the Application first, and so does this: neither ever waits in a circle. */
   async function write(tx: Queries, use: ApplicationUse): Promise<void> {
     const { tenantId, applicationId, at, keys, permissions } = use;
-    const row = await tx.get<{ last_used_at: Moment | null }>(
+    const row = await tx.get<{ last_used_at: DbTime | null }>(
       `select a.last_used_at from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')} ${held}`,
       [tenantId, applicationId],
     );
@@ -91,7 +91,7 @@ async function writePlaces(
     const places = stored.get(permission) ?? new Map<string, number>();
     stored.set(permission, places.set(container, Number(last_used_at)));
   }
-  const merged = new Map<string, Moments>(stored);
+  const merged = new Map<string, LastUses>(stored);
   for (const [permission, news] of permissions)
     merged.set(permission, latest(stored.get(permission) ?? new Map(), news));
   const next = boundedUses(merged, maxUses, mostContainers);
@@ -115,7 +115,7 @@ async function writePlaces(
 }
 
 /** What is in either; of what is in both, the later. */
-function latest(a: Moments, b: Moments): Moments {
+function latest(a: LastUses, b: LastUses): LastUses {
   const both = new Map(a);
   for (const [container, at] of b) both.set(container, Math.max(at, both.get(container) ?? at));
   return both;

@@ -1,7 +1,7 @@
 /** What a Session may do below an authorizer that it may never exceed. */
 import { describe, expect, test } from 'bun:test';
 import { type Grants, nothing } from '../../src/domain/grant.ts';
-import { decideUnder, type Resource, ready } from '../../src/domain/policy.ts';
+import { compilePolicy, decideUnder, type Resource } from '../../src/domain/policy.ts';
 import type { Transform } from '../../src/domain/transform.ts';
 import { at, grants, type Outcome, outcome, when } from '../support/grants.ts';
 
@@ -19,7 +19,12 @@ describe('a Session under a ceiling', () => {
     ['mask', 'redact', 'redact'],
     ['reveal', 'reveal', 'reveal'],
   ])('that may %s, below an authorizer that may %s, sees it by %s', (own, above, expected) => {
-    const verdict = decideUnder(ready(session(own)), ready(application(above)), 'token:read', at('/pci/'));
+    const verdict = decideUnder(
+      compilePolicy(session(own)),
+      compilePolicy(application(above)),
+      'token:read',
+      at('/pci/'),
+    );
     expect(outcome(verdict)).toBe(expected);
   });
 
@@ -58,7 +63,7 @@ describe('a Session under a ceiling', () => {
     ],
     ['without a ceiling sees what it was granted', session('reveal'), undefined, at('/pci/'), 'reveal'],
   ])('%s', (_, own, above, resource, expected) => {
-    const verdict = decideUnder(ready(own), above && ready(above), 'token:read', resource);
+    const verdict = decideUnder(compilePolicy(own), above && compilePolicy(above), 'token:read', resource);
     expect(outcome(verdict)).toBe(expected);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { ready } from '../../src/domain/policy.ts';
+import { compilePolicy } from '../../src/domain/policy.ts';
 import { Condition } from '../../src/domain/rule.ts';
 import { grants, when } from '../support/grants.ts';
 
@@ -42,7 +42,7 @@ test('the container of a rule is one condition like another', () => {
   const [byContainer, byCondition] = [
     grants({ container: '/pci/' }),
     grants(when(['container', 'starts_with', '/pci/'])),
-  ].map((given) => ready(given).rules[0]);
+  ].map((given) => compilePolicy(given).rules[0]);
   expect(byContainer?.tests).toEqual([{ attribute: 'container', operator: 'starts_with', value: '/pci/' }]);
   expect(byCondition?.tests).toEqual(byContainer?.tests);
 });

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { type KeepingPatch, needsReveal } from '../../src/domain/disclosure.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
-import { ready } from '../../src/domain/policy.ts';
+import { compilePolicy } from '../../src/domain/policy.ts';
 import type { Principal } from '../../src/domain/principal.ts';
 import type { Transform } from '../../src/domain/transform.ts';
 import { grants } from '../support/grants.ts';
@@ -34,8 +34,14 @@ function policy([updateHere, readHere]: [Seen, Seen], [updateThere, readThere]: 
 
 function caller(owner: Owner, own: Grants, ceiling?: Grants): Principal {
   return owner === 'session'
-    ? { ...base, kind: 'session', sessionId: 's', policy: ready(own), ceiling: ceiling && ready(ceiling) }
-    : { ...base, kind: 'application', application: { type: owner } as never, policy: ready(own) };
+    ? {
+        ...base,
+        kind: 'session',
+        sessionId: 's',
+        policy: compilePolicy(own),
+        ceiling: ceiling && compilePolicy(ceiling),
+      }
+    : { ...base, kind: 'application', application: { type: owner } as never, policy: compilePolicy(own) };
 }
 
 const from = { id: 'x', container: '/from/' };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { inexact } from '../../src/domain/exact-number.ts';
+import { findInexactNumber } from '../../src/domain/exact-number.ts';
 
 const numbers = ['12345678901234567890', '1e400', '1E-400', '0.1234567890123456789', '1.5e+999'].flatMap(
   (number) => [number, `-${number}`],
@@ -15,18 +15,18 @@ describe.each(numbers)('the number %s, which cannot be kept', (number) => {
     ['in a field', `{"a":{"b":${number}}}`, 'a.b'],
     ['in a field behind spaces', `{"a" : ${number}}`, 'a'],
   ])('is found %s', (_where, json, path) => {
-    expect(inexact(json)).toBe(path);
+    expect(findInexactNumber(json)).toBe(path);
   });
 
   test('is fine in a text', () => {
     for (const text of [number, `a ${number}`, `[${number}]`, `{"a":${number}}`])
-      expect(inexact(JSON.stringify({ text, [text]: 1 }))).toBeUndefined();
+      expect(findInexactNumber(JSON.stringify({ text, [text]: 1 }))).toBeUndefined();
   });
 });
 
 test.each(['1', '-1.5', '[1e5, 2E-3]', '{"a":123456789012345}', '[0.1, 100000000000000000000]'])(
   'what can be kept is, such as %s',
   (json) => {
-    expect(inexact(json)).toBeUndefined();
+    expect(findInexactNumber(json)).toBeUndefined();
   },
 );

@@ -1,7 +1,15 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { z } from 'zod';
-import { Description, Id, Moment, Name, parseMoment, Timestamp, timestamp } from '../../src/domain/field.ts';
+import {
+  DateTime,
+  Description,
+  Id,
+  Name,
+  parseMoment,
+  Timestamp,
+  timestamp,
+} from '../../src/domain/field.ts';
 
 const sentence = (schema: z.ZodType, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
 
@@ -67,8 +75,8 @@ describe('a date-time', () => {
   });
 
   test('comes in as a moment, or is refused with an example', () => {
-    expect(Moment.parse('2030-01-31T12:00:00Z')).toBe(Date.parse('2030-01-31T12:00:00Z'));
-    expect(sentence(Moment, 'soon')).toBe('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
+    expect(DateTime.parse('2030-01-31T12:00:00Z')).toBe(Date.parse('2030-01-31T12:00:00Z'));
+    expect(sentence(DateTime, 'soon')).toBe('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
   });
 
   test('goes out with milliseconds, neither more nor less', () => {

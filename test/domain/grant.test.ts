@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { type Errors, Failure } from '../../src/domain/error.ts';
 import { type Grants, grantErrors, named, nothing, type Owner } from '../../src/domain/grant.ts';
 import { builtIn } from '../../src/domain/permission.ts';
-import { ready } from '../../src/domain/policy.ts';
+import { compilePolicy } from '../../src/domain/policy.ts';
 import { holds, type Principal, refuseEscalation, refuseUnheld } from '../../src/domain/principal.ts';
 import type { Rule } from '../../src/domain/rule.ts';
 import { grants, rule, when } from '../support/grants.ts';
@@ -48,13 +48,13 @@ const base = {
 
 function applicationWith(own: Grants): Someone {
   const application = { type: 'private' } as never;
-  return { principal: { ...base, kind: 'application', application, policy: ready(own) }, own };
+  return { principal: { ...base, kind: 'application', application, policy: compilePolicy(own) }, own };
 }
 
 function sessionWith(own: Grants, ceiling: Grants | undefined): Someone {
-  const under = ceiling && ready(ceiling);
+  const under = ceiling && compilePolicy(ceiling);
   return {
-    principal: { ...base, kind: 'session', sessionId: 's', policy: ready(own), ceiling: under },
+    principal: { ...base, kind: 'session', sessionId: 's', policy: compilePolicy(own), ceiling: under },
     own,
     ceiling,
   };

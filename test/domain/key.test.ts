@@ -10,8 +10,8 @@ import {
   mint,
   newId,
   recognise,
+  redactSecrets,
   Secret,
-  withoutSecrets,
 } from '../../src/domain/key.ts';
 
 const kinds: Kind[] = ['mgt', 'pvt', 'pub', 'ses', 'non'];
@@ -190,14 +190,14 @@ describe('a secret', () => {
 describe('a text that came across keys', () => {
   test('is left without them, and without what is shaped like one', () => {
     const [key, nonce] = [mint('pvt').secret.reveal(), mint('non').secret.reveal()];
-    expect(withoutSecrets(`key=${key}, nonce="${nonce}".`)).toBe('key=[secret], nonce="[secret]".');
-    expect(withoutSecrets(`${key.slice(0, 28)} ${key}more`)).toBe('[secret] [secret]');
-    expect(withoutSecrets(`slp_xyz_${'0'.repeat(49)}`)).toBe('[secret]');
+    expect(redactSecrets(`key=${key}, nonce="${nonce}".`)).toBe('key=[secret], nonce="[secret]".');
+    expect(redactSecrets(`${key.slice(0, 28)} ${key}more`)).toBe('[secret] [secret]');
+    expect(redactSecrets(`slp_xyz_${'0'.repeat(49)}`)).toBe('[secret]');
   });
 
   test('is otherwise left as it is', () => {
     for (const text of ['', 'slp_pvt_', `slp_pvt_${'0'.repeat(19)}`, `slp_${'0'.repeat(49)}`])
-      expect(withoutSecrets(text)).toBe(text);
+      expect(redactSecrets(text)).toBe(text);
   });
 });
 

@@ -1,7 +1,7 @@
 /** One policy answers many questions, and remembers some answers: none of them is given to another question. */
 import { describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
-import { decide, type Resource, ready } from '../../src/domain/policy.ts';
+import { compilePolicy, decide, type Resource } from '../../src/domain/policy.ts';
 import { at, grants, type Outcome, outcome, when } from '../support/grants.ts';
 
 const pci = { container: '/pci/' };
@@ -52,14 +52,14 @@ describe('a policy that is asked again', () => {
       ],
     ],
   ])('%s', (_, given, questions) => {
-    const policy = ready(given);
+    const policy = compilePolicy(given);
     const order = [...questions, ...questions.toReversed(), ...questions];
     for (const [resource, expected] of order)
       expect(outcome(decide(policy, 'token:read', resource))).toBe(expected);
   });
 
   test('tells containers apart, also more of them than all policies together remember', () => {
-    const policies = [ready(grants(pci)), ready(grants({ container: '/a/' }))] as const;
+    const policies = [compilePolicy(grants(pci)), compilePolicy(grants({ container: '/a/' }))] as const;
     const wrong: string[] = [];
     for (let n = 0; n < 100_000; n++) {
       const container = `/${n % 2 === 0 ? 'pci' : 'a'}/${n % 40_000}/`;
@@ -70,7 +70,7 @@ describe('a policy that is asked again', () => {
   });
 
   test('tells one permission from another', () => {
-    const policy = ready(grants({ ...pci, permissions: ['token:create'], transform: 'redact' }, pci));
+    const policy = compilePolicy(grants({ ...pci, permissions: ['token:create'], transform: 'redact' }, pci));
     for (let round = 0; round < 2; round++) {
       expect(outcome(decide(policy, 'token:create', at('/pci/')))).toBe('redact');
       expect(outcome(decide(policy, 'token:read', at('/pci/')))).toBe('reveal');

@@ -1,7 +1,7 @@
 /** What the access rules mean, sentence by sentence. */
 import { describe, expect, test } from 'bun:test';
 import { type Grants, nothing } from '../../src/domain/grant.ts';
-import { decide, type Resource, ready } from '../../src/domain/policy.ts';
+import { compilePolicy, decide, type Resource } from '../../src/domain/policy.ts';
 import { at, grants, type Outcome, outcome, when } from '../support/grants.ts';
 
 type Row = [sentence: string, grants: Grants, resource: Resource, outcome: Outcome, permission?: string];
@@ -259,14 +259,14 @@ describe.each([
   ['what rules narrow', families],
 ])('%s', (_, rows) => {
   test.each(rows)('%s', (_, given, resource, expected, permission = 'token:read') => {
-    expect(outcome(decide(ready(given), permission, resource))).toBe(expected);
-    const backwards = ready({ ...given, rules: given.rules.toReversed() });
+    expect(outcome(decide(compilePolicy(given), permission, resource))).toBe(expected);
+    const backwards = compilePolicy({ ...given, rules: given.rules.toReversed() });
     expect(outcome(decide(backwards, permission, resource))).toBe(expected);
   });
 });
 
 test('the rule that decided is named by its place in the list, and plain permissions and denials by none', () => {
-  const given = ready(grants('token:read', { container: '/other/' }, { ...pci, priority: 3 }, low));
+  const given = compilePolicy(grants('token:read', { container: '/other/' }, { ...pci, priority: 3 }, low));
   const decided = decide(given, 'token:read', at('/pci/'));
   expect(decided).toMatchObject({ allowed: true, rule: { index: 2 } });
   expect(decide(given, 'token:read', at('/x/'))).toEqual({
@@ -280,6 +280,6 @@ test('the rule that decided is named by its place in the list, and plain permiss
 test('the grants that a policy was made of are left as they were', () => {
   const given = grants(low, pci, 'token:read');
   const before = structuredClone(given);
-  decide(ready(given), 'token:read', at('/pci/'));
+  decide(compilePolicy(given), 'token:read', at('/pci/'));
   expect(given).toEqual(before);
 });

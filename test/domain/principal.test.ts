@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { Failure } from '../../src/domain/error.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
-import { ready } from '../../src/domain/policy.ts';
+import { compilePolicy } from '../../src/domain/policy.ts';
 import {
   holds,
   mustHold,
@@ -24,11 +24,17 @@ const base = {
 };
 
 function application(own: Grants, type: Owner = 'private'): Principal {
-  return { ...base, kind: 'application', application: { type } as never, policy: ready(own) };
+  return { ...base, kind: 'application', application: { type } as never, policy: compilePolicy(own) };
 }
 
 function session(own: Grants, above?: Grants): Principal {
-  return { ...base, kind: 'session', sessionId: 's', policy: ready(own), ceiling: above && ready(above) };
+  return {
+    ...base,
+    kind: 'session',
+    sessionId: 's',
+    policy: compilePolicy(own),
+    ceiling: above && compilePolicy(above),
+  };
 }
 
 function refusal(act: () => unknown): { code: string; detail: string } {

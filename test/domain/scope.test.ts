@@ -1,14 +1,14 @@
 /** Where a permission may be used at all. That it agrees with each decision, proof.test.ts shows. */
 import { describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
-import { ready } from '../../src/domain/policy.ts';
+import { compilePolicy } from '../../src/domain/policy.ts';
 import { meet, type Scope, visible } from '../../src/domain/scope.ts';
 import { grants, when } from '../support/grants.ts';
 
 const within = (value: string) => ({ value, exact: false });
 const exactly = (value: string) => ({ value, exact: true });
 const seen = (own: Grants, above?: Grants) =>
-  visible({ policy: ready(own), ceiling: above && ready(above) }, 'token:read');
+  visible({ policy: compilePolicy(own), ceiling: above && compilePolicy(above) }, 'token:read');
 const exact = (scopes: Scope[]) => ({ scopes, exact: true });
 
 const pci = { container: '/pci/' };
@@ -135,7 +135,7 @@ test('however many conditions a rule has, a decision makes at most two compariso
       : (['container', 'starts_with', `/a/${'b/'.repeat(n / 2)}`] as const),
   );
   const never = when(['id', 'equals', 'a'], ['id', 'equals', 'b']);
-  const policy = ready(grants(...Array.from({ length: 49 }, () => when(...conditions)), never));
-  const steps = policy.lanes['token:read']?.steps ?? [];
+  const policy = compilePolicy(grants(...Array.from({ length: 49 }, () => when(...conditions)), never));
+  const steps = policy.byPermission['token:read']?.steps ?? [];
   expect(steps.map(({ tests }) => tests.length)).toEqual(Array(49).fill(2));
 });

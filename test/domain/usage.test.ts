@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { ready } from '../../src/domain/policy.ts';
+import { compilePolicy } from '../../src/domain/policy.ts';
 import { boundedUses, gathered, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
 import { grants } from '../support/grants.ts';
 
@@ -178,7 +178,7 @@ describe('grants of which no use is on record', () => {
   ];
   test.each(cases)('%s', (_, granted, used, unused) => {
     const places = used.map(([permission, container]) => ({ permission, container }));
-    const found = unusedGrants(ready(grants(...granted)), places);
+    const found = unusedGrants(compilePolicy(grants(...granted)), places);
     expect(found.map(({ rule, permission, container }) => `${rule} ${permission} ${container}`)).toEqual(
       unused,
     );

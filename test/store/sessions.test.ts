@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
-import { ready } from '../../src/domain/policy.ts';
+import { compilePolicy } from '../../src/domain/policy.ts';
 import { Rule } from '../../src/domain/rule.ts';
 import type { Authorization } from '../../src/store/store.ts';
 import { grants, newSession, openStores, type Stores } from '../support/stores.ts';
@@ -35,7 +35,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       tenantId: tenant,
       applicationId: application.id,
       sessionId: session.id,
-      policy: ready({ permissions: [], rules: [] }),
+      policy: compilePolicy({ permissions: [], rules: [] }),
       ceiling: undefined,
       authority: undefined,
       origins: undefined,

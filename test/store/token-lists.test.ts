@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { Grants } from '../../src/domain/grant.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
-import { decideUnder, ready } from '../../src/domain/policy.ts';
+import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/scope.ts';
 import type { Db } from '../../src/store/engine/db.ts';
 import { openPostgres } from '../../src/store/engine/postgres.ts';
@@ -81,7 +81,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
   }
 
   function queryOf({ own, above, filter }: Case): Omit<TokenQuery, keyof ListWindow> {
-    const [policy, ceiling] = [ready(own), above && ready(above)];
+    const [policy, ceiling] = [compilePolicy(own), above && compilePolicy(above)];
     return {
       visible: visible({ policy, ceiling }, 'token:read'),
       show: (token) => {

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
 import { newId } from '../../src/domain/key.ts';
-import { decideUnder, ready } from '../../src/domain/policy.ts';
+import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/scope.ts';
 import type { ListWindow, Store, TokenFilter } from '../../src/store/store.ts';
 import { grants, when } from '../support/grants.ts';
@@ -142,7 +142,7 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
   afterAll(() => on.close());
 
   function list(own: Grants, filter: TokenFilter, above: Grants | undefined, window: ListWindow) {
-    const [policy, ceiling] = [ready(own), above && ready(above)];
+    const [policy, ceiling] = [compilePolicy(own), above && compilePolicy(above)];
     return store.tokens.list(tenant, {
       visible: visible({ policy, ceiling }, 'token:read'),
       show: (token) => (decideUnder(policy, ceiling, 'token:read', token).allowed ? 'redact' : undefined),

@@ -1,7 +1,7 @@
 /** Asks the policy and the naive evaluator the same question, and says where they differ. */
 import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
 import type { Grants } from '../../src/domain/grant.ts';
-import { decide, decideUnder, type Policy, type Resource, ready } from '../../src/domain/policy.ts';
+import { compilePolicy, decide, decideUnder, type Policy, type Resource } from '../../src/domain/policy.ts';
 import { type Bound, type Scope, type Visible, visible } from '../../src/domain/scope.ts';
 import { isAbout, isAboutData, naive, naiveUnder, plain } from './naive-policy.ts';
 import { type Case, Random, randomCase } from './random-policy.ts';
@@ -30,8 +30,8 @@ type Comparison = [about: string, made: unknown, expected: unknown];
 
 function* comparisons(of: Case): Generator<Comparison> {
   const { grants, ceiling, permission, resource } = of;
-  const policy = ready(grants);
-  const above = ceiling && ready(ceiling);
+  const policy = compilePolicy(grants);
+  const above = ceiling && compilePolicy(ceiling);
   const expected = naiveUnder(grants, ceiling, permission, resource);
   yield* alone('the holder', policy, grants, of);
   if (above) yield* alone('the ceiling', above, ceiling, of);
@@ -44,7 +44,7 @@ function* comparisons(of: Case): Generator<Comparison> {
   if (isAboutData(permission))
     yield* seen(visible({ policy, ceiling: above }, permission), resource, expected);
 
-  const backwards = ready({ ...grants, rules: grants.rules.toReversed() });
+  const backwards = compilePolicy({ ...grants, rules: grants.rules.toReversed() });
   yield [
     'the same rules, listed backwards',
     outcome(decideUnder(backwards, above, permission, resource)),

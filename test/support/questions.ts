@@ -1,6 +1,6 @@
 /** Who asks the policy, put together in a line. */
 import type { Question } from '../../src/domain/explain.ts';
-import { type Policy, ready } from '../../src/domain/policy.ts';
+import { compilePolicy, type Policy } from '../../src/domain/policy.ts';
 import type { Rule } from '../../src/domain/rule.ts';
 
 /** A condition. */
@@ -26,7 +26,7 @@ export function rule(
   };
 }
 
-export const grants = (permissions: string[], ...rules: Rule[]) => ready({ permissions, rules });
+export const grants = (permissions: string[], ...rules: Rule[]) => compilePolicy({ permissions, rules });
 export const application = (policy: Policy): Question => ({ holder: 'application', policy });
 export const session = (policy: Policy, ceiling?: Policy): Question => ({
   holder: 'session',

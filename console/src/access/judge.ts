@@ -5,7 +5,7 @@
 import './no-eval.ts';
 
 import { explain, trace } from '../../../src/domain/explain.ts';
-import { ready } from '../../../src/domain/policy.ts';
+import { compilePolicy } from '../../../src/domain/policy.ts';
 import type { Grants } from './grants.ts';
 import type { Verdict } from './ladder.tsx';
 
@@ -28,7 +28,7 @@ function policyOf({ permissions, rules }: Grants) {
     container,
     conditions,
   }));
-  return ready({ permissions: [...permissions], rules: whole });
+  return compilePolicy({ permissions: [...permissions], rules: whole });
 }
 
 export function judge({

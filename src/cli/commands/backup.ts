@@ -12,7 +12,7 @@ import { create, mustBeFree, nameIt, notMade, syncFolderOf } from '../terminal/f
 import { mustBeThere } from '../terminal/open-store.ts';
 import { sqlitePath } from '../terminal/paths.ts';
 import { heeding } from '../terminal/signals.ts';
-import { cannot } from '../terminal/system-error.ts';
+import { describeSystemError } from '../terminal/system-error.ts';
 
 export const backupCommand: Command = {
   words: ['backup'],
@@ -102,7 +102,7 @@ function tryAppend(file: number, master: MasterKey, at: number, path: string): B
   try {
     return appendMac(file, master, at);
   } catch (error) {
-    throw cannot(`${path} cannot be written`, error);
+    throw describeSystemError(`${path} cannot be written`, error);
   }
 }
 
@@ -112,7 +112,7 @@ function tryBackUp(from: string, partial: string, path: string): string | undefi
     return backUp(from, partial);
   } catch (error) {
     const isFull = (error as SQLiteError).code === 'SQLITE_FULL';
-    throw cannot(isFull ? `${path} cannot be written` : `${from} cannot be copied`, error);
+    throw describeSystemError(isFull ? `${path} cannot be written` : `${from} cannot be copied`, error);
   }
 }
 

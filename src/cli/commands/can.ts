@@ -1,7 +1,7 @@
 import type { Decision, DecisionStep } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Call, RemoteCommand } from '../command.ts';
-import type { Paint } from '../terminal/colors.ts';
+import type { Colorize } from '../terminal/colors.ts';
 import { inColumns } from '../terminal/table.ts';
 
 export const canCommands: readonly RemoteCommand[] = [
@@ -30,7 +30,7 @@ async function can({ args, options, input, service, json, paint, print }: Call):
   return decision.allowed ? 0 : 1;
 }
 
-function inWords(decision: Decision, permission: string, paint: Paint): string {
+function inWords(decision: Decision, permission: string, paint: Colorize): string {
   const { allowed, transform, reason, rule, trace = [] } = decision;
   const verdict = allowed ? paint('green', `allowed, as ${transform}`) : paint('red', 'denied');
   const description = rule?.description ? [`  ${escapeText(rule.description)}`] : [];

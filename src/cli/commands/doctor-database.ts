@@ -4,9 +4,9 @@ import { existsSync, statSync } from 'node:fs';
 import type { Config } from '../../config.ts';
 import { timestamp } from '../../domain/field.ts';
 import {
+  type Diagnosis,
+  diagnose,
   type Engine,
-  type Examined,
-  examine,
   type Health,
   type PostgresState,
   type SqliteState,
@@ -17,7 +17,7 @@ import { newestSchema } from '../../store/engine/migrate.ts';
 import { connections } from '../../store/engine/postgres.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import { databasePlace, shortPath, sqlitePath } from '../terminal/paths.ts';
-import { troubleOf } from '../terminal/system-error.ts';
+import { systemErrorOf } from '../terminal/system-error.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
 export async function checkDatabase(config: Config): Promise<Check[]> {
@@ -26,10 +26,10 @@ export async function checkDatabase(config: Config): Promise<Check[]> {
   try {
     const nothing = path === undefined ? undefined : checkPresence(path, config);
     if (nothing) return [nothing];
-    const examined = await examine(config, masterKeys(config), Date.now);
+    const examined = await diagnose(config, masterKeys(config), Date.now);
     return checksOf(examined, Date.now(), config);
   } catch (error) {
-    const { says, todo } = troubleOf(error) ?? { says: (error as Error).message, todo: reach };
+    const { says, todo } = systemErrorOf(error) ?? { says: (error as Error).message, todo: reach };
     return [fail('database', `${place}: ${says}`, isDamage(error as Error) ? restore : todo)];
   }
 }
@@ -61,7 +61,7 @@ function tracesOf(path: string, { managementKeyFile }: Config, empty: boolean): 
 }
 
 function checksOf(
-  { engine, sqlite, postgres, health }: Examined,
+  { engine, sqlite, postgres, health }: Diagnosis,
   machine: number,
   { tokenBytes }: Config,
 ): Check[] {

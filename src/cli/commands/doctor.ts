@@ -1,7 +1,7 @@
 import { ConfigError } from '../../config.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
-import type { Ink } from '../terminal/colors.ts';
-import { troubleOf } from '../terminal/system-error.ts';
+import type { Color } from '../terminal/colors.ts';
+import { systemErrorOf } from '../terminal/system-error.ts';
 import { type Check, fail } from './check.ts';
 import { checkDatabase } from './doctor-database.ts';
 import { checkDisk, checkFiles, checkSettings } from './doctor-place.ts';
@@ -15,7 +15,7 @@ export const doctorCommand: LocalCommand = {
   run: doctor,
 };
 
-const inks: Record<Check['state'], Ink> = { ok: 'green', warn: 'yellow', fail: 'red' };
+const inks: Record<Check['state'], Color> = { ok: 'green', warn: 'yellow', fail: 'red' };
 
 async function doctor(invocation: Invocation): Promise<number> {
   const { json, print, paint } = invocation;
@@ -51,7 +51,7 @@ function asFarAsItGoes(name: string, check: () => Check[]): Check[] {
   try {
     return check();
   } catch (error) {
-    const trouble = troubleOf(error);
+    const trouble = systemErrorOf(error);
     if (!trouble) throw error;
     return [fail(name, `${trouble.path}: ${trouble.says}`, trouble.todo)];
   }

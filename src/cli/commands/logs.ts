@@ -1,5 +1,5 @@
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
-import { Moment } from '../../domain/field.ts';
+import { DateTime } from '../../domain/field.ts';
 import { type Call, type Options, type RemoteCommand, UsageError } from '../command.ts';
 import { only } from '../terminal/body-options.ts';
 import { follow } from '../terminal/follow.ts';
@@ -82,7 +82,7 @@ export class Newcomers {
     const options = signal && { signal };
     const { data } = await this.#service.logs.list({ size: 1 }, options);
     const since = data[0] ? Math.min(now, momentOf(data[0])) - grace : Number.NEGATIVE_INFINITY;
-    const from = Math.max(Math.min(since, this.#since), Moment.safeParse(this.#filter.from).data ?? 0);
+    const from = Math.max(Math.min(since, this.#since), DateTime.safeParse(this.#filter.from).data ?? 0);
     const listed: LogEntry[] = [];
     const query = { ...this.#filter, size: most, from: new Date(from).toISOString() };
     for await (const entry of this.#service.logs.all(query, options)) listed.push(entry);

@@ -1,9 +1,9 @@
 /** A plan, for people and for programs. Neither shows a secret: there is none in it. */
 import { escapeText } from '../../domain/escape.ts';
-import type { Paint } from '../terminal/colors.ts';
+import type { Colorize } from '../terminal/colors.ts';
 import { grantsIn, isEmpty, type Plan } from './plan.ts';
 
-export function inWords(plan: Plan, paint: Paint): string {
+export function inWords(plan: Plan, paint: Colorize): string {
   const left = plan.left.map(({ name, id }) => escapeText(`  ${name} (${id})`));
   return [
     ...plan.create.flatMap((one) => [

@@ -19,7 +19,7 @@ import { openStore } from '../../store/open.ts';
 import { type Command, type Invocation, Refused, UsageError } from '../command.ts';
 import { mustBeFile, syncFolderOf } from '../terminal/files.ts';
 import { sqlitePath } from '../terminal/paths.ts';
-import { cannot } from '../terminal/system-error.ts';
+import { describeSystemError } from '../terminal/system-error.ts';
 import { mustGoTogether, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
 
 export const restoreCommand: Command = {
@@ -135,7 +135,7 @@ function tryUnpack(
     return unpack(file, staged, masters, accept);
   } catch (error) {
     if (!(error instanceof SQLiteError)) throw error;
-    if (error.code === 'SQLITE_FULL') throw cannot(`${staged} cannot be written`, error);
+    if (error.code === 'SQLITE_FULL') throw describeSystemError(`${staged} cannot be written`, error);
     return { flaw: error.message };
   }
 }

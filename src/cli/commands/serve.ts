@@ -1,12 +1,12 @@
 import { openApp } from '../../app.ts';
 import type { Invocation } from '../command.ts';
 import { banner } from '../terminal/banner.ts';
-import { untilTold } from '../terminal/signals.ts';
+import { untilSignal } from '../terminal/signals.ts';
 import { isWorker, leaveSupervisor, superviseWorkers, tellSupervisor } from './workers.ts';
 
 export async function serve({ config, print }: Invocation): Promise<number> {
   if (config.workers > 1 && !isWorker()) return superviseWorkers(config, print);
-  const stop = untilTold();
+  const stop = untilSignal();
   try {
     const app = await openApp(config, { shared: isWorker() });
     if (isWorker()) tellSupervisor(app);

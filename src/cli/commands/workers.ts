@@ -3,7 +3,7 @@ import { type App, cannotListen, openData } from '../../app.ts';
 import type { Config } from '../../config.ts';
 import { makeLog } from '../../log.ts';
 import { banner } from '../terminal/banner.ts';
-import { untilTold } from '../terminal/signals.ts';
+import { untilSignal } from '../terminal/signals.ts';
 
 const mark = 'SALLYPORT_IS_WORKER';
 const pauseBeforeRestart = 1000;
@@ -27,7 +27,7 @@ type Started = Listening | { code: number };
 
 export async function superviseWorkers(config: Config, print: (line: string) => void): Promise<number> {
   const log = makeLog({ level: config.logLevel });
-  const told = untilTold();
+  const told = untilSignal();
   refuseTakenPort(config);
   const { store, migrated, bootstrapped } = await openData(config);
   await store.close();

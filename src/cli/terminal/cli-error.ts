@@ -17,7 +17,7 @@ import { InUse } from '../../store/engine/sqlite-lock.ts';
 import { Missing, Refused, UsageError } from '../command.ts';
 import { noDatabaseHint } from './open-store.ts';
 import { databasePlace } from './paths.ts';
-import { troubleOf } from './system-error.ts';
+import { systemErrorOf } from './system-error.ts';
 
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
@@ -32,19 +32,19 @@ export const exitCodes: readonly (readonly [code: number, meaning: string])[] = 
   [130, 'interrupted twice; exited without draining'],
 ];
 
-export interface Complaint {
+export interface CliError {
   readonly errors: readonly string[];
   readonly hint?: string | undefined;
   readonly code: number;
 }
 
 /** Where the command was at work, as far as that is known. */
-export interface Whereabouts {
+export interface ErrorContext {
   databaseUrl?: string;
   url?: string;
 }
 
-export function complaintOf(error: unknown, where: Whereabouts): Complaint {
+export function toCliError(error: unknown, where: ErrorContext): CliError {
   if (error instanceof ProblemError || error instanceof ConnectionError) return ofService(error, where);
   if (error instanceof UsageError) {
     return {
@@ -79,7 +79,7 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
     const hint = 'check that the database is there, and can be reached and written to from here';
     return { errors: [`DATABASE_URL${database}: ${error.message}`], hint, code: 1 };
   }
-  const trouble = troubleOf(error);
+  const trouble = systemErrorOf(error);
   if (trouble) {
     const { path, says, todo } = trouble;
     return { errors: [path ? `${path}: ${says}` : says], hint: todo, code: 1 };
@@ -87,7 +87,7 @@ export function complaintOf(error: unknown, where: Whereabouts): Complaint {
   return { errors: [(error as Error)?.stack ?? String(error)], code: 1 };
 }
 
-function ofService(error: ProblemError | ConnectionError, { url }: Whereabouts): Complaint {
+function ofService(error: ProblemError | ConnectionError, { url }: ErrorContext): CliError {
   if (error instanceof ConnectionError) {
     const hint = 'sallyport serve starts one; SALLYPORT_URL or --url says where it is';
     return { errors: [`${url}: ${error.message}`], hint, code: 3 };

@@ -1,9 +1,9 @@
 import type { Terminal } from './terminal.ts';
 
-export type Ink = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
-export type Paint = (ink: Ink, text: string) => string;
+export type Color = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+export type Colorize = (ink: Color, text: string) => string;
 
-const codes: Record<Ink, readonly [on: number, off: number]> = {
+const codes: Record<Color, readonly [on: number, off: number]> = {
   bold: [1, 22],
   dim: [2, 22],
   red: [31, 39],
@@ -15,7 +15,7 @@ const codes: Record<Ink, readonly [on: number, off: number]> = {
 export const colours = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
 
 /** Colours for a person who wants them; for anyone else, the text as it is. */
-export function painter({ env, person }: Terminal): Paint {
+export function colorizer({ env, person }: Terminal): Colorize {
   const plain = !person.reads || Boolean(env.NO_COLOR) || env.TERM === 'dumb';
   if (plain) return (_, text) => text;
   return (ink, text) => `\x1b[${codes[ink][0]}m${text}\x1b[${codes[ink][1]}m`;

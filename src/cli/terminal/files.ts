@@ -16,7 +16,7 @@ import { dirname } from 'node:path';
 import { createExclusively } from '../../store/engine/file-ownership.ts';
 import { UsageError } from '../command.ts';
 import { heeding } from './signals.ts';
-import { cannot, troubleOf } from './system-error.ts';
+import { describeSystemError, systemErrorOf } from './system-error.ts';
 
 const feed = 0x0a;
 const longestLine = 64 * 1024 * 1024;
@@ -83,7 +83,7 @@ async function writeEach(
     return last;
   } catch (error) {
     rmSync(path, { force: true });
-    throw cannot(`${path} cannot be written`, error);
+    throw describeSystemError(`${path} cannot be written`, error);
   } finally {
     closeSync(file);
   }
@@ -100,7 +100,7 @@ export function create(path: string): number {
 }
 
 export function notMade(path: string, error: unknown): UsageError {
-  const trouble = troubleOf(error);
+  const trouble = systemErrorOf(error);
   return new UsageError(
     `${path} cannot be written: ${trouble?.says ?? (error as Error).message}`,
     trouble?.todo,

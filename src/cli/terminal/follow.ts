@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConnectionError, RateLimitError, UnavailableError } from '../../../sdk/src/sallyport.ts';
 import { Failure } from '../../domain/error.ts';
-import { complaintOf, type Whereabouts } from './cli-error.ts';
-import { untilTold } from './signals.ts';
+import { type ErrorContext, toCliError } from './cli-error.ts';
+import { untilSignal } from './signals.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Milliseconds between two looks, and the most between two tries while nothing answers. */
@@ -14,11 +14,11 @@ const longest = 30_000;
 export async function follow(
   look: (signal: AbortSignal) => Promise<void>,
   { note }: Pick<Terminal, 'note'>,
-  where: Whereabouts,
+  where: ErrorContext,
 ): Promise<void> {
   const stop = new AbortController();
   const { signal } = stop;
-  const told = untilTold().then(() => stop.abort());
+  const told = untilSignal().then(() => stop.abort());
   for (let wait = pause; !signal.aborted; await sleep(wait, undefined, { signal }).catch(() => {})) {
     try {
       await Promise.race([look(signal), told]);
@@ -26,7 +26,7 @@ export async function follow(
     } catch (error) {
       if (signal.aborted) return;
       if (!mayPass(error)) throw error;
-      const [what] = complaintOf(error, where).errors;
+      const [what] = toCliError(error, where).errors;
       if (wait === pause) note(`sallyport: warning: ${what}; it is asked again until it answers\n`);
       wait = Math.min(2 * wait, longest);
     }

@@ -1,6 +1,6 @@
 /** What a command reads beside its arguments: files, standard input, and secrets, which never are arguments. */
 import { readFileSync } from 'node:fs';
-import { inexact } from '../../domain/exact-number.ts';
+import { findInexactNumber } from '../../domain/exact-number.ts';
 import { UsageError } from '../command.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -29,7 +29,7 @@ export class Input {
     const text = await this.text(path, option);
     try {
       const value: unknown = JSON.parse(text);
-      const changed = inexact(text);
+      const changed = findInexactNumber(text);
       if (changed === undefined) return value;
       throw new UsageError(
         `${option} ${path}: ${changed || 'it'} is a number of more digits than can be kept`,

@@ -2,7 +2,7 @@
 import { closeSync, fsyncSync, rmSync, writeSync } from 'node:fs';
 import type { Call, Option } from '../command.ts';
 import { create, syncFolderOf } from './files.ts';
-import { cannot } from './system-error.ts';
+import { describeSystemError } from './system-error.ts';
 
 export const keyToOption: Option = {
   name: 'key-to',
@@ -42,7 +42,7 @@ export async function withNewFile<T>(
         fsyncSync(file);
         syncFolderOf(path);
       } catch (error) {
-        throw cannot(`${path} cannot be written`, error);
+        throw describeSystemError(`${path} cannot be written`, error);
       }
       kept = true;
     });

@@ -5,7 +5,7 @@ import { Refused } from '../command.ts';
 const echo = 500;
 
 /** Resolves at the first request to stop, or when the supervisor is gone; at the second request, it ends at once. */
-export function untilTold(): Promise<void> {
+export function untilSignal(): Promise<void> {
   return new Promise((resolve) => {
     let told = Number.POSITIVE_INFINITY;
     const tell = () => {

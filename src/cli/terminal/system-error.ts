@@ -2,14 +2,14 @@
 import { SQLiteError } from 'bun:sqlite';
 import { Refused } from '../command.ts';
 
-export interface Trouble {
+export interface SystemError {
   readonly says: string;
   readonly todo: string;
   /** What it is about, if the system tells. */
   readonly path?: string | undefined;
 }
 
-type Words = Pick<Trouble, 'says' | 'todo'>;
+type Words = Pick<SystemError, 'says' | 'todo'>;
 
 const denied: Words = {
   says: 'permission is denied to this user',
@@ -36,7 +36,7 @@ const known: Readonly<Record<string, Words>> = {
 };
 
 /** Undefined for what is not of the system's doing, and may be a fault of the program. */
-export function troubleOf(error: unknown): Trouble | undefined {
+export function systemErrorOf(error: unknown): SystemError | undefined {
   if (error instanceof SQLiteError) {
     const [kind] = /^SQLITE_[A-Z]+/.exec(error.code ?? '') ?? [];
     const words = known[kind ?? ''];
@@ -52,7 +52,7 @@ export function troubleOf(error: unknown): Trouble | undefined {
 }
 
 /** The same error as a sentence about this file, if the system is to blame. */
-export function cannot(what: string, error: unknown): unknown {
-  const trouble = troubleOf(error);
+export function describeSystemError(what: string, error: unknown): unknown {
+  const trouble = systemErrorOf(error);
   return trouble ? new Refused(`${what}: ${trouble.says}`, trouble.todo) : error;
 }

@@ -1,9 +1,13 @@
 /** Rows for people. */
 import { escapeText } from '../../domain/escape.ts';
-import type { Paint } from './colors.ts';
+import type { Colorize } from './colors.ts';
 
 /** Columns under a head, as wide as they need to be. */
-export function table(head: readonly string[], rows: readonly (readonly string[])[], paint: Paint): string {
+export function table(
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+  paint: Colorize,
+): string {
   const clean = rows.map((row) => row.map(escapeText));
   const widths = head.map((_, column) =>
     Math.max(...[head, ...clean].map((cells) => Bun.stringWidth(cells[column] ?? ''))),

@@ -3,7 +3,7 @@ import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import { escapeJson, escapeLines } from '../../domain/escape.ts';
 import { colours } from './colors.ts';
-import { troubleOf } from './system-error.ts';
+import { systemErrorOf } from './system-error.ts';
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -83,7 +83,7 @@ function nowhereToSay(): void {}
 /** Whoever read the output has seen enough; or it could not be written, which must not pass for success. */
 function stop(error: NodeJS.ErrnoException): never {
   if (error.code === 'EPIPE') process.exit(0);
-  const says = troubleOf(error)?.says ?? error.message;
+  const says = systemErrorOf(error)?.says ?? error.message;
   writeSync(
     2,
     `sallyport: error: standard output cannot be written: ${says}\n` +

@@ -11,7 +11,7 @@ import {
 import { difference } from '../../domain/audit.ts';
 import { then } from '../../domain/awaitable.ts';
 import { fail, refuse } from '../../domain/error.ts';
-import { Id, Moment, PartOfName } from '../../domain/field.ts';
+import { DateTime, Id, PartOfName } from '../../domain/field.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { applicationKinds, mint, newId } from '../../domain/key.ts';
 import { originErrors } from '../../domain/origin.ts';
@@ -31,7 +31,7 @@ const ListQuery = z
     id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
     type: ApplicationType.optional().describe('Only those of this type.'),
     name: PartOfName.optional().describe('Only those with this in their name, in any case.'),
-    expires_before: Moment.optional().describe(
+    expires_before: DateTime.optional().describe(
       'Only those that expire before this moment, to be warned of them in time.',
     ),
   })

@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { fail } from '../../domain/error.ts';
 import { mint, recognise, type Secret } from '../../domain/key.ts';
-import { arriving, jsonTypes, readJson } from '../pipeline/read-body.ts';
+import { jsonTypes, readBody, readJson } from '../pipeline/read-body.ts';
 import { openRoute, type Route } from '../pipeline/route.ts';
 import { validate } from '../pipeline/validate.ts';
 
@@ -45,7 +45,7 @@ export const openLink: Route = openRoute({
   replies: { 200: { description: 'The key.', schema: z.object({ key: z.string() }) } },
   failures: ['validation_failed', 'not_found', 'too_large', 'unsupported_media_type'],
   handle: async ({ link, log }, request) => {
-    const { value } = readJson(await arriving(request, 1024), request.headers, jsonTypes);
+    const { value } = readJson(await readBody(request, 1024), request.headers, jsonTypes);
     const { code } = validate(Exchange, value, 'body');
     const key = link?.take(code);
     if (!key) throw fail('not_found', { detail: 'This link is over: it opens once, within ten minutes.' });

@@ -125,13 +125,13 @@ export const decide = readRoute({
   replies: {
     200: { description: 'The decision, with its reason.', schema: Decision, example: example.decision },
   },
-  handle: async ({ principal, body }, { store, observer, uses }) => {
+  handle: async ({ principal, body }, { store, observer, usage }) => {
     const subject = await subjectOf(body.credential, principal, store.credentials);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
     const outcomeOf = (resource: z.output<typeof Resource>) => {
       const outcome = question ? explain(question, body.permission, resource) : invalid;
       observer.decision(outcome.allowed);
-      if (subject && outcome.allowed) uses.note(subject, body.permission, resource.container);
+      if (subject && outcome.allowed) usage.note(subject, body.permission, resource.container);
       if (!body.explain) return outcome;
       return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };

@@ -32,9 +32,9 @@ export const createSession = changeRoute({
       example: example.sessionCreated,
     },
   },
-  enter: ({ principal, where, quotas }, { limits, waitingRoom }) => {
+  enter: ({ principal, where, quotas }, { limits, pendingSessions }) => {
     limits.sessions(principal.digest, where, quotas);
-    return waitingRoom.enter(principal.tenantId, principal.applicationId);
+    return pendingSessions.enter(principal.tenantId, principal.applicationId);
   },
   handle: ({ principal }, { store, sessionTtl }) => {
     const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
@@ -81,13 +81,13 @@ export const authorizeSession = changeRoute({
   bodyExample: example.sessionAuthorize,
   replies: { 204: { description: 'Authorized.' } },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
-  handle: ({ principal, body }, { store, uses, sessionTtlMax }) => {
+  handle: ({ principal, body }, { store, usage, sessionTtlMax }) => {
     refuse(grantErrors('session', body));
     if (body.expires_at !== undefined && body.expires_at <= principal.now) {
       refuse({ expires_at: ['must be in the future'] });
     }
     const free = freely.find((permission) => holds(principal, permission));
-    if (free) uses.note(principal, free);
+    if (free) usage.note(principal, free);
     else refuseUnheld(principal, named(body));
     const nonce = recognise(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found');

@@ -62,11 +62,11 @@ export const createToken = changeRoute({
     return storage.enter(principal.tenantId, principal.applicationId, storedSize(bytes));
   },
   replay,
-  handle: ({ principal, body }, { store, uses }) => {
+  handle: ({ principal, body }, { store, usage }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
     const transform = permitNamed(principal, 'token:create', { id, container: content.container });
-    uses.note(principal, 'token:create', content.container);
+    usage.note(principal, 'token:create', content.container);
     const creating = store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     return then(creating, (made) => {
       if (!made) throw fail('token_exists');
@@ -100,10 +100,10 @@ export const listTokens = readRoute({
   replies: {
     200: { description: 'One page of them.', schema: pageOf(TokenView), example: example.tokenPage },
   },
-  handle: async ({ principal, query }, { store, uses }) => {
+  handle: async ({ principal, query }, { store, usage }) => {
     const container = canonicalContainer(query.container ?? '/');
     const lies = within(visible(principal, 'token:read'), container);
-    for (const scope of lies.scopes) uses.note(principal, 'token:read', scope.container?.value);
+    for (const scope of lies.scopes) usage.note(principal, 'token:read', scope.container?.value);
     const { size = defaultSize, start: before } = query;
     const page = before === undefined ? (query.page ?? 1) : undefined;
     const found = await store.tokens.list(principal.tenantId, {
@@ -134,11 +134,11 @@ export const getToken = readRoute({
   params,
   replies: { 200: reply },
   failures: ['not_found'],
-  handle: ({ principal, params }, { store, uses }) =>
+  handle: ({ principal, params }, { store, usage }) =>
     then(store.tokens.get(principal.tenantId, params.id), (token) => {
       if (!token) throw fail('not_found');
       const transform = permit(principal, 'token:read', token);
-      uses.note(principal, 'token:read', token.container);
+      usage.note(principal, 'token:read', token.container);
       return { status: 200, body: view(token, transform) };
     }),
 });
@@ -163,11 +163,11 @@ export const updateToken = changeRoute({
     limits.tokens(principal.applicationId, bytes, quotas);
     return () => {};
   },
-  handle: async ({ principal, params, body }, { store, uses, storageQuota }) => {
+  handle: async ({ principal, params, body }, { store, usage, storageQuota }) => {
     let next: ReturnType<typeof revised> | undefined;
     const revise = (current: StoredToken) => {
       next = revised(principal, current, body);
-      for (const { container } of [current, next.content]) uses.note(principal, 'token:update', container);
+      for (const { container } of [current, next.content]) usage.note(principal, 'token:update', container);
       return next.content;
     };
     const change = changeBy(principal);
@@ -188,10 +188,10 @@ export const deleteToken = changeRoute({
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
-  handle: async ({ principal, params }, { store, uses }) => {
+  handle: async ({ principal, params }, { store, usage }) => {
     const gone = await store.tokens.delete(principal.tenantId, params.id, (current) => {
       permit(principal, 'token:delete', current);
-      uses.note(principal, 'token:delete', current.container);
+      usage.note(principal, 'token:delete', current.container);
     });
     if (!gone) throw fail('not_found');
     return { status: 204, entity: { kind: 'token', id: params.id } };

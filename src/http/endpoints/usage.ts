@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { fail } from '../../domain/error.ts';
 import { Timestamp } from '../../domain/field.ts';
-import { ready } from '../../domain/policy.ts';
+import { compilePolicy } from '../../domain/policy.ts';
 import { maxUses, UnusedGrant, Use, unusedGrants } from '../../domain/usage.ts';
 import { readRoute } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -41,7 +41,7 @@ export const getUsage = readRoute({
     if (!application) throw fail('not_found');
     const uses = await store.usage.list(principal.tenantId, params.id);
     const { last_used_at } = application;
-    const unused = unusedGrants(ready(application), uses);
+    const unused = unusedGrants(compilePolicy(application), uses);
     return { status: 200, body: { ...(last_used_at !== undefined && { last_used_at }), uses, unused } };
   },
 });

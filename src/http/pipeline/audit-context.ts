@@ -1,9 +1,9 @@
 import type { Entry } from '../../domain/audit.ts';
 import type { Principal } from '../../domain/principal.ts';
-import type { Where } from './request-info.ts';
+import type { RequestInfo } from './request-info.ts';
 
 /** Who, when and from where. */
-export function witness(principal: Principal, where: Where) {
+export function auditContext(principal: Principal, where: RequestInfo) {
   return {
     tenantId: principal.tenantId,
     at: principal.now,

@@ -4,13 +4,13 @@ import { recognise } from '../../domain/key.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Credentials } from '../../store/store.ts';
 
-export type ShownKey = NonNullable<ReturnType<typeof recognise>>;
+export type PresentedKey = NonNullable<ReturnType<typeof recognise>>;
 
 /**
  * The key in SVC-API-KEY, before anybody was asked about it. A missing, doubled (the two arrive as one value, joined
  * by a comma) or malformed one fails like one that is unknown, revoked or expired.
  */
-export function shownKey(headers: Headers): ShownKey {
+export function presentedKey(headers: Headers): PresentedKey {
   const key = recognise(headers.get('svc-api-key') ?? '');
   if (!key) throw fail('unauthenticated');
   return key;
@@ -18,7 +18,7 @@ export function shownKey(headers: Headers): ShownKey {
 
 /** Goes on with whoever the key belongs to at this moment. */
 export function authenticate<T>(
-  { kind, digest }: ShownKey,
+  { kind, digest }: PresentedKey,
   credentials: Credentials,
   next: (principal: Principal) => Awaitable<T>,
 ): Awaitable<T> {

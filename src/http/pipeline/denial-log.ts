@@ -6,13 +6,13 @@ import { Failure, problem } from '../../domain/error.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Log } from '../../log.ts';
 import type { NewEntry, Store } from '../../store/store.ts';
-import { witness } from './audit-context.ts';
+import { auditContext } from './audit-context.ts';
 import { networkOf } from './client-address.ts';
-import type { Where } from './request-info.ts';
+import type { RequestInfo } from './request-info.ts';
 
-export interface Denials {
+export interface DenialLog {
   /** Keeps it in mind if the error is a refusal. */
-  note(operation: string, principal: Principal | undefined, error: unknown, where: Where): void;
+  note(operation: string, principal: Principal | undefined, error: unknown, where: RequestInfo): void;
   flush(): Promise<void>;
 }
 
@@ -20,9 +20,9 @@ export interface Denials {
  * So many kinds at once are told apart by Session and by address, of each Application and of those without a valid key.
  * Of more, what was refused and why is counted: nobody drowns what another was refused, or what else was.
  */
-const most = 20;
+const maxPerGroup = 20;
 
-export function denials(store: Store, log: Log, now: () => number): Denials {
+export function denialLog(store: Store, log: Log, now: () => number): DenialLog {
   let waiting = new Map<string | undefined, Map<string, NewEntry>>();
 
   function kindsOf(application: string | undefined): Map<string, NewEntry> {
@@ -37,7 +37,7 @@ export function denials(store: Store, log: Log, now: () => number): Denials {
     const { actor, operation, reason, from } = entry;
     const kinds = kindsOf(actor.application_id);
     const exact = JSON.stringify([operation, reason, actor.id, from.ip && networkOf(from.ip)]);
-    const isTold = kinds.has(exact) || kinds.size < most;
+    const isTold = kinds.has(exact) || kinds.size < maxPerGroup;
     const name = isTold ? exact : JSON.stringify([operation, reason]);
     const known = kinds.get(name);
     if (known) kinds.set(name, { ...known, count: timesOf(known) + timesOf(entry) });
@@ -48,7 +48,7 @@ export function denials(store: Store, log: Log, now: () => number): Denials {
     note: (operation, principal, error, where) => {
       if (!(error instanceof Failure) || !isRefusal(error)) return;
       const reason = error.code;
-      if (principal) add({ ...witness(principal, where), operation, result: 'denied', reason });
+      if (principal) add({ ...auditContext(principal, where), operation, result: 'denied', reason });
       else add({ ...stranger(where, now()), operation, result: 'failed', reason });
     },
     flush: async () => {
@@ -78,6 +78,6 @@ function isRefusal({ code }: Failure): boolean {
   return status === 401 || status === 403;
 }
 
-function stranger(where: Where, at: number) {
+function stranger(where: RequestInfo, at: number) {
   return { at, actor: { kind: 'anonymous' as const }, from: where.from(), request_id: where.requestId };
 }

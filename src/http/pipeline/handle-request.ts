@@ -6,44 +6,44 @@ import { Failure, fail } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { isA } from '../../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
-import { authenticate, shownKey } from './authenticate.ts';
+import { authenticate, presentedKey } from './authenticate.ts';
 import { largeReply } from './large-replies.ts';
 import { noQuotas, Quotas } from './limits.ts';
 import { problemResponse } from './problem.ts';
-import { type Arrived, arriving, type Json, jsonTypes, mergePatchTypes, readJson } from './read-body.ts';
+import { type Json, jsonTypes, mergePatchTypes, type RequestBody, readBody, readJson } from './read-body.ts';
 import { readQuery } from './read-query.ts';
-import type { Where } from './request-info.ts';
+import type { RequestInfo } from './request-info.ts';
 import { type Content, respondWith } from './response.ts';
 import {
-  type Entering,
+  type Admission,
   failuresOf,
   type GuardedRoute,
+  type HandlerContext,
   operationOf,
   type Reply,
   type Route,
   takesBody,
-  type World,
 } from './route.ts';
-import { change, repeatable } from './run-change.ts';
+import { repeatable, runChange } from './run-change.ts';
 import { validate } from './validate.ts';
 
 export const bodyLimit = 65_536;
 
 /** Every request walks these steps, in this order, and waits only where there is something to wait for. */
-export function run(
+export function handleRequest(
   route: Route,
   request: Request,
   params: object,
-  where: Where,
-  world: World,
+  where: RequestInfo,
+  context: HandlerContext,
 ): Awaitable<Response> {
   let principal: Principal | undefined;
   const quotas = new Quotas();
   const refuse = (error: unknown) => {
-    if (route.kind !== 'open') world.denials.note(operationOf(route), principal, error, where);
-    const failure = world.checkReplies ? declaredFailure(route, error) : error;
+    if (route.kind !== 'open') context.denials.note(operationOf(route), principal, error, where);
+    const failure = context.checkReplies ? declaredFailure(route, error) : error;
     const shown = isBadKey(failure) ? noQuotas : quotas;
-    return parting(problemResponse(failure, where, world.log, {}, shown), world);
+    return closeIfStopping(problemResponse(failure, where, context.log, {}, shown), context);
   };
   const enter = (caller: Principal): void => {
     principal = caller;
@@ -51,24 +51,24 @@ export function run(
     admit(route as GuardedRoute, caller);
   };
   const walk = (): Awaitable<Reply> => {
-    if (route.kind === 'open') return route.handle(world, request);
-    world.limits.address(where, quotas);
-    const key = shownKey(request.headers);
-    world.limits.key(key.digest, quotas);
-    const body = takesBody(route) ? arriving(request, route.bodyLimit ?? bodyLimit) : undefined;
-    const proceedAs = (caller: Principal, arrived?: Arrived) => {
-      world.uses.note(caller, atRoot(route.permission));
+    if (route.kind === 'open') return route.handle(context, request);
+    context.limits.address(where, quotas);
+    const key = presentedKey(request.headers);
+    context.limits.key(key.digest, quotas);
+    const body = takesBody(route) ? readBody(request, route.bodyLimit ?? bodyLimit) : undefined;
+    const proceedAs = (caller: Principal, arrived?: RequestBody) => {
+      context.usage.note(caller, atRoot(route.permission));
       const entering = { principal: caller, where, quotas, bytes: arrived?.bytes.length ?? 0 };
-      return proceed(route, entering, request, params, arrived, world);
+      return proceed(route, entering, request, params, arrived, context);
     };
-    return authenticate(key, world.store.credentials, (caller) => {
+    return authenticate(key, context.store.credentials, (caller) => {
       enter(caller);
       if (!body) return proceedAs(caller);
       return body.then((arrived) => {
         if (!arrived.late) return proceedAs(caller, arrived);
         // Whoever waits with the body may have lost the key meanwhile.
         principal = undefined;
-        return authenticate(key, world.store.credentials, (still) => {
+        return authenticate(key, context.store.credentials, (still) => {
           enter(still);
           return proceedAs(still, arrived);
         });
@@ -77,7 +77,7 @@ export function run(
   };
   const answer = (reply: Reply): Response => {
     try {
-      return parting(respond(route, reply, where, world, quotas, principal), world);
+      return closeIfStopping(respond(route, reply, where, context, quotas, principal), context);
     } catch (error) {
       return refuse(error);
     }
@@ -91,8 +91,8 @@ export function run(
 }
 
 /** From the moment that it was told to stop, every answer is the last on its connection, and says so. */
-export function parting(response: Response, world: World): Response {
-  if (!world.ready()) response.headers.set('Connection', 'close');
+export function closeIfStopping(response: Response, context: HandlerContext): Response {
+  if (!context.ready()) response.headers.set('Connection', 'close');
   return response;
 }
 
@@ -103,11 +103,11 @@ function isBadKey(failure: unknown): boolean {
 
 function proceed(
   route: GuardedRoute,
-  entry: Entering,
+  entry: Admission,
   request: Request,
   params: object,
-  arrived: Arrived | undefined,
-  world: World,
+  arrived: RequestBody | undefined,
+  context: HandlerContext,
 ): Awaitable<Reply> {
   const { principal, where } = entry;
   const checked = {
@@ -119,9 +119,9 @@ function proceed(
   const call = { ...checked, body: value };
   const handle = (): Awaitable<Reply> =>
     route.kind === 'read'
-      ? route.handle(call, world)
-      : change(route, call, repeatable(route, call, request, text), where, world);
-  return route.enter ? inside(route.enter(entry, world), handle) : handle();
+      ? route.handle(call, context)
+      : runChange(route, call, repeatable(route, call, request, text), where, context);
+  return route.enter ? inside(route.enter(entry, context), handle) : handle();
 }
 
 function inside(entering: Awaitable<() => void>, handle: () => Awaitable<Reply>): Awaitable<Reply> {
@@ -161,7 +161,7 @@ const NoFields = z.strictObject({});
 
 const noBody: Json = { value: undefined, text: '' };
 
-function bodyOf(route: GuardedRoute, arrived: Arrived, headers: Headers): Json {
+function bodyOf(route: GuardedRoute, arrived: RequestBody, headers: Headers): Json {
   const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
   const { value, text } = readJson(arrived, headers, types);
   if (route.body) return { value: validate(route.body, value, 'body'), text };
@@ -171,16 +171,16 @@ function bodyOf(route: GuardedRoute, arrived: Arrived, headers: Headers): Json {
 function respond(
   route: Route,
   reply: Reply,
-  where: Where,
-  world: World,
+  where: RequestInfo,
+  context: HandlerContext,
   quotas: Quotas,
   caller: Principal | undefined,
 ): Response {
-  if (world.checkReplies) checkReply(route, reply);
+  if (context.checkReplies) checkReply(route, reply);
   const content = contentOf(reply);
   // What was changed is answered in any case: such a response is hardly larger than its request.
   const isLarge = route.kind === 'read' && typeof content === 'string' && content.length > largeReply;
-  const body = isLarge && caller ? world.largeReplies.stream(caller.applicationId, content) : content;
+  const body = isLarge && caller ? context.largeReplies.stream(caller.applicationId, content) : content;
   return respondWith(body, reply.status, where.requestId, reply.headers, quotas);
 }
 

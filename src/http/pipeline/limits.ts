@@ -5,7 +5,7 @@
 import { fail } from '../../domain/error.ts';
 import type { Digest } from '../../domain/key.ts';
 import { networkOf } from './client-address.ts';
-import type { Where } from './request-info.ts';
+import type { RequestInfo } from './request-info.ts';
 import { Buckets, type Rate } from './token-buckets.ts';
 
 /** A rate of 0 is no limit. */
@@ -24,9 +24,9 @@ export interface Rates {
 
 /** Each throws when there were too many, and leaves a note for the answer. */
 export interface Limits {
-  address(where: Where, quotas: Quotas): void;
+  address(where: RequestInfo, quotas: Quotas): void;
   key(digest: Digest, quotas: Quotas): void;
-  sessions(digest: Digest, where: Where, quotas: Quotas): void;
+  sessions(digest: Digest, where: RequestInfo, quotas: Quotas): void;
   tokens(application: string, bytes: number, quotas: Quotas): void;
 }
 

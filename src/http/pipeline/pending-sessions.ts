@@ -7,7 +7,7 @@
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import type { Failure } from '../../domain/error.ts';
 
-export interface WaitingRoom {
+export interface PendingSessionLimit {
   /** Throws if `amount` more would exceed the quota. Returns what to call when the request is done. */
   enter(tenant: string, application: string, amount?: number): Awaitable<() => void>;
 }
@@ -15,9 +15,9 @@ export interface WaitingRoom {
 /** For how many milliseconds a count is good: what other processes made, or what was freed, is known then. */
 const freshness = 1000;
 /** More Applications than this at once are counted again. */
-const mostRooms = 10_000;
+const maxApplications = 10_000;
 
-interface Room {
+interface PendingCount {
   countedAt: number;
   counted: number;
   /** Made here since it was counted. */
@@ -30,32 +30,32 @@ interface Room {
 /** Counts up to `most`. */
 type Count = (tenant: string, application: string, most: number) => Awaitable<number>;
 
-export function makeWaitingRoom(
+export function pendingSessionLimit(
   most: number,
   count: Count,
   now: () => number,
   full: () => Failure,
-): WaitingRoom {
-  const rooms = new Map<string, Room>();
+): PendingSessionLimit {
+  const rooms = new Map<string, PendingCount>();
 
-  function roomOf(application: string): Room {
+  function roomOf(application: string): PendingCount {
     const known = rooms.get(application);
     if (known) return known;
-    if (rooms.size >= mostRooms) rooms.clear();
+    if (rooms.size >= maxApplications) rooms.clear();
     const room = { countedAt: -freshness, counted: 0, since: 0, entering: 0, counting: undefined };
     rooms.set(application, room);
     return room;
   }
 
-  const isFull = ({ counted, since, entering }: Room, amount: number) =>
+  const isFull = ({ counted, since, entering }: PendingCount, amount: number) =>
     counted + since + entering + amount > most;
 
   /** A fresh count will do, unless only what came since makes it full: there may be room again. */
-  function isKnown(room: Room, amount: number): boolean {
+  function isKnown(room: PendingCount, amount: number): boolean {
     return now() - room.countedAt < freshness && (room.counted + amount > most || !isFull(room, amount));
   }
 
-  function admit(room: Room, amount: number): () => void {
+  function admit(room: PendingCount, amount: number): () => void {
     if (isFull(room, amount)) throw full();
     room.entering += amount;
     return () => {
@@ -64,7 +64,7 @@ export function makeWaitingRoom(
     };
   }
 
-  async function recount(room: Room, tenant: string, application: string): Promise<void> {
+  async function recount(room: PendingCount, tenant: string, application: string): Promise<void> {
     const before = room.since;
     room.counted = await count(tenant, application, most);
     room.since -= before;
@@ -72,7 +72,7 @@ export function makeWaitingRoom(
   }
 
   /** Whoever comes while it counts waits for the same count. */
-  async function refresh(room: Room, tenant: string, application: string): Promise<void> {
+  async function refresh(room: PendingCount, tenant: string, application: string): Promise<void> {
     const counting = room.counting ?? recount(room, tenant, application);
     room.counting = counting;
     try {
@@ -92,4 +92,4 @@ export function makeWaitingRoom(
 }
 
 /** Without a limit. */
-export const openRoom: WaitingRoom = { enter: () => () => {} };
+export const unlimitedPending: PendingSessionLimit = { enter: () => () => {} };

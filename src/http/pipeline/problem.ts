@@ -1,10 +1,10 @@
 /** The only place where an error becomes a response: RFC 9457 problem details. */
 import { z } from 'zod';
 import { type Code, codes, Failure, fail, problem } from '../../domain/error.ts';
-import { withoutSecrets } from '../../domain/key.ts';
+import { redactSecrets } from '../../domain/key.ts';
 import type { Log } from '../../log.ts';
 import { noQuotas } from './limits.ts';
-import { placeOf, type Where } from './request-info.ts';
+import { logFields, type RequestInfo } from './request-info.ts';
 import { respondWith } from './response.ts';
 
 export const Problem = z
@@ -31,16 +31,16 @@ const extraHeaders: Partial<Record<Failure['code'], Record<string, string>>> = {
 
 export function problemResponse(
   error: unknown,
-  where: Where,
+  where: RequestInfo,
   log: Log,
   extra: Record<string, string> = {},
   quotas = noQuotas,
 ): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
   const { status } = problem(failure.code);
-  if (status >= 500 && !failure.asToldTo)
-    log.error('request failed', { ...placeOf(where), code: failure.code, error: failure.cause ?? failure });
-  const text = withoutSecrets(JSON.stringify(problemBody(failure, where)));
+  if (status >= 500 && !failure.expected)
+    log.error('request failed', { ...logFields(where), code: failure.code, error: failure.cause ?? failure });
+  const text = redactSecrets(JSON.stringify(problemBody(failure, where)));
   const more = {
     'Content-Type': 'application/problem+json',
     ...extraHeaders[failure.code],
@@ -52,7 +52,7 @@ export function problemResponse(
 
 export function problemBody(
   { code, detail, errors }: Failure,
-  { path, requestId }: Pick<Where, 'path' | 'requestId'>,
+  { path, requestId }: Pick<RequestInfo, 'path' | 'requestId'>,
 ): z.infer<typeof Problem> {
   const { status, title } = problem(code);
   const type = `/docs#error-${code}`;

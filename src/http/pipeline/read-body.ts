@@ -1,11 +1,11 @@
 /** Reads a JSON body within limits. Nothing of it is trusted before its schema has seen it. */
 import { Failure, fail } from '../../domain/error.ts';
-import { inexact } from '../../domain/exact-number.ts';
+import { findInexactNumber } from '../../domain/exact-number.ts';
 
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
 
-const deepest = 32;
+const maxDepth = 32;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 export interface Json {
@@ -16,14 +16,14 @@ export interface Json {
 }
 
 /** What came of reading the bytes of a body: who is refused for another reason is told that, and not this. */
-export interface Arrived {
+export interface RequestBody {
   readonly bytes: Uint8Array;
   readonly failure?: Failure;
   /** Whether it came after its headers, and not together with them. */
   readonly late: boolean;
 }
 
-export async function arriving(request: Request, limit: number): Promise<Arrived> {
+export async function readBody(request: Request, limit: number): Promise<RequestBody> {
   const began = thisTurn();
   try {
     const bytes = await receive(request, limit);
@@ -51,7 +51,7 @@ function thisTurn(): number {
   return turn;
 }
 
-export function readJson({ bytes, failure }: Arrived, headers: Headers, types: readonly string[]): Json {
+export function readJson({ bytes, failure }: RequestBody, headers: Headers, types: readonly string[]): Json {
   if (failure) throw failure;
   if (bytes.length === 0) return { value: undefined, text: '' };
   if (!isOneOf(types, headers.get('content-type'))) throw fail('unsupported_media_type');
@@ -94,9 +94,9 @@ function isOneOf(types: readonly string[], contentType: string | null): boolean 
 }
 
 function parse(bytes: Uint8Array): Json {
-  if (isDeeper(bytes, deepest)) throw invalid(`must not be nested deeper than ${deepest} levels`);
+  if (isDeeper(bytes, maxDepth)) throw invalid(`must not be nested deeper than ${maxDepth} levels`);
   const { value, text } = decode(bytes);
-  const path = inexact(text);
+  const path = findInexactNumber(text);
   if (path !== undefined) throw invalid('is a number that cannot be kept exactly: send it as text', path);
   return { value, text };
 }

@@ -1,11 +1,11 @@
 /** Where a request came in, and from whom, as far as that is known before its key is looked at. */
-import { withoutSecrets } from '../../domain/key.ts';
+import { redactSecrets } from '../../domain/key.ts';
 import { requestIdOf } from './response.ts';
 
 const longestUserAgent = 200;
 
 /** Most requests need little of it, so each part is made when it is asked for. */
-export class Where {
+export class RequestInfo {
   readonly method: string;
   readonly requestId: string;
   readonly #request: Request;
@@ -43,14 +43,14 @@ export class Where {
 }
 
 function shown(agent: string): string {
-  return withoutSecrets(agent).slice(0, longestUserAgent);
+  return redactSecrets(agent).slice(0, longestUserAgent);
 }
 
 /** A key is one however its characters are written. */
 function discreet(path: string): string {
   if (!path.includes('%')) return path;
   const plain = path.replace(/%([0-9a-f]{2})/gi, (_, code) => String.fromCharCode(Number.parseInt(code, 16)));
-  const without = withoutSecrets(plain);
+  const without = redactSecrets(plain);
   return without === plain ? path : without.replace(/[^\x21-\x7e]/g, '?');
 }
 
@@ -68,6 +68,6 @@ function traceIdOf(headers: Headers): string | undefined {
 }
 
 /** What a log line says of it. */
-export function placeOf({ method, path, requestId, traceId }: Where) {
+export function logFields({ method, path, requestId, traceId }: RequestInfo) {
   return { method, path, request_id: requestId, ...(traceId !== undefined && { trace_id: traceId }) };
 }

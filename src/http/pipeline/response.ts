@@ -1,4 +1,4 @@
-import { withoutSecrets } from '../../domain/key.ts';
+import { redactSecrets } from '../../domain/key.ts';
 import { noQuotas, type Policies } from './limits.ts';
 
 /** Headers that every response carries, and those that a browser asks about beforehand. */
@@ -60,5 +60,5 @@ const sane = /^[A-Za-z0-9._:-]{1,128}$/;
 /** The caller's own request id if it is a sane one, else a new one. */
 export function requestIdOf(headers: Headers): string {
   const given = headers.get('svc-request-id');
-  return given !== null && sane.test(given) && withoutSecrets(given) === given ? given : crypto.randomUUID();
+  return given !== null && sane.test(given) && redactSecrets(given) === given ? given : crypto.randomUUID();
 }

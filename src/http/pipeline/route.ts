@@ -11,29 +11,29 @@ import type { Observer } from '../../observe.ts';
 import type { Store, Unit } from '../../store/store.ts';
 import type { OneUseLink } from '../endpoints/console-link.ts';
 import type { Tag } from '../reference/tags.ts';
-import type { Denials } from './denial-log.ts';
+import type { DenialLog } from './denial-log.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits, Quotas } from './limits.ts';
-import type { WaitingRoom } from './pending-sessions.ts';
-import type { Where } from './request-info.ts';
-import type { Uses } from './usage-recorder.ts';
+import type { PendingSessionLimit } from './pending-sessions.ts';
+import type { RequestInfo } from './request-info.ts';
+import type { UsageRecorder } from './usage-recorder.ts';
 
 /** What the handlers work with. In a change, the store is one unit of work. */
-export interface World<S = Store> {
+export interface HandlerContext<S = Store> {
   readonly store: S;
   readonly log: Log;
-  readonly denials: Denials;
+  readonly denials: DenialLog;
   readonly limits: Limits;
-  readonly waitingRoom: WaitingRoom;
+  readonly pendingSessions: PendingSessionLimit;
   readonly largeReplies: LargeReplies;
   /** Bytes of tokens that an application may store. */
-  readonly storage: WaitingRoom;
+  readonly storage: PendingSessionLimit;
   /** The same as a number; undefined if there is no limit. */
   readonly storageQuota: number | undefined;
-  readonly uses: Uses;
+  readonly usage: UsageRecorder;
   readonly observer: Observer;
   /** Whether anybody wants to know of every single request. */
-  readonly watched: boolean;
+  readonly observed: boolean;
   /** The repeatable requests that this process is answering. */
   readonly underWay: Set<string>;
   /** To the console, after a first start. */
@@ -54,9 +54,9 @@ export interface Call<P, Q, B> {
 }
 
 /** Who is about to be served, and from where. */
-export interface Entering {
+export interface Admission {
   readonly principal: Principal;
-  readonly where: Where;
+  readonly where: RequestInfo;
   readonly quotas: Quotas;
   /** The size of the body. */
   readonly bytes: number;
@@ -103,7 +103,7 @@ interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
    * Throws if there are too many already; asked before the request is handled. Answers with what to call when
    * that is done.
    */
-  readonly enter?: (entering: Entering, world: World) => Awaitable<() => void>;
+  readonly enter?: (entering: Admission, context: HandlerContext) => Awaitable<() => void>;
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
@@ -118,7 +118,7 @@ type CallOf<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> = Cal
 >;
 
 interface Reading<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Guarded<P, Q, B> {
-  readonly handle: (call: CallOf<P, Q, B>, world: World) => Awaitable<Reply>;
+  readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext) => Awaitable<Reply>;
 }
 
 interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Guarded<P, Q, B> {
@@ -128,15 +128,15 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
    * Where an answer is not remembered whole: makes the reply to a repeated request of what was kept, so that it
    * shows nothing that is no longer there to be seen.
    */
-  readonly replay?: (kept: unknown, call: CallOf<P, Q, B>, world: World<Unit>) => Promise<Reply>;
+  readonly replay?: (kept: unknown, call: CallOf<P, Q, B>, context: HandlerContext<Unit>) => Promise<Reply>;
   /** Runs within one transaction: it awaits nothing but the store. */
-  readonly handle: (call: CallOf<P, Q, B>, world: World<Unit>) => Awaitable<Changed>;
+  readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext<Unit>) => Awaitable<Changed>;
 }
 
 type Any = z.ZodType;
 export type OpenRoute = Described & {
   readonly kind: 'open';
-  readonly handle: (world: World, request: Request) => Awaitable<Reply>;
+  readonly handle: (context: HandlerContext, request: Request) => Awaitable<Reply>;
 };
 export type ReadRoute = Reading<Any, Any, Any> & { readonly kind: 'read' };
 export type ChangeRoute = Changing<Any, Any, Any> & { readonly kind: 'change' };

@@ -3,45 +3,45 @@ import { then } from '../../domain/awaitable.ts';
 import { fail, refuse } from '../../domain/error.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Repeatable, Unit } from '../../store/store.ts';
-import { witness } from './audit-context.ts';
-import type { Where } from './request-info.ts';
+import { auditContext } from './audit-context.ts';
+import type { RequestInfo } from './request-info.ts';
 import {
   type Call,
   type ChangeRoute,
+  type HandlerContext,
   isRepeatable,
   operationOf,
   type Reply,
   type Route,
-  type World,
 } from './route.ts';
 
 const replayed = { 'Idempotency-Replayed': 'true' };
 
-export async function change(
+export async function runChange(
   route: ChangeRoute,
   call: Call<unknown, unknown, unknown>,
   repeat: Repeatable | undefined,
-  where: Where,
-  world: World,
+  where: RequestInfo,
+  context: HandlerContext,
 ): Promise<Reply> {
   const { principal } = call;
   const tenant = principal.tenantId;
   const make = (unit: Unit) =>
-    then(route.handle(call, worldOf(unit, world)), ({ entity, difference, kept, ...reply }) => {
+    then(route.handle(call, contextOf(unit, context)), ({ entity, difference, kept, ...reply }) => {
       const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
-      unit.record({ ...witness(principal, where), ...what, result: 'success' });
+      unit.record({ ...auditContext(principal, where), ...what, result: 'success' });
       return { reply, kept: kept ?? reply };
     });
   const entity = (call.params as { id?: string } | undefined)?.id ?? Symbol('new');
-  if (!repeat) return (await world.store.change(tenant, make, entity)).reply;
+  if (!repeat) return (await context.store.change(tenant, make, entity)).reply;
 
   const once = () =>
-    world.store.change(
+    context.store.change(
       tenant,
       async (unit) => {
         const earlier = await unit.idempotency.recall(tenant, repeat);
         if (earlier) {
-          const inside = worldOf(unit, world);
+          const inside = contextOf(unit, context);
           const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
           return { ...reply, headers: replayed };
         }
@@ -51,23 +51,15 @@ export async function change(
       },
       entity,
     );
-  return alone(world, `${tenant} ${repeat.caller} ${repeat.key}`, once);
+  return alone(context, `${tenant} ${repeat.caller} ${repeat.key}`, once);
 }
 
-const worlds = new WeakMap<Unit, World<Unit>>();
-
-/** The world of those who share a unit. */
-function worldOf(unit: Unit, world: World): World<Unit> {
-  let inside = worlds.get(unit);
-  if (!inside) {
-    inside = { ...world, store: unit };
-    worlds.set(unit, inside);
-  }
-  return inside;
+function contextOf(unit: Unit, context: HandlerContext): HandlerContext<Unit> {
+  return { ...context, store: unit };
 }
 
-/** Two of the same at once on this process: the second is told to wait. */
-async function alone<T>({ underWay }: World, name: string, work: () => Promise<T>): Promise<T> {
+/** Refuses a second request with the same idempotency key while the first is in progress on this process. */
+async function alone<T>({ underWay }: HandlerContext, name: string, work: () => Promise<T>): Promise<T> {
   if (underWay.has(name)) throw fail('idempotency_running');
   underWay.add(name);
   try {

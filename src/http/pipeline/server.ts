@@ -3,11 +3,11 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import type { Log } from '../../log.ts';
 import { senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
-import { parting, run } from './handle-request.ts';
+import { closeIfStopping, handleRequest } from './handle-request.ts';
 import { problemResponse } from './problem.ts';
-import { placeOf, Where } from './request-info.ts';
+import { logFields, RequestInfo } from './request-info.ts';
 import { preflightResponse } from './response.ts';
-import type { Route, World } from './route.ts';
+import type { HandlerContext, Route } from './route.ts';
 
 export interface Server {
   readonly port: number;
@@ -45,9 +45,9 @@ function sendersBy(trusts: Trust, log: Log): Senders {
   };
 }
 
-export function listen(routes: readonly Route[], world: World, options: Listen): Server {
+export function listen(routes: readonly Route[], context: HandlerContext, options: Listen): Server {
   const { host, port, shared, trusts } = options;
-  const senders = sendersBy(trusts, world.log);
+  const senders = sendersBy(trusts, context.log);
   const server = Bun.serve({
     hostname: host,
     port,
@@ -55,26 +55,26 @@ export function listen(routes: readonly Route[], world: World, options: Listen):
     development: false,
     idleTimeout: 10,
     maxRequestBodySize: 1024 * 1024 * 1024,
-    routes: table(routes, world, senders),
+    routes: table(routes, context, senders),
     fetch: (request, server) => {
-      const where = new Where(request, senders(server));
-      return aside('unknownPath', where, world, () =>
-        problemResponse(fail('path_unknown'), where, world.log),
+      const where = new RequestInfo(request, senders(server));
+      return aside('unknownPath', where, context, () =>
+        problemResponse(fail('path_unknown'), where, context.log),
       );
     },
     error: (error) => {
-      const where = new Where(new Request('http://unknown/'), () => undefined);
-      return problemResponse(error, where, world.log);
+      const where = new RequestInfo(new Request('http://unknown/'), () => undefined);
+      return problemResponse(error, where, context.log);
     },
   });
   return { port: server.port as number, close: () => server.stop() };
 }
 
 /** Bun's router finds the path; the method is found here, so that a wrong one is answered properly. */
-function table(routes: readonly Route[], world: World, senders: Senders): Record<string, Handler> {
+function table(routes: readonly Route[], context: HandlerContext, senders: Senders): Record<string, Handler> {
   const byPath = Map.groupBy(routes, (route) => route.path);
   const entries = [...byPath].flatMap(([path, at]): [string, Handler][] => {
-    const handler = onPath(at, world, senders);
+    const handler = onPath(at, context, senders);
     return path === '/'
       ? [[path, handler]]
       : [
@@ -85,48 +85,50 @@ function table(routes: readonly Route[], world: World, senders: Senders): Record
   return Object.fromEntries(entries);
 }
 
-function onPath(routes: readonly Route[], world: World, senders: Senders): Handler {
+function onPath(routes: readonly Route[], context: HandlerContext, senders: Senders): Handler {
   const byMethod = new Map<string, Route>(routes.map((route) => [route.method, route]));
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
-  const handle = world.watched ? watched : run;
+  const handle = context.observed ? watched : handleRequest;
   return (request, server) => {
-    const where = new Where(request, senders(server));
+    const where = new RequestInfo(request, senders(server));
     const route = byMethod.get(request.method);
-    if (route) return handle(route, request, request.params ?? {}, where, world);
+    if (route) return handle(route, request, request.params ?? {}, where, context);
     if (request.method === 'OPTIONS')
-      return aside('preflight', where, world, () => preflightResponse(where.requestId, allow));
-    const refuse = () => problemResponse(fail('method_not_allowed'), where, world.log, { Allow: allow });
-    return aside('wrongMethod', where, world, refuse);
+      return aside('preflight', where, context, () => preflightResponse(where.requestId, allow));
+    const refuse = () => problemResponse(fail('method_not_allowed'), where, context.log, { Allow: allow });
+    return aside('wrongMethod', where, context, refuse);
   };
 }
 
 /** What no route answers. It has a name of its own, since its path may be anything. */
-function aside(name: string, where: Where, world: World, answer: () => Response): Response {
+function aside(name: string, where: RequestInfo, context: HandlerContext, answer: () => Response): Response {
   const start = performance.now();
-  const response = parting(answer(), world);
-  if (world.watched) note(name, false, where, response, start, world);
+  const response = closeIfStopping(answer(), context);
+  if (context.observed) note(name, false, where, response, start, context);
   return response;
 }
 
 /** The same, for those who want to know of every single request. */
-async function watched(...[route, request, params, where, world]: Parameters<typeof run>): Promise<Response> {
+async function watched(
+  ...[route, request, params, where, context]: Parameters<typeof handleRequest>
+): Promise<Response> {
   const start = performance.now();
-  const response = await run(route, request, params, where, world);
-  note(route.name, route.kind !== 'open', where, response, start, world);
+  const response = await handleRequest(route, request, params, where, context);
+  note(route.name, route.kind !== 'open', where, response, start, context);
   return response;
 }
 
 function note(
   name: string,
   guarded: boolean,
-  where: Where,
+  where: RequestInfo,
   { status }: Response,
   start: number,
-  { observer, log }: World,
+  { observer, log }: HandlerContext,
 ): void {
   const seconds = (performance.now() - start) / 1000;
   observer.request(name, guarded, status, seconds);
-  log.debug('request', { ...placeOf(where), status, seconds });
+  log.debug('request', { ...logFields(where), status, seconds });
 }

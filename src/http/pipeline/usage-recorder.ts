@@ -7,7 +7,7 @@ import { canonicalContainer } from '../../domain/rule.ts';
 import { boundedUses, gathered, maxUses } from '../../domain/usage.ts';
 import type { ApplicationUse, Store } from '../../store/store.ts';
 
-export interface Uses {
+export interface UsageRecorder {
   /** That the principal was let in, and what it did by its grants, in `/` if not in a container. */
   note(principal: Principal, permission?: string, container?: string): void;
   /** Writes what was noted. What cannot be written is kept for the next time. */
@@ -15,8 +15,8 @@ export interface Uses {
 }
 
 /** Containers of one permission, and uses of one application, that are held in memory: more are merged. */
-const mostContainers = 100;
-const mostUses = 2 * maxUses;
+const maxContainers = 100;
+const maxRecorded = 2 * maxUses;
 /** How many Applications one transaction writes. */
 const batch = 20;
 
@@ -28,7 +28,7 @@ interface Used extends ApplicationUse {
   places: number;
 }
 
-export function uses(store: Pick<Store, 'usage'>): Uses {
+export function usageRecorder(store: Pick<Store, 'usage'>): UsageRecorder {
   let waiting = new Map<string, Used>();
 
   function usedBy(tenantId: string, applicationId: string, at: number): Used {
@@ -83,13 +83,13 @@ function place(used: Used, permission: string, container: string, at: number): v
   if (places) places.set(container, at);
   else used.permissions.set(permission, new Map([[container, at]]));
   used.places++;
-  if (places && places.size > mostContainers)
-    used.permissions.set(permission, new Map(gathered(places, mostContainers / 2)));
-  if (used.places > mostUses) merge(used);
+  if (places && places.size > maxContainers)
+    used.permissions.set(permission, new Map(gathered(places, maxContainers / 2)));
+  if (used.places > maxRecorded) merge(used);
 }
 
 function merge(used: Used): void {
-  const bounded = boundedUses(used.permissions, maxUses, mostContainers);
+  const bounded = boundedUses(used.permissions, maxUses, maxContainers);
   used.permissions = new Map(Array.from(bounded, ([permission, places]) => [permission, new Map(places)]));
   used.places = 0;
   for (const places of used.permissions.values()) used.places += places.size;

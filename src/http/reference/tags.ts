@@ -9,7 +9,7 @@ export const tags = {
   Decisions:
     'For services that guard data of their own: show the key you were shown, and learn whether it may do what it asks, how much it may see, and which rule says so.',
   Tenants:
-    'A tenant is a world of its own: what belongs to one, no key of another ever sees. Tenants are made, disabled and deleted on the command line.',
+    'A tenant is a context of its own: what belongs to one, no key of another ever sees. Tenants are made, disabled and deleted on the command line.',
   Logs: 'Who did what, on what, from where, and what came of it: every change with the change itself, and every refusal. Rows are sealed into a chain, so that a changed or missing one shows.',
   Reference: 'What the service tells about itself, to anyone.',
   Health: 'For load balancers and whatever restarts the service.',

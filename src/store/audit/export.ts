@@ -8,7 +8,7 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import { timestamp } from '../../domain/field.ts';
 import { sealedChainKeys } from '../crypto/keyring.ts';
-import type { Db, Moment } from '../engine/db.ts';
+import type { Db, DbTime } from '../engine/db.ts';
 import {
   type AuditRow,
   anchorOf,
@@ -121,7 +121,7 @@ interface End {
 
 /** As it is at one moment: the next commit may replace the checkpoint. */
 async function endNow(db: Db): Promise<End> {
-  type Row = { last: Moment | null } & (SignedCheckpoint | { seq: null });
+  type Row = { last: DbTime | null } & (SignedCheckpoint | { seq: null });
   const row = await db.get<Row>(
     `select (select max(seq) from audit where seq is not null) as last, c.seq, c.at, c.hash, c.signature from (select 1 as one) as one
      left join (select seq, at, hash, signature from audit_checkpoints order by seq desc limit 1) as c on 1 = 1`,
@@ -138,7 +138,7 @@ async function* everything(db: Db): AsyncGenerator<ExportedRow | ExportedCheckpo
 
 /** Rows that the service never writes: one of them is enough to know. */
 async function strayRows(db: Db, where: string): Promise<ExportedRow[]> {
-  const rows = await db.all<Omit<SealedRow, 'seq'> & { seq: Moment | null }>(
+  const rows = await db.all<Omit<SealedRow, 'seq'> & { seq: DbTime | null }>(
     `select seq, ${auditColumns}, mac, hash from audit where ${where} order by id limit $1`,
     [page],
   );
@@ -146,7 +146,7 @@ async function strayRows(db: Db, where: string): Promise<ExportedRow[]> {
 }
 
 interface SealedRow extends AuditRow {
-  readonly seq: Moment;
+  readonly seq: DbTime;
   readonly hash: Uint8Array | null;
   readonly mac: Uint8Array | null;
 }

@@ -8,12 +8,12 @@ import {
   sign,
   verify,
 } from 'node:crypto';
-import type { Db, Moment } from '../engine/db.ts';
+import type { Db, DbTime } from '../engine/db.ts';
 
 export interface AuditRow {
   readonly id: string;
   readonly tenant_id: string | null;
-  readonly at: Moment;
+  readonly at: DbTime;
   readonly actor_id: string | null;
   readonly operation: string;
   readonly entity_id: string | null;
@@ -57,7 +57,7 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
 }
 
 /** Tells a row that was written by whoever holds the key from one that was put in or changed by somebody else. */
-export function macOf({ mac }: ChainKeys, row: AuditRow): Uint8Array {
+export function macFor({ mac }: ChainKeys, row: AuditRow): Uint8Array {
   return new Bun.CryptoHasher('sha256', mac).update(`sallyport audit row ${textOf(row)}`).digest();
 }
 

@@ -4,7 +4,7 @@ import { Failure, fail } from '../../domain/error.ts';
 import { timestamp } from '../../domain/field.ts';
 import { firstIdAt, newId } from '../../domain/key.ts';
 import { inserter } from '../engine/bulk-insert.ts';
-import type { Db, Moment, Queries } from '../engine/db.ts';
+import type { Db, DbTime, Queries } from '../engine/db.ts';
 import { all, Params } from '../engine/sql-params.ts';
 import type { AuditFilter, AuditLog, LogPage, NewEntry } from '../store.ts';
 import { exportLines } from './export.ts';
@@ -17,7 +17,7 @@ import {
   genesis,
   isSealedAtOnce,
   link,
-  macOf,
+  macFor,
   type SignedCheckpoint,
   signText,
 } from './hash-chain.ts';
@@ -59,7 +59,7 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
 
     sealed: (filter, { after, upTo }, from) => {
       const order = from === 'oldest' ? 'seq' : 'seq desc';
-      const last = db.get<{ seq: Moment }>(
+      const last = db.get<{ seq: DbTime }>(
         `select seq from audit where seq > $1 and seq <= $2 order by ${order} limit 1 offset ${maxExamined - 1}`,
         [after, upTo],
       );
@@ -99,7 +99,7 @@ function present(...ids: (string | undefined)[]): string[] {
 /** The last checkpoint. */
 export function headOf(db: Queries): Awaitable<SignedCheckpoint | undefined> {
   const sql = 'select seq, at, hash, signature from audit_checkpoints order by seq desc limit 1';
-  type Row = Omit<SignedCheckpoint, 'seq' | 'at'> & { seq: Moment; at: Moment };
+  type Row = Omit<SignedCheckpoint, 'seq' | 'at'> & { seq: DbTime; at: DbTime };
   return then(db.get<Row>(sql), (row) => row && { ...row, seq: Number(row.seq), at: Number(row.at) });
 }
 
@@ -147,14 +147,14 @@ function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
     result: entry.result,
     entry: JSON.stringify(entry),
   };
-  return { ...row, mac: macOf(keys, row) };
+  return { ...row, mac: macFor(keys, row) };
 }
 
 /** A place in the chain. */
 type Link = { readonly seq: number; readonly hash: Uint8Array };
 
 /** The next rows of the chain, each with its place, behind which the end is signed. */
-async function sealed<R extends { readonly at: Moment; readonly mac: Uint8Array }>(
+async function sealed<R extends { readonly at: DbTime; readonly mac: Uint8Array }>(
   tx: Queries,
   keys: ChainKeys,
   rows: readonly R[],
@@ -175,8 +175,8 @@ const lastRow = `from audit where seq is not null and seq < ${most} order by seq
 
 /** Where the chain goes on: behind its last row, or behind the last that was signed, if somebody took rows away. */
 async function endOf(tx: Queries): Promise<Link> {
-  const last = await tx.get<{ seq: Moment; hash: Uint8Array | null }>(`select seq, hash ${lastRow}`);
-  const signed = await tx.get<{ seq: Moment | null }>(
+  const last = await tx.get<{ seq: DbTime; hash: Uint8Array | null }>(`select seq, hash ${lastRow}`);
+  const signed = await tx.get<{ seq: DbTime | null }>(
     `select max(seq) as seq from audit_checkpoints where seq < ${most}`,
   );
   const seq = Math.max(Number(last?.seq ?? 0), Number(signed?.seq ?? 0));
@@ -200,7 +200,7 @@ async function signEnd(tx: Queries, keys: ChainKeys, end: Checkpoint): Promise<v
 
 /** Goes by the codes that rows were written with: who has changed one since has not changed its link. */
 async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
-  const rows = await tx.all<{ id: string; at: Moment; mac: Uint8Array | null }>(
+  const rows = await tx.all<{ id: string; at: DbTime; mac: Uint8Array | null }>(
     'select id, at, mac from audit where seq is null order by id limit $1',
     [limit],
   );

@@ -11,7 +11,7 @@ import {
   type Header,
   Line,
 } from './export.ts';
-import { type ChainKeys, checkpointText, genesis, link, macOf, signatureCheck } from './hash-chain.ts';
+import { type ChainKeys, checkpointText, genesis, link, macFor, signatureCheck } from './hash-chain.ts';
 
 /** What can be wrong. */
 export type Flaw =
@@ -163,7 +163,7 @@ class Check {
     const links = this.#before.map((before) => link(keys, before, seq, code));
     const linked = links.length === 0 || links.some((each) => same(each, stored));
     if (code.length === 0) this.#found('foreign_row', `row ${seq} was put in, and has no code`, seq);
-    else if (!same(code, macOf(keys, row)))
+    else if (!same(code, macFor(keys, row)))
       this.#found('changed_row', `row ${seq} is not what was written`, seq);
     else if (!linked) this.#found('misplaced_row', `row ${seq} is not what stood in this place`, seq);
     this.#seq = seq;

@@ -12,9 +12,9 @@ export type Unchanged = () => boolean;
  * closing any file of a database drops the locks that the whole process holds on it.
  */
 export function watchCommits(path: string, reads: Queries): { unchanged: Unchanged; stop(): void } {
-  const asked = byAsking(reads);
-  const address = indexOf(path);
-  let look = address === undefined ? asked : byLooking(address);
+  const asked = byPragma(reads);
+  const address = walIndexAddress(path);
+  let look = address === undefined ? asked : byWalIndex(address);
   return {
     unchanged: () => look(),
     /** To be called before the connections close, and the memory with them. */
@@ -24,7 +24,7 @@ export function watchCommits(path: string, reads: Queries): { unchanged: Unchang
   };
 }
 
-export function byAsking(reads: Queries): Unchanged {
+export function byPragma(reads: Queries): Unchanged {
   let seen: number | undefined;
   return () => {
     const row = reads.get<{ data_version: number }>('pragma data_version') as { data_version: number };
@@ -35,7 +35,7 @@ export function byAsking(reads: Queries): Unchanged {
 }
 
 /** The header by its bytes: the count of commits at 8, the last frame at 16, its own checksum at 40 and 44. */
-function byLooking(index: Pointer): Unchanged {
+function byWalIndex(index: Pointer): Unchanged {
   let [commits, frame, first, second] = [-1, -1, -1, -1];
   return () => {
     const [a, b] = [read.u32(index, 8), read.u32(index, 16)];
@@ -53,7 +53,7 @@ function byLooking(index: Pointer): Unchanged {
 const knownLayout = 3_007_000;
 
 /** Where this process has the WAL index of the database, if that can be known. */
-export function indexOf(path: string): Pointer | undefined {
+export function walIndexAddress(path: string): Pointer | undefined {
   try {
     const file = `${realpathSync(path)}-shm`;
     const maps = readFileSync('/proc/self/maps', 'utf8').split('\n');

@@ -8,7 +8,7 @@ import { Failure, fail } from '../../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
 /** Milliseconds in a row; PostgreSQL hands them out as text. */
-export type Moment = number | string;
+export type DbTime = number | string;
 
 /** Runs statements. Inside `transaction`, all of them take effect together or not at all. */
 export interface Queries {
@@ -79,7 +79,7 @@ export class DbUnavailable extends Failure {
 }
 
 /** A foreign key failed: the tenant or application of a new row was deleted after the caller was authenticated. */
-export function ownerGone(cause: unknown): Failure {
+export function ownerDeleted(cause: unknown): Failure {
   return fail('unauthenticated', { cause });
 }
 

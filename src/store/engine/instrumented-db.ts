@@ -1,13 +1,13 @@
 import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Db } from './db.ts';
 
-export interface Timing {
+export interface Instrumented {
   readonly db: Db;
   readonly inFlight: () => number;
 }
 
 /** The same database, with somebody who looks at the clock. */
-export function timed(db: Db, note: (operation: string, seconds: number) => void): Timing {
+export function instrument(db: Db, note: (operation: string, seconds: number) => void): Instrumented {
   let inFlight = 0;
 
   function watch<T>(operation: string, work: () => Awaitable<T>): Awaitable<T> {

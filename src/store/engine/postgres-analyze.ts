@@ -24,7 +24,7 @@ const outgrown = `select relname as name from pg_class
 const pause = 60_000;
 
 /** Has it look again at tables that have outgrown what it knows, and answers which. */
-export function statistics(db: Db): () => Promise<string[]> {
+export function analyzeGrownTables(db: Db): () => Promise<string[]> {
   const failed = new Map<string, number>();
 
   async function renew(name: string): Promise<boolean> {

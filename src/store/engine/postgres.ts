@@ -1,7 +1,7 @@
 import { SQL } from 'bun';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { batched } from './batched-lookup.ts';
-import { type Db, DbUnavailable, defaultTimeout, ownerGone, type Queries, type Value } from './db.ts';
+import { type Db, DbUnavailable, defaultTimeout, ownerDeleted, type Queries, type Value } from './db.ts';
 import { groupCommit } from './group-commit.ts';
 
 /** All in milliseconds, and in proportion to the timeout of a request, which is `call`. */
@@ -233,7 +233,7 @@ function isConnectionLost(error: unknown): boolean {
 
 function mapDbError(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) return error;
-  if (error.errno === foreignKeyViolation) return ownerGone(error);
+  if (error.errno === foreignKeyViolation) return ownerDeleted(error);
   if (error.errno === divisionByZero) return new DbUnavailable('it is a standby, not the primary');
   const speaksOfStatement =
     error.code === 'ERR_POSTGRES_SERVER_ERROR' && !serverState.test(String(error.errno));

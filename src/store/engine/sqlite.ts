@@ -2,7 +2,7 @@ import { type Database, SQLiteError, type SQLQueryBindings, type Statement } fro
 import { existsSync } from 'node:fs';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { watchCommits } from './commit-watch.ts';
-import { type Db, DbUnavailable, ownerGone, type Queries, type Value } from './db.ts';
+import { type Db, DbUnavailable, ownerDeleted, type Queries, type Value } from './db.ts';
 import { createOwned } from './file-ownership.ts';
 import { groupCommit } from './group-commit.ts';
 import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
@@ -206,7 +206,7 @@ const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NO
 /** Tells failures of the database from failures of a statement. */
 function mapDbError(error: unknown): unknown {
   if (!(error instanceof SQLiteError)) return error;
-  if (error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY') return ownerGone(error);
+  if (error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY') return ownerDeleted(error);
   if (!outOfReach.test(error.code ?? '')) return error;
   return new DbUnavailable(error.message, { cause: error });
 }

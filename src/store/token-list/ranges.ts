@@ -1,7 +1,7 @@
 /** Index ranges that hold tokens newest first. Each is read in bounded steps, on PostgreSQL several at once. */
 import { alive } from '../applications.ts';
 import { top } from '../bounded-list.ts';
-import type { Moment } from '../engine/db.ts';
+import type { DbTime } from '../engine/db.ts';
 import type { Scan } from './sources.ts';
 
 type Kind = 'all' | 'type' | 'container' | 'metadata';
@@ -119,7 +119,7 @@ export async function countRanges(
     : [of.count, of.countMany];
   let [entries, living] = [0, 0];
   const counted = async (sql: string, ...more: string[]) => {
-    const row = await db.get<Record<'entries' | 'count', Moment>>(sql, [
+    const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, [
       tenant,
       top,
       limit + 1 - entries,

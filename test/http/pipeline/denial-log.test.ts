@@ -2,8 +2,8 @@
 import { beforeEach, describe, expect, test } from 'bun:test';
 import { fail } from '../../../src/domain/error.ts';
 import type { Principal } from '../../../src/domain/principal.ts';
-import { type Denials, denials } from '../../../src/http/pipeline/denial-log.ts';
-import { Where } from '../../../src/http/pipeline/request-info.ts';
+import { type DenialLog, denialLog } from '../../../src/http/pipeline/denial-log.ts';
+import { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
 import { makeLog } from '../../../src/log.ts';
 import type { NewEntry, Store } from '../../../src/store/store.ts';
 
@@ -12,19 +12,19 @@ const log = makeLog({ level: 'silent', write: () => {} });
 describe('a flood of refusals', () => {
   let written: NewEntry[];
   let isDown: boolean;
-  let gathered: Denials;
+  let gathered: DenialLog;
   beforeEach(() => {
     [written, isDown] = [[], false];
     const write = async (entries: readonly NewEntry[]) => {
       if (isDown) throw new Error('down');
       written.push(...entries);
     };
-    gathered = denials({ audit: { write } } as unknown as Store, log, () => 0);
+    gathered = denialLog({ audit: { write } } as unknown as Store, log, () => 0);
   });
 
   const session = (tenantId: string, sessionId: string, applicationId = 'page') =>
     ({ kind: 'session', tenantId, sessionId, applicationId, now: 0 }) as Principal;
-  const from = (address: string) => new Where(new Request('http://test/'), () => address);
+  const from = (address: string) => new RequestInfo(new Request('http://test/'), () => address);
   const refuse = (operation: string, who: Principal | undefined, address = '192.0.2.1') =>
     gathered.note(operation, who, fail(who ? 'permission_missing' : 'unauthenticated'), from(address));
   const shown = () =>

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Failure, fail } from '../../../src/domain/error.ts';
-import { makeWaitingRoom } from '../../../src/http/pipeline/pending-sessions.ts';
+import { pendingSessionLimit } from '../../../src/http/pipeline/pending-sessions.ts';
 import { refuseRows } from '../../support/database.ts';
 import { Clock, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
 
@@ -96,7 +96,7 @@ describe('the waiting room', () => {
       counts++;
       return count();
     };
-    const made = makeWaitingRoom(most, counting, clock.now, () => {
+    const made = pendingSessionLimit(most, counting, clock.now, () => {
       turnedAway++;
       return fail('too_many_requests');
     });

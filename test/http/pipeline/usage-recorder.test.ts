@@ -1,8 +1,8 @@
 import { expect, test } from 'bun:test';
-import { ready } from '../../../src/domain/policy.ts';
+import { compilePolicy } from '../../../src/domain/policy.ts';
 import type { Principal } from '../../../src/domain/principal.ts';
 import { maxUses } from '../../../src/domain/usage.ts';
-import { uses } from '../../../src/http/pipeline/usage-recorder.ts';
+import { usageRecorder } from '../../../src/http/pipeline/usage-recorder.ts';
 import type { ApplicationUse } from '../../../src/store/store.ts';
 
 const principal: Principal = {
@@ -10,7 +10,7 @@ const principal: Principal = {
   tenantId: 'tenant',
   applicationId: 'web',
   sessionId: 'session',
-  policy: ready({ permissions: [], rules: [] }),
+  policy: compilePolicy({ permissions: [], rules: [] }),
   ceiling: undefined,
   origins: undefined,
   authority: { applicationId: 'backend', keyId: 'key' },
@@ -18,12 +18,12 @@ const principal: Principal = {
   now: 1000,
 };
 
-async function written(note: (noted: ReturnType<typeof uses>) => void): Promise<ApplicationUse[]> {
+async function written(note: (noted: ReturnType<typeof usageRecorder>) => void): Promise<ApplicationUse[]> {
   const all: ApplicationUse[] = [];
   const write = async (some: readonly ApplicationUse[]) => {
     all.push(...some);
   };
-  const noted = uses({ usage: { write, list: () => [] } });
+  const noted = usageRecorder({ usage: { write, list: () => [] } });
   note(noted);
   await noted.flush();
   return all;
@@ -59,7 +59,9 @@ test('a moment that comes late moves nothing back', async () => {
 
 test('what was written is not written again', async () => {
   const counts: number[] = [];
-  const noted = uses({ usage: { write: async (some) => void counts.push(some.length), list: () => [] } });
+  const noted = usageRecorder({
+    usage: { write: async (some) => void counts.push(some.length), list: () => [] },
+  });
   noted.note(principal);
   await noted.flush();
   await noted.flush();

@@ -3,7 +3,12 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { byAsking, indexOf, type Unchanged, watchCommits } from '../../../src/store/engine/commit-watch.ts';
+import {
+  byPragma,
+  type Unchanged,
+  walIndexAddress,
+  watchCommits,
+} from '../../../src/store/engine/commit-watch.ts';
 import type { Queries } from '../../../src/store/engine/db.ts';
 
 describe('whether anybody has committed', () => {
@@ -38,7 +43,7 @@ describe('whether anybody has committed', () => {
 
   const ways: [name: string, way: () => Unchanged][] = [
     ['by looking at the index', () => watchCommits(path, reads).unchanged],
-    ['by asking SQLite', () => byAsking(reads)],
+    ['by asking SQLite', () => byPragma(reads)],
   ];
 
   test.each(ways)('is known %s, after every commit of this process and of others', async (_, way) => {
@@ -74,8 +79,8 @@ describe('whether anybody has committed', () => {
   });
 
   test('the index is found where Linux tells, and nowhere for a file that is not open', () => {
-    expect(typeof indexOf(path)).toBe(process.platform === 'linux' ? 'number' : 'undefined');
-    expect(indexOf(join(folder, 'another.db'))).toBeUndefined();
+    expect(typeof walIndexAddress(path)).toBe(process.platform === 'linux' ? 'number' : 'undefined');
+    expect(walIndexAddress(join(folder, 'another.db'))).toBeUndefined();
   });
 
   test('once it was told to stop, nothing looks at memory that may be gone', () => {
