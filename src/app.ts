@@ -4,11 +4,11 @@ import { type Config, ConfigError } from './config.ts';
 import { then } from './domain/awaitable.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
-import { oneUseLink } from './http/endpoints/console-link.ts';
 import { denialLog } from './http/pipeline/denial-log.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { listenForScrapes } from './http/pipeline/metrics-server.ts';
+import { oneUseLink } from './http/pipeline/one-use-link.ts';
 import {
   type PendingSessionLimit,
   pendingSessionLimit,

@@ -7,8 +7,9 @@ import {
 } from 'commander';
 import { flagOf, settingList } from '../config.ts';
 import { version } from '../version.ts';
-import { type Command, type Option, type Options, UsageError } from './command.ts';
+import type { Command, Option, Options } from './command.ts';
 import { commands, groupSummaries } from './commands.ts';
+import { UsageError } from './errors.ts';
 import { callOptions } from './terminal/connection.ts';
 
 /** Runs a command. Resolves with its exit code. */

@@ -1,7 +1,8 @@
 /** The command line: reads the arguments, runs the command, reports errors. */
 import { type Config, readConfig } from '../config.ts';
 import { redactSecrets } from '../domain/key.ts';
-import { type Command, type Given, type Invocation, UsageError } from './command.ts';
+import type { Command, Given, Invocation } from './command.ts';
+import { UsageError } from './errors.ts';
 import { type Parsed, parseAndRun } from './program.ts';
 import { type ErrorContext, toCliError } from './terminal/cli-error.ts';
 import { colorizer } from './terminal/colors.ts';

@@ -1,4 +1,6 @@
 /** The same answer as `decideUnder`, with the reasons: what each rule made of the question, and what is missing. */
+
+import type { Test } from './bound.ts';
 import { isA } from './permission.ts';
 import {
   type CompiledRule,
@@ -7,7 +9,6 @@ import {
   matches,
   type Policy,
   type Resource,
-  type Test,
   type Verdict,
 } from './policy.ts';
 import { canonicalContainer } from './rule.ts';

@@ -1,6 +1,5 @@
 /** Origins: of which pages, by scheme, host and port, a browser may use a public key. */
 import { z } from 'zod';
-import type { ApplicationType } from './application.ts';
 import type { Errors } from './error.ts';
 
 /** Nothing behind the host but a port, and no star that would stand for many. */
@@ -30,7 +29,7 @@ export const Origins = z
   .max(20)
   .transform((origins) => [...new Set(origins)]);
 
-export function originErrors(type: ApplicationType, origins: readonly string[] | undefined): Errors {
+export function originErrors(type: string, origins: readonly string[] | undefined): Errors {
   if (type === 'public' || !origins || origins.length === 0) return {};
   return { allowed_origins: [`is for public Applications: the key of a ${type} one is not for browsers`] };
 }

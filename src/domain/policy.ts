@@ -2,24 +2,17 @@
  * What grants allow. A policy is grants made ready to decide with. The same question about the same policy
  * always has the same answer, so it may remember some.
  */
+import { narrowest, type Test } from './bound.ts';
 import type { Grants } from './grant.ts';
 import { Memo, type Shelf } from './memo.ts';
 import { isA } from './permission.ts';
 import { canonicalContainer, type Rule } from './rule.ts';
-import { narrowest } from './scope.ts';
 import { compareTransforms, stricter, type Transform } from './transform.ts';
 
 /** What a permission is used on. What is absent is matched by nothing that asks about it. */
 export interface Resource {
   readonly id?: string | undefined;
   readonly container?: string | undefined;
-}
-
-/** One thing that must hold of a resource, with its value ready to compare. */
-export interface Test {
-  readonly attribute: 'id' | 'container';
-  readonly operator: 'equals' | 'starts_with';
-  readonly value: string;
 }
 
 export interface CompiledRule {

@@ -1,4 +1,4 @@
-/** THE table of endpoints: start reading here. */
+/** The route table: method, path, access and handler of every endpoint. Start reading here. */
 import {
   createApplication,
   deleteApplication,
@@ -8,7 +8,8 @@ import {
   regenerateKey,
   updateApplication,
 } from './endpoints/applications.ts';
-import { consoleRoutes } from './endpoints/console-files.ts';
+import { getConsole, getConsoleFile } from './endpoints/console-files.ts';
+import { openConsoleLink } from './endpoints/console-link.ts';
 import { decide } from './endpoints/decisions.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
@@ -18,39 +19,54 @@ import { authorizeSession, createSession, endSession, listSessions } from './end
 import { getTenant } from './endpoints/tenants.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './endpoints/tokens.ts';
 import { getUsage } from './endpoints/usage.ts';
-import type { Route } from './pipeline/route.ts';
-import { documentation } from './reference/documentation.ts';
+import { keysOf, noKey, type Route, route } from './pipeline/route.ts';
+import { documentation, getHome } from './reference/documentation.ts';
 
-const api: Route[] = [
-  createApplication,
-  listApplications,
-  getApplicationByKey,
-  getApplication,
-  updateApplication,
-  regenerateKey,
-  deleteApplication,
-  createKey,
-  listKeys,
-  deleteKey,
-  getUsage,
-  createSession,
-  authorizeSession,
-  listSessions,
-  endSession,
-  createToken,
-  listTokens,
-  getToken,
-  updateToken,
-  deleteToken,
-  decide,
-  getTenant,
-  listLogs,
-  listPermissions,
-  livez,
-  readyz,
+// biome-ignore format: one line per route
+const api: readonly Route[] = [
+  route('POST',   '/applications',                  'application:create',            createApplication),
+  route('GET',    '/applications',                  'application:read',              listApplications),
+  route('GET',    '/applications/key',              'application:read',              getApplicationByKey),
+  route('GET',    '/applications/:id',              'application:read',              getApplication),
+  route('PUT',    '/applications/:id',              'application:update',            updateApplication),
+  route('POST',   '/applications/:id/regenerate',   'application:update',            regenerateKey),
+  route('DELETE', '/applications/:id',              'application:delete',            deleteApplication),
+  route('POST',   '/applications/:id/keys',         'application:update',            createKey),
+  route('GET',    '/applications/:id/keys',         'application:read',              listKeys),
+  route('DELETE', '/applications/:id/keys/:key_id', 'application:update',            deleteKey),
+  route('GET',    '/applications/:id/usage',        'application:read',              getUsage),
+  route('POST',   '/sessions',                      keysOf('public'),                createSession),
+  route('POST',   '/sessions/authorize',            keysOf('private', 'management'), authorizeSession),
+  route('GET',    '/sessions',                      'session:read',                  listSessions),
+  route('DELETE', '/sessions/:id',                  'session:delete',                endSession),
+  route('POST',   '/tokens',                        'token:create',                  createToken),
+  route('GET',    '/tokens',                        'token:read',                    listTokens),
+  route('GET',    '/tokens/:id',                    'token:read',                    getToken),
+  route('PATCH',  '/tokens/:id',                    'token:update',                  updateToken),
+  route('DELETE', '/tokens/:id',                    'token:delete',                  deleteToken),
+  route('POST',   '/decisions',                     'decision:create',               decide),
+  route('GET',    '/tenants/self',                  'tenant:read',                   getTenant),
+  route('GET',    '/logs',                          'log:read',                      listLogs),
+  route('GET',    '/permissions',                   noKey,                           listPermissions),
+  route('GET',    '/livez',                         noKey,                           livez),
+  route('GET',    '/readyz',                        noKey,                           readyz),
 ];
 
-export const routes: readonly Route[] = [...api, ...documentation(api)];
+const { getOpenApi, getReference } = documentation(() => [...api, openApi]);
+const openApi = route('GET', '/openapi.json', noKey, getOpenApi);
 
-/** With what is only for the eyes. */
-export const served: readonly Route[] = [...routes, ...consoleRoutes];
+/** Every route of the API. */
+export const routes: readonly Route[] = [
+  ...api,
+  openApi,
+  route('GET', '/docs', noKey, getReference),
+  route('GET', '/', noKey, getHome),
+];
+
+/** Every route, with those of the console. */
+export const served: readonly Route[] = [
+  ...routes,
+  route('GET', '/console', noKey, getConsole),
+  route('GET', '/console/:file', noKey, getConsoleFile),
+  route('POST', '/console/link', noKey, openConsoleLink),
+];

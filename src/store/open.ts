@@ -11,7 +11,6 @@ import { analyzeGrownTables } from './engine/postgres-analyze.ts';
 import { openSqlite } from './engine/sqlite.ts';
 import { readGauges } from './gauges.ts';
 import { applicationKeys } from './keys.ts';
-import { recovery } from './recovery.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
 import { sweep } from './sweep.ts';
@@ -37,11 +36,24 @@ export interface OpenOptions {
   readonly through?: ((db: Db) => Db) | undefined;
 }
 
-/** `sqlite:PATH` or `postgres://…`, with its schema brought up to date and its master key checked. */
+/** What operator tools need beside the store. */
+export interface StoreParts {
+  readonly db: Db;
+  readonly masters: MasterKeys;
+  readonly chainKeys: Keyring['ofChain'];
+}
+
+export interface OpenedStore {
+  readonly store: Store;
+  readonly migrated: Migrated;
+  readonly parts: StoreParts;
+}
+
+/** Opens `sqlite:PATH` or `postgres://…`, migrates the schema and checks the master key. */
 export async function openStore(
   url: string,
   { clock, timeout, masters, timing, existing, alone, through = (db) => db }: OpenOptions = {},
-): Promise<{ store: Store; migrated: Migrated }> {
+): Promise<OpenedStore> {
   const db = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, alone)
     : openPostgres(url, clock, timeout);
@@ -53,7 +65,8 @@ export async function openStore(
     const watched = timing ? instrument(between, timing) : { db: between, inFlight: () => 0 };
     const keys = keyring(watched.db, masters ?? noMasters);
     if (masters) await keys.ofChain();
-    return { migrated, store: storeOn(watched, masters ?? noMasters, keys) };
+    const parts = { db: watched.db, masters: masters ?? noMasters, chainKeys: keys.ofChain };
+    return { migrated, store: storeOn(watched, masters ?? noMasters, keys), parts };
   } catch (error) {
     await db.close().catch(() => {});
     throw error;
@@ -81,7 +94,6 @@ function storeOn({ db, inFlight }: Instrumented, masters: MasterKeys, keys: Keyr
       removeSome: (tenant, limit) => removeSome(db, tenant, limit),
     },
     audit: auditLog(db, keys.ofChain),
-    recovery: recovery(db, masters, keys.ofChain),
     change: changes(db, keys),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {

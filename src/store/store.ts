@@ -20,7 +20,6 @@ import type { Transform } from '../domain/transform.ts';
 import type { LastUses, Use } from '../domain/usage.ts';
 import type { SignedCheckpoint } from './audit/hash-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
-import type { Recovery } from './recovery.ts';
 
 export interface NewApplication extends Grants {
   readonly id: string;
@@ -441,7 +440,6 @@ export interface Store {
   readonly tokens: Tokens;
   readonly tenants: Tenants & TenantsWhole;
   readonly audit: AuditLog;
-  readonly recovery: Recovery;
   /**
    * Runs a change in one transaction. Durable when it resolves; if `work` throws, nothing was changed. `work` awaits
    * only the unit, and may run twice if the first transaction was rolled back. Changes of different entities may

@@ -1,8 +1,10 @@
 /** Asks the policy and the naive evaluator the same question, and says where they differ. */
+
+import type { Bound, Scope } from '../../src/domain/bound.ts';
 import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy, decide, decideUnder, type Policy, type Resource } from '../../src/domain/policy.ts';
-import { type Bound, type Scope, type Visible, visible } from '../../src/domain/scope.ts';
+import { type Visible, visible } from '../../src/domain/scope.ts';
 import { isAbout, isAboutData, naive, naiveUnder, plain } from './naive-policy.ts';
 import { type Case, Random, randomCase } from './random-policy.ts';
 

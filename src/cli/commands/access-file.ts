@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { ApplicationCreate } from '../../domain/application.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { originErrors } from '../../domain/origin.ts';
-import { check, type Fault } from '../../http/pipeline/validate.ts';
-import { UsageError } from '../command.ts';
+import { check, type Fault } from '../../domain/validate.ts';
+import { UsageError } from '../errors.ts';
 
 const Access = z.strictObject({ applications: z.array(ApplicationCreate) });
 

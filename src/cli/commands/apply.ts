@@ -6,7 +6,8 @@ import type { Application, ApplicationCreate as Body } from '../../../sdk/src/sa
 import type { ApplicationCreate } from '../../domain/application.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { timestamp } from '../../domain/field.ts';
-import { type Call, type RemoteCommand, UsageError } from '../command.ts';
+import type { Call, RemoteCommand } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { only } from '../terminal/body-options.ts';
 import { confirmed, yesOption } from '../terminal/confirm.ts';
 import { withNewFile } from '../terminal/key-file.ts';

@@ -1,5 +1,6 @@
 import type { Application, ApplicationCreate, ApplicationUpdate } from '../../../sdk/src/sallyport.ts';
-import { type Call, Missing, type Option, type RemoteCommand, UsageError } from '../command.ts';
+import type { Call, Option, RemoteCommand } from '../command.ts';
+import { Missing, UsageError } from '../errors.ts';
 import {
   expiryOption,
   fileOption,

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { type LogEntry, logFilter } from '../../domain/audit.ts';
 import { Id } from '../../domain/field.ts';
-import { check } from '../../http/pipeline/validate.ts';
+import { check } from '../../domain/validate.ts';
 import type { Store } from '../../store/store.ts';
-import { type Invocation, type LocalCommand, type Option, type Options, UsageError } from '../command.ts';
+import type { Invocation, LocalCommand, Option, Options } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { follow } from '../terminal/follow.ts';
 import { inOneLine, lines, tailOptions } from '../terminal/log-line.ts';
 import { withStore } from '../terminal/open-store.ts';

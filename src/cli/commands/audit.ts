@@ -5,7 +5,8 @@ import type { Footer } from '../../store/audit/export.ts';
 import { anchorOf, genesis } from '../../store/audit/hash-chain.ts';
 import { type Anchor, type Verdict, verifyExport } from '../../store/audit/verify.ts';
 import type { Store } from '../../store/store.ts';
-import { type Command, type Invocation, UsageError } from '../command.ts';
+import type { Command, Invocation } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { readLines, writeLines } from '../terminal/files.ts';
 import { withStore } from '../terminal/open-store.ts';
 

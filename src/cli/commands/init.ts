@@ -1,7 +1,8 @@
 /** The first steps of a project: an Application for its backend, one for its page, and their keys in a file. */
 import { basename } from 'node:path';
 import type { AccessRule, ApplicationCreate, ApplicationWithKey } from '../../../sdk/src/sallyport.ts';
-import { type Call, type RemoteCommand, UsageError } from '../command.ts';
+import type { Call, RemoteCommand } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { confirmed, yesOption } from '../terminal/confirm.ts';
 import { withNewFile } from '../terminal/key-file.ts';
 

@@ -1,5 +1,6 @@
 import type { ApplicationKey, ApplicationKeyMade } from '../../../sdk/src/sallyport.ts';
-import { type Call, Missing, type RemoteCommand, UsageError } from '../command.ts';
+import type { Call, RemoteCommand } from '../command.ts';
+import { Missing, UsageError } from '../errors.ts';
 import { confirmed, yesOption } from '../terminal/confirm.ts';
 import { keyToOption, withKey } from '../terminal/key-file.ts';
 import { fields, table } from '../terminal/table.ts';

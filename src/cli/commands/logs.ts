@@ -1,6 +1,7 @@
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { DateTime } from '../../domain/field.ts';
-import { type Call, type Options, type RemoteCommand, UsageError } from '../command.ts';
+import type { Call, Options, RemoteCommand } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { only } from '../terminal/body-options.ts';
 import { follow } from '../terminal/follow.ts';
 import { inOneLine, lines, tailOptions } from '../terminal/log-line.ts';

@@ -1,10 +1,18 @@
 import { resolve } from 'node:path';
 import type { Entry } from '../../domain/audit.ts';
 import { escapeText } from '../../domain/escape.ts';
+import {
+  none,
+  type Recovered,
+  type Revived,
+  type RevivedApplication,
+  recovery,
+} from '../../operations/recovery.ts';
 import { anchorOf } from '../../store/audit/hash-chain.ts';
-import { none, type Recovered, type Revived, type RevivedApplication } from '../../store/recovery.ts';
+import type { StoreParts } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
-import { type Command, type Invocation, type Option, type Options, Refused, UsageError } from '../command.ts';
+import type { Command, Invocation, Option, Options } from '../command.ts';
+import { Refused, UsageError } from '../errors.ts';
 import { confirmed, yesOption } from '../terminal/confirm.ts';
 import { readLines } from '../terminal/files.ts';
 import { mustBeThere, withStore } from '../terminal/open-store.ts';
@@ -43,8 +51,8 @@ async function recover(invocation: Invocation): Promise<number> {
   mustBeThere(config);
   const question = 'This ends every Session of every tenant. Go on?';
   if (!(await confirmed(invocation, question))) return 1;
-  const work = async (store: Store) => {
-    const report = await recoverStore(store, options, {});
+  const work = async (store: Store, parts: StoreParts) => {
+    const report = await recoverStore(store, parts, options, {});
     print(json ? JSON.stringify(report) : ['recovered', ...reportLines(report)].join('\n'));
   };
   return withStore(invocation, work, { alone: true });
@@ -58,17 +66,18 @@ export function mustGoTogether(options: Options): void {
 /** What came before is in the story, for the audit log. */
 export async function recoverStore(
   store: Store,
+  parts: StoreParts,
   options: Options,
   story: NonNullable<Entry['difference']>,
 ): Promise<Report> {
   const path = options.value('audit');
   const revoked = options.on('revoke');
-  const told = path === undefined ? undefined : await readExport(store, resolve(path));
+  const told = path === undefined ? undefined : await readExport(parts, resolve(path));
   await sealAll(store);
   const head = await store.audit.head();
   const known = head ? { audit_head: { ...story.audit_head, to: anchorOf(head) } } : {};
   const revived = told?.revived ?? none;
-  const recovered = await store.recovery.recover(
+  const recovered = await recovery(parts).recover(
     Date.now(),
     { ...story, ...known },
     revoked ? revived : none,
@@ -77,8 +86,8 @@ export async function recoverStore(
   return { ...recovered, ...(told && { told_until: told.until }), revived, revoked };
 }
 
-async function readExport(store: Store, path: string): Promise<{ revived: Revived; until: string }> {
-  const { verdict, revived } = await store.recovery.revived(readLines(path));
+async function readExport(parts: StoreParts, path: string): Promise<{ revived: Revived; until: string }> {
+  const { verdict, revived } = await recovery(parts).revived(readLines(path));
   if (verdict.ok) return { revived, until: verdict.exported_at as string };
   throw new Refused(
     `${path} is not to be relied on: ${inWords(verdict)[0]}`,

@@ -16,7 +16,8 @@ import type { MasterKeys } from '../../store/crypto/keyring.ts';
 import { makeFolder, makeLike } from '../../store/engine/file-ownership.ts';
 import { lockAlone } from '../../store/engine/sqlite-lock.ts';
 import { openStore } from '../../store/open.ts';
-import { type Command, type Invocation, Refused, UsageError } from '../command.ts';
+import type { Command, Invocation } from '../command.ts';
+import { Refused, UsageError } from '../errors.ts';
 import { mustBeFile, syncFolderOf } from '../terminal/files.ts';
 import { sqlitePath } from '../terminal/paths.ts';
 import { describeSystemError } from '../terminal/system-error.ts';
@@ -98,13 +99,13 @@ async function stage(
     throw new Refused(`${file} cannot be restored: ${flaw}`, 'try an earlier backup');
   const verification = withSchema(unpacked, foreignSchema(staged), accept);
   makeLike(target, staged);
-  const { store } = await openStore(`sqlite:${staged}`, { masters });
+  const { store, parts } = await openStore(`sqlite:${staged}`, { masters });
   try {
     const story = {
       ...(before !== undefined && { audit_head: { from: before } }),
       backup: { to: verification },
     };
-    return { verification, report: await recoverStore(store, options, story) };
+    return { verification, report: await recoverStore(store, parts, options, story) };
   } finally {
     await store.close();
   }

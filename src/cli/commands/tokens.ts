@@ -1,5 +1,6 @@
 import type { Token, TokenCreate, TokenPatch } from '../../../sdk/src/sallyport.ts';
-import { type Call, type Option, type RemoteCommand, UsageError } from '../command.ts';
+import type { Call, Option, RemoteCommand } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { expiryOption, fileOption, given, only } from '../terminal/body-options.ts';
 import { confirmed, yesOption } from '../terminal/confirm.ts';
 import { limitOption, printList } from '../terminal/list.ts';

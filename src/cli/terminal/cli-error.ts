@@ -14,7 +14,7 @@ import { escapeText } from '../../domain/escape.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { NoSchema, SchemaTooNew } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
-import { Missing, Refused, UsageError } from '../command.ts';
+import { Missing, Refused, UsageError } from '../errors.ts';
 import { noDatabaseHint } from './open-store.ts';
 import { databasePlace } from './paths.ts';
 import { systemErrorOf } from './system-error.ts';

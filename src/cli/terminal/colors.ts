@@ -1,5 +1,3 @@
-import type { Terminal } from './terminal.ts';
-
 export type Color = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
 export type Colorize = (ink: Color, text: string) => string;
 
@@ -11,11 +9,16 @@ const codes: Record<Color, readonly [on: number, off: number]> = {
   yellow: [33, 39],
 };
 
-/** Matches every sequence that `painter` writes. */
+/** Matches every sequence that `colorizer` writes. */
 export const colours = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
 
-/** Colours for a person who wants them; for anyone else, the text as it is. */
-export function colorizer({ env, person }: Terminal): Colorize {
+interface Viewer {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly person: { readonly reads: boolean };
+}
+
+/** Colours on a terminal, unless NO_COLOR or TERM=dumb is set. */
+export function colorizer({ env, person }: Viewer): Colorize {
   const plain = !person.reads || Boolean(env.NO_COLOR) || env.TERM === 'dumb';
   if (plain) return (_, text) => text;
   return (ink, text) => `\x1b[${codes[ink][0]}m${text}\x1b[${codes[ink][1]}m`;

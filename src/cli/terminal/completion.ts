@@ -1,6 +1,7 @@
 /** Scripts that teach a shell to complete the command line, made from the table of commands. */
 import { flagOf, settingList } from '../../config.ts';
-import { type Command, type Option, UsageError } from '../command.ts';
+import type { Command, Option } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { callOptions } from './connection.ts';
 
 const scripts = { bash, zsh, fish };

@@ -1,4 +1,5 @@
-import { type Call, type Option, UsageError } from '../command.ts';
+import type { Call, Option } from '../command.ts';
+import { UsageError } from '../errors.ts';
 
 export const yesOption: Option = { name: 'yes', sentence: 'Skip the confirmation prompt.' };
 

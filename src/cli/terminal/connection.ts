@@ -1,7 +1,8 @@
 /** How a command reaches a running service: its URL and the key. */
 import { existsSync } from 'node:fs';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
-import { type Option, type Options, UsageError } from '../command.ts';
+import type { Option, Options } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { type Input, oneWord } from './input.ts';
 import type { Terminal } from './terminal.ts';
 

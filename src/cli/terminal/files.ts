@@ -14,7 +14,7 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { createExclusively } from '../../store/engine/file-ownership.ts';
-import { UsageError } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { heeding } from './signals.ts';
 import { describeSystemError, systemErrorOf } from './system-error.ts';
 

@@ -1,7 +1,7 @@
 /** What a command reads beside its arguments: files, standard input, and secrets, which never are arguments. */
 import { readFileSync } from 'node:fs';
 import { findInexactNumber } from '../../domain/exact-number.ts';
-import { UsageError } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import type { Terminal } from './terminal.ts';
 
 export class Input {

@@ -1,5 +1,6 @@
 /** Lists: as many entries as are wanted, page after page. */
-import { type Call, type Option, UsageError } from '../command.ts';
+import type { Call, Option } from '../command.ts';
+import { UsageError } from '../errors.ts';
 import { table } from './table.ts';
 import { clearLine } from './terminal.ts';
 

@@ -1,9 +1,10 @@
 import { statSync } from 'node:fs';
 import type { Config } from '../../config.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import { type OpenOptions, openStore } from '../../store/open.ts';
+import { type OpenOptions, openStore, type StoreParts } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
-import { type Invocation, Refused } from '../command.ts';
+import type { Invocation } from '../command.ts';
+import { Refused } from '../errors.ts';
 import { sqlitePath } from './paths.ts';
 
 /** What to do where there is no database: it may be another that was meant. */
@@ -25,15 +26,15 @@ export function mustBeThere({ databaseUrl }: Config): void {
  */
 export async function withStore(
   { config }: Pick<Invocation, 'config'>,
-  work: (store: Store) => Promise<void>,
+  work: (store: Store, parts: StoreParts) => Promise<void>,
   options: Pick<OpenOptions, 'alone'> = {},
 ): Promise<number> {
   mustBeThere(config);
   const masters = masterKeys(config);
   const { databaseUrl, databaseTimeout: timeout } = config;
-  const { store } = await openStore(databaseUrl, { ...options, timeout, masters, existing: true });
+  const { store, parts } = await openStore(databaseUrl, { ...options, timeout, masters, existing: true });
   try {
-    await work(store);
+    await work(store, parts);
     return 0;
   } finally {
     await store.close();

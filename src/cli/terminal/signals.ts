@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { Refused } from '../command.ts';
+import { Refused } from '../errors.ts';
 
 /** Milliseconds within which a second signal is the first one again: a launcher passes on what the terminal sent. */
 const echo = 500;

@@ -1,6 +1,6 @@
 /** What the system or SQLite says when it cannot, in an operator's words. */
 import { SQLiteError } from 'bun:sqlite';
-import { Refused } from '../command.ts';
+import { Refused } from '../errors.ts';
 
 export interface SystemError {
   readonly says: string;

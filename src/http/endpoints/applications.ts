@@ -17,7 +17,7 @@ import { applicationKinds, mint, newId } from '../../domain/key.ts';
 import { originErrors } from '../../domain/origin.ts';
 import { type Principal, refuseEscalation } from '../../domain/principal.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '../pipeline/pagination.ts';
-import { changeRoute, readRoute } from '../pipeline/route.ts';
+import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const tag = 'Applications';
@@ -37,15 +37,12 @@ const ListQuery = z
   })
   .refine(notBoth, notBothError);
 
-export const createApplication = changeRoute({
-  method: 'POST',
-  path: '/applications',
+export const createApplication = changeEndpoint({
   name: 'createApplication',
   tag,
   summary: 'Create an Application',
   description:
     'The reply is the only one that shows the key. Permissions or rules must be non-empty; what they grant of the management permissions must be held by the caller.',
-  permission: 'application:create',
   body: ApplicationCreate,
   bodyExample: example.applicationCreate,
   replies: {
@@ -86,14 +83,11 @@ export const createApplication = changeRoute({
   },
 });
 
-export const listApplications = readRoute({
-  method: 'GET',
-  path: '/applications',
+export const listApplications = readEndpoint({
   name: 'listApplications',
   tag,
   summary: 'List Applications',
   description: 'Newest first. Every parameter narrows the list.',
-  permission: 'application:read',
   query: ListQuery,
   replies: {
     200: {
@@ -112,14 +106,11 @@ export const listApplications = readRoute({
   },
 });
 
-export const getApplicationByKey = readRoute({
-  method: 'GET',
-  path: '/applications/key',
+export const getApplicationByKey = readEndpoint({
   name: 'getApplicationByKey',
   tag,
   summary: 'Get the Application of the key that is shown',
   description: 'With the key of a Session, the Application that the Session belongs to.',
-  permission: 'application:read',
   replies: {
     200: { description: 'The Application.', schema: ApplicationView, example: example.application },
   },
@@ -130,13 +121,10 @@ export const getApplicationByKey = readRoute({
   },
 });
 
-export const getApplication = readRoute({
-  method: 'GET',
-  path: '/applications/:id',
+export const getApplication = readEndpoint({
   name: 'getApplication',
   tag,
   summary: 'Get an Application',
-  permission: 'application:read',
   params,
   replies: {
     200: { description: 'The Application.', schema: ApplicationView, example: example.application },
@@ -146,15 +134,12 @@ export const getApplication = readRoute({
     then(store.applications.get(principal.tenantId, params.id), found),
 });
 
-export const updateApplication = changeRoute({
-  method: 'PUT',
-  path: '/applications/:id',
+export const updateApplication = changeEndpoint({
   name: 'updateApplication',
   tag,
   summary: 'Update an Application',
   description:
     'Replaces name, permissions and rules, and the allowed origins if they are sent. The read-only fields may be sent back as they were fetched. Holds for every request sent after the reply. The caller must hold the management permissions that the Application has, and those that it is to have.',
-  permission: 'application:update',
   params,
   body: ApplicationUpdate,
   bodyExample: example.applicationUpdate,
@@ -186,16 +171,13 @@ export const updateApplication = changeRoute({
   },
 });
 
-export const regenerateKey = changeRoute({
-  method: 'POST',
-  path: '/applications/:id/regenerate',
+export const regenerateKey = changeEndpoint({
   name: 'regenerateKey',
   operation: 'application.regenerate',
   tag,
   summary: 'Regenerate the key of an Application',
   description:
     'The previous key is dead for every request sent after the reply, which is the only one that shows the new key. The caller must hold the management permissions that the Application has.',
-  permission: 'application:update',
   params,
   replies: {
     200: {
@@ -221,14 +203,11 @@ export const regenerateKey = changeRoute({
   },
 });
 
-export const deleteApplication = changeRoute({
-  method: 'DELETE',
-  path: '/applications/:id',
+export const deleteApplication = changeEndpoint({
   name: 'deleteApplication',
   tag,
   summary: 'Delete an Application',
   description: 'Its key and its Sessions are dead for every request sent after the reply.',
-  permission: 'application:delete',
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],

@@ -2,8 +2,7 @@
 import type { ConsoleFile } from '../../../console/build.ts';
 import { fail } from '../../domain/error.ts';
 import { pathOf } from '../pipeline/request-info.ts';
-import { openRoute, type Reply, type Route } from '../pipeline/route.ts';
-import { openLink } from './console-link.ts';
+import { openEndpoint, type Reply } from '../pipeline/route.ts';
 
 /** Nothing from elsewhere, nothing inline, no text that becomes markup or code. */
 export const consolePolicy = [
@@ -60,25 +59,19 @@ async function send(request: Request): Promise<Reply> {
   return { status: 200, body, headers };
 }
 
-export const consoleRoutes: readonly Route[] = [
-  openRoute({
-    method: 'GET',
-    path: '/console',
-    name: 'getConsole',
-    tag: 'Reference',
-    summary: 'Open the console',
-    replies: { 200: { description: 'The page.' } },
-    handle: (_, request) => send(request),
-  }),
-  openRoute({
-    method: 'GET',
-    path: '/console/:file',
-    name: 'getConsoleFile',
-    tag: 'Reference',
-    summary: 'Get a file that the console loads',
-    replies: { 200: { description: 'The file.' } },
-    failures: ['path_unknown'],
-    handle: (_, request) => send(request),
-  }),
-  openLink,
-];
+export const getConsole = openEndpoint({
+  name: 'getConsole',
+  tag: 'Reference',
+  summary: 'Open the console',
+  replies: { 200: { description: 'The page.' } },
+  handle: (_, request) => send(request),
+});
+
+export const getConsoleFile = openEndpoint({
+  name: 'getConsoleFile',
+  tag: 'Reference',
+  summary: 'Get a file that the console loads',
+  replies: { 200: { description: 'The file.' } },
+  failures: ['path_unknown'],
+  handle: (_, request) => send(request),
+});

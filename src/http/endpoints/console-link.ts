@@ -4,41 +4,13 @@
  */
 import { z } from 'zod';
 import { fail } from '../../domain/error.ts';
-import { mint, recognise, type Secret } from '../../domain/key.ts';
+import { validate } from '../../domain/validate.ts';
 import { jsonTypes, readBody, readJson } from '../pipeline/read-body.ts';
-import { openRoute, type Route } from '../pipeline/route.ts';
-import { validate } from '../pipeline/validate.ts';
-
-export interface OneUseLink {
-  /** What follows the # of the address. */
-  readonly code: Secret;
-  /** The key, to the first who shows the code in time. */
-  take(code: string): Secret | undefined;
-}
-
-const lifetime = 600_000;
-
-export function oneUseLink(key: Secret, now: () => number): OneUseLink {
-  const { secret, digest } = mint('non');
-  const end = now() + lifetime;
-  let kept: Secret | undefined = key;
-  return {
-    code: secret,
-    take: (code) => {
-      if (now() >= end) kept = undefined;
-      if (!recognise(code)?.digest.equals(digest)) return undefined;
-      const taken = kept;
-      kept = undefined;
-      return taken;
-    },
-  };
-}
+import { openEndpoint } from '../pipeline/route.ts';
 
 const Exchange = z.strictObject({ code: z.string().max(200) });
 
-export const openLink: Route = openRoute({
-  method: 'POST',
-  path: '/console/link',
+export const openConsoleLink = openEndpoint({
   name: 'openLink',
   tag: 'Reference',
   summary: 'Exchange the code of a link for the key that it stands for',

@@ -9,7 +9,7 @@ import { isInBrowser, type Principal, questionOf } from '../../domain/principal.
 import { Container } from '../../domain/rule.ts';
 import { Transform } from '../../domain/transform.ts';
 import type { Credentials } from '../../store/store.ts';
-import { readRoute } from '../pipeline/route.ts';
+import { readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const Resource = z
@@ -112,14 +112,11 @@ const Decision = z.union([
 
 const invalid = { allowed: false, reason: 'the credential is not valid' };
 
-export const decide = readRoute({
-  method: 'POST',
-  path: '/decisions',
+export const decide = readEndpoint({
   name: 'decide',
   tag: 'Decisions',
   summary: 'Ask whether a credential may do something, and why',
   description: `For services that guard data of their own. With \`resources\`, up to ${mostResources} answers in their order. With \`explain\`, every rule says whether and why it matched; a reply has at most 4 MiB. An invalid credential is denied without a reason. A Session may ask only about its own key. Sessions and public Applications do not see the rules of a Session's authorizer.`,
-  permission: 'decision:create',
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: {

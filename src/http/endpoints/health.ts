@@ -1,14 +1,12 @@
 import { z } from 'zod';
 import { fail } from '../../domain/error.ts';
-import { openRoute } from '../pipeline/route.ts';
+import { openEndpoint } from '../pipeline/route.ts';
 
 const Status = z.object({ status: z.literal('ok').describe('Any other state is a failure.') });
 const tag = 'Health';
 const ok = { status: 200, body: { status: 'ok' } };
 
-export const livez = openRoute({
-  method: 'GET',
-  path: '/livez',
+export const livez = openEndpoint({
   name: 'live',
   tag,
   summary: 'Whether the process runs',
@@ -16,9 +14,7 @@ export const livez = openRoute({
   handle: () => ok,
 });
 
-export const readyz = openRoute({
-  method: 'GET',
-  path: '/readyz',
+export const readyz = openEndpoint({
   name: 'ready',
   tag,
   summary: 'Whether to send requests here',

@@ -5,21 +5,18 @@ import { fail } from '../../domain/error.ts';
 import { Id } from '../../domain/field.ts';
 import { applicationKinds, mint } from '../../domain/key.ts';
 import { refuseEscalation } from '../../domain/principal.ts';
-import { changeRoute, readRoute } from '../pipeline/route.ts';
+import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { changeBy, entityOf, params } from './applications.ts';
 
 const tag = 'Applications';
 
-export const createKey = changeRoute({
-  method: 'POST',
-  path: '/applications/:id/keys',
+export const createKey = changeEndpoint({
   name: 'createKey',
   operation: 'application.key.create',
   tag,
   summary: 'Add a key to an Application',
   description: `The others go on working, ${mostKeys} at most at once. The reply is the only one that shows the key. The caller must hold the management permissions that the Application has.`,
-  permission: 'application:update',
   params,
   replies: {
     201: { description: 'Made.', schema: ApplicationKeyMade, example: example.applicationKeyMade },
@@ -47,14 +44,11 @@ export const createKey = changeRoute({
   },
 });
 
-export const listKeys = readRoute({
-  method: 'GET',
-  path: '/applications/:id/keys',
+export const listKeys = readEndpoint({
   name: 'listKeys',
   tag,
   summary: 'List the keys of an Application',
   description: 'Newest first, each by its last four characters.',
-  permission: 'application:read',
   params,
   replies: {
     200: {
@@ -75,16 +69,13 @@ export const listKeys = readRoute({
   },
 });
 
-export const deleteKey = changeRoute({
-  method: 'DELETE',
-  path: '/applications/:id/keys/:key_id',
+export const deleteKey = changeEndpoint({
   name: 'deleteKey',
   operation: 'application.key.delete',
   tag,
   summary: 'Delete a key of an Application',
   description:
     'It is dead for every request sent after the reply, and with it every Session that may do no more than it. The last one may go, too: the Application stays, and can be given another. The caller must hold the management permissions that the Application has.',
-  permission: 'application:update',
   params: params.extend({
     key_id: Id.meta({ description: 'The id of the key.', examples: [example.applicationKey.id] }),
   }),

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { LogEntry, logFilter } from '../../domain/audit.ts';
 import { defaultSize, pageFields, pageOf, paginationOf } from '../pipeline/pagination.ts';
-import { readRoute } from '../pipeline/route.ts';
+import { readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const ListQuery = z.strictObject({
@@ -10,15 +10,12 @@ const ListQuery = z.strictObject({
   ...logFilter,
 });
 
-export const listLogs = readRoute({
-  method: 'GET',
-  path: '/logs',
+export const listLogs = readEndpoint({
   name: 'listLogs',
   tag: 'Logs',
   summary: 'Read the audit log',
   description:
     'Newest first, by cursor. Every change is there from the moment that it was answered; refusals follow within seconds, those of one kind together. A page examines a limited number of entries, so with a filter it may be short or empty: go on while there is a `next`.',
-  permission: 'log:read',
   query: ListQuery,
   replies: { 200: { description: 'One page of it.', schema: pageOf(LogEntry), example: example.logPage } },
   handle: async ({ principal, query: { size = defaultSize, start, ...filter } }, { store }) => {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { builtIn, isA, sentenceOf } from '../../domain/permission.ts';
 import { readQuery } from '../pipeline/read-query.ts';
-import { openRoute } from '../pipeline/route.ts';
+import { openEndpoint } from '../pipeline/route.ts';
 
 const PermissionView = z
   .object({
@@ -19,9 +19,7 @@ const data = builtIn.map((name) => ({
   management: isA('management', name),
 }));
 
-export const listPermissions = openRoute({
-  method: 'GET',
-  path: '/permissions',
+export const listPermissions = openEndpoint({
   name: 'listPermissions',
   tag: 'Reference',
   summary: 'List the built-in permissions',

@@ -9,14 +9,12 @@ import { holds, refuseUnheld } from '../../domain/principal.ts';
 import { Session, SessionAuthorize, SessionCreated, SessionState, sessionEnd } from '../../domain/session.ts';
 import type { Authorized } from '../../store/store.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '../pipeline/pagination.ts';
-import { changeRoute, readRoute } from '../pipeline/route.ts';
+import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const tag = 'Sessions';
 
-export const createSession = changeRoute({
-  method: 'POST',
-  path: '/sessions',
+export const createSession = changeEndpoint({
   name: 'createSession',
   operation: 'session.create',
   repeatable: false,
@@ -24,7 +22,6 @@ export const createSession = changeRoute({
   summary: 'Create a Session',
   description:
     'For browsers, with the key of a public Application. The Session can do nothing until a backend authorizes it with the nonce.',
-  callers: ['public'],
   replies: {
     201: {
       description: 'Created, not yet authorized.',
@@ -67,16 +64,13 @@ export const createSession = changeRoute({
 /** Who holds one of these may grant anything that a Session may hold. */
 const freely = ['session:authorize', 'application:create'];
 
-export const authorizeSession = changeRoute({
-  method: 'POST',
-  path: '/sessions/authorize',
+export const authorizeSession = changeEndpoint({
   name: 'authorizeSession',
   operation: 'session.authorize',
   tag,
   summary: 'Authorize a Session',
   description:
     'For backends, once per nonce. Permissions or rules must be non-empty. Who holds `session:authorize` or `application:create` may grant anything that a Session may hold; anyone else only permissions of its own, and the Session can then never do more than its authorizer at that moment.',
-  callers: ['private', 'management'],
   body: SessionAuthorize,
   bodyExample: example.sessionAuthorize,
   replies: { 204: { description: 'Authorized.' } },
@@ -139,14 +133,11 @@ const ListQuery = z
   })
   .refine(notBoth, notBothError);
 
-export const listSessions = readRoute({
-  method: 'GET',
-  path: '/sessions',
+export const listSessions = readEndpoint({
   name: 'listSessions',
   tag,
   summary: 'List Sessions',
   description: 'Those whose key works, newest first. Every parameter narrows the list.',
-  permission: 'session:read',
   query: ListQuery,
   replies: {
     200: { description: 'One page of them.', schema: pageOf(Session), example: example.sessionPage },
@@ -159,16 +150,13 @@ export const listSessions = readRoute({
   },
 });
 
-export const endSession = changeRoute({
-  method: 'DELETE',
-  path: '/sessions/:id',
+export const endSession = changeEndpoint({
   name: 'endSession',
   operation: 'session.delete',
   tag,
   summary: 'End a Session',
   description:
     'Its key is dead for every request sent after the reply. One that waits can no longer be authorized.',
-  permission: 'session:delete',
   params: z.object({
     id: Id.meta({ description: 'The id of the Session.', examples: [example.session.id] }),
   }),

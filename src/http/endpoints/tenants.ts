@@ -1,15 +1,12 @@
 import { fail } from '../../domain/error.ts';
 import { Tenant } from '../../domain/tenant.ts';
-import { readRoute } from '../pipeline/route.ts';
+import { readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
-export const getTenant = readRoute({
-  method: 'GET',
-  path: '/tenants/self',
+export const getTenant = readEndpoint({
   name: 'getTenant',
   tag: 'Tenants',
   summary: 'Get the tenant of the key that is shown',
-  permission: 'tenant:read',
   replies: { 200: { description: 'The tenant.', schema: Tenant, example: example.tenant } },
   handle: async ({ principal: { tenantId } }, { store }) => {
     const [tenant, applications] = await Promise.all([

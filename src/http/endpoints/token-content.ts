@@ -16,8 +16,8 @@ import {
   type TokenPatch,
 } from '../../domain/token.ts';
 import { stricter, type Transform } from '../../domain/transform.ts';
+import { validate } from '../../domain/validate.ts';
 import type { StoredToken, TokenContent } from '../../store/store.ts';
-import { validate } from '../pipeline/validate.ts';
 
 /** All that is written of a Token but its data. */
 const OpenFields = TokenContentFields.omit({ data: true });

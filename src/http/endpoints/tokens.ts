@@ -29,7 +29,7 @@ import {
   pageOf,
   paginationOf,
 } from '../pipeline/pagination.ts';
-import { changeRoute, type Reply, readRoute } from '../pipeline/route.ts';
+import { changeEndpoint, type Reply, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { contentOf, revised } from './token-content.ts';
 
@@ -43,15 +43,12 @@ const reply = {
   example: example.token,
 };
 
-export const createToken = changeRoute({
-  method: 'POST',
-  path: '/tokens',
+export const createToken = changeEndpoint({
   name: 'createToken',
   tag,
   summary: 'Create a Token',
   description:
     'Its data is sealed at once, and its mask is rendered now: a mask that does not render is refused.',
-  permission: 'token:create',
   body: TokenCreate,
   bodyLimit: largestToken,
   bodyExample: example.tokenCreate,
@@ -87,15 +84,12 @@ const ListQuery = z
   })
   .refine(notBoth, notBothError);
 
-export const listTokens = readRoute({
-  method: 'GET',
-  path: '/tokens',
+export const listTokens = readEndpoint({
   name: 'listTokens',
   tag,
   summary: 'List Tokens',
   description:
     'Newest first: those that the key may read, each as its transform shows it. A request examines a bounded number of Tokens, and a page has at most 8 MiB: a page may be shorter than `size`, or empty, and still have a `next`. Totals are left out where there are too many Tokens to count.',
-  permission: 'token:read',
   query: ListQuery,
   replies: {
     200: { description: 'One page of them.', schema: pageOf(TokenView), example: example.tokenPage },
@@ -124,13 +118,10 @@ export const listTokens = readRoute({
   },
 });
 
-export const getToken = readRoute({
-  method: 'GET',
-  path: '/tokens/:id',
+export const getToken = readEndpoint({
   name: 'getToken',
   tag,
   summary: 'Get a Token',
-  permission: 'token:read',
   params,
   replies: { 200: reply },
   failures: ['not_found'],
@@ -143,15 +134,12 @@ export const getToken = readRoute({
     }),
 });
 
-export const updateToken = changeRoute({
-  method: 'PATCH',
-  path: '/tokens/:id',
+export const updateToken = changeEndpoint({
   name: 'updateToken',
   tag,
   summary: 'Update a Token',
   description:
     'A JSON merge patch. Moving a Token needs `token:update` on both containers. Changing the mask or part of `data` needs the transform `reveal`, unless the same patch replaces `data` as a whole. So does a move by a Session or a public key, and a move to a container where the caller sees more of the data.',
-  permission: 'token:update',
   params,
   body: TokenPatch,
   bodyLimit: largestToken,
@@ -178,13 +166,10 @@ export const updateToken = changeRoute({
   },
 });
 
-export const deleteToken = changeRoute({
-  method: 'DELETE',
-  path: '/tokens/:id',
+export const deleteToken = changeEndpoint({
   name: 'deleteToken',
   tag,
   summary: 'Delete a Token',
-  permission: 'token:delete',
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],

@@ -3,7 +3,7 @@ import { fail } from '../../domain/error.ts';
 import { Timestamp } from '../../domain/field.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { maxUses, UnusedGrant, Use, unusedGrants } from '../../domain/usage.ts';
-import { readRoute } from '../pipeline/route.ts';
+import { readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { params } from './applications.ts';
 
@@ -22,15 +22,12 @@ const ApplicationUsage = z
   })
   .meta({ id: 'ApplicationUsage' });
 
-export const getUsage = readRoute({
-  method: 'GET',
-  path: '/applications/:id/usage',
+export const getUsage = readEndpoint({
   name: 'getUsage',
   tag: 'Applications',
   summary: 'See what an Application makes use of',
   description:
     'Which of its permissions were last used when and in which container, and which never. Written once a minute. What a Session does counts for its authorizer if it can do no more than that one, and for nobody otherwise; an allowed decision counts for the credential that it is about.',
-  permission: 'application:read',
   params,
   replies: {
     200: { description: 'What is on record.', schema: ApplicationUsage, example: example.usage },

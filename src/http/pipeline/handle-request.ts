@@ -6,6 +6,7 @@ import { Failure, fail } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { isA } from '../../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
+import { validate } from '../../domain/validate.ts';
 import { authenticate, presentedKey } from './authenticate.ts';
 import { largeReply } from './large-replies.ts';
 import { noQuotas, Quotas } from './limits.ts';
@@ -25,7 +26,6 @@ import {
   takesBody,
 } from './route.ts';
 import { repeatable, runChange } from './run-change.ts';
-import { validate } from './validate.ts';
 
 export const bodyLimit = 65_536;
 

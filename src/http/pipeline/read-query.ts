@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { fail } from '../../domain/error.ts';
-import { validate } from './validate.ts';
+import { validate } from '../../domain/validate.ts';
 
 const nested = 'metadata.';
 

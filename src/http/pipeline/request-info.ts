@@ -1,6 +1,5 @@
 /** Where a request came in, and from whom, as far as that is known before its key is looked at. */
 import { redactSecrets } from '../../domain/key.ts';
-import { requestIdOf } from './response.ts';
 
 const longestUserAgent = 200;
 
@@ -70,4 +69,12 @@ function traceIdOf(headers: Headers): string | undefined {
 /** What a log line says of it. */
 export function logFields({ method, path, requestId, traceId }: RequestInfo) {
   return { method, path, request_id: requestId, ...(traceId !== undefined && { trace_id: traceId }) };
+}
+
+const sane = /^[A-Za-z0-9._:-]{1,128}$/;
+
+/** The caller's own request id if it is a sane one, else a new one. */
+export function requestIdOf(headers: Headers): string {
+  const given = headers.get('svc-request-id');
+  return given !== null && sane.test(given) && redactSecrets(given) === given ? given : crypto.randomUUID();
 }

@@ -1,4 +1,3 @@
-import { redactSecrets } from '../../domain/key.ts';
 import { noQuotas, type Policies } from './limits.ts';
 
 /** Headers that every response carries, and those that a browser asks about beforehand. */
@@ -53,12 +52,4 @@ export function respondWith(
 export function preflightResponse(requestId: string, allow: string): Response {
   const methods = { Allow: allow, 'Access-Control-Allow-Methods': allow };
   return respondWith(null, 204, requestId, { ...methods, ...preflight });
-}
-
-const sane = /^[A-Za-z0-9._:-]{1,128}$/;
-
-/** The caller's own request id if it is a sane one, else a new one. */
-export function requestIdOf(headers: Headers): string {
-  const given = headers.get('svc-request-id');
-  return given !== null && sane.test(given) && redactSecrets(given) === given ? given : crypto.randomUUID();
 }

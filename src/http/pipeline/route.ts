@@ -1,4 +1,4 @@
-/** What an endpoint declares. */
+/** What an endpoint declares, and its place in the route table. */
 import type { z } from 'zod';
 import type { Difference, Entry } from '../../domain/audit.ts';
 import type { Awaitable } from '../../domain/awaitable.ts';
@@ -9,11 +9,11 @@ import type { Principal } from '../../domain/principal.ts';
 import type { Log } from '../../log.ts';
 import type { Observer } from '../../observe.ts';
 import type { Store, Unit } from '../../store/store.ts';
-import type { OneUseLink } from '../endpoints/console-link.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { DenialLog } from './denial-log.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits, Quotas } from './limits.ts';
+import type { OneUseLink } from './one-use-link.ts';
 import type { PendingSessionLimit } from './pending-sessions.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { UsageRecorder } from './usage-recorder.ts';
@@ -79,9 +79,9 @@ export interface Changed extends Reply {
   readonly kept?: unknown;
 }
 
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
 interface Described {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  readonly path: string;
   /** The operation's name in OpenAPI and the SDK. */
   readonly name: string;
   readonly tag: Tag;
@@ -93,10 +93,6 @@ interface Described {
 }
 
 interface Guarded<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends Described {
-  /** What the caller must hold. Where it is about data, the handler asks once more about the very Token. */
-  readonly permission?: BuiltIn;
-  /** Whose keys are accepted, where not everyone's are. */
-  readonly callers?: readonly Owner[];
   /** Its name in the audit log, if that is not the permission's. */
   readonly operation?: string;
   /**
@@ -133,32 +129,67 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
   readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext<Unit>) => Awaitable<Changed>;
 }
 
+/** Who may call: holders of a permission, keys of some kinds of owners, or anyone without a key. */
+export type Access = BuiltIn | KeysOf | typeof noKey;
+interface KeysOf {
+  readonly callers: readonly Owner[];
+}
+export const noKey = 'no key';
+
+export function keysOf(...callers: Owner[]): KeysOf {
+  return { callers };
+}
+
 type Any = z.ZodType;
-export type OpenRoute = Described & {
+type OpenEndpoint = Described & {
   readonly kind: 'open';
   readonly handle: (context: HandlerContext, request: Request) => Awaitable<Reply>;
 };
-export type ReadRoute = Reading<Any, Any, Any> & { readonly kind: 'read' };
-export type ChangeRoute = Changing<Any, Any, Any> & { readonly kind: 'change' };
+type ReadEndpoint = Reading<Any, Any, Any> & { readonly kind: 'read' };
+type ChangeEndpoint = Changing<Any, Any, Any> & { readonly kind: 'change' };
+type GuardedEndpoint = ReadEndpoint | ChangeEndpoint;
+export type Endpoint = OpenEndpoint | GuardedEndpoint;
+
+interface Placed {
+  readonly method: Method;
+  readonly path: string;
+}
+interface Guard {
+  /** What the caller must hold. For permissions on data, the handler checks the token too. */
+  readonly permission?: BuiltIn;
+  readonly callers?: readonly Owner[];
+}
+export type OpenRoute = OpenEndpoint & Placed;
+export type ReadRoute = ReadEndpoint & Placed & Guard;
+export type ChangeRoute = ChangeEndpoint & Placed & Guard;
 export type GuardedRoute = ReadRoute | ChangeRoute;
 export type Route = OpenRoute | GuardedRoute;
 
-/** An endpoint behind a key that changes nothing. */
-export function readRoute<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
+/** One line of the route table. */
+export function route(method: Method, path: string, access: Access, endpoint: Endpoint): Route {
+  if ((access === noKey) !== (endpoint.kind === 'open'))
+    throw new Error(`${method} ${path}: the handler and the route disagree on whether a key is needed`);
+  if (endpoint.kind === 'open') return { ...endpoint, method, path };
+  const guard = typeof access === 'object' ? access : { permission: access as BuiltIn };
+  return { ...endpoint, ...guard, method, path };
+}
+
+/** An endpoint that needs a key and changes nothing. */
+export function readEndpoint<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
   declaration: Reading<P, Q, B>,
-): Route {
+): Endpoint {
   return { ...(declaration as unknown as Reading<Any, Any, Any>), kind: 'read' };
 }
 
-/** An endpoint behind a key that changes something: once, with its audit entry, or not at all. */
-export function changeRoute<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
+/** An endpoint that needs a key and changes data: once, together with its audit entry, or not at all. */
+export function changeEndpoint<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
   declaration: Changing<P, Q, B>,
-): Route {
+): Endpoint {
   return { ...(declaration as unknown as Changing<Any, Any, Any>), kind: 'change' };
 }
 
-/** An endpoint that anyone may call. */
-export function openRoute(declaration: Omit<OpenRoute, 'kind'>): Route {
+/** An endpoint that needs no key. */
+export function openEndpoint(declaration: Omit<OpenEndpoint, 'kind'>): Endpoint {
   return { ...declaration, kind: 'open' };
 }
 

@@ -1,8 +1,8 @@
-/** The OpenAPI document and the page made from it: each made when it is first asked for, and kept. */
+/** The OpenAPI document and the reference page. Both are generated on the first request and cached. */
 import { z } from 'zod';
 import { version } from '../../version.ts';
 import { readQuery } from '../pipeline/read-query.ts';
-import { openRoute, type Route } from '../pipeline/route.ts';
+import { openEndpoint, type Route } from '../pipeline/route.ts';
 import { openApi } from './openapi.ts';
 import { contentSecurityPolicy, referencePage } from './page.ts';
 
@@ -16,15 +16,22 @@ const OpenApi = z
 
 const sample = { openapi: '3.1.0', info: { title: 'Sallyport', version }, paths: {} };
 
-export function documentation(api: readonly Route[]): Route[] {
-  const document = once(() => openApi([...api, openapi], version));
-  const openapi = openRoute({
-    method: 'GET',
-    path: '/openapi.json',
+const pageHeaders = {
+  'Content-Type': 'text/html; charset=utf-8',
+  'Content-Security-Policy': contentSecurityPolicy,
+  'Referrer-Policy': 'no-referrer',
+};
+
+/** The endpoints that describe the API. `api` is called on the first request. */
+export function documentation(api: () => readonly Route[]) {
+  const document = once(() => openApi(api(), version));
+  const page = once(() => referencePage(document()));
+
+  const getOpenApi = openEndpoint({
     name: 'getOpenApi',
     tag: 'Reference',
     summary: 'Get this interface as an OpenAPI 3.1 document',
-    description: 'Made from the declarations that check requests, so it cannot differ from what they do.',
+    description: 'Generated from the declarations that validate requests.',
     replies: { 200: { description: 'The document.', schema: OpenApi, example: sample } },
     failures: ['validation_failed'],
     handle: (_, { url }) => {
@@ -32,30 +39,19 @@ export function documentation(api: readonly Route[]): Route[] {
       return { status: 200, body: document() };
     },
   });
-  const page = once(() => referencePage(document()));
-  return [openapi, docs(page), home];
-}
 
-function docs(page: () => string): Route {
-  const headers = {
-    'Content-Type': 'text/html; charset=utf-8',
-    'Content-Security-Policy': contentSecurityPolicy,
-    'Referrer-Policy': 'no-referrer',
-  };
-  return openRoute({
-    method: 'GET',
-    path: '/docs',
+  const getReference = openEndpoint({
     name: 'getReference',
     tag: 'Reference',
     summary: 'Read this interface as a page',
     replies: { 200: { description: 'The page.' } },
-    handle: () => ({ status: 200, body: page(), headers }),
+    handle: () => ({ status: 200, body: page(), headers: pageHeaders }),
   });
+
+  return { getOpenApi, getReference };
 }
 
-const home = openRoute({
-  method: 'GET',
-  path: '/',
+export const getHome = openEndpoint({
   name: 'getHome',
   tag: 'Reference',
   summary: 'Go to the reference',

@@ -2,7 +2,7 @@
 
 import { type Html, html } from './html.ts';
 import { type Schema, withoutNull } from './json-schema.ts';
-import type { Parameter } from './openapi.ts';
+import type { Parameter } from './openapi-types.ts';
 import { inline } from './prose.ts';
 
 export type Schemas = Record<string, Schema>;

@@ -1,7 +1,7 @@
 /** Headers in the OpenAPI document: those of responses are said once and referred to. */
 
 import { isRepeatable, type Route } from '../pipeline/route.ts';
-import type { Parameter, Reference } from './openapi.ts';
+import type { Parameter, Reference } from './openapi-types.ts';
 
 const text = { type: 'string' };
 const requestId = { ...text, pattern: '^[A-Za-z0-9._:-]{1,128}$' };

@@ -8,22 +8,8 @@ import { failuresOf, type Route } from '../pipeline/route.ts';
 import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema, withoutNull } from './json-schema.ts';
 import { headersOf, headersOfSuccess, requestHeaders, responseHeaders } from './openapi-headers.ts';
+import type { Parameter, Reference } from './openapi-types.ts';
 import { tags } from './tags.ts';
-
-export interface Reference {
-  readonly $ref: string;
-}
-
-export interface Parameter {
-  readonly name: string;
-  readonly in: 'path' | 'query' | 'header';
-  readonly required: boolean;
-  readonly description?: string;
-  readonly style?: 'form';
-  readonly explode?: boolean;
-  readonly schema: Schema;
-  readonly example?: unknown;
-}
 
 export interface Content {
   readonly schema: Schema;

@@ -2,7 +2,8 @@
 
 import { fieldDetails, fieldTree, parameterTree, type Schemas } from './fields.ts';
 import { type Html, html } from './html.ts';
-import { type Answer, type Operation, type Parameter, problemJson } from './openapi.ts';
+import { type Answer, type Operation, problemJson } from './openapi.ts';
+import type { Parameter } from './openapi-types.ts';
 import { inline, paragraphs } from './prose.ts';
 import { curl, figure, json } from './samples.ts';
 

@@ -1,8 +1,25 @@
 /** Index ranges that hold tokens newest first. Each is read in bounded steps, on PostgreSQL several at once. */
 import { alive } from '../applications.ts';
 import { top } from '../bounded-list.ts';
-import type { DbTime } from '../engine/db.ts';
-import type { Scan } from './sources.ts';
+import type { DbTime, Executor } from '../engine/db.ts';
+
+/** How much work one list may be. */
+export interface Budget {
+  /** Index entries that are read and checked one by one. */
+  readonly scan: number;
+  /** Tokens that are counted, and so how deep a page number may go, where the index alone tells the number. */
+  readonly count: number;
+  /** Candidates that are checked by one statement. */
+  readonly chunk: number;
+  /** Entries of each index that are read to find the best one. */
+  readonly probe: number;
+}
+
+export interface Scan {
+  readonly db: Pick<Executor, 'dialect' | 'get' | 'all'>;
+  readonly tenant: string;
+  readonly budget: Budget;
+}
 
 type Kind = 'all' | 'type' | 'container' | 'metadata';
 

@@ -8,14 +8,13 @@ import { alive } from '../applications.ts';
 import { countBudget, scanBudget, top } from '../bounded-list.ts';
 import { all, Params } from '../engine/sql-params.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
+import type { Budget, Scan } from './ranges.ts';
 import { countRanges, type Range } from './ranges.ts';
 import {
-  type Budget,
   everything,
   inContainer,
   isEverything,
   ofType,
-  type Scan,
   type Source,
   sourceOf,
   withEntry,

@@ -1,28 +1,9 @@
 /** Where the candidates of a list come from: the index that holds the fewest of them, in steps, newest first. */
-import type { Bound, Scope } from '../../domain/scope.ts';
+import type { Bound, Scope } from '../../domain/bound.ts';
 import { top } from '../bounded-list.ts';
-import type { Executor } from '../engine/db.ts';
 import { Params } from '../engine/sql-params.ts';
 import type { TokenQuery } from '../store.ts';
-import { type Range, readRanges } from './ranges.ts';
-
-/** How much work one list may be. */
-export interface Budget {
-  /** Index entries that are read and checked one by one. */
-  readonly scan: number;
-  /** Tokens that are counted, and so how deep a page number may go, where the index alone tells the number. */
-  readonly count: number;
-  /** Candidates that are checked by one statement. */
-  readonly chunk: number;
-  /** Entries of each index that are read to find the best one. */
-  readonly probe: number;
-}
-
-export interface Scan {
-  readonly db: Pick<Executor, 'dialect' | 'get' | 'all'>;
-  readonly tenant: string;
-  readonly budget: Budget;
-}
+import { type Range, readRanges, type Scan } from './ranges.ts';
 
 /** Everything from `before` down to `end` that may be in the list, newest first. No `end` means that is all. */
 interface Batch {

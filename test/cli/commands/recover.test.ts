@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import type { LogEntry } from '../../../src/domain/audit.ts';
-import type { Revived } from '../../../src/store/recovery.ts';
+import type { Revived } from '../../../src/operations/recovery.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { codes, problem } from '../../../src/domain/error.ts';
 import { builtIn, sentenceOf } from '../../../src/domain/permission.ts';
-import { readRoute } from '../../../src/http/pipeline/route.ts';
+import { keysOf, readEndpoint, route } from '../../../src/http/pipeline/route.ts';
 import { example } from '../../../src/http/reference/examples.ts';
 import { html } from '../../../src/http/reference/html.ts';
 import { openApi } from '../../../src/http/reference/openapi.ts';
@@ -143,18 +143,21 @@ describe('the reference page', () => {
     const schema = z.object({ [evil]: z.enum([evil]).describe(evil) }).meta({ id: 'Evil' });
     const document = openApi(
       [
-        readRoute({
-          method: 'POST',
-          path: `/evil`,
-          name: 'evil',
-          tag: 'Health',
-          summary: evil,
-          description: `${evil} \`${evil}\``,
-          body: schema,
-          bodyExample: { [evil]: evil },
-          replies: { 200: { description: evil, schema, example: { [evil]: evil } } },
-          handle: () => ({ status: 200 }),
-        }),
+        route(
+          'POST',
+          '/evil',
+          keysOf('private'),
+          readEndpoint({
+            name: 'evil',
+            tag: 'Health',
+            summary: evil,
+            description: `${evil} \`${evil}\``,
+            body: schema,
+            bodyExample: { [evil]: evil },
+            replies: { 200: { description: evil, schema, example: { [evil]: evil } } },
+            handle: () => ({ status: 200 }),
+          }),
+        ),
       ],
       evil,
     );
@@ -178,18 +181,21 @@ describe('the reference page', () => {
       .meta({ id: 'Tree' });
     const document = openApi(
       [
-        readRoute({
-          method: 'GET',
-          path: '/nodes',
-          name: 'nodes',
-          tag: 'Health',
-          summary: 'Nodes',
-          replies: {
-            200: { description: 'One.', schema: Node, example: {} },
-            202: { description: 'Many.', schema: Tree, example: [] },
-          },
-          handle: () => ({ status: 200 }),
-        }),
+        route(
+          'GET',
+          '/nodes',
+          keysOf('private'),
+          readEndpoint({
+            name: 'nodes',
+            tag: 'Health',
+            summary: 'Nodes',
+            replies: {
+              200: { description: 'One.', schema: Node, example: {} },
+              202: { description: 'Many.', schema: Tree, example: [] },
+            },
+            handle: () => ({ status: 200 }),
+          }),
+        ),
       ],
       '1',
     );

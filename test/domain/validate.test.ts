@@ -1,9 +1,9 @@
 /** Input is checked by functions that are compiled from the schemas: they must say what the schemas say. */
 import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
-import type { Failure } from '../../../src/domain/error.ts';
-import { check, validate } from '../../../src/http/pipeline/validate.ts';
-import { routes } from '../../../src/http/routes.ts';
+import type { Failure } from '../../src/domain/error.ts';
+import { check, validate } from '../../src/domain/validate.ts';
+import { routes } from '../../src/http/routes.ts';
 
 const junk = [
   null,

@@ -1,6 +1,5 @@
-/** What is done to a database that was put back to an earlier state, before anybody is served from it. */
+/** Makes a database that was restored to an earlier state safe to serve. */
 import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
-import type { Awaitable } from '../domain/awaitable.ts';
 import {
   type Access,
   isNarrower,
@@ -9,15 +8,14 @@ import {
   type Told,
   tellsOfAccess,
 } from '../domain/revocation.ts';
-import { applications, originsText, toText } from './applications.ts';
-import type { ChainKeys } from './audit/hash-chain.ts';
-import { insertEntries } from './audit/log.ts';
-import { type Verdict, verifyExport } from './audit/verify.ts';
-import type { MasterKeys } from './crypto/keyring.ts';
-import type { Db, Queries } from './engine/db.ts';
-import { Params } from './engine/sql-params.ts';
-import type { NewEntry } from './store.ts';
-import { removeSome, tenants } from './tenants.ts';
+import { applications, originsText, toText } from '../store/applications.ts';
+import { insertEntries } from '../store/audit/log.ts';
+import { type Verdict, verifyExport } from '../store/audit/verify.ts';
+import type { Db, Queries } from '../store/engine/db.ts';
+import { Params } from '../store/engine/sql-params.ts';
+import type { StoreParts } from '../store/open.ts';
+import type { NewEntry } from '../store/store.ts';
+import { removeSome, tenants } from '../store/tenants.ts';
 
 /** What can do again what was taken away from it. */
 export interface Revived {
@@ -65,7 +63,7 @@ export interface Recovery {
 
 export const none: Revived = { tenants: [], applications: [] };
 
-export function recovery(db: Db, masters: MasterKeys, chainKeys: () => Awaitable<ChainKeys>): Recovery {
+export function recovery({ db, masters, chainKeys }: StoreParts): Recovery {
   return {
     revived: async (lines) => {
       const told: Told[] = [];

@@ -1,6 +1,6 @@
 /** Checks input against its schema, and says in plain words what is wrong where. */
 import { z } from 'zod';
-import { type Errors, fail, maxErrors } from '../../domain/error.ts';
+import { type Errors, fail, maxErrors } from './error.ts';
 
 type Issue = Parameters<NonNullable<z.core.ParseContext<z.core.$ZodIssue>['error']>>[0];
 
