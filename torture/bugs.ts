@@ -134,8 +134,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/pipeline/run-change.ts',
-        from: "unit.record({ ...witness(principal, where), ...what, result: 'success' });",
-        to: "setTimeout(() => world.store.audit.write([{ ...witness(principal, where), ...what, result: 'success' }]).catch(() => {}));",
+        from: "unit.record({ ...auditContext(principal, where), ...what, result: 'success' });",
+        to: "setTimeout(() => context.store.audit.write([{ ...auditContext(principal, where), ...what, result: 'success' }]).catch(() => {}));",
       },
     ],
   },

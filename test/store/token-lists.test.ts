@@ -207,4 +207,49 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       });
     },
   );
+
+  test('type and metadata of hidden tokens change neither a page, its cursor nor its total', async () => {
+    const owner = await on.tenant();
+    const put = (id: string, container: string, type: string, guess: string) =>
+      on.store.tokens.create(owner, id, content({ id, container, type, metadata: { guess } }), {
+        by: someone,
+        at: on.clock.now(),
+      });
+    const own = grants(when(['container', 'equals', '/own/']));
+    const budget = { scan: 20, count: 10_000, chunk: 512, probe: 4 };
+    const read = async (filter: TokenFilter) => {
+      const of = { own, above: undefined, filter, size: 5, budget };
+      return findTokens(db, owner, { ...queryOf(of), size: 5, page: 1 }, budget);
+    };
+    for (let at = 0; at < 60; at++) await put(`other-${at}`, '/own/', 'token', 'other');
+    for (let at = 0; at < 3; at++) await put(`own-${at}`, '/own/', 'card', 'right');
+    const filters = [{ metadata: { guess: 'right' } }, { type: 'card' }, { metadata: { guess: 'wrong' } }];
+    const before = await Promise.all(filters.map(read));
+    for (let at = 0; at < 40; at++) await put(`hidden-${at}`, '/hidden/', 'card', at % 2 ? 'right' : 'wrong');
+    expect(await Promise.all(filters.map(read))).toEqual(before);
+  });
+
+  test('every page within the announced total can be read, however many rules share it', async () => {
+    const owner = await on.tenant();
+    const rules = Array.from({ length: 10 }, (_, at) => when(['container', 'starts_with', `/many/${at}/`]));
+    const change = { by: someone, at: on.clock.now() };
+    for (let at = 0; at < 120; at++) {
+      const token = { id: `many-${at}`, container: `/many/${at % 10}/`, type: 'card', metadata: {} };
+      await on.store.tokens.create(owner, token.id, content(token), change);
+    }
+    const budget = { scan: 20, count: 120, chunk: 512, probe: 4 };
+    const of = { own: grants(...rules), above: undefined, filter: {}, size: 5, budget };
+    const found: string[] = [];
+    for (let page = 1; page <= 24; page++) {
+      const { total, tooDeep, shown } = await findTokens(
+        db,
+        owner,
+        { ...queryOf(of), size: 5, page },
+        budget,
+      );
+      expect([page, total, tooDeep, shown.length]).toEqual([page, 120, false, 5]);
+      found.push(...shown.map(({ id }) => id));
+    }
+    expect(new Set(found).size).toBe(120);
+  });
 });

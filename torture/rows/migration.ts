@@ -33,7 +33,7 @@ const next = [
 
 /** The program of tomorrow: this one, with more migrations. */
 const newer: Revision = {
-  file: /src[\\/]store[\\/]migrate\.ts$/,
+  file: /src[\\/]store[\\/]engine[\\/]migrate\.ts$/,
   revise: (source) => {
     const more = next.map((sql, index) => `  { name: '999${index}_next', sql: ${JSON.stringify(sql)} },`);
     return source.replace('\n];', `\n${more.join('\n')}\n];`);

@@ -110,17 +110,19 @@ function proceed(
   context: HandlerContext,
 ): Awaitable<Reply> {
   const { principal, where } = entry;
-  const checked = {
-    principal,
-    params: route.params && validate(route.params, params, 'path'),
-    query: readQuery(route.query, request.url),
-  };
-  const { value, text } = arrived ? bodyOf(route, arrived, request.headers) : noBody;
-  const call = { ...checked, body: value };
-  const handle = (): Awaitable<Reply> =>
-    route.kind === 'read'
+  const handle = (): Awaitable<Reply> => {
+    const checked = {
+      principal,
+      params: route.params && validate(route.params, params, 'path'),
+      query: readQuery(route.query, request.url),
+    };
+    const { value, text } = arrived ? bodyOf(route, arrived, request.headers) : noBody;
+    const call = { ...checked, body: value };
+    return route.kind === 'read'
       ? route.handle(call, context)
       : runChange(route, call, repeatable(route, call, request, text), where, context);
+  };
+  // Limits count rejected requests too, so they come before validation.
   return route.enter ? inside(route.enter(entry, context), handle) : handle();
 }
 

@@ -63,7 +63,12 @@ export async function findTokens(
   if (counted !== undefined && skip >= counted) return { ...none, total: counted };
 
   const walk = new Walk(scan, filter, await sourceOf(scan, query));
-  const most = countable ? budget.count : budget.scan;
+  const most =
+    counted !== undefined
+      ? Math.max(counted * readsPerEntry, budget.scan)
+      : countable
+        ? budget.count
+        : budget.scan;
   const wanted = skip + size + 1;
   /** Nobody needs the rest of the list, unless it has to be counted. */
   const isEnough = (matches: number) => matches >= wanted && (page === undefined || countable !== undefined);
@@ -87,6 +92,9 @@ export async function findTokens(
     tooDeep: skip > 0 && matches <= skip && below !== undefined,
   };
 }
+
+/** Walking counted ranges to their end reads each entry in its range and as a candidate, in uneven steps. */
+const readsPerEntry = 4;
 
 /** Where every entry of some ranges that do not overlap is in the list, they can be counted without a check. */
 function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Range[] | undefined {

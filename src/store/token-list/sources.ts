@@ -31,13 +31,18 @@ export function inContainer({ container }: Scope): Range[] {
   return (exact ? ['1'] : ['1', '0']).map((own) => ({ kind: 'container', a: value, b: own }));
 }
 
-/** Every source holds all tokens of the list. The best one gets furthest with a few entries. */
+/**
+ * Every source holds all tokens of the list. The best one gets furthest with a few entries. The indexes of types and
+ * metadata also hold hidden tokens, and a page that ends early would reveal them: only a caller that sees every token
+ * is served from those.
+ */
 export async function sourceOf(scan: Scan, { visible, filter, before = top }: TokenQuery): Promise<Source> {
   if (filter.ids) return fromSet(await seqsOfIds(scan, filter.ids));
   const ofScopes = await sourceOfScopes(scan, visible.scopes);
   const types = filter.type === undefined ? [] : [ofType(filter.type)];
   const entries = Object.entries(filter.metadata ?? {}).map(withEntry);
-  if (types.length + entries.length === 0) return ofScopes;
+  if (types.length + entries.length === 0 || !visible.exact || !visible.scopes.some(isEverything))
+    return ofScopes;
   let [best, end] = [ofScopes, (await ofScopes(before, scan.budget.probe)).end];
   for (const ranges of [types, entries]) {
     const found = await readRanges(scan, ranges, before, scan.budget.probe);

@@ -57,6 +57,15 @@ describe.each(databases)('on %s, an application', (_, database) => {
     expect([(await create(web, 'x')).status, (await create(web, 'x')).status]).toEqual([201, 429]);
   });
 
+  test('rejected requests count towards the bytes of a minute', async () => {
+    const { application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
+    const web = await application();
+    const large = 'x'.repeat(500_000);
+    const statuses = [];
+    for (let at = 0; at < 3; at++) statuses.push((await create(web, large, { unknown: 1 })).status);
+    expect(statuses).toEqual([400, 400, 429]);
+  });
+
   test('may send so many bytes of tokens in a minute', async () => {
     const { world, application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
     const web = await application({ type: 'public' });
