@@ -176,7 +176,8 @@ function cause(error: Error & { originalError?: Error }): string {
   const original = error.originalError ?? error;
   if (original instanceof MaskError) return original.message;
   if (error.name === 'UndefinedVariableError') return 'it names something that the data does not have';
-  if (original.message === 'memory alloc limit exceeded') return 'it takes too much memory';
+  if (original.message === 'memory alloc limit exceeded')
+    return `its filters go through more than ${mostMemory} characters`;
   if (original.message.startsWith('tag "'))
     return 'only outputs are taken, such as {{ data | hide }}, and no tags';
   if (original.message.startsWith('undefined filter: '))

@@ -215,7 +215,7 @@ describe('the limits', () => {
     expect(refusal([mask, ...text(90)], ['x', ...text(90), ...text(90)])).toBe('would show all of the data');
   });
 
-  const memory = 'does not render: it takes too much memory';
+  const memory = 'does not render: its filters go through more than 200000 characters';
   test('all filters of a mask together go through 200,000 characters', () => {
     const long = 'x'.repeat(100_000);
     expect(render('{{ data | last: 1 }}{{ data | first: 1 }}', `${long}`)).toBe('xx');

@@ -165,7 +165,7 @@ function inWords(
 ): string {
   const proof = verification.verified
     ? `backup verified: taken at ${verification.taken_at}, MAC under the master key ${verification.master_key}`
-    : `NOT verified: ${verification.why}`;
+    : `NOT verified: ${verification.why}. Review applications and keys before you start the service`;
   const kept = replaced ? [`the database before is kept as ${replaced}`] : [];
   return [`restored ${target} from ${file}`, proof, ...kept, ...reportLines(report)].join('\n');
 }
