@@ -114,13 +114,20 @@ export function applications(db: Executor): Applications {
       }),
 
     /** Marks it as expired, so that no read returns it. Its row, keys and sessions are left to the sweep. */
-    delete: async (tenant, id) => {
-      const gone = await db.run(
-        `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
-        [tenant, id],
-      );
-      return gone > 0;
-    },
+    delete: async (tenant, id) =>
+      db.transaction(async (tx) => {
+        const gone = await tx.run(
+          `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
+          [tenant, id],
+        );
+        // Its keys, a few at most, go now: the time of a 401 must not tell a deleted key from an unknown one.
+        if (gone > 0)
+          await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [
+            tenant,
+            id,
+          ]);
+        return gone > 0;
+      }),
   };
 }
 

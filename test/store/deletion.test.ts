@@ -32,6 +32,7 @@ describe.each(databases)('the store on %s: an application with many sessions', (
     const node = await on.another();
     expect(await on.store.applications.delete(tenant, id)).toBe(true);
     expect(await rows('sessions', id)).toBe(7);
+    expect(await rows('application_keys', id)).toBe(0);
     expect(await node.credentials.find('pub', key.digest)).toBeUndefined();
     for (const { id: session, key, nonce } of sessions) {
       expect(await node.credentials.find('ses', key.digest)).toBeUndefined();
