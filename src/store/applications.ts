@@ -114,21 +114,20 @@ export function applications(db: Executor): Applications {
       }),
 
     /** Marks it as expired, so that no read returns it. Its row, keys and sessions are left to the sweep. */
-    delete: async (tenant, id) =>
-      db.transaction(async (tx) => {
-        const gone = await tx.run(
-          `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
-          [tenant, id],
-        );
-        // Its keys, a few at most, go now: the time of a 401 must not tell a deleted key from an unknown one.
-        if (gone > 0)
-          await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [
-            tenant,
-            id,
-          ]);
-        return gone > 0;
-      }),
+    delete: (tenant, id) => db.transaction((tx) => markDeleted(tx, tenant, id)),
   };
+}
+
+/** The sweep removes the row and the sessions. False if there was no such application. */
+async function markDeleted(tx: Queries, tenant: string, id: string): Promise<boolean> {
+  const marked = await tx.run(
+    `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
+    [tenant, id],
+  );
+  if (marked === 0) return false;
+  // Its keys, three at most, go now: the time of a 401 must not tell a deleted key from an unknown one.
+  await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [tenant, id]);
+  return true;
 }
 
 export async function insertApplication(
