@@ -3,10 +3,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { plantedFiles, runAmongPlanted } from './support/planted-folder.ts';
-import { installSdk } from './support/sdk.ts';
+import { hostileFiles, runInHostileFolder } from './support/hostile-folder.ts';
+import { installSdk } from './support/install-sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
-import { openWorld, sqlite } from './support/world.ts';
+import { openTestServer, sqlite } from './support/test-server.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-build-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -58,8 +58,8 @@ describe('the one file', () => {
     await expect(get('/readyz')).rejects.toThrow();
   });
 
-  test.each(Object.keys(plantedFiles))('runs no code of the current folder: %s', async (file) => {
-    for (const printed of await runAmongPlanted(folder, file, [sallyport], bare))
+  test.each(Object.keys(hostileFiles))('runs no code of the current folder: %s', async (file) => {
+    for (const printed of await runInHostileFolder(folder, file, [sallyport], bare))
       expect(printed).toStartWith('sallyport: error: no key was given');
   });
 });
@@ -73,7 +73,7 @@ describe('the SDK, built and installed', () => {
   });
 
   test('opens both doors from Node', async () => {
-    const world = await openWorld(sqlite);
+    const world = await openTestServer(sqlite);
     const { key } = await world.tenant();
     writeFileSync(
       join(project, 'doors.js'),

@@ -6,7 +6,7 @@ import { seed } from '../demo/seed.ts';
 import { Sallyport } from '../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from './support/browser.ts';
 import { root } from './support/service.ts';
-import { openWorld, sqlite } from './support/world.ts';
+import { openTestServer, sqlite } from './support/test-server.ts';
 
 describe('the demo', () => {
   let running: Bun.Subprocess<'ignore', 'pipe', 'inherit'> | undefined;
@@ -32,7 +32,7 @@ describe('the demo', () => {
   }
 
   test('fills a tenant in which everyone sees what they are there for', async () => {
-    const world = await openWorld(sqlite);
+    const world = await openTestServer(sqlite);
     const { key } = await world.tenant();
     const seeded = await seed({ url: world.url, key, now: world.clock.now });
     const see = async (name: string, id: string) =>

@@ -9,7 +9,7 @@ import manifest from '../package.json' with { type: 'json' };
 import { commands } from '../src/cli/commands.ts';
 import { settings } from '../src/config.ts';
 import { routes } from '../src/http/routes.ts';
-import { lacking } from './support/skip.ts';
+import { isMissing } from './support/skip.ts';
 
 const folder = join(import.meta.dirname, '../deploy');
 const read = (path: string) => readFileSync(join(folder, path), 'utf8');
@@ -181,7 +181,7 @@ describe('the systemd unit', () => {
     expect(named.filter((name) => !variables.includes(name))).toEqual([]);
   });
 
-  const noSystemd = lacking(
+  const noSystemd = isMissing(
     Bun.which('systemd-analyze') !== null,
     'test of the systemd unit: no systemd-analyze found',
   );

@@ -4,12 +4,12 @@ import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { noBrowser, openBrowser } from './support/browser.ts';
-import { exampleOn, type Surroundings, take } from './support/pages.ts';
-import { installSdk } from './support/sdk.ts';
+import { installSdk } from './support/install-sdk.ts';
+import { type ExampleSetup, readExample, runExample } from './support/page-examples.ts';
 import { root, type Service, startService } from './support/service.ts';
 import { shell } from './support/shell.ts';
 import { noCurl } from './support/skip.ts';
-import { postgres } from './support/world.ts';
+import { postgres } from './support/test-server.ts';
 
 describe.skipIf(noCurl)('a reader who follows', () => {
   let built: string;
@@ -24,7 +24,7 @@ describe.skipIf(noCurl)('a reader who follows', () => {
     rmSync(built, { recursive: true, force: true });
   });
 
-  interface Different extends Partial<Surroundings> {
+  interface Different extends Partial<ExampleSetup> {
     readonly port?: number;
   }
 
@@ -39,14 +39,14 @@ describe.skipIf(noCurl)('a reader who follows', () => {
   /** In a new folder, where the SDK is installed already, and as a tenant that has nothing yet. */
   async function follow(
     path: string,
-    { instead, port = freePort(), ...rest }: Different = {},
+    { replacements, port = freePort(), ...rest }: Different = {},
   ): Promise<void> {
     const folder = mkdtempSync(join(service.folder, 'reader-'));
     cpSync(join(built, 'node_modules'), join(folder, 'node_modules'), { recursive: true });
-    await take(exampleOn(path), {
+    await runExample(readExample(path), {
       folder,
       env: { ...service.env, SALLYPORT_DATA_DIR: undefined, PORT: undefined, SALLYPORT_URL: service.url },
-      instead: {
+      replacements: {
         'http://127.0.0.1:8080': service.url,
         ':3000': `:${port}`,
         '(3000': `(${port}`,
@@ -55,7 +55,7 @@ describe.skipIf(noCurl)('a reader who follows', () => {
         'mkdir shop && cd shop\n': '',
         'npm --prefix ../sallyport run --silent build:sdk\n': '',
         'npm install --silent ../sallyport/sdk\n': '',
-        ...instead,
+        ...replacements,
       },
       ...rest,
     });
@@ -72,13 +72,16 @@ describe.skipIf(noCurl)('a reader who follows', () => {
 
   test('docs/guides/collect-cards-in-a-browser.md gets what it shows, and a card from the page', async () => {
     const port = freePort();
-    const meanwhile = noBrowser ? undefined : () => typeInACard(`http://localhost:${port}`);
-    await follow('docs/guides/collect-cards-in-a-browser.md', { port, ...(meanwhile && { meanwhile }) });
+    const whileRunning = noBrowser ? undefined : () => typeInACard(`http://localhost:${port}`);
+    await follow('docs/guides/collect-cards-in-a-browser.md', {
+      port,
+      ...(whileRunning && { whileRunning }),
+    });
   });
 
   test('docs/guides/guard-your-own-api.md gets what it shows', () =>
     follow('docs/guides/guard-your-own-api.md', {
-      instead: {
+      replacements: {
         'npm install --silent express ../sallyport/sdk': `ln -s '${root}/node_modules/express5' node_modules/express`,
       },
     }));
@@ -86,8 +89,8 @@ describe.skipIf(noCurl)('a reader who follows', () => {
   test('docs/guides/production-on-postgresql.md gets what it shows', async () => {
     const address = 'postgres://sallyport:password@db.example.com/sallyport';
     const [one, two] = [freePort(), freePort()];
-    const instead = { [address]: await postgres.fresh(''), '8081': `${one}`, '8082': `${two}` };
-    await follow('docs/guides/production-on-postgresql.md', { instead });
+    const replacements = { [address]: await postgres.createEmpty(''), '8081': `${one}`, '8082': `${two}` };
+    await follow('docs/guides/production-on-postgresql.md', { replacements });
   });
 
   test('all guides there are', () => {

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { renameSync, writeFileSync } from 'node:fs';
-import { openWorld, sqlite, type World } from './support/world.ts';
+import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
 
 describe('when the file of a SQLite database is taken away from a running service', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   const path = () => world.config.databaseUrl.slice('sqlite:'.length);
   const body = { name: 'x', type: 'private', permissions: ['token:read'] };
@@ -14,7 +14,7 @@ describe('when the file of a SQLite database is taken away from a running servic
     return /^sallyport_database_up (\d)$/m.exec(text)?.[1];
   };
   beforeEach(async () => {
-    world = await openWorld(sqlite, { SALLYPORT_METRICS_PORT: '0' });
+    world = await openTestServer(sqlite, { SALLYPORT_METRICS_PORT: '0' });
     key = (await world.tenant()).key;
     expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);
   });

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { routes } from '../src/http/routes.ts';
 import { Registry } from '../src/metrics.ts';
-import { refuseRows } from './support/database.ts';
-import { databases, openWorld, type World } from './support/world.ts';
+import { failInserts } from './support/database.ts';
+import { databases, openTestServer, type TestServer } from './support/test-server.ts';
 
 describe('the text of figures', () => {
   test('has counters, gauges and histograms as Prometheus reads them', () => {
@@ -29,9 +29,9 @@ describe('the text of figures', () => {
 const docs = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8');
 
 describe.each(databases)('metrics on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database, { SALLYPORT_METRICS_PORT: '0' });
+    world = await openTestServer(database, { SALLYPORT_METRICS_PORT: '0' });
   });
   afterAll(() => world.close());
 
@@ -112,7 +112,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
 
   test('tell of changes that are refused because nothing can be written, which nothing else does', async () => {
     const { key } = await world.tenant();
-    const allow = await refuseRows(world.config.databaseUrl, 'audit');
+    const allow = await failInserts(world.config.databaseUrl, 'audit');
     const body = { name: 'x', type: 'private', permissions: ['token:read'] };
     expect((await world.call('POST', '/applications', { key, body })).status).toBe(503);
     expect((await world.call('GET', '/readyz')).status).toBe(200);

@@ -3,7 +3,7 @@
  * cases as one likes. Case number n of seed s is case number 0 of seed s + n.
  */
 import { parseArgs } from 'node:util';
-import { caseOf, disagreement, smallest } from './support/compare-policy.ts';
+import { caseFromSeed, disagreement, shrink } from './support/compare-policy.ts';
 
 const { values } = parseArgs({ options: { cases: { type: 'string' }, seed: { type: 'string' } } });
 const cases = whole('cases', values.cases ?? '1000000');
@@ -17,12 +17,12 @@ function whole(name: string, text: string): number {
 
 console.log(`${cases} cases, seed ${seed}`);
 for (let n = 0; n < cases; n++) {
-  const of = caseOf(seed + n);
+  const of = caseFromSeed(seed + n);
   const found = disagreement(of);
   if (found) {
     if (process.stdout.isTTY) console.log();
     console.log(`disagreement on case ${n}: npm run prove -- --cases 1 --seed ${seed + n}`);
-    console.log(Bun.inspect(smallest(found), { depth: 10, colors: process.stdout.isTTY }));
+    console.log(Bun.inspect(shrink(found), { depth: 10, colors: process.stdout.isTTY }));
     process.exit(1);
   }
   if (process.stdout.isTTY && n % 10_000 === 0) process.stdout.write(`\r${n} agree`);

@@ -2,13 +2,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Example, exampleOn, isStatus, paste } from './support/pages.ts';
-import { program, root, type Service, startService, triedLine } from './support/service.ts';
+import { type Example, isStatus, readExample, runInTerminal } from './support/page-examples.ts';
+import { program, root, runBannerCommand, type Service, startService } from './support/service.ts';
 import { noCurl } from './support/skip.ts';
-import { databases, postgres, testMasterKey } from './support/world.ts';
+import { databases, postgres, testMasterKey } from './support/test-server.ts';
 
-const under = (heading: string) => exampleOn('README.md', heading);
-const statusesIn = ({ steps }: Example) => steps.flatMap(({ shown }) => shown.filter(isStatus));
+const under = (heading: string) => readExample('README.md', heading);
+const statusesIn = ({ steps }: Example) => steps.flatMap(({ expected }) => expected.filter(isStatus));
 
 describe.each(databases)('the README, on %s', (_, database) => {
   let service: Service;
@@ -16,7 +16,7 @@ describe.each(databases)('the README, on %s', (_, database) => {
   beforeAll(async () => {
     const fleet = database.name === 'PostgreSQL';
     service = await startService(
-      fleet ? { DATABASE_URL: await database.fresh(''), SALLYPORT_MASTER_KEY: testMasterKey } : {},
+      fleet ? { DATABASE_URL: await database.createEmpty(''), SALLYPORT_MASTER_KEY: testMasterKey } : {},
     );
   });
   afterAll(() => service.close());
@@ -24,10 +24,10 @@ describe.each(databases)('the README, on %s', (_, database) => {
   function follow(example: Example): Promise<void> {
     const { url, folder, env } = service;
     const command = `node '${join(root, 'bin/sallyport.mjs')}'`;
-    return paste(example, {
+    return runInTerminal(example, {
       folder,
       env,
-      instead: { 'http://127.0.0.1:8080': url, 'npx sallyport': command },
+      replacements: { 'http://127.0.0.1:8080': url, 'npx sallyport': command },
     });
   }
 
@@ -49,12 +49,12 @@ describe.each(databases)('the README, on %s', (_, database) => {
     const [step] = under('On PostgreSQL').steps;
     const key = readFileSync(join(service.folder, 'data/management.key'), 'utf8');
     const script = (step as Example['steps'][0]).script
-      .replace('postgres://user:password@db.example.com/sallyport', await postgres.fresh(''))
+      .replace('postgres://user:password@db.example.com/sallyport', await postgres.createEmpty(''))
       .replace('npx sallyport', `node '${join(root, 'bin/sallyport.mjs')}'`)
       .replace('npm start', 'exec "$@"');
     for (let run = 0; run < 2; run++) {
       const node = await startService({}, ['sh', '-e', '-c', script, 'sh', ...program], service.folder);
-      expect(await triedLine(node)).toMatchObject({ type: 'management' });
+      expect(await runBannerCommand(node)).toMatchObject({ type: 'management' });
       node.process.kill('SIGTERM');
       await node.process.exited;
     }

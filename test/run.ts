@@ -13,8 +13,8 @@ import { SQL } from 'bun';
 import { migrate } from '../src/store/engine/migrate.ts';
 import { openPostgres } from '../src/store/engine/postgres.ts';
 import { startPostgres } from './support/postgres.ts';
-import { report } from './support/report.ts';
-import { addressOf } from './support/world.ts';
+import { report } from './support/test-report.ts';
+import { databaseUrl } from './support/test-server.ts';
 
 const root = join(import.meta.dirname, '..');
 /** Milliseconds after which a test counts as hung. No test relies on it. */
@@ -79,7 +79,7 @@ async function makeTemplate(): Promise<void> {
   const admin = new SQL(postgres.url, { max: 1 });
   await admin.unsafe(`create database ${template}`);
   await admin.close();
-  const db = openPostgres(addressOf(postgres.url, template), undefined);
+  const db = openPostgres(databaseUrl(postgres.url, template), undefined);
   await migrate(db);
   await db.close();
 }

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../src/config.ts';
-import { type Answer, ample, databases, testMasterKey } from './support/world.ts';
+import { type ApiResponse, databases, generousTimeout, testMasterKey } from './support/test-server.ts';
 
 interface Actor {
   /** The first thing that it said. */
@@ -20,7 +20,7 @@ async function enter(script: string, env: Record<string, string>): Promise<Actor
   const child = Bun.spawn(
     [process.execPath, '--no-env-file', join(import.meta.dirname, 'support/story', script)],
     {
-      env: { ...process.env, ...unset, SALLYPORT_DATABASE_TIMEOUT: String(ample), ...env },
+      env: { ...process.env, ...unset, SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout), ...env },
       stdio: ['ignore', 'ignore', 'inherit'],
       ipc: (message) => heard.resolve(message),
       onExit: () => heard.reject(new Error(`${script} has left`)),
@@ -58,7 +58,7 @@ describe.each(databases)('a card, on %s', (_, database) => {
   let card: string;
   let evesCard: string;
 
-  const call = async (key: string, method: string, path: string, body?: object): Promise<Answer> => {
+  const call = async (key: string, method: string, path: string, body?: object): Promise<ApiResponse> => {
     const headers = { 'SVC-API-KEY': key, 'Content-Type': 'application/json' };
     const request = { method, headers, ...(body && { body: JSON.stringify(body) }) };
     const response = await fetch(service.hello + path, request);
@@ -72,7 +72,7 @@ describe.each(databases)('a card, on %s', (_, database) => {
     transform,
     permissions,
   });
-  const does = (who: Actor, step: string, id?: string) => who.tell<Answer>([step, id]);
+  const does = (who: Actor, step: string, id?: string) => who.tell<ApiResponse>([step, id]);
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-story-'));
@@ -80,7 +80,7 @@ describe.each(databases)('a card, on %s', (_, database) => {
       PORT: '0',
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_DRAIN: '0',
-      DATABASE_URL: await database.fresh(folder),
+      DATABASE_URL: await database.createEmpty(folder),
       SALLYPORT_MASTER_KEY: testMasterKey,
     });
     management = readFileSync(join(folder, 'management.key'), 'utf8').trim();

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { renderMask } from '../src/domain/mask.ts';
-import { openWorld, sqlite, type World } from './support/world.ts';
+import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
 
 const guide = readFileSync(join(import.meta.dirname, '../docs/tokens.md'), 'utf8');
 
@@ -47,10 +47,10 @@ function expectShown(actual: unknown, shown: unknown): void {
 }
 
 describe('the guide to Tokens', () => {
-  let world: World;
+  let world: TestServer;
   const keys = new Map<string | undefined, string>();
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     keys.set(undefined, (await world.tenant()).key);
   });
   afterAll(() => world.close());

@@ -5,9 +5,9 @@ import { newTenant } from '../src/operations/bootstrap.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
 import { freePort } from '../test/support/postgres.ts';
-import { Place, type Service } from '../test/support/program.ts';
-import { holding } from '../test/support/stores.ts';
-import { ample, testMasterKey } from '../test/support/world.ts';
+import { ProgramFolder, type RunningProgram } from '../test/support/program.ts';
+import { generousTimeout, testMasterKey } from '../test/support/test-server.ts';
+import { masterKeys } from '../test/support/test-store.ts';
 import { patiently } from './patience.ts';
 import type { Secrets } from './secrets.ts';
 
@@ -19,7 +19,7 @@ export interface FleetOptions {
   readonly env?: Record<string, string>;
 }
 
-export interface Node extends Service {
+export interface Node extends RunningProgram {
   readonly number: number;
   readonly metricsUrl: string;
 }
@@ -63,7 +63,7 @@ export async function startFleet(
   { nodes: count = 3, env = {} }: FleetOptions = {},
 ): Promise<Fleet> {
   mkdirSync(folder, { recursive: true });
-  const place = new Place();
+  const place = new ProgramFolder();
   const started: Promise<Node>[] = [];
   for (let number = 0; number < count; number++) started.push(startNode(number));
 
@@ -101,7 +101,10 @@ export async function startFleet(
     for (const node of nodes) node.kill('SIGKILL');
   };
   process.on('exit', endAll);
-  const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey), timeout: ample });
+  const { store } = await openStore(databaseUrl, {
+    masters: masterKeys(testMasterKey),
+    timeout: generousTimeout,
+  });
   let closed: Promise<void> | undefined;
   return {
     databaseUrl,

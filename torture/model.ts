@@ -1,5 +1,5 @@
 /** What a tenant's credentials and Tokens ought to be, as plain lists: for the service to be compared with. */
-import { type NaiveGrants, naiveUnder } from '../test/support/naive-policy.ts';
+import { type NaiveGrants, naiveDecideUnder } from '../test/support/naive-policy.ts';
 
 export interface ModelApplication {
   readonly id: string;
@@ -91,7 +91,7 @@ export class Model {
     if (!principal) return { status: 401 };
     if (!this.holds(principal, 'token:read')) return { status: 403 };
     if (!this.isAlive(token)) return { status: 404 };
-    const verdict = naiveUnder(principal.grants, principal.ceiling, 'token:read', token);
+    const verdict = naiveDecideUnder(principal.grants, principal.ceiling, 'token:read', token);
     if (!verdict.allowed) return { status: 403 };
     const { transform } = verdict;
     const data = transform === 'reveal' ? token.data : transform === 'mask' ? token.masked : undefined;

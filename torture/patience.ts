@@ -1,6 +1,6 @@
 /** For what must be done past the service while the machine is busy with tearing at it. */
 import { DbUnavailable } from '../src/store/engine/db.ts';
-import { ample } from '../test/support/world.ts';
+import { generousTimeout } from '../test/support/test-server.ts';
 import type { Context } from './row.ts';
 
 /** Does it again as long as the database does not answer in time; it must do no harm to do it twice. */
@@ -18,5 +18,5 @@ export async function patiently<T>(work: () => Promise<T>): Promise<T> {
 
 /** A setting for nodes. The full run keeps the default. The short form runs beside other tests, which take the processor from it. */
 export function databaseTimeout(context: Context): Record<string, string> {
-  return { SALLYPORT_DATABASE_TIMEOUT: context.sized('', String(ample)) };
+  return { SALLYPORT_DATABASE_TIMEOUT: context.sized('', String(generousTimeout)) };
 }

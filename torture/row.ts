@@ -1,5 +1,5 @@
 /** What a row of the torture run is: one guarantee, and a way to try to break it. */
-import type { Database } from '../test/support/world.ts';
+import type { Database } from '../test/support/test-server.ts';
 import type { Fleet, FleetOptions } from './fleet.ts';
 import type { Random } from './random.ts';
 import type { Secrets } from './secrets.ts';

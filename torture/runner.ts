@@ -2,7 +2,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Database, postgres, sqlite } from '../test/support/world.ts';
+import { type Database, postgres, sqlite } from '../test/support/test-server.ts';
 import { buildProgram } from './crash/executable.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { Random } from './random.ts';
@@ -124,7 +124,7 @@ export class Run {
   async #fresh(name: DatabaseName, folder: string): Promise<string> {
     const place = join(folder, `database-${this.#databaseUrls.length}`);
     mkdirSync(place, { recursive: true });
-    const url = await known[name].fresh(place);
+    const url = await known[name].createEmpty(place);
     this.#databaseUrls.push(url);
     return url;
   }

@@ -7,13 +7,13 @@ import { commands } from '../../src/cli/commands.ts';
 import { parseAndRun } from '../../src/cli/program.ts';
 import { mint, newId } from '../../src/domain/key.ts';
 import { type Surroundings, shell } from '../support/shell.ts';
-import { openWorld, sqlite, type World } from '../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
-let world: World;
+let world: TestServer;
 let folder: string;
 let key: string;
 beforeAll(async () => {
-  world = await openWorld(sqlite);
+  world = await openTestServer(sqlite);
   folder = mkdtempSync(join(tmpdir(), 'sallyport-calls-'));
   ({ key } = await world.tenant());
   writeFileSync(join(folder, 'key'), `${key}\n`);

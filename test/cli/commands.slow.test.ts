@@ -2,11 +2,11 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { existsSync } from 'node:fs';
 import manifest from '../../package.json' with { type: 'json' };
 import { settingList } from '../../src/config.ts';
-import { keyShape, Place } from '../support/program.ts';
+import { keyPattern, ProgramFolder } from '../support/program.ts';
 
-let place: Place;
+let place: ProgramFolder;
 beforeEach(() => {
-  place = new Place();
+  place = new ProgramFolder();
 });
 afterEach(() => place.close());
 
@@ -15,13 +15,13 @@ test('tenants create prints an id and a key that works; tenants list shows the i
   const made = await place.run(['tenants', 'create', 'Zoë & Söhne 🗝']);
   expect(made).toMatchObject({ code: 0, err: '' });
   const [, id, key] = /^tenant {2}(\S+)\nkey {5}(\S+)\n$/.exec(made.out)!;
-  expect(key).toMatch(keyShape);
+  expect(key).toMatch(keyPattern);
   const response = await fetch(`${service.url}/applications/key`, { headers: { 'SVC-API-KEY': key! } });
   expect(await response.json()).toMatchObject({ tenant_id: id, type: 'management' });
   const listed = await place.run(['tenants', 'list']);
   expect(listed.out.trimEnd().split('\n')).toHaveLength(3);
   expect(listed.out).toMatch(new RegExp(`^${id}  \\d{4}-\\S+Z  active  Zoë & Söhne 🗝$`, 'm'));
-  expect(listed.out).not.toMatch(keyShape);
+  expect(listed.out).not.toMatch(keyPattern);
 });
 
 test('with --json the same is for programs', async () => {

@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { plantedFiles, runAmongPlanted } from '../support/planted-folder.ts';
+import { hostileFiles, runInHostileFolder } from '../support/hostile-folder.ts';
 import { root } from '../support/service.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-launcher-'));
@@ -12,8 +12,8 @@ describe('bin/sallyport.mjs runs no code of the current folder, its parents or t
   const launcher = ['node', join(root, 'bin/sallyport.mjs')];
   const env = { PATH: String(process.env.PATH) };
 
-  test.each(Object.keys(plantedFiles))('%s', async (file) => {
-    for (const printed of await runAmongPlanted(folder, file, launcher, env))
+  test.each(Object.keys(hostileFiles))('%s', async (file) => {
+    for (const printed of await runInHostileFolder(folder, file, launcher, env))
       expect(printed).toStartWith('sallyport: error: no key was given');
   });
 });

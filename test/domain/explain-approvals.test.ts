@@ -2,11 +2,11 @@
 import { describe, expect, test } from 'bun:test';
 import { explain, type Question, trace } from '../../src/domain/explain.ts';
 import type { Resource } from '../../src/domain/policy.ts';
-import { application, grants, rule, session, type Words } from '../support/questions.ts';
+import { application, type ConditionTuple, policyOf, rule, session } from '../support/explain-inputs.ts';
 
 const card: Resource = { id: 'card-43', container: '/customers/43/' };
 const read = 'token:read';
-const inCustomers: Words[] = [['container', 'starts_with', '/customers/']];
+const inCustomers: ConditionTuple[] = [['container', 'starts_with', '/customers/']];
 
 const approvals: [
   setup: string,
@@ -18,7 +18,7 @@ const approvals: [
 ][] = [
   [
     'a plain permission',
-    application(grants([read], rule('/pci/', [read]))),
+    application(policyOf([read], rule('/pci/', [read]))),
     read,
     'mask',
     'this Application has token:read among its permissions, with the transform mask',
@@ -26,7 +26,7 @@ const approvals: [
   ],
   [
     'a rule for everything',
-    application(grants([], rule(undefined, [read], { transform: 'reveal', description: 'Payments' }))),
+    application(policyOf([], rule(undefined, [read], { transform: 'reveal', description: 'Payments' }))),
     read,
     'reveal',
     'rule 1 grants token:read with the transform reveal: it is for everything',
@@ -35,7 +35,7 @@ const approvals: [
   [
     'the rule with the lowest priority, wherever it is listed',
     application(
-      grants(
+      policyOf(
         [],
         rule('/customers/', [read], { priority: 9, transform: 'reveal' }),
         rule('/customers/', [read], { priority: 3, transform: 'redact' }),
@@ -48,7 +48,7 @@ const approvals: [
   ],
   [
     'a rule behind one that does not match',
-    application(grants([], rule('/pci/', [read]), rule('/customers/', [read], { priority: 2 }))),
+    application(policyOf([], rule('/pci/', [read]), rule('/customers/', [read], { priority: 2 }))),
     read,
     'mask',
     'rule 2 grants token:read with the transform mask: container /customers/43/ is in /customers/',
@@ -56,7 +56,7 @@ const approvals: [
   ],
   [
     'the very container',
-    session(grants([], rule([['container', 'starts_with', '/Customers/43']], [read]))),
+    session(policyOf([], rule([['container', 'starts_with', '/Customers/43']], [read]))),
     read,
     'mask',
     'rule 1 grants token:read with the transform mask: container is /customers/43/',
@@ -64,7 +64,7 @@ const approvals: [
   ],
   [
     'conditions that all hold',
-    session(grants([], rule([...inCustomers, ['id', 'starts_with', 'card-']], [read]))),
+    session(policyOf([], rule([...inCustomers, ['id', 'starts_with', 'card-']], [read]))),
     read,
     'mask',
     'rule 1 grants token:read with the transform mask: container /customers/43/ is in /customers/ and id card-43 starts with card-',
@@ -72,7 +72,7 @@ const approvals: [
   ],
   [
     'one Token by its id',
-    session(grants([], rule([['id', 'equals', 'card-43']], [read]))),
+    session(policyOf([], rule([['id', 'equals', 'card-43']], [read]))),
     read,
     'mask',
     'rule 1 grants token:read with the transform mask: id is card-43',
@@ -81,8 +81,8 @@ const approvals: [
   [
     'an authorizer that shows less by a rule',
     session(
-      grants([], rule(inCustomers, [read], { transform: 'reveal' })),
-      grants([], rule('/customers/', [read], { transform: 'redact', description: 'Desk' })),
+      policyOf([], rule(inCustomers, [read], { transform: 'reveal' })),
+      policyOf([], rule('/customers/', [read], { transform: 'redact', description: 'Desk' })),
     ),
     read,
     'redact',
@@ -91,7 +91,7 @@ const approvals: [
   ],
   [
     'an authorizer that shows less by its permissions',
-    session(grants([], rule(inCustomers, [read], { transform: 'reveal' })), grants([read])),
+    session(policyOf([], rule(inCustomers, [read], { transform: 'reveal' })), policyOf([read])),
     read,
     'mask',
     'this Session may do no more than its authorizer, which has token:read among its permissions, with the transform mask',
@@ -99,7 +99,7 @@ const approvals: [
   ],
   [
     'an authorizer that shows more',
-    session(grants([read]), grants([], rule('/', [read], { transform: 'reveal' }))),
+    session(policyOf([read]), policyOf([], rule('/', [read], { transform: 'reveal' }))),
     read,
     'mask',
     'this Session has token:read among its permissions, with the transform mask',
@@ -107,7 +107,7 @@ const approvals: [
   ],
   [
     'a rule that grants what is not about data, wherever it is for',
-    application(grants([], rule('/pci/', ['application:read']))),
+    application(policyOf([], rule('/pci/', ['application:read']))),
     'application:read',
     'mask',
     'rule 1 grants application:read with the transform mask: application:read is not about data, so nothing narrows it',
@@ -127,12 +127,12 @@ describe('an approval names what decided:', () => {
 });
 
 test('the trace says of every rule, in the order in which they decide, whether it grants, matches, and why', () => {
-  const own = grants(
+  const own = policyOf(
     ['token:create'],
     rule('/customers/', [read], { priority: 2, transform: 'reveal' }),
     rule('/pci/', [read], { priority: 1, transform: 'redact' }),
   );
-  const asked = session(own, grants([read]));
+  const asked = session(own, policyOf([read]));
   expect(trace(asked, read, card)).toEqual([
     {
       of: 'session',

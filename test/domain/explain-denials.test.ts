@@ -2,38 +2,38 @@
 import { describe, expect, test } from 'bun:test';
 import { explain, lacking, type Question, refusal, trace } from '../../src/domain/explain.ts';
 import type { Resource } from '../../src/domain/policy.ts';
-import { application, grants, rule, session, type Words } from '../support/questions.ts';
+import { application, type ConditionTuple, policyOf, rule, session } from '../support/explain-inputs.ts';
 
 const card: Resource = { id: 'card-43', container: '/customers/43/' };
 const read = 'token:read';
-const inCustomers: Words[] = [['container', 'starts_with', '/customers/']];
+const inCustomers: ConditionTuple[] = [['container', 'starts_with', '/customers/']];
 
 const denials: [setup: string, asked: Question, reason: string, permission?: string, resource?: Resource][] =
   [
     [
       'an Application without it',
-      application(grants(['token:create'])),
+      application(policyOf(['token:create'])),
       'this Application has token:read neither among its permissions nor in a rule',
     ],
     [
       'a rule for the container that grants something else',
-      application(grants([], rule('/pci/', [read]), rule('/customers/', ['token:create']))),
+      application(policyOf([], rule('/pci/', [read]), rule('/customers/', ['token:create']))),
       'rule 2 matches but grants token:create, not token:read',
     ],
     [
       'a wide and a narrow rule that match and grant something else: the narrow one is the smaller grant',
-      application(grants([], rule('/', ['token:create']), rule('/customers/43/', ['token:update']))),
+      application(policyOf([], rule('/', ['token:create']), rule('/customers/43/', ['token:update']))),
       'rule 2 matches but grants token:update, not token:read',
     ],
     [
       'a rule for everything that grants something else',
-      application(grants([], rule(undefined, ['token:create', 'token:delete']))),
+      application(policyOf([], rule(undefined, ['token:create', 'token:delete']))),
       'rule 1 matches but grants token:create, token:delete, not token:read',
     ],
     [
       'a rule that grants a great deal else',
       application(
-        grants(
+        policyOf(
           [],
           rule('/', ['token:create', 'token:update', 'token:delete', 'invoice:read', 'invoice:pay']),
         ),
@@ -42,13 +42,13 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     ],
     [
       'a rule that grants three other things, all of which are named',
-      application(grants([], rule('/', ['token:create', 'token:update', 'token:delete']))),
+      application(policyOf([], rule('/', ['token:create', 'token:update', 'token:delete']))),
       'rule 1 matches but grants token:create, token:update, token:delete, not token:read',
     ],
     [
       'two rules that match and grant something else, of which the first by priority is named',
       application(
-        grants(
+        policyOf(
           [],
           rule('/customers/', ['token:delete'], { priority: 2 }),
           rule('/customers/43/', ['token:create']),
@@ -58,18 +58,18 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     ],
     [
       'rules for other containers, of which the nearest is named',
-      application(grants([], rule('/pci/', [read]), rule('/customers/42/', [read]))),
+      application(policyOf([], rule('/pci/', [read]), rule('/customers/42/', [read]))),
       'rule 2 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
       'rules for other containers, of which a nearer one grants something else',
-      application(grants([], rule('/customers/42/', ['token:create']), rule('/pci/', [read]))),
+      application(policyOf([], rule('/customers/42/', ['token:create']), rule('/pci/', [read]))),
       'rule 2 grants token:read but does not match: container /customers/43/ is not in /pci/',
     ],
     [
       'a rule for the container above alone, which is nearer than one for a neighbour',
       session(
-        grants(
+        policyOf(
           [],
           rule([['container', 'starts_with', '/customers/42/']], [read]),
           rule([['container', 'equals', '/customers/']], [read]),
@@ -80,7 +80,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     [
       'rules for other ids, of which one has nothing in common',
       session(
-        grants(
+        policyOf(
           [],
           rule([['id', 'starts_with', 'iban-']], [read]),
           rule([['id', 'equals', 'card-42']], [read]),
@@ -90,23 +90,23 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     ],
     [
       'a container that only begins alike',
-      application(grants([], rule('/customers/4', [read]))),
+      application(policyOf([], rule('/customers/4', [read]))),
       'rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/4/',
     ],
     [
       'a Session for one customer',
-      session(grants([], rule([['container', 'starts_with', '/customers/42/']], [read]))),
+      session(policyOf([], rule([['container', 'starts_with', '/customers/42/']], [read]))),
       'rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
       'a Session for one Token',
-      session(grants([], rule([['id', 'equals', 'card-42']], [read]))),
+      session(policyOf([], rule([['id', 'equals', 'card-42']], [read]))),
       'rule 1 grants token:read but does not match: id card-43 is not card-42',
     ],
     [
       'conditions of which none holds',
       session(
-        grants(
+        policyOf(
           [],
           rule(
             [
@@ -122,7 +122,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     [
       'conditions of which one does not hold, beside a rule that is farther off',
       session(
-        grants(
+        policyOf(
           [],
           rule(
             [
@@ -138,62 +138,62 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     ],
     [
       'a Session that nobody has authorized',
-      session(grants([])),
+      session(policyOf([])),
       'this Session has not been authorized yet, so it may do nothing',
     ],
     [
       'a resource without a container',
-      application(grants([], rule('/invoices/', ['invoice:approve']))),
+      application(policyOf([], rule('/invoices/', ['invoice:approve']))),
       'rule 1 grants invoice:approve but does not match: no container was given to compare with /invoices/',
       'invoice:approve',
       { id: 'invoice-7' },
     ],
     [
       'a resource without a container, where every rule asks for one',
-      application(grants([], rule('/invoices/', ['invoice:approve']), rule('/a/', ['invoice:approve']))),
+      application(policyOf([], rule('/invoices/', ['invoice:approve']), rule('/a/', ['invoice:approve']))),
       'rule 1 grants invoice:approve but does not match: no container was given to compare with /invoices/',
       'invoice:approve',
       { id: 'invoice-7' },
     ],
     [
       'a resource without an id',
-      session(grants([], rule([['id', 'starts_with', 'invoice-']], ['invoice:approve']))),
+      session(policyOf([], rule([['id', 'starts_with', 'invoice-']], ['invoice:approve']))),
       'rule 1 grants invoice:approve but does not match: no id was given to compare with invoice-',
       'invoice:approve',
       { container: '/invoices/' },
     ],
     [
       'a family of one’s own',
-      application(grants([], rule('/invoices/', ['invoice:read']))),
+      application(policyOf([], rule('/invoices/', ['invoice:read']))),
       'rule 1 matches but grants invoice:read, not invoice:approve',
       'invoice:approve',
       { container: '/Invoices/2026/' },
     ],
     [
       'what is not about data',
-      application(grants([read], rule('/', [read]))),
+      application(policyOf([read], rule('/', [read]))),
       'this Application has application:read neither among its permissions nor in a rule',
       'application:read',
       card,
     ],
     [
       'an authorizer that sees another container',
-      session(grants([read]), grants([], rule('/customers/42/', [read]))),
+      session(policyOf([read]), policyOf([], rule('/customers/42/', [read]))),
       'this Session may do no more than its authorizer, whose rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
       'an authorizer whose rule grants something else',
-      session(grants([read]), grants([], rule('/customers/', ['token:create']))),
+      session(policyOf([read]), policyOf([], rule('/customers/', ['token:create']))),
       'this Session may do no more than its authorizer, whose rule 1 matches but grants token:create, not token:read',
     ],
     [
       'an authorizer that has lost it',
-      session(grants([read]), grants(['token:create'])),
+      session(policyOf([read]), policyOf(['token:create'])),
       'this Session may do no more than its authorizer, which has token:read neither among its permissions nor in a rule',
     ],
     [
       'a Session that lacks it as well as its authorizer',
-      session(grants(['token:create']), grants(['token:create'])),
+      session(policyOf(['token:create']), policyOf(['token:create'])),
       'this Session has token:read neither among its permissions nor in a rule',
     ],
   ];
@@ -211,29 +211,29 @@ describe('whoever does not hold a permission at all hears whose it lacks:', () =
   test.each([
     [
       'an Application with rules for other things',
-      application(grants([], rule('/', ['token:create']))),
+      application(policyOf([], rule('/', ['token:create']))),
       `this Application ${nowhere}`,
     ],
-    ['an Application with nothing', application(grants([])), `this Application ${nowhere}`],
-    ['a Session', session(grants(['token:create'])), `this Session ${nowhere}`],
+    ['an Application with nothing', application(policyOf([])), `this Application ${nowhere}`],
+    ['a Session', session(policyOf(['token:create'])), `this Session ${nowhere}`],
     [
       'a Session with a permission and a rule for other things',
-      session(grants(['token:create'], rule(inCustomers, ['token:create']))),
+      session(policyOf(['token:create'], rule(inCustomers, ['token:create']))),
       `this Session ${nowhere}`,
     ],
     [
       'a Session under an authorizer that lacks it too',
-      session(grants(['token:create']), grants(['token:create'])),
+      session(policyOf(['token:create']), policyOf(['token:create'])),
       `this Session ${nowhere}`,
     ],
     [
       'a Session whose authorizer has lost it',
-      session(grants([], rule(inCustomers, [read])), grants(['token:create'])),
+      session(policyOf([], rule(inCustomers, [read])), policyOf(['token:create'])),
       'this Session is limited to what its authorizer may do now',
     ],
     [
       'a Session that nobody has authorized',
-      session(grants([])),
+      session(policyOf([])),
       'this Session has not been authorized yet, so it may do nothing',
     ],
   ])('%s', (_, asked, reason) => {
@@ -247,24 +247,27 @@ describe('the missing grant is data:', () => {
     ['without a container if none was given', read, { id: 'card-43' }, { permission: read }],
     ['without a container if none narrows it', 'log:read', card, { permission: 'log:read' }],
   ])('%s', (_, permission, resource, missing) => {
-    expect(explain(application(grants(['token:create'])), permission, resource).missing).toStrictEqual(
+    expect(explain(application(policyOf(['token:create'])), permission, resource).missing).toStrictEqual(
       missing as never,
     );
   });
 });
 
 test('a reason names at most three conditions', () => {
-  const conditions = Array.from({ length: 20 }, (_, at): Words => ['id', 'starts_with', `invoice-${at}`]);
-  expect(explain(session(grants([], rule(conditions, [read]))), read, card).reason).toBe(
+  const conditions = Array.from(
+    { length: 20 },
+    (_, at): ConditionTuple => ['id', 'starts_with', `invoice-${at}`],
+  );
+  expect(explain(session(policyOf([], rule(conditions, [read]))), read, card).reason).toBe(
     'rule 1 grants token:read but does not match: id card-43 does not start with invoice-0 and id card-43 does not start with invoice-1 and id card-43 does not start with invoice-2 and 17 more',
   );
 });
 
 describe('an answer that hides the authorizer', () => {
   const limited = 'this Session is limited to what its authorizer may do now';
-  const own = grants([], rule(inCustomers, [read], { transform: 'reveal' }));
-  const hidden = (...above: Parameters<typeof grants>) => ({
-    ...session(own, grants(...above)),
+  const own = policyOf([], rule(inCustomers, [read], { transform: 'reveal' }));
+  const hidden = (...above: Parameters<typeof policyOf>) => ({
+    ...session(own, policyOf(...above)),
     hidesAuthorizer: true,
   });
   const [description, secret] = ['secret', '/secret/'];

@@ -1,11 +1,11 @@
 import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
 import type { Db } from '../../src/store/engine/db.ts';
-import { raw } from '../support/stores.ts';
-import { openWorld, postgres } from '../support/world.ts';
+import { openTestServer, postgres } from '../support/test-server.ts';
+import { runSql } from '../support/test-store.ts';
 
 test('what comes while refusals are being written is written by the next flush, not left to the clock', async () => {
-  const world = await openWorld(postgres);
+  const world = await openTestServer(postgres);
   const { key } = await world.tenant();
   const weak = await world.application(key);
   const refused = async (path: string) =>
@@ -36,7 +36,7 @@ test('a program that is told to stop does not wait for ever for a chore that han
       reached.resolve();
       return new Promise(() => {});
     };
-  const world = await openWorld(postgres, {}, (db) => ({ ...db, exclusively: exclusively(db) }));
+  const world = await openTestServer(postgres, {}, (db) => ({ ...db, exclusively: exclusively(db) }));
   const { id, key } = await world.tenant();
   const weak = await world.application(key);
   hang = true;
@@ -46,5 +46,5 @@ test('a program that is told to stop does not wait for ever for a chore that han
   await world.close();
   expect(world.logged.at(-1)).toContain('stopped without what is still under way');
   const denied = `select 1 from audit where tenant_id = '${id}' and result = 'denied'`;
-  expect(await raw(world.config.databaseUrl, denied)).toHaveLength(1);
+  expect(await runSql(world.config.databaseUrl, denied)).toHaveLength(1);
 });

@@ -5,16 +5,16 @@ import { join } from 'node:path';
 import { ConfigError } from '../../src/config.ts';
 import { mint, recognise } from '../../src/domain/key.ts';
 import { bootstrap, newTenant } from '../../src/operations/bootstrap.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases, start } from '../support/world.ts';
+import { databases, startTime } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 describe.each(databases)('the first management key, on %s', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   let folder: string;
   let keyFile: string;
   let waiting: string;
   beforeEach(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     folder = mkdtempSync(join(tmpdir(), 'sallyport-bootstrap-'));
     keyFile = join(folder, 'management.key');
     waiting = `${keyFile}.new`;
@@ -24,7 +24,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  const begin = (store = on.store) => bootstrap(store, keyFile, start);
+  const begin = (store = on.store) => bootstrap(store, keyFile, startTime);
   const holderOf = (file: string) => {
     const { kind, digest } = recognise(readFileSync(file, 'utf8').trim())!;
     return on.store.credentials.find(kind, digest);
@@ -59,7 +59,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
   });
 
   test('is made once by several that start together in one folder', async () => {
-    const stores = [on.store, await on.another(), await on.another()];
+    const stores = [on.store, await on.openNode(), await on.openNode()];
     const begun = await Promise.all(stores.map((store) => begin(store)));
     const made = begun.flatMap(({ secret }) => secret ?? []);
     expect(made).toHaveLength(1);
@@ -70,7 +70,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
   });
 
   test('gets its name at the next start when the one that made it ended too soon', async () => {
-    const tenant = newTenant('default', start);
+    const tenant = newTenant('default', startTime);
     await on.store.tenants.createFirst(tenant);
     writeFileSync(waiting, `${tenant.secret.reveal()}\n`, { mode: 0o600 });
     expect(await begin()).toEqual({ secret: undefined, keyFileValid: true });

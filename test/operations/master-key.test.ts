@@ -8,8 +8,8 @@ import type { Terminal } from '../../src/cli/terminal/terminal.ts';
 import { type Config, ConfigError, readConfig } from '../../src/config.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { WrongMasterKey } from '../../src/store/crypto/keyring.ts';
-import { raw } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { runSql } from '../support/test-store.ts';
 
 const [one, two, three] = [1, 2, 3].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [
   string,
@@ -23,7 +23,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   let databaseUrl: string;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-master-'));
-    databaseUrl = await database.fresh(folder);
+    databaseUrl = await database.createEmpty(folder);
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
@@ -50,7 +50,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   }
 
   const masters = async () => {
-    const rows = await raw<{ id: string }>(
+    const rows = await runSql<{ id: string }>(
       databaseUrl,
       'select id from master_key union select master_id from data_keys',
     );

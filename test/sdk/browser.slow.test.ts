@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { authorizeSession, Sallyport, type startSession } from '../../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from '../support/browser.ts';
-import { installSdk } from '../support/sdk.ts';
-import { openWorld, sqlite, type World } from '../support/world.ts';
+import { installSdk } from '../support/install-sdk.ts';
+import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
 /** What the page has at hand. */
 declare const sdk: { startSession: typeof startSession; Sallyport: typeof Sallyport };
@@ -16,7 +16,7 @@ const minutes = 60_000;
 
 describe.skipIf(noBrowser)('the SDK in a browser', () => {
   let folder: string;
-  let world: World;
+  let world: TestServer;
   let browser: Browser;
   let shop: Bun.Server<undefined>;
   let elsewhere: Bun.Server<undefined>;
@@ -49,7 +49,7 @@ describe.skipIf(noBrowser)('the SDK in a browser', () => {
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-browser-'));
-    [world, browser] = await Promise.all([openWorld(sqlite), openBrowser(), installSdk(folder)]);
+    [world, browser] = await Promise.all([openTestServer(sqlite), openBrowser(), installSdk(folder)]);
     const admin = new Sallyport({ url: world.url, key: (await world.tenant()).key });
     [shop, elsewhere] = [await site(admin), await site(admin)];
     const web = await admin.applications.create({

@@ -11,14 +11,14 @@ import {
   TimeoutError,
   ValidationError,
 } from '../../sdk/src/sallyport.ts';
-import { databases, openWorld, type World } from '../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../support/test-server.ts';
 
 const [[, sqlite]] = databases as [(typeof databases)[0]];
 
 describe('the SDK', () => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
   });
   afterAll(() => world.close());
 

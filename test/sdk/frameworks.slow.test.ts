@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { installSdk } from '../support/sdk.ts';
+import { installSdk } from '../support/install-sdk.ts';
 import { root } from '../support/service.ts';
-import { openWorld, sqlite, type World } from '../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
 const home = join(import.meta.dirname, 'frameworks');
 
@@ -26,14 +26,14 @@ const inPart = ['redact', 'mask'] as const;
 
 describe('the guards', () => {
   let folder: string;
-  let world: World;
+  let world: TestServer;
   let apps: Bun.Subprocess<'pipe', 'pipe', 'inherit'>;
   let ports: Record<string, number>;
   let key: string;
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
-    const [opened, installed] = await Promise.all([openWorld(sqlite), installSdk(folder)]);
+    const [opened, installed] = await Promise.all([openTestServer(sqlite), installSdk(folder)]);
     world = opened;
     const { key: admin } = await world.tenant();
     const asker = await world.application(admin, { permissions: ['decision:create'] });

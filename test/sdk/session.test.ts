@@ -10,16 +10,16 @@ import {
   startSession,
   TimeoutError,
 } from '../../sdk/src/sallyport.ts';
-import { databases, openWorld, type World } from '../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../support/test-server.ts';
 
 const [[, sqlite]] = databases as [(typeof databases)[0]];
 
 describe('a Session by the SDK', () => {
-  let world: World;
+  let world: TestServer;
   let admin: Sallyport;
   let publicKey: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     admin = new Sallyport({ url: world.url, key: (await world.tenant()).key });
     const web = { name: 'web', type: 'public', permissions: ['token:create'] } as const;
     publicKey = (await admin.applications.create({ ...web, permissions: [...web.permissions] })).key;

@@ -1,23 +1,23 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
 import { Rule } from '../../src/domain/rule.ts';
-import { newApplication, newSession, openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { newApplication, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
 
 const all = { size: 1000, page: 1 };
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
 describe.each(databases)('the store on %s: Applications', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
   const change = () => ({ by: someone, at: on.clock.now() });
 
   test('what was created is there for every node when create resolves, and so is its key', async () => {
-    const [tenant, node] = [await on.tenant(), await on.another()];
+    const [tenant, node] = [await on.tenant(), await on.openNode()];
     const rule = Rule.parse({
       priority: 1,
       container: '/pci/',
@@ -67,7 +67,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
   });
 
   test('of many updates at once on several nodes, each sees the outcome of those before it', async () => {
-    const [tenant, nodes] = [await on.tenant(), [on.store, await on.another(), await on.another()]];
+    const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode(), await on.openNode()]];
     const { id } = await on.application(tenant, { permissions: ['own:first'] });
     const names = Array.from({ length: 15 }, (_, index) => `own:p${String.fromCharCode(97 + index)}`);
     await Promise.all(
@@ -117,7 +117,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
   });
 
   test('a regenerated key is dead on every node when regenerate resolves, and the new one lives', async () => {
-    const [tenant, node] = [await on.tenant(), await on.another()];
+    const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id, key } = await on.application(tenant);
     const keys = [key, mint('pvt'), mint('pvt')];
     for (const [index, next] of keys.entries()) {
@@ -136,7 +136,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
   });
 
   test('of several regenerations at once, exactly one key is left', async () => {
-    const [tenant, nodes] = [await on.tenant(), [on.store, await on.another()]];
+    const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode()]];
     const { id } = await on.application(tenant);
     const keys = Array.from({ length: 8 }, () => mint('pvt'));
     await Promise.all(
@@ -147,7 +147,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
   });
 
   test('a deleted Application takes its keys and Sessions with it, on every node', async () => {
-    const [tenant, node] = [await on.tenant(), await on.another()];
+    const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id, key } = await on.application(tenant, { type: 'public' });
     const kept = await on.application(tenant, { type: 'public' });
     const session = await on.session(tenant, id);
@@ -161,7 +161,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
   });
 
   test('of several deletions at once, exactly one says that it was there', async () => {
-    const [tenant, nodes] = [await on.tenant(), [on.store, await on.another()]];
+    const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode()]];
     const { id } = await on.application(tenant);
     const gone = await Promise.all(
       Array.from({ length: 8 }, (_, index) => nodes[index % 2]!.applications.delete(tenant, id)),

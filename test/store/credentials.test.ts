@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { type Kind, type Minted, mint } from '../../src/domain/key.ts';
-import { grants, openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { grants, openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
 describe.each(databases)('the store on %s: credentials', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
@@ -39,7 +39,7 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
   });
 
   test('every node sees a change in the first look-up after it, however many ask', async () => {
-    const [tenant, node] = [await on.tenant(), await on.another()];
+    const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id, key } = await on.application(tenant);
     for (let round = 0; round < 10; round++) {
       const permissions = [`own:round-${round}`];
@@ -69,9 +69,9 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
 });
 
 describe.each(databases)('the store on %s: a Session under a ceiling', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
@@ -87,7 +87,7 @@ describe.each(databases)('the store on %s: a Session under a ceiling', (_, datab
       expiresAt: undefined,
       longest: 3_600_000,
     });
-    const node = await on.another();
+    const node = await on.openNode();
     return { tenant, backend, find: () => node.credentials.find('ses', session.key.digest) };
   }
 

@@ -1,23 +1,23 @@
 /** Deleting an application costs the same however many sessions it has. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
-import { grants, newSession, openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { grants, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '01900000-0000-7000-8000-000000000001';
 
 describe.each(databases)('the store on %s: an application with many sessions', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   let tenant: string;
   beforeEach(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     tenant = await on.tenant();
   });
   afterEach(() => on.close());
 
   const rows = async (table: string, application: string) => {
     const column = table === 'applications' ? 'id' : 'application_id';
-    return (await on.raw(`select 1 from ${table} where ${column} = '${application}'`)).length;
+    return (await on.runSql(`select 1 from ${table} where ${column} = '${application}'`)).length;
   };
 
   async function crowded(count: number, fields = {}) {
@@ -29,7 +29,7 @@ describe.each(databases)('the store on %s: an application with many sessions', (
 
   test('deleting it ends its key and sessions at once and leaves their rows to the sweep', async () => {
     const { id, key, sessions } = await crowded(7);
-    const node = await on.another();
+    const node = await on.openNode();
     expect(await on.store.applications.delete(tenant, id)).toBe(true);
     expect(await rows('sessions', id)).toBe(7);
     expect(await rows('application_keys', id)).toBe(0);
@@ -61,7 +61,7 @@ describe.each(databases)('the store on %s: an application with many sessions', (
     const kept = await crowded(2);
     await on.store.applications.delete(tenant, id);
     const left: number[][] = [];
-    for (const node of [on.store, await on.another(), await on.another()]) {
+    for (const node of [on.store, await on.openNode(), await on.openNode()]) {
       expect(await node.sweep(3)).toBeLessThanOrEqual(3);
       left.push([await rows('sessions', id), await rows('applications', id)]);
     }

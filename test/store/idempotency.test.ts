@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { openStores, type Stores } from '../support/stores.ts';
-import { postgres } from '../support/world.ts';
+import { postgres } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 describe('on PostgreSQL, a request that is under way on one node', () => {
-  let on: Stores;
+  let on: TestStore;
   beforeEach(async () => {
-    on = await openStores(postgres);
+    on = await openTestStore(postgres);
   });
   afterEach(() => on.close());
 
   test('is not begun on another, and is answered there once it is done', async () => {
-    const [tenant, node] = [await on.tenant(), await on.another()];
+    const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id: caller } = await on.application(tenant);
     const request = { caller, key: 'the same', request: 'POST /tokens' };
     const reply = { status: 201 };

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 describe.each(databases)('the store on %s: keys', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
@@ -27,7 +27,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
   });
 
   test('whoever makes one sees how many there are, and nobody changes that meanwhile', async () => {
-    const [tenant, node] = [await on.tenant(), await on.another()];
+    const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id } = await on.application(tenant);
     const seen: number[] = [];
     const make = (store = on.store) =>

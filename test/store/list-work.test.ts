@@ -3,21 +3,21 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newId } from '../../src/domain/key.ts';
 import type { ListPage, ListWindow, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/recorded.ts';
-import { openStores, raw, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, runSql, type TestStore } from '../support/test-store.ts';
 
 const many = 12_000;
 
 describe.each(databases)('on %s, one of many', (name, database) => {
   const asked = recorder();
-  let on: Stores;
+  let on: TestStore;
   let store: Store;
   let tenant: string;
   /** The oldest of each. */
   let application: string;
   let session: string;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     tenant = await on.tenant();
     application = (await on.application(tenant, { name: 'wanted', type: 'public' })).id;
     session = (await on.session(tenant, application, { expiresAt: on.clock.now() + 1e9 })).id;
@@ -37,7 +37,7 @@ describe.each(databases)('on %s, one of many', (name, database) => {
     }
     const add = async (into: string, rows: string[]) => {
       for (let at = 0; at < rows.length; at += 2000)
-        await raw(on.url, `insert into ${into} values ${rows.slice(at, at + 2000).join(', ')}`);
+        await runSql(on.url, `insert into ${into} values ${rows.slice(at, at + 2000).join(', ')}`);
     };
     await add(
       'applications (tenant_id, id, name, name_folded, type, permissions, rules, created_at)',
@@ -47,8 +47,8 @@ describe.each(databases)('on %s, one of many', (name, database) => {
       'sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)',
       sessions,
     );
-    if (name === 'PostgreSQL') await raw(on.url, 'analyze');
-    store = await on.another(undefined, asked.through);
+    if (name === 'PostgreSQL') await runSql(on.url, 'analyze');
+    store = await on.openNode(undefined, asked.through);
   }, 60_000);
   afterAll(() => on.close());
 

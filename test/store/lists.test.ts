@@ -2,14 +2,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
 import { top } from '../../src/store/bounded-list.ts';
 import type { ApplicationFilter } from '../../src/store/store.ts';
-import { newApplication, openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { newApplication, openTestStore, type TestStore } from '../support/test-store.ts';
 
 const all = { size: 1000, page: 1 };
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
 describe.each(databases)('the store on %s: lists', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   let tenant: string;
   let ids: string[];
   const names = [
@@ -25,7 +25,7 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
     'İstanbul',
   ];
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     const data = newApplication(on.clock.now());
     tenant = data.id;
     await on.store.tenants.create({

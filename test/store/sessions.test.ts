@@ -3,8 +3,8 @@ import { mint } from '../../src/domain/key.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { Rule } from '../../src/domain/rule.ts';
 import type { Authorization } from '../../src/store/store.ts';
-import { grants, newSession, openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { grants, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const week = 604_800_000;
@@ -14,9 +14,9 @@ function authorization(fields: Partial<Authorization> = {}): Authorization {
 }
 
 describe.each(databases)('the store on %s: Sessions', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
@@ -29,7 +29,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
 
   test('a new Session is there for every node, and may do nothing', async () => {
     const { tenant, application, session } = await opened();
-    const node = await on.another();
+    const node = await on.openNode();
     expect(await node.credentials.find('ses', session.key.digest)).toEqual({
       kind: 'session',
       tenantId: tenant,
@@ -70,7 +70,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
 
   test('of fifty authorizations of one nonce at once over several nodes, exactly one succeeds', async () => {
     const { tenant, session } = await opened();
-    const nodes = [on.store, await on.another(), await on.another()];
+    const nodes = [on.store, await on.openNode(), await on.openNode()];
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, async (_, index) => {
         const permissions = [`own:p${index}`];

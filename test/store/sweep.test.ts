@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { whileHeld } from '../support/held.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases, postgres } from '../support/world.ts';
+import { duringTransaction } from '../support/postgres-locks.ts';
+import { databases, postgres } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 describe.each(databases)('the store on %s: the sweep', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeEach(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterEach(() => on.close());
 
   const rows = async (table: string) =>
-    (await on.raw<{ id: string }>(`select id from ${table} order by id`)).map(({ id }) => id);
+    (await on.runSql<{ id: string }>(`select id from ${table} order by id`)).map(({ id }) => id);
 
   test('removes expired rows in batches, and no others', async () => {
     const tenant = await on.tenant();
@@ -47,7 +47,7 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     expect(await on.store.sweep(10)).toBe(0);
     on.clock.advance(1);
     expect(await on.store.sweep(10)).toBe(1);
-    expect(await on.raw('select 1 from idempotency')).toEqual([]);
+    expect(await on.runSql('select 1 from idempotency')).toEqual([]);
   });
 
   test('several nodes sweep at once without getting in the way of each other', async () => {
@@ -55,7 +55,7 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     const web = await on.application(tenant, { type: 'public' });
     for (let index = 0; index < 12; index++) await on.session(tenant, web.id);
     on.clock.advance(180_000);
-    const nodes = [on.store, await on.another(), await on.another()];
+    const nodes = [on.store, await on.openNode(), await on.openNode()];
     const swept = await Promise.all(nodes.map((node) => node.sweep(12)));
     expect(swept.reduce((sum, count) => sum + count)).toBe(12);
     expect(await rows('sessions')).toEqual([]);
@@ -63,14 +63,14 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
 });
 
 test('on PostgreSQL, the sweep passes over rows that somebody holds, and comes back for them', async () => {
-  const on = await openStores(postgres);
+  const on = await openTestStore(postgres);
   const tenant = await on.tenant();
   const web = await on.application(tenant, { type: 'public' });
   const ids = [];
   for (let index = 0; index < 3; index++) ids.push((await on.session(tenant, web.id)).id);
   on.clock.advance(180_000);
   const hold = `select 1 from sessions where id = '${ids[1]}' for update`;
-  expect(await whileHeld(on.url, hold, () => on.store.sweep(10))).toBe(2);
+  expect(await duringTransaction(on.url, hold, () => on.store.sweep(10))).toBe(2);
   expect(await on.store.sweep(10)).toBe(1);
   await on.close();
 });

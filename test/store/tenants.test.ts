@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import type { Store } from '../../src/store/store.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 describe.each(databases)('the store on %s: tenants', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeEach(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterEach(() => on.close());
 
@@ -43,7 +43,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
   });
 
   test('of several nodes that start at once on an empty database, exactly one makes the first tenant', async () => {
-    const nodes = [on.store, await on.another(), await on.another()];
+    const nodes = [on.store, await on.openNode(), await on.openNode()];
     const tenants = Array.from({ length: 9 }, () => newTenant('default', on.clock.now()));
     const made = await Promise.all(
       tenants.map((tenant, index) => nodes[index % nodes.length]!.tenants.createFirst(tenant)),
@@ -89,7 +89,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     const { tenants, tokens } = on.store;
     const id = await on.tenant();
     await tokens.get(id, 'none');
-    const keys = () => on.raw(`select 1 from data_keys where tenant_id = '${id}'`);
+    const keys = () => on.runSql(`select 1 from data_keys where tenant_id = '${id}'`);
     expect(await keys()).toHaveLength(1);
     expect(await tenants.condemn(id)).toBe(true);
     expect(await keys()).toHaveLength(0);
@@ -129,12 +129,12 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(steps.length).toBeGreaterThan(4);
     expect((await on.store.tenants.list()).map((tenant) => tenant.id)).toEqual([other]);
     for (const table of ['applications', 'sessions', 'application_keys'])
-      expect(await on.raw(`select 1 from ${table} where tenant_id = '${id}'`)).toEqual([]);
+      expect(await on.runSql(`select 1 from ${table} where tenant_id = '${id}'`)).toEqual([]);
   });
 
   test('what is added between the last batch and the end goes with it', async () => {
     const id = await on.tenant();
-    const node = await on.another(undefined, (db) => ({
+    const node = await on.openNode(undefined, (db) => ({
       ...db,
       transaction: async (work) => {
         await on.application(id);
@@ -144,7 +144,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     await on.store.tenants.condemn(id);
     while (!(await node.tenants.removeSome(id, 100)).done);
     expect(await on.store.tenants.get(id)).toBeUndefined();
-    expect(await on.raw(`select 1 from application_keys where tenant_id = '${id}'`)).toEqual([]);
+    expect(await on.runSql(`select 1 from application_keys where tenant_id = '${id}'`)).toEqual([]);
   });
 
   async function gone(nodes: readonly Store[] = []): Promise<string> {
@@ -163,7 +163,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
   });
 
   test('the data key of one that is gone leaves the memory of every node with the next sweep', async () => {
-    const nodes = [on.store, await on.another()];
+    const nodes = [on.store, await on.openNode()];
     const [id, other] = [await gone(nodes), await on.tenant()];
     for (const node of nodes) {
       await node.tokens.get(other, 'none');

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { TokenContent } from '../../src/store/store.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const containers: [container: string, lies: string[]][] = [
   ['/', ['/ 1']],
@@ -15,10 +15,10 @@ const containers: [container: string, lies: string[]][] = [
 const deep = `/${'0/'.repeat(200)}`;
 
 describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   let tenant: string;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     tenant = await on.tenant();
     await create('stays', { container: deep, metadata: { colour: 'red' } });
   });
@@ -41,18 +41,18 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
     on.store.tokens.update(tenant, id, change(), () => content(given));
 
   async function liesIn(id: string): Promise<string[]> {
-    const rows = await on.raw<{ container: string; own: number }>(
+    const rows = await on.runSql<{ container: string; own: number }>(
       `select c.container, c.own from token_containers c join tokens t on t.seq = c.seq where t.id = '${id}'`,
     );
     return rows.map(({ container, own }) => `${container} ${own}`).sort();
   }
   async function describedAs(id: string): Promise<string[]> {
-    const rows = await on.raw<{ name: string; value: string }>(
+    const rows = await on.runSql<{ name: string; value: string }>(
       `select m.name, m.value from token_metadata m join tokens t on t.seq = m.seq where t.id = '${id}'`,
     );
     return rows.map(({ name, value }) => `${name} ${value}`).sort();
   }
-  const count = async (table: string) => (await on.raw(`select 1 as one from ${table}`)).length;
+  const count = async (table: string) => (await on.runSql(`select 1 as one from ${table}`)).length;
 
   async function expectNothingButWhatStays(): Promise<void> {
     expect([await count('tokens'), await count('token_containers'), await count('token_metadata')]).toEqual([

@@ -12,10 +12,10 @@ import type { ListWindow, TokenContent, TokenFilter, TokenQuery } from '../../sr
 import type { Budget } from '../../src/store/token-list/ranges.ts';
 import { findTokens } from '../../src/store/token-list/scan.ts';
 import { grants, when } from '../support/grants.ts';
-import { naiveUnder } from '../support/naive-policy.ts';
+import { naiveDecideUnder } from '../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { ample, databases } from '../support/world.ts';
+import { databases, generousTimeout } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
@@ -49,14 +49,14 @@ interface Case {
 }
 
 describe.each(databases)('lists of tokens on %s', (name, database) => {
-  let on: Stores;
+  let on: TestStore;
   let db: Db;
   let tenant: string;
   /** Newest first. */
   const made: Made[] = [];
   beforeAll(async () => {
     const random = new Random(2026);
-    on = await openStores(database);
+    on = await openTestStore(database);
     tenant = await on.tenant();
     const other = await on.tenant();
     for (let number = 0; number < 300; number++) {
@@ -68,7 +68,10 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     }
     on.clock.advance(1);
     const path = on.url.slice('sqlite:'.length);
-    db = name === 'SQLite' ? openSqlite(path, on.clock.now) : openPostgres(on.url, on.clock.now, ample);
+    db =
+      name === 'SQLite'
+        ? openSqlite(path, on.clock.now)
+        : openPostgres(on.url, on.clock.now, generousTimeout);
   });
   afterAll(async () => {
     await db.close();
@@ -119,7 +122,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
   function expected({ own, above, filter }: Case): string[] {
     const shown = made.filter(
       (token) =>
-        naiveUnder(own, above, 'token:read', token).allowed &&
+        naiveDecideUnder(own, above, 'token:read', token).allowed &&
         (!filter.ids || filter.ids.includes(token.id)) &&
         (!filter.type || filter.type === token.type) &&
         Object.entries(filter.metadata ?? {}).every(([name, value]) => token.metadata[name] === value),

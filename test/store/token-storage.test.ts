@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { Store, TokenContent } from '../../src/store/store.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const content = (size: number, fields: Partial<TokenContent> = {}): TokenContent => ({
   type: 'token',
@@ -18,9 +18,9 @@ const content = (size: number, fields: Partial<TokenContent> = {}): TokenContent
 });
 
 describe.each(databases)('the store on %s: what an application has stored', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
@@ -37,7 +37,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
   /** Counted from the tokens themselves. */
   async function counted(creator: string) {
     const size = ['data', 'masked', 'mask', 'metadata'].map((c) => `coalesce(octet_length(${c}), 0)`);
-    const [row] = await on.raw<{ tokens: number; bytes: number }>(
+    const [row] = await on.runSql<{ tokens: number; bytes: number }>(
       `select count(*) as tokens, coalesce(sum((${size.join(' + ')} + 4095) / 4096 * 4096), 0) as bytes from tokens
        where created_by = '${creator}'`,
     );
@@ -46,7 +46,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
 
   test('is the sum of its tokens after creates, changes, deletes and expiry on several nodes at once', async () => {
     const { tenant, a, b } = await opened();
-    const nodes = [on.store, await on.another(), await on.another()];
+    const nodes = [on.store, await on.openNode(), await on.openNode()];
     for (const node of nodes) await node.tokens.get(tenant, 'none');
     const soon = on.clock.now() + 1000;
     const end = (n: number) => ({ expiresAt: n % 5 === 0 ? soon : undefined });
@@ -110,7 +110,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     const change = { by: b, at: on.clock.now() };
     await on.store.change(tenant, (unit) => unit.tokens.update(tenant, 'one', change, () => content(99)));
     expect(await on.store.change(tenant, (unit) => unit.tokens.delete(tenant, 'two', () => {}))).toBe(true);
-    expect(await on.raw(`select 1 from application_storage where application_id = '${a}'`)).toEqual([]);
+    expect(await on.runSql(`select 1 from application_storage where application_id = '${a}'`)).toEqual([]);
     expect(await on.store.tokens.stored(tenant, b)).toEqual({ tokens: 0, bytes: 0 });
   });
 });

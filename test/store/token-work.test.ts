@@ -7,8 +7,8 @@ import { visible } from '../../src/domain/scope.ts';
 import type { ListWindow, Store, TokenFilter } from '../../src/store/store.ts';
 import { grants, when } from '../support/grants.ts';
 import { plansOf, recorder, rowsVisited, type Statement } from '../support/recorded.ts';
-import { openStores, raw, type Stores } from '../support/stores.ts';
-import { databases } from '../support/world.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, runSql, type TestStore } from '../support/test-store.ts';
 
 const hidden = 24_000;
 const shown = 30;
@@ -116,18 +116,18 @@ async function insertAll(url: string, rows: Rows): Promise<void> {
     const values = rows[table as keyof Rows];
     for (let at = 0; at < values.length; at += 4000) {
       const some = values.slice(at, at + 4000).join(', ');
-      await raw(url, `insert into ${table} (${columns}) values ${some}`);
+      await runSql(url, `insert into ${table} (${columns}) values ${some}`);
     }
   }
 }
 
 describe.each(databases)('on %s, a list of few tokens among many', (name, database) => {
   const asked = recorder();
-  let on: Stores;
+  let on: TestStore;
   let store: Store;
   let tenant: string;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     tenant = await on.tenant();
     const rows: Rows = { tokens: [], token_containers: [], token_metadata: [] };
     const add = (at: number, id: string, container: string, rare: boolean) =>
@@ -135,8 +135,8 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     for (let n = 0; n < shown; n++) add(on.clock.now(), `seen-${n}`, '/seen/deep/', true);
     for (let n = 0; n < hidden; n++) add(on.clock.now() + n, `hidden-${n}`, `/hidden/${n % 50}/`, false);
     await insertAll(on.url, rows);
-    if (name === 'PostgreSQL') await raw(on.url, 'analyze');
-    store = await on.another(undefined, asked.through);
+    if (name === 'PostgreSQL') await runSql(on.url, 'analyze');
+    store = await on.openNode(undefined, asked.through);
     await store.tokens.get(tenant, 'none');
   }, 60_000);
   afterAll(() => on.close());

@@ -3,10 +3,10 @@ import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { Queries } from '../../src/store/engine/db.ts';
 import type { StoredToken, TokenContent } from '../../src/store/store.ts';
-import { everythingIn } from '../support/database.ts';
-import { waiting, whileHeld } from '../support/held.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases, postgres } from '../support/world.ts';
+import { dumpDatabase } from '../support/database.ts';
+import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
+import { databases, postgres } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const data = { number: '4242424242424242', name: 'Ada Lovelace' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
@@ -23,9 +23,9 @@ const content = (given: Partial<TokenContent> = {}): TokenContent => ({
 });
 
 describe.each(databases)('sealed Tokens on %s', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
@@ -51,7 +51,7 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
       masked: JsonText.of('MASKED-9f3c'),
     });
     expect((await get(tenant, 'card-1')).plaintext().value()).toEqual({ secret: 'PLAIN-9f3c' });
-    const everything = await everythingIn(on.url);
+    const everything = await dumpDatabase(on.url);
     for (const secret of ['PLAIN-9f3c', 'MASKED-9f3c']) {
       expect(everything).not.toContain(secret);
       expect(everything).not.toContain(Buffer.from(secret).toString('hex'));
@@ -62,7 +62,7 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
     await create(tenant, 'card-2');
-    const rows = await on.raw<{ data: Uint8Array; masked: Uint8Array }>(
+    const rows = await on.runSql<{ data: Uint8Array; masked: Uint8Array }>(
       `select data, masked from tokens where tenant_id = '${tenant}'`,
     );
     const texts = rows
@@ -75,7 +75,9 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
     await create(tenant, 'card-2');
-    await on.raw(`update tokens set data = ${column('data', tenant, 'card-2')} ${rowOf(tenant, 'card-1')}`);
+    await on.runSql(
+      `update tokens set data = ${column('data', tenant, 'card-2')} ${rowOf(tenant, 'card-1')}`,
+    );
     const token = await get(tenant, 'card-1');
     expect(token.plaintext).toThrow(doesNotOpen('data'));
     expect(token.masked()?.value()).toEqual(masked);
@@ -84,7 +86,7 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
   test('do not show the data where the masked value should be', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
-    await on.raw(`update tokens set masked = data ${rowOf(tenant, 'card-1')}`);
+    await on.runSql(`update tokens set masked = data ${rowOf(tenant, 'card-1')}`);
     expect((await get(tenant, 'card-1')).masked).toThrow(doesNotOpen('masked'));
   });
 
@@ -92,14 +94,14 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     const [here, there] = [await on.tenant(), await on.tenant()];
     await create(here, 'card-1');
     await create(there, 'card-1');
-    await on.raw(`update tokens set data = ${column('data', there, 'card-1')} ${rowOf(here, 'card-1')}`);
+    await on.runSql(`update tokens set data = ${column('data', there, 'card-1')} ${rowOf(here, 'card-1')}`);
     expect((await get(here, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
   });
 
   test('do not open under another id', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
-    await on.raw(`update tokens set id = 'card-9' ${rowOf(tenant, 'card-1')}`);
+    await on.runSql(`update tokens set id = 'card-9' ${rowOf(tenant, 'card-1')}`);
     expect((await get(tenant, 'card-9')).plaintext).toThrow(doesNotOpen('data', 'card-9'));
   });
 
@@ -107,12 +109,14 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1', { data: JsonText.of('old') });
     await create(tenant, 'keep', { data: JsonText.of('x') });
-    await on.raw(`update tokens set masked = ${column('data', tenant, 'card-1')} ${rowOf(tenant, 'keep')}`);
+    await on.runSql(
+      `update tokens set masked = ${column('data', tenant, 'card-1')} ${rowOf(tenant, 'keep')}`,
+    );
     await on.store.tokens.update(tenant, 'card-1', change(), () => content({ data: JsonText.of('new') }));
     expect((await get(tenant, 'card-1')).plaintext().value()).toBe('new');
-    await on.raw(`update tokens set version = 1 ${rowOf(tenant, 'card-1')}`);
+    await on.runSql(`update tokens set version = 1 ${rowOf(tenant, 'card-1')}`);
     expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
-    await on.raw(
+    await on.runSql(
       `update tokens set version = 2, data = ${column('masked', tenant, 'keep')} ${rowOf(tenant, 'card-1')}`,
     );
     expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
@@ -121,7 +125,7 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
   test('do not open when a single bit of them is changed, or they are cut short', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
-    const [row] = await on.raw<{ data: Uint8Array }>(`select data from tokens ${rowOf(tenant, 'card-1')}`);
+    const [row] = await on.runSql<{ data: Uint8Array }>(`select data from tokens ${rowOf(tenant, 'card-1')}`);
     const sealed = Buffer.from(row?.data as Uint8Array);
     const flipped = (at: number) => Buffer.from(sealed).fill((sealed.at(at) as number) ^ 1, at, at + 1);
     const bad = [
@@ -135,7 +139,7 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     for (const bytes of bad) {
       const hex = bytes.toString('hex');
       const literal = database.name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
-      await on.raw(`update tokens set data = ${literal} ${rowOf(tenant, 'card-1')}`);
+      await on.runSql(`update tokens set data = ${literal} ${rowOf(tenant, 'card-1')}`);
       expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
     }
   });
@@ -144,10 +148,10 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     const [here, there] = [await on.tenant(), await on.tenant()];
     await create(here, 'card-1');
     await create(there, 'card-1');
-    await on.raw(
+    await on.runSql(
       `update data_keys set sealed = (select sealed from data_keys where tenant_id = '${there}') where tenant_id = '${here}'`,
     );
-    const restarted = await on.another();
+    const restarted = await on.openNode();
     await expect(restarted.tokens.get(here, 'card-1') as Promise<unknown>).rejects.toThrow(
       `the data key ${here} does not open: its row was changed outside the program`,
     );
@@ -155,20 +159,20 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
 
   test('are read by every node with the tenant’s one data key, whichever made it', async () => {
     const tenant = await on.tenant();
-    const nodes = await Promise.all([on.another(), on.another(), on.another()]);
+    const nodes = await Promise.all([on.openNode(), on.openNode(), on.openNode()]);
     const ids = Array.from({ length: 12 }, (_, at) => `card-${at}`);
     const make = (id: string, at: number) =>
-      (nodes[at % 3] as Stores['store']).tokens.create(tenant, id, content(), change());
+      (nodes[at % 3] as TestStore['store']).tokens.create(tenant, id, content(), change());
     await Promise.all(ids.map(make));
     for (const id of ids) expect((await get(tenant, id)).plaintext().value()).toEqual(data);
-    expect(await on.raw(`select 1 as one from data_keys where tenant_id = '${tenant}'`)).toHaveLength(1);
+    expect(await on.runSql(`select 1 as one from data_keys where tenant_id = '${tenant}'`)).toHaveLength(1);
   });
 });
 
 describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
-  let on: Stores;
+  let on: TestStore;
   beforeEach(async () => {
-    on = await openStores(postgres);
+    on = await openTestStore(postgres);
   });
   afterEach(() => on.close());
 
@@ -184,7 +188,7 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
         return changed;
       },
     });
-    const node = await on.another(undefined, (db) => ({
+    const node = await on.openNode(undefined, (db) => ({
       ...db,
       transaction: (work) => db.transaction((tx) => work(sweepAfterwards(tx))),
     }));
@@ -208,11 +212,15 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
     const tenant = await on.tenant();
     await on.store.tokens.create(tenant, 'card-1', content(), { by: newId(1), at: 1 });
     const seen: string[] = [];
-    const { changing } = await whileHeld(on.url, "update tokens set container = '/moved/'", async () => {
-      const changing = change(tenant, ({ container }) => seen.push(container));
-      await waiting(on.url);
-      return { changing };
-    });
+    const { changing } = await duringTransaction(
+      on.url,
+      "update tokens set container = '/moved/'",
+      async () => {
+        const changing = change(tenant, ({ container }) => seen.push(container));
+        await untilBlocked(on.url);
+        return { changing };
+      },
+    );
     await changing;
     expect(seen).toEqual(['/moved/']);
   });

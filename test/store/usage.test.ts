@@ -3,16 +3,16 @@ import { mint } from '../../src/domain/key.ts';
 import { maxUses } from '../../src/domain/usage.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
 import { mostContainers } from '../../src/store/usage.ts';
-import { waiting, whileHeld } from '../support/held.ts';
-import { openStores, type Stores } from '../support/stores.ts';
-import { databases, postgres } from '../support/world.ts';
+import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
+import { databases, postgres } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const moment = (at: number) => new Date(at).toISOString();
 
 describe.each(databases)('the store on %s: what was last used when', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterAll(() => on.close());
 
@@ -53,7 +53,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
   });
 
   test('the latest moment stays, whichever node writes it in whichever order', async () => {
-    const [it, node] = [await made(), await on.another()];
+    const [it, node] = [await made(), await on.openNode()];
     await on.store.usage.write([use(it, 3000, '/a/')]);
     await node.usage.write([use(it, 2000, '/a/', '/b/')]);
     expect(await seen(it)).toEqual({
@@ -111,7 +111,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
       const kept = new Set(listed.map(({ permission }) => permission));
       for (const name of names(round, 200)) expect(kept).toContain(name);
     }
-    const rows = await on.raw(`select 1 from application_uses where application_id = '${it.id}'`);
+    const rows = await on.runSql(`select 1 from application_uses where application_id = '${it.id}'`);
     expect(rows.length).toBeLessThanOrEqual(maxUses);
   });
 
@@ -121,12 +121,12 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     expect(await on.store.usage.list(other.tenant, it.id)).toEqual([]);
     await on.store.applications.delete(it.tenant, it.id);
     await on.store.sweep(10);
-    expect(await on.raw(`select 1 from application_uses where application_id = '${it.id}'`)).toEqual([]);
+    expect(await on.runSql(`select 1 from application_uses where application_id = '${it.id}'`)).toEqual([]);
   });
 
   test('written by several nodes at once beside keys that come and go, nothing waits in a circle', async () => {
     const tenant = await on.tenant();
-    const nodes = [on.store, await on.another(), await on.another()];
+    const nodes = [on.store, await on.openNode(), await on.openNode()];
     const all: Made[] = [];
     for (let index = 0; index < 10; index++) {
       const { id } = await on.application(tenant);
@@ -150,14 +150,14 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
 });
 
 test('on PostgreSQL, who writes an earlier moment at the same time does not put back a later one', async () => {
-  const on = await openStores(postgres);
+  const on = await openTestStore(postgres);
   const tenantId = await on.tenant();
   const { id: applicationId } = await on.application(tenantId);
   const later = `update applications set last_used_at = 3000 where id = '${applicationId}'`;
-  const { writing } = await whileHeld(on.url, later, async () => {
+  const { writing } = await duringTransaction(on.url, later, async () => {
     const use = { tenantId, applicationId, at: 2000, keys: new Map(), permissions: new Map() };
     const writing = on.store.usage.write([use]);
-    await waiting(on.url);
+    await untilBlocked(on.url);
     return { writing };
   });
   await writing;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Said, type Surroundings, shell } from './shell.ts';
-import type { World } from './world.ts';
+import type { TestServer } from './test-server.ts';
 
 export interface Applying {
   readonly folder: string;
@@ -16,7 +16,7 @@ export interface Applying {
   clear(): void;
 }
 
-export async function openApplying(world: World): Promise<Applying> {
+export async function openApplying(world: TestServer): Promise<Applying> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-apply-'));
   const { key } = await world.tenant();
   return {

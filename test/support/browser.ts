@@ -1,7 +1,7 @@
 /** A real browser, without a window. Where none is installed, its tests are skipped. */
 import { existsSync } from 'node:fs';
 import { type Browser, chromium } from 'playwright-core';
-import { lacking } from './skip.ts';
+import { isMissing } from './skip.ts';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'microsoft-edge'];
 const elsewhere = [
@@ -19,7 +19,7 @@ function findBrowser(): string | undefined {
 const path = findBrowser();
 
 /** For `describe.skipIf(noBrowser)`. */
-export const noBrowser = lacking(
+export const noBrowser = isMissing(
   path !== undefined,
   'browser tests: no Chromium found (install one, or name one in CHROME_PATH)',
 );

@@ -5,36 +5,42 @@ import { type Explanation, explain, type Question, type Step, trace } from '../.
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy, decide, decideUnder, type Policy, type Resource } from '../../src/domain/policy.ts';
 import { type Visible, visible } from '../../src/domain/scope.ts';
-import { isAbout, isAboutData, naive, naiveUnder, plain } from './naive-policy.ts';
+import {
+  isDataPermission,
+  naiveDecide,
+  naiveDecideUnder,
+  plainPermissions,
+  ruleMatches,
+} from './naive-policy.ts';
 import { type Case, Random, randomCase } from './random-policy.ts';
 
 export interface Disagreement {
   readonly about: string;
-  readonly made: unknown;
+  readonly actual: unknown;
   readonly expected: unknown;
-  readonly of: Case;
+  readonly testCase: Case;
 }
 
 /** The case that a seed stands for. */
-export function caseOf(seed: number): Case {
+export function caseFromSeed(seed: number): Case {
   return randomCase(new Random(seed));
 }
 
 /** What the policy gets wrong about the case; undefined if nothing. */
-export function disagreement(of: Case): Disagreement | undefined {
-  for (const [about, made, expected] of comparisons(of)) {
-    if (!Bun.deepEquals(made, expected)) return { about, made, expected, of };
+export function disagreement(testCase: Case): Disagreement | undefined {
+  for (const [about, actual, expected] of comparisons(testCase)) {
+    if (!Bun.deepEquals(actual, expected)) return { about, actual, expected, testCase };
   }
   return undefined;
 }
 
-type Comparison = [about: string, made: unknown, expected: unknown];
+type Comparison = [about: string, actual: unknown, expected: unknown];
 
 function* comparisons(of: Case): Generator<Comparison> {
   const { grants, ceiling, permission, resource } = of;
   const policy = compilePolicy(grants);
   const above = ceiling && compilePolicy(ceiling);
-  const expected = naiveUnder(grants, ceiling, permission, resource);
+  const expected = naiveDecideUnder(grants, ceiling, permission, resource);
   yield* alone('the holder', policy, grants, of);
   if (above) yield* alone('the ceiling', above, ceiling, of);
 
@@ -43,7 +49,7 @@ function* comparisons(of: Case): Generator<Comparison> {
   const explanation = explain(question, permission, resource);
   yield* explained(of, explanation, trace(question, permission, resource), expected);
   yield* hiding(question, explanation, of);
-  if (isAboutData(permission))
+  if (isDataPermission(permission))
     yield* seen(visible({ policy, ceiling: above }, permission), resource, expected);
 
   const backwards = compilePolicy({ ...grants, rules: grants.rules.toReversed() });
@@ -61,10 +67,10 @@ function* alone(
   { permission, resource }: Case,
 ): Generator<Comparison> {
   const verdict = decide(policy, permission, resource);
-  const expected = naive(grants, permission, resource);
+  const expected = naiveDecide(grants, permission, resource);
   yield [`decide for ${whose}`, outcome(verdict), outcome(expected)];
   if (!verdict.allowed || !expected.allowed) return;
-  const decider = verdict.rule?.index ?? plain;
+  const decider = verdict.rule?.index ?? plainPermissions;
   yield [`the rule that decides for ${whose}`, expected.deciders.includes(decider), true];
 }
 
@@ -76,7 +82,7 @@ function* explained(
   of: Case,
   { allowed, transform, reason, rule, missing }: Explanation,
   trace: readonly Step[],
-  expected: ReturnType<typeof naiveUnder>,
+  expected: ReturnType<typeof naiveDecideUnder>,
 ): Generator<Comparison> {
   yield ['explain', allowed ? { allowed, transform } : { allowed }, expected];
   yield ['that a reason is given', reason.length > 0 && !reason.includes('undefined'), true];
@@ -96,8 +102,8 @@ function* explained(
     return;
   }
   const side = sides.find(({ holder }) => holder === rule?.of);
-  const verdict = side && naive(side.grants, of.permission, of.resource);
-  const place = typeof rule?.rule === 'number' ? rule.rule - 1 : plain;
+  const verdict = side && naiveDecide(side.grants, of.permission, of.resource);
+  const place = typeof rule?.rule === 'number' ? rule.rule - 1 : plainPermissions;
   yield [
     'the rule named',
     verdict?.allowed && verdict.transform === transform && verdict.deciders.includes(place),
@@ -139,14 +145,21 @@ function expectedSteps(
       priority: rule.priority,
       transform: rule.transform,
       grants: rule.permissions.includes(permission),
-      matches: isAbout(rule, permission, resource),
+      matches: ruleMatches(rule, permission, resource),
       why: 'any',
     }),
   );
   const grantsPlainly = grants.permissions.includes(permission);
   return [
     ...rules,
-    { of: holder, rule: plain, transform: 'mask', grants: grantsPlainly, matches: true, why: 'any' },
+    {
+      of: holder,
+      rule: plainPermissions,
+      transform: 'mask',
+      grants: grantsPlainly,
+      matches: true,
+      why: 'any',
+    },
   ];
 }
 
@@ -155,7 +168,7 @@ function* seen(
   resource: Resource,
   { allowed }: { allowed: boolean },
 ): Generator<Comparison> {
-  const lies = scopes.some((scope) => liesIn(resource, scope));
+  const lies = scopes.some((scope) => isInScope(resource, scope));
   yield ['whether it lies in a scope', exact ? lies : lies || !allowed, exact ? allowed : true];
   const redundant = scopes.filter((scope, at) =>
     scopes.some((other, index) => index !== at && contains(other, scope)),
@@ -164,7 +177,7 @@ function* seen(
 }
 
 /** Whether a resource lies in a scope, by the words alone. */
-export function liesIn({ id, container }: Resource, scope: Scope): boolean {
+export function isInScope({ id, container }: Resource, scope: Scope): boolean {
   const path = container?.toLowerCase().split('/').filter(Boolean) ?? [];
   const canonical = path.length === 0 ? '/' : `/${path.join('/')}/`;
   return passes(id, scope.id) && passes(container === undefined ? undefined : canonical, scope.container);
@@ -186,11 +199,11 @@ function contains(wide: Scope, narrow: Scope): boolean {
 }
 
 /** The same disagreement with as few rules and permissions as show it. */
-export function smallest(found: Disagreement): Disagreement {
-  const smaller = narrowings(found.of)
+export function shrink(found: Disagreement): Disagreement {
+  const smaller = narrowings(found.testCase)
     .map(disagreement)
     .find((still) => still?.about === found.about);
-  return smaller ? smallest(smaller) : found;
+  return smaller ? shrink(smaller) : found;
 }
 
 function narrowings(of: Case): Case[] {

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { start } from './world.ts';
+import { startTime } from './test-server.ts';
 
 /** Git does not look into it. */
 const pictures = join(import.meta.dirname, '../../dist/screenshots');
@@ -11,17 +11,17 @@ export interface Tab {
   readonly page: Page;
   readonly context: BrowserContext;
   /** What the page should never have done: broken its policy, thrown, logged an error, asked elsewhere. */
-  readonly offences: string[];
+  readonly violations: string[];
   /** Opens the console, or another address, and knows of no offence any more. */
   open(at?: string): Promise<void>;
   signIn(key: string): Promise<void>;
-  go(place: string): Promise<void>;
+  navigate(place: string): Promise<void>;
   /** As when the system of whoever looks turns to it. */
-  turn(scheme: 'light' | 'dark'): Promise<void>;
+  setColorScheme(scheme: 'light' | 'dark'): Promise<void>;
   /** Leaves a picture for people to look at. */
-  picture(name: string): Promise<void>;
+  screenshot(name: string): Promise<void>;
   /** Leaves the page, also one that asks whether to; a tab that is used again costs half of another one. */
-  leave(): Promise<void>;
+  reset(): Promise<void>;
 }
 
 /** A tab on the console of the service, with the clock of the tests. */
@@ -32,37 +32,37 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
     reducedMotion: 'reduce',
     permissions: ['clipboard-read', 'clipboard-write'],
   });
-  await context.clock.setFixedTime(start);
+  await context.clock.setFixedTime(startTime);
   await context.addInitScript(() => {
     document.addEventListener('securitypolicyviolation', (event) => {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
     });
   });
-  const offences: string[] = [];
+  const violations: string[] = [];
   context.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:'))
-      offences.push(`asked ${request.url()}`);
+      violations.push(`asked ${request.url()}`);
   });
   const page = await context.newPage();
   page.setDefaultTimeout(120_000);
-  page.on('pageerror', (error) => offences.push(`threw ${error.message}`));
+  page.on('pageerror', (error) => violations.push(`threw ${error.message}`));
   let leaving = false;
   page.on('dialog', (dialog) => {
     if (leaving) return void dialog.accept();
-    offences.push(`opened a dialog: ${dialog.message()}`);
+    violations.push(`opened a dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });
   page.on('console', (message) => {
     // Chromium logs every answer above 399, which is what some tests are about.
     if (message.type() !== 'error' || message.text().startsWith('Failed to load resource')) return;
-    offences.push(message.text());
+    violations.push(message.text());
   });
   return {
     page,
     context,
-    offences,
+    violations,
     open: async (at = `${url}/console`) => {
-      offences.length = 0;
+      violations.length = 0;
       leaving = false;
       await page.goto(at);
     },
@@ -71,20 +71,20 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
       await page.getByRole('button', { name: 'Sign in' }).click();
       await page.getByRole('navigation', { name: 'Sections' }).waitFor();
     },
-    go: async (place) => {
+    navigate: async (place) => {
       await page.evaluate((hash) => {
         location.hash = hash;
       }, place);
     },
-    turn: async (colorScheme) => {
+    setColorScheme: async (colorScheme) => {
       await page.emulateMedia({ colorScheme });
       await page.locator(`html[data-mantine-color-scheme=${colorScheme}]`).waitFor();
       await page.evaluate(() => Promise.all(document.getAnimations().map(({ finished }) => finished)));
     },
-    picture: async (name) => {
+    screenshot: async (name) => {
       await page.screenshot({ path: join(pictures, `${name}.png`) });
     },
-    leave: async () => {
+    reset: async () => {
       leaving = true;
       for (const other of context.pages()) if (other !== page) await other.close();
       await page.goto('about:blank');
@@ -93,7 +93,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
 }
 
 /** What a person who cannot see the page, or not well, would stumble over badly. */
-export async function barriers(page: Page, only: string[]): Promise<string[]> {
+export async function accessibilityViolations(page: Page, only: string[]): Promise<string[]> {
   if (only.length === 0) return [];
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source);
   const { violations } = await page.evaluate((rules) => {

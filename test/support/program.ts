@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../../src/config.ts';
-import { ample } from './world.ts';
+import { generousTimeout } from './test-server.ts';
 
 const main = join(import.meta.dirname, '..', '..', 'src', 'main.ts');
-export const keyShape = /slp_[a-z]{3}_[0-9A-Za-z]{49}/;
+export const keyPattern = /slp_[a-z]{3}_[0-9A-Za-z]{49}/;
 
 export interface Finished {
   readonly code: number;
@@ -14,7 +14,7 @@ export interface Finished {
   readonly err: string;
 }
 
-export interface Service {
+export interface RunningProgram {
   readonly url: string;
   readonly pid: number;
   /** What it has printed so far. */
@@ -28,7 +28,7 @@ export interface Service {
 }
 
 /** A place to run the program in; whatever still runs is ended when it is closed. */
-export class Place {
+export class ProgramFolder {
   readonly folder = mkdtempSync(join(tmpdir(), 'sallyport-cli-'));
   readonly #started: Bun.Subprocess[] = [];
 
@@ -45,7 +45,7 @@ export class Place {
   }
 
   /** Starts the service on a free port, and waits until it says where. */
-  async serve(env: Record<string, string> = {}, args: string[] = []): Promise<Service> {
+  async serve(env: Record<string, string> = {}, args: string[] = []): Promise<RunningProgram> {
     const { process, out, err, until } = this.#spawn(['serve', ...args], {
       PORT: '0',
       SALLYPORT_DRAIN: '0',
@@ -65,7 +65,7 @@ export class Place {
   /** None of the settings of whoever runs the tests gets through. */
   environment(env: Record<string, string>): Record<string, string | undefined> {
     const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, undefined]));
-    return { ...process.env, ...unset, SALLYPORT_DATABASE_TIMEOUT: String(ample), ...env };
+    return { ...process.env, ...unset, SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout), ...env };
   }
 
   command(args: string[]): string[] {

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { program } from './service.ts';
-import { ample, testMasterKey } from './world.ts';
+import { generousTimeout, testMasterKey } from './test-server.ts';
 
 export interface Served {
   readonly url: string;
@@ -23,7 +23,7 @@ export async function serve(databaseUrl: string, env: Record<string, string> = {
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_MASTER_KEY: testMasterKey,
       SALLYPORT_DRAIN: '0',
-      SALLYPORT_DATABASE_TIMEOUT: String(ample),
+      SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout),
       ...env,
     },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../../src/config.ts';
-import { ample } from './world.ts';
+import { generousTimeout } from './test-server.ts';
 
 export const root = join(import.meta.dirname, '..', '..');
 
@@ -26,13 +26,13 @@ export function environment(folder: string, own: Record<string, string>): Record
     PORT: '0',
     SALLYPORT_DRAIN: '0',
     SALLYPORT_DATA_DIR: join(folder, 'data'),
-    SALLYPORT_DATABASE_TIMEOUT: String(ample),
+    SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout),
   };
   return { ...process.env, ...unset, ...usual, ...own };
 }
 
 /** What the line of the banner that is there to be tried prints, as JSON. */
-export async function triedLine({ banner, folder }: Service): Promise<unknown> {
+export async function runBannerCommand({ banner, folder }: Service): Promise<unknown> {
   const line = /^ +(curl .*)$/m.exec(banner)?.[1] as string;
   const shell = Bun.spawn(['sh', '-c', line], { cwd: folder, stdio: ['ignore', 'pipe', 'ignore'] });
   return new Response(shell.stdout).json();

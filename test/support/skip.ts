@@ -3,17 +3,17 @@
 const prefix = 'skipped because: ';
 
 /** A condition for `skipIf`: true if it is not there. `reason` names the tests and what they lack. */
-export function lacking(there: boolean, reason: string): boolean {
+export function isMissing(there: boolean, reason: string): boolean {
   if (!there) console.log(prefix + reason);
   return !there;
 }
 
 /** The reason on a line of output, if it has one. */
-export function reasonOf(line: string): string | undefined {
+export function skipReason(line: string): string | undefined {
   return line.startsWith(prefix) ? line.slice(prefix.length) : undefined;
 }
 
-export const noCurl = lacking(
+export const noCurl = isMissing(
   Bun.which('curl') !== null,
   'examples of the README and the guides: no curl found',
 );

@@ -3,7 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { chownSync, cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SQL } from 'bun';
-import { binaries, freePort, identity } from '../../test/support/postgres.ts';
+import { freePort, postgresBinaries, serverUser } from '../../test/support/postgres.ts';
 
 /** As an operator would have it, but for little files and quick restarts. */
 const settings: Readonly<Record<string, string>> = {
@@ -34,7 +34,7 @@ export class Cluster {
   /** A new one, not started yet. `folder` must not exist. */
   static async make(folder: string): Promise<Cluster> {
     ownFolder(folder);
-    const cluster = new Cluster(folder, await binaries(folder), await freePort());
+    const cluster = new Cluster(folder, await postgresBinaries(folder), await freePort());
     const flags = [
       '-U',
       'postgres',
@@ -45,7 +45,7 @@ export class Cluster {
       '--wal-segsize=1',
     ];
     const made = spawnSync(join(cluster.#bin, 'initdb'), ['-D', cluster.data, ...flags], {
-      ...identity,
+      ...serverUser,
       cwd: folder,
       encoding: 'utf8',
     });
@@ -67,7 +67,7 @@ export class Cluster {
     const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
     const [command, ...args] = [...before, join(this.#bin, 'postgres'), '-D', this.data, ...flags];
     const server = spawn(command as string, args, {
-      ...identity,
+      ...serverUser,
       cwd: this.#folder,
       stdio: ['ignore', 'ignore', 'pipe'],
     });
@@ -153,12 +153,12 @@ export class Cluster {
 
 function ownFolder(folder: string): void {
   mkdirSync(folder);
-  if (identity.uid !== undefined) chownSync(folder, identity.uid, identity.gid);
+  if (serverUser.uid !== undefined) chownSync(folder, serverUser.uid, serverUser.gid);
 }
 
 function handOver(folder: string): void {
   spawnSync('chmod', ['0700', folder]);
-  if (identity.uid !== undefined) spawnSync('chown', ['-R', `${identity.uid}:${identity.gid}`, folder]);
+  if (serverUser.uid !== undefined) spawnSync('chown', ['-R', `${serverUser.uid}:${serverUser.gid}`, folder]);
 }
 
 function childrenOf(pid: number): number[] {

@@ -2,7 +2,7 @@
 import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { environment } from '../../test/support/service.ts';
-import { testMasterKey } from '../../test/support/world.ts';
+import { testMasterKey } from '../../test/support/test-server.ts';
 import type { Context } from '../row.ts';
 
 export interface MortalNode {

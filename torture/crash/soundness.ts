@@ -1,5 +1,5 @@
 /** What must be true of the rows themselves, whatever happened: nothing is half done. */
-import { raw } from '../../test/support/stores.ts';
+import { runSql } from '../../test/support/test-store.ts';
 
 interface Rows {
   readonly applications: readonly {
@@ -43,7 +43,7 @@ const selects: Record<keyof Rows, string> = {
  * id of a deleted Token is not used again, and that no Session has expired.
  */
 export async function halfDone(databaseUrl: string): Promise<string[]> {
-  const read = Object.entries(selects).map(async ([name, sql]) => [name, await raw(databaseUrl, sql)]);
+  const read = Object.entries(selects).map(async ([name, sql]) => [name, await runSql(databaseUrl, sql)]);
   const rows: Rows = Object.fromEntries(await Promise.all(read));
   const told = counted(rows.audit.map(({ operation, entity_id }) => `${operation} ${entity_id}`));
   const found = [

@@ -1,6 +1,6 @@
 /** A node whose wire to the database is cut, closed, delayed or mute, while others take away what it may accept. */
 
-import { openWire, type Wire } from '../../test/support/wire.ts';
+import { openTcpProxy, type TcpProxy } from '../../test/support/tcp-proxy.ts';
 import { Client } from '../client.ts';
 import { each } from '../clients.ts';
 import { firstKey, startNode } from '../crash/node.ts';
@@ -14,17 +14,17 @@ export const cutOff: Row = {
 };
 
 /** Each leaves the node without its database until the wire is mended. */
-const faults: readonly ((wire: Wire) => void)[] = [
-  (wire) => wire.set('swallow'),
+const faults: readonly ((wire: TcpProxy) => void)[] = [
+  (wire) => wire.setMode('swallow'),
   (wire) => {
-    wire.set('refuse');
-    wire.cut();
+    wire.setMode('refuse');
+    wire.disconnect();
   },
-  (wire) => wire.set('mute'),
-  (wire) => wire.delay(2000),
+  (wire) => wire.setMode('mute'),
+  (wire) => wire.setDelay(2000),
   (wire) => {
-    wire.set('swallow');
-    wire.cut();
+    wire.setMode('swallow');
+    wire.disconnect();
   },
 ];
 
@@ -51,7 +51,7 @@ async function run(context: Context): Promise<Outcome> {
     recovery: context.sized(2000, Number.POSITIVE_INFINITY),
   };
   const url = new URL(await context.freshDatabase());
-  const wire = await openWire(Number(url.port));
+  const wire = await openTcpProxy(Number(url.port));
   context.defer(() => wire.close());
   const program = [await context.executable()];
   const near = await startNode(context, { databaseUrl: url.href, command: program });
@@ -61,7 +61,14 @@ async function run(context: Context): Promise<Outcome> {
   const clients = { near: new Client(near.url), far: new Client(far.url) };
   const key = firstKey(context);
   for (let round = 0; round < rounds; round++) {
-    await oneRound(context, clients, key, wire, faults[round % faults.length] as (wire: Wire) => void, seen);
+    await oneRound(
+      context,
+      clients,
+      key,
+      wire,
+      faults[round % faults.length] as (wire: TcpProxy) => void,
+      seen,
+    );
   }
   clients.near.close();
   clients.far.close();
@@ -90,8 +97,8 @@ async function oneRound(
   context: Context,
   { near, far }: { near: Client; far: Client },
   management: string,
-  wire: Wire,
-  breakIt: (wire: Wire) => void,
+  wire: TcpProxy,
+  breakIt: (wire: TcpProxy) => void,
   seen: Seen,
 ): Promise<void> {
   const made = await application(context, near, management);
@@ -111,8 +118,8 @@ async function oneRound(
     else if (status !== 401) seen.wrong.push(`while cut, a request was answered with ${status}`);
   });
   if (performance.now() - broken < 500) await Bun.sleep(500);
-  wire.delay(0);
-  wire.set('pass');
+  wire.setDelay(0);
+  wire.setMode('pass');
   const mended = performance.now();
   while ((await write(far, management)).status !== 201 && performance.now() - mended < 10_000)
     await Bun.sleep(5);

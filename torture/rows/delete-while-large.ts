@@ -1,7 +1,7 @@
 /** An application with very many sessions is deleted, and every node is killed before its rows are gone. */
 import { openStore } from '../../src/store/open.ts';
-import { holding, raw } from '../../test/support/stores.ts';
-import { ample, testMasterKey } from '../../test/support/world.ts';
+import { generousTimeout, testMasterKey } from '../../test/support/test-server.ts';
+import { masterKeys, runSql } from '../../test/support/test-store.ts';
 import { type Answer, type Asked, Client } from '../client.ts';
 import { type Body, patient } from '../clients.ts';
 import { firstKey, type MortalNode, startNode } from '../crash/node.ts';
@@ -89,7 +89,7 @@ function application(type: string): object {
 /** Sessions of the application that are still in the table. */
 async function left(databaseUrl: string, id: string): Promise<number> {
   const sql = `select count(*) as count from sessions where application_id = '${id}'`;
-  const [row] = await raw<{ count: unknown }>(databaseUrl, sql);
+  const [row] = await runSql<{ count: unknown }>(databaseUrl, sql);
   return Number(row?.count);
 }
 
@@ -97,7 +97,10 @@ const batchSize = 500;
 
 /** Does what one more node would do now and then, until it is done or the batches are used up. */
 async function sweepSome(databaseUrl: string, batches: number): Promise<void> {
-  const { store } = await openStore(databaseUrl, { masters: holding(testMasterKey), timeout: ample });
+  const { store } = await openStore(databaseUrl, {
+    masters: masterKeys(testMasterKey),
+    timeout: generousTimeout,
+  });
   for (let batch = 0; batch < batches && (await store.sweep(batchSize)) >= batchSize; batch++);
   await store.close();
 }

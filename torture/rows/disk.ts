@@ -1,7 +1,7 @@
 /** The disk is full, or does not sync: what is not kept is not answered, and with room it goes on by itself. */
 import { chownSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { identity } from '../../test/support/postgres.ts';
+import { serverUser } from '../../test/support/postgres.ts';
 import { Cluster } from '../crash/cluster.ts';
 import { limitFiles, mountDisk, type SmallDisk } from '../crash/disk.ts';
 import { Ledger } from '../crash/ledger.ts';
@@ -136,7 +136,7 @@ async function smallDatabase(
   if (!small) return undefined;
   const space = join(folder, 'space');
   mkdirSync(space);
-  if (identity.uid !== undefined) chownSync(space, identity.uid, identity.gid);
+  if (serverUser.uid !== undefined) chownSync(space, serverUser.uid, serverUser.gid);
   const cluster = await openCluster(context, []);
   await cluster.sql(`create tablespace small location '${space}'`);
   await cluster.sql('create database small tablespace small');

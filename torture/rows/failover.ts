@@ -1,6 +1,6 @@
 /** The primary is killed under load, and its synchronous standby takes over behind the same address. */
 import { join } from 'node:path';
-import { openWire } from '../../test/support/wire.ts';
+import { openTcpProxy } from '../../test/support/tcp-proxy.ts';
 import { Cluster } from '../crash/cluster.ts';
 import { Ledger } from '../crash/ledger.ts';
 import { firstKey, startNode } from '../crash/node.ts';
@@ -21,7 +21,7 @@ const longestAway = 5000;
 async function run(context: Context): Promise<Outcome> {
   const rounds = context.sized(10, 1);
   const pair = await openPair(context);
-  const wire = await openWire(pair.primary.port);
+  const wire = await openTcpProxy(pair.primary.port);
   context.defer(() => wire.close());
   const databaseUrl = `postgres://postgres@127.0.0.1:${wire.port}/postgres`;
   const program = [await context.executable()];
@@ -39,7 +39,7 @@ async function run(context: Context): Promise<Outcome> {
     await ledger.more(20 + context.random.below(80));
     const began = performance.now();
     await pair.primary.kill();
-    wire.lead(pair.standby.port);
+    wire.setTarget(pair.standby.port);
     asked.push(...(await ask(urls, key)));
     await pair.standby.promote();
     await ledger.more(1);

@@ -4,7 +4,7 @@ import { type App, openApp } from '../../src/app.ts';
 import { readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
-import { Clock, testMasterKey } from '../../test/support/world.ts';
+import { Clock, testMasterKey } from '../../test/support/test-server.ts';
 import { Client } from '../client.ts';
 import { History } from '../history.ts';
 import { patiently } from '../patience.ts';

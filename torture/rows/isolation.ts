@@ -1,14 +1,14 @@
 import type { Route } from '../../src/http/pipeline/route.ts';
 import {
-  asker,
-  byCaller,
-  byId,
+  authenticatedRoutes,
   callers,
-  guarded,
-  roomOf,
-  type Seen,
-  withId,
-} from '../../test/support/isolation.ts';
+  collectionOf,
+  type RouteResponse,
+  routeCaller,
+  routesWithId,
+  statusByCaller,
+  statusById,
+} from '../../test/support/route-access.ts';
 import { clientsOf, each, patient } from '../clients.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
@@ -34,14 +34,14 @@ async function run(context: Context): Promise<Outcome> {
 
   /** Each question goes to the next node. */
   let turn = 0;
-  const { ask, keyOf, thingFor } = asker(async (method, path, asked) => {
+  const { ask, keyOf, thingFor } = routeCaller(async (method, path, asked) => {
     const { status, text } = await patient(() => call(turn++, method, path, asked));
     return { status, body: text === '' ? '' : JSON.parse(text) };
   });
 
   async function everyCaller(route: Route): Promise<void> {
     const tenant = await fleet.tenant();
-    const expected = byCaller[route.name] ?? [];
+    const expected = statusByCaller[route.name] ?? [];
     for (const [at, caller] of callers.entries()) {
       const key = await keyOf(caller, tenant);
       const { status } = await ask(route, key, await thingFor(route, tenant), tenant);
@@ -51,17 +51,17 @@ async function run(context: Context): Promise<Outcome> {
 
   /** As every kind of caller that may use the route on what is its own. */
   async function everyId(route: Route): Promise<void> {
-    const expected = byId[route.name] ?? [];
-    const able = callers.filter((_, at) => (byCaller[route.name]?.[at] ?? 403) < 300);
+    const expected = statusById[route.name] ?? [];
+    const able = callers.filter((_, at) => (statusByCaller[route.name]?.[at] ?? 403) < 300);
     for (const caller of context.sized(able, able.slice(-1))) {
       const [mine, theirs] = [await fleet.tenant(), await fleet.tenant()];
       const [foreign, gone] = [await thingFor(route, theirs), await thingFor(route, mine)];
-      const room = roomOf(route);
+      const room = collectionOf(route);
       await call(turn++, 'DELETE', `${room}/${gone}`, { key: mine.key });
       const before = await stateOf(room, foreign, theirs.key);
       const key = await keyOf(caller, mine);
       const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
-      const answers: Seen[] = [];
+      const answers: RouteResponse[] = [];
       for (const id of ids) answers.push(await ask(route, key, id, mine, id === foreign ? theirs : mine));
       for (const [at, { status }] of answers.entries()) {
         check(`${route.name} by ${caller} with an id that is ${kinds[at]}`, status, expected[at]);
@@ -79,18 +79,23 @@ async function run(context: Context): Promise<Outcome> {
     return text;
   }
 
-  for (const { name } of guarded) if (!byCaller[name]) shortfalls.push(`${name} has no row for its callers`);
-  for (const { name } of withId) if (!byId[name]) shortfalls.push(`${name} has no row for its ids`);
+  for (const { name } of authenticatedRoutes)
+    if (!statusByCaller[name]) shortfalls.push(`${name} has no row for its callers`);
+  for (const { name } of routesWithId)
+    if (!statusById[name]) shortfalls.push(`${name} has no row for its ids`);
   /** In short some of the routes will do: the suite has a test for each. */
   const some = (all: readonly Route[]) => context.sized(all, context.random.shuffled(all).slice(0, 6));
   for (let round = 0; round < context.sized(3, 1); round++) {
-    const [called, found] = [some(guarded), some(withId)];
+    const [called, found] = [some(authenticatedRoutes), some(routesWithId)];
     await each(called.length, 4, (index) => everyCaller(called[index] as Route));
     await each(found.length, 4, (index) => everyId(found[index] as Route));
   }
-  return { figures: { routes: guarded.length, cells, differences: shortfalls.length }, shortfalls };
+  return {
+    figures: { routes: authenticatedRoutes.length, cells, differences: shortfalls.length },
+    shortfalls,
+  };
 }
 
-function faceless({ body }: Seen): unknown {
+function faceless({ body }: RouteResponse): unknown {
   return { ...body, instance: undefined, request_id: undefined };
 }

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newestSchema } from '../../src/store/engine/migrate.ts';
-import { raw } from '../../test/support/stores.ts';
+import { runSql } from '../../test/support/test-store.ts';
 import { buildProgram, type Revision } from '../crash/executable.ts';
 import { Ledger } from '../crash/ledger.ts';
 import { firstKey, startNode } from '../crash/node.ts';
@@ -88,7 +88,7 @@ async function oneRound(context: Context, programs: { older: string; newer: stri
   await ledger.more(context.sized(300, 60));
   stopped = true;
   await Promise.all(load);
-  const [row] = await raw<{ version: number }>(
+  const [row] = await runSql<{ version: number }>(
     databaseUrl,
     'select max(version) as version from schema_versions',
   );

@@ -1,6 +1,6 @@
 import { codes } from '../../src/domain/error.ts';
 import type { Document } from '../../src/http/reference/openapi.ts';
-import { leave, raw } from '../../test/support/raw.ts';
+import { sendAndClose, sendRaw } from '../../test/support/raw-http.ts';
 import { type Answer, Client } from '../client.ts';
 import { type Body, clientsOf, each, oneNode } from '../clients.ts';
 import { rawRequest } from '../framing.ts';
@@ -103,11 +103,11 @@ async function sockets(context: Context, url: string, key: string, tally: Tally)
     const { text, sound, unfinished } = rawRequest(context.random, key);
     tally.asked++;
     if (unfinished) {
-      await leave(url, text);
+      await sendAndClose(url, text);
       tally.closed++;
       return;
     }
-    const received = await Promise.race([raw(url, text), late()]);
+    const received = await Promise.race([sendRaw(url, text), late()]);
     const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(received)?.[1] ?? 0);
     const end = received.indexOf('\r\n\r\n');
     const body = received.slice(end + 4);

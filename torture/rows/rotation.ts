@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import { openStore } from '../../src/store/open.ts';
-import { holding, raw } from '../../test/support/stores.ts';
-import { ample, testMasterKey } from '../../test/support/world.ts';
+import { generousTimeout, testMasterKey } from '../../test/support/test-server.ts';
+import { masterKeys, runSql } from '../../test/support/test-store.ts';
 import { Client } from '../client.ts';
 import { each } from '../clients.ts';
 import { startNode } from '../crash/node.ts';
@@ -36,7 +36,7 @@ async function run(context: Context): Promise<Outcome> {
   const env = {
     SALLYPORT_MASTER_KEY_FILE: file,
     SALLYPORT_MASTER_KEY: '',
-    SALLYPORT_DATABASE_TIMEOUT: String(ample),
+    SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout),
   };
   const program = [await context.executable()];
   const start = () => startNode(context, { databaseUrl, command: program, env });
@@ -98,13 +98,16 @@ async function run(context: Context): Promise<Outcome> {
 
 async function leftBehind(databaseUrl: string, file: string): Promise<number> {
   const [current] = parseMasterKeys(readFileSync(file, 'utf8').trim().split('\n').join());
-  const rows = await raw<{ id: string }>(databaseUrl, inUse);
+  const rows = await runSql<{ id: string }>(databaseUrl, inUse);
   return rows.filter(({ id }) => id !== current?.id).length;
 }
 
 /** The management keys of new tenants, made past the nodes. */
 async function tenantKeys(context: Context, databaseUrl: string, count: number): Promise<string[]> {
-  const { store: direct } = await openStore(databaseUrl, { masters: holding(testMasterKey), timeout: ample });
+  const { store: direct } = await openStore(databaseUrl, {
+    masters: masterKeys(testMasterKey),
+    timeout: generousTimeout,
+  });
   const tenants = Array.from({ length: count }, () => newTenant('torture', Date.now()));
   await each(count, 8, (index) => direct.tenants.create(tenants[index] as (typeof tenants)[number]));
   await direct.close();

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { everythingIn } from '../../test/support/database.ts';
-import { Place } from '../../test/support/program.ts';
-import { raw } from '../../test/support/stores.ts';
-import { testMasterKey } from '../../test/support/world.ts';
+import { dumpDatabase } from '../../test/support/database.ts';
+import { ProgramFolder } from '../../test/support/program.ts';
+import { testMasterKey } from '../../test/support/test-server.ts';
+import { runSql } from '../../test/support/test-store.ts';
 import type { Asked } from '../client.ts';
 import { type Body, clientsOf } from '../clients.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
@@ -89,7 +89,7 @@ async function misplaced(context: Context, databaseUrl: string): Promise<void> {
 
 /** The audit log as it is handed out, and a backup where the program makes one. */
 async function exported(context: Context, databaseUrl: string): Promise<void> {
-  const place = new Place();
+  const place = new ProgramFolder();
   const env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey };
   try {
     const audit = await place.run(['audit', 'export', join(context.folder, 'audit.jsonl')], env);
@@ -107,11 +107,11 @@ async function searchServer(context: Context, databaseUrls: readonly string[]) {
   const found: Found[] = [];
   let bytes = 0;
   for (const url of databaseUrls) {
-    const rows = Buffer.from(await everythingIn(url));
+    const rows = Buffer.from(await dumpDatabase(url));
     bytes += rows.length;
     found.push(...searchBytes(rows, url, context.secrets));
   }
-  const [server] = await raw<{ data_directory: string }>(databaseUrls[0] as string, 'show data_directory');
+  const [server] = await runSql<{ data_directory: string }>(databaseUrls[0] as string, 'show data_directory');
   const files = searchFolder(server?.data_directory as string, context.secrets, () => true);
   return { bytes: bytes + files.bytes, found: [...found, ...files.found] };
 }

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { raw } from '../../test/support/stores.ts';
+import { runSql } from '../../test/support/test-store.ts';
 import { type Answer, written } from '../client.ts';
 import { type Clients, clientsOf, each } from '../clients.ts';
 import type { Fleet } from '../fleet.ts';
@@ -84,7 +84,7 @@ async function run(context: Context): Promise<Outcome> {
 async function costOf(context: Context, fleet: Fleet): Promise<() => number> {
   const { pid } = fleet.at(0);
   if (context.database.name === 'SQLite') return () => processorTime(pid);
-  const [row] = await raw<{ data_directory: string }>(fleet.databaseUrl, 'show data_directory');
+  const [row] = await runSql<{ data_directory: string }>(fleet.databaseUrl, 'show data_directory');
   const file = readFileSync(join(row?.data_directory as string, 'postmaster.pid'), 'utf8');
   const server = Number(file.split('\n')[0]);
   return () => processorTime(pid) + processorTimeOfFamily(server);
@@ -166,7 +166,7 @@ async function diskTimes(
   const attack = attacks.find(({ name }) => name === deepestContainer) as Attack;
   const count = context.sized(200, 30);
   const size = async () => {
-    const [row] = await raw<{ bytes: unknown }>(databaseUrl, sizes[context.database.name]);
+    const [row] = await runSql<{ bytes: unknown }>(databaseUrl, sizes[context.database.name]);
     return Number(row?.bytes);
   };
   const growth = async (send: Attack['send']) => {

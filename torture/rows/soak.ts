@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { mint } from '../../src/domain/key.ts';
-import { raw } from '../../test/support/stores.ts';
+import { runSql } from '../../test/support/test-store.ts';
 import { type Body, type Clients, clientsOf, each, oneNode } from '../clients.ts';
 import type { Tenant } from '../fleet.ts';
 import { residentMegabytes } from '../meter.ts';
@@ -141,7 +141,7 @@ async function expiredLeft(databaseUrl: string): Promise<number> {
     .join(' + ');
   const until = performance.now() + sweepWithin;
   for (;;) {
-    const [row] = await raw<{ left: unknown }>(
+    const [row] = await runSql<{ left: unknown }>(
       databaseUrl,
       `select ${counts.replaceAll('MOMENT', String(Date.now() - 100))} as "left"`,
     );

@@ -1,8 +1,8 @@
 /** The first, the second, … call to the database fails, for every operation. */
 import { isRepeatable, type Route } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
-import { type Ready, ready, token } from '../../test/support/ready.ts';
-import { type Answer, openWorld, type World } from '../../test/support/world.ts';
+import { type ChangeRequest, changeRequests, createToken } from '../../test/support/change-requests.ts';
+import { type ApiResponse, openTestServer, type TestServer } from '../../test/support/test-server.ts';
 import { type FaultKind, Faults, faultKinds } from '../crash/faults.ts';
 import { openSnapshots, type Snapshots } from '../crash/snapshot.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
@@ -21,7 +21,7 @@ const few = ['createApplication', 'authorizeSession', 'listApplications'];
 const secret = /slp_[a-z]{3}_/;
 
 interface Bench {
-  readonly world: World;
+  readonly world: TestServer;
   readonly faults: Faults;
   readonly snapshots: Snapshots;
   readonly key: string;
@@ -58,12 +58,12 @@ async function run(context: Context): Promise<Outcome> {
 async function openBench(context: Context): Promise<Bench> {
   const faults = new Faults();
   const databaseUrl = await context.freshDatabase();
-  const world = await openWorld(databaseUrl, {}, faults.through);
+  const world = await openTestServer(databaseUrl, {}, faults.through);
   context.defer(() => world.close());
   const snapshots = openSnapshots(databaseUrl);
   context.defer(() => snapshots.close());
   const { key } = await world.tenant();
-  await token(world, key);
+  await createToken(world, key);
   return { world, faults, snapshots, key };
 }
 
@@ -130,7 +130,7 @@ async function failOne(
 
 /** The same once more must succeed; one that happened already, and was named, is only told again. */
 async function again(
-  send: (id: string) => Promise<Answer>,
+  send: (id: string) => Promise<ApiResponse>,
   id: string,
   { committed, named }: { committed: boolean; named: boolean },
   complain: (what: string) => void,
@@ -144,21 +144,21 @@ async function again(
 
 /** A request that would succeed, to be sent under an id. */
 async function prepared(
-  world: World,
+  world: TestServer,
   route: Route,
   key: string,
   headers: Record<string, string>,
-): Promise<(id: string) => Promise<Answer>> {
-  const make = ready[route.name];
+): Promise<(id: string) => Promise<ApiResponse>> {
+  const make = changeRequests[route.name];
   const { path = '', key_id = '', options } = await (make ? make(world, key) : reading(world, key, route));
   const at = route.path.replace(':id', path).replace(':key_id', key_id);
   return (id) => world.call(route.method, at, { ...options, headers: { ...headers, 'SVC-REQUEST-ID': id } });
 }
 
 /** What a route that only reads is asked for. */
-async function reading(world: World, key: string, { path: at }: Route): Promise<Ready> {
+async function reading(world: TestServer, key: string, { path: at }: Route): Promise<ChangeRequest> {
   if (at === '/decisions') return { options: { key, body: { credential: key, permission: 'token:read' } } };
   if (!at.includes(':id')) return { options: { key } };
-  const path = at.startsWith('/tokens') ? await token(world, key) : (await world.application(key)).id;
+  const path = at.startsWith('/tokens') ? await createToken(world, key) : (await world.application(key)).id;
   return { path, options: { key } };
 }

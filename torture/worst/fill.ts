@@ -1,5 +1,5 @@
 /** Rows by SQL, as many as it takes: far more than could be sent through the API in the time of a run. */
-import { raw } from '../../test/support/stores.ts';
+import { runSql } from '../../test/support/test-store.ts';
 import type { DatabaseName } from '../row.ts';
 
 /** Names of metadata entries, all of which every token has but for one. */
@@ -115,11 +115,11 @@ export class Filler {
 
   /** On PostgreSQL, where every row that is left is searched for secrets at the end of a run. */
   async clear(): Promise<void> {
-    if (this.#isPostgres) await raw(this.#url, 'truncate token_metadata, token_containers, tokens, audit');
+    if (this.#isPostgres) await runSql(this.#url, 'truncate token_metadata, token_containers, tokens, audit');
   }
 
   async #insert(into: string, values: string, count: number, where = '1 = 1'): Promise<void> {
-    await raw(
+    await runSql(
       this.#url,
       `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})
        insert into ${into} select ${values} from numbers where ${where}`,
@@ -127,6 +127,6 @@ export class Filler {
   }
 
   async #analyze(...tables: string[]): Promise<void> {
-    if (this.#isPostgres) await raw(this.#url, `analyze ${tables.join(', ')}`);
+    if (this.#isPostgres) await runSql(this.#url, `analyze ${tables.join(', ')}`);
   }
 }

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { raw } from '../../support/stores.ts';
-import { postgres, testMasterKey } from '../../support/world.ts';
+import { postgres, testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 /** All that look after data which is there. */
 const commands = [
@@ -55,14 +55,14 @@ describe('where there is no database', () => {
 
 describe('on a PostgreSQL with nothing in it', () => {
   test.each(commands)('%s says so, and makes nothing', async (_, words) => {
-    const url = await postgres.fresh('');
+    const url = await postgres.createEmpty('');
     const fleet = openDesk(() => ({ DATABASE_URL: url, SALLYPORT_MASTER_KEY: `${testMasterKey},${other}` }));
     const { code, out, error } = await fleet.run(...words);
     fleet.clear();
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(error).toMatch(/^sallyport: error: postgres:\/\/\S+\/test_\w+ is empty\n/);
     expect(error).toEndWith(hint);
-    expect(await raw(url, "select 1 from pg_tables where schemaname = 'public'")).toEqual([]);
+    expect(await runSql(url, "select 1 from pg_tables where schemaname = 'public'")).toEqual([]);
   });
   const other = Buffer.alloc(32, 8).toString('base64');
 });

@@ -1,14 +1,14 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { type Applying, openApplying } from '../../support/apply.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: World;
+let world: TestServer;
 let key: string;
 let apply: Applying['apply'];
 let applications: Applying['applications'];
 let clear: () => void;
 beforeAll(async () => {
-  world = await openWorld(sqlite);
+  world = await openTestServer(sqlite);
 });
 afterAll(() => world.close());
 beforeEach(async () => {

@@ -2,18 +2,18 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Applying, openApplying } from '../../support/apply.ts';
-import { keyShape } from '../../support/program.ts';
+import { keyPattern } from '../../support/program.ts';
 import { shell } from '../../support/shell.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: World;
+let world: TestServer;
 let folder: string;
 let key: string;
 let apply: Applying['apply'];
 let applications: Applying['applications'];
 let clear: () => void;
 beforeAll(async () => {
-  world = await openWorld(sqlite);
+  world = await openTestServer(sqlite);
 });
 afterAll(() => world.close());
 beforeEach(async () => {
@@ -64,7 +64,7 @@ test('the plan comes first and changes nothing, and exits with 1 while there is 
 test('what is applied is there, and the second run finds nothing to do', async () => {
   const first = await apply(shop, ['--yes']);
   expect([first.code, first.err]).toEqual([0, '']);
-  const keys = first.out.match(new RegExp(keyShape, 'g')) as string[];
+  const keys = first.out.match(new RegExp(keyPattern, 'g')) as string[];
   expect(keys).toHaveLength(2);
   for (const one of keys) expect(await works(one)).toBe(true);
   const before = await applications();
@@ -117,8 +117,8 @@ test('an update says what it adds and removes, and keeps the key', async () => {
       '    + permission token:read',
     ].join('\n'),
   );
-  expect(out).not.toMatch(keyShape);
-  for (const one of made.out.match(new RegExp(keyShape, 'g')) as string[])
+  expect(out).not.toMatch(keyPattern);
+  for (const one of made.out.match(new RegExp(keyPattern, 'g')) as string[])
     expect(await works(one)).toBe(true);
   expect((await applications())['shop browser']).toMatchObject({
     permissions: ['token:create', 'token:read'],
@@ -159,7 +159,7 @@ describe('new keys', () => {
     const keys = join(folder, 'keys');
     const { code, out, err } = await apply(shop, ['--yes', '--keys-dir', keys]);
     expect(code).toBe(0);
-    expect(out + err).not.toMatch(keyShape);
+    expect(out + err).not.toMatch(keyPattern);
     expect(readdirSync(keys).toSorted()).toEqual(['shop-backend.key', 'shop-browser.key']);
     for (const name of readdirSync(keys)) {
       expect(statSync(join(keys, name)).mode & 0o777).toBe(0o600);

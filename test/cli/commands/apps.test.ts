@@ -2,15 +2,15 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { keyShape } from '../../support/program.ts';
+import { keyPattern } from '../../support/program.ts';
 import { type Surroundings, shell } from '../../support/shell.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: World;
+let world: TestServer;
 let folder: string;
 let key: string;
 beforeAll(async () => {
-  world = await openWorld(sqlite);
+  world = await openTestServer(sqlite);
   folder = mkdtempSync(join(tmpdir(), 'sallyport-apps-'));
 });
 afterAll(async () => {
@@ -75,19 +75,19 @@ test.each([
 describe('a new key', () => {
   test('is shown once, by the command that made it', async () => {
     const made = await call(shop);
-    expect(made.out).toMatch(new RegExp(`^key +${keyShape.source} \\(shown this once\\)$`, 'm'));
+    expect(made.out).toMatch(new RegExp(`^key +${keyPattern.source} \\(shown this once\\)$`, 'm'));
     for (const argv of [
       ['apps', 'list'],
       ['apps', 'get', 'shop'],
       ['apps', 'update', 'shop', '--name', 'b'],
     ])
-      expect((await call(argv)).out).not.toMatch(keyShape);
+      expect((await call(argv)).out).not.toMatch(keyPattern);
   });
 
   test('goes to a file for its owner alone, and not to the screen', async () => {
     const path = join(folder, 'new.key');
     const made = await call([...shop, '--key-to', path]);
-    expect(made.out + made.err).not.toMatch(keyShape);
+    expect(made.out + made.err).not.toMatch(keyPattern);
     expect(made.out).toContain(`written to ${path}`);
     expect(statSync(path).mode & 0o777).toBe(0o600);
     expect(await works(readFileSync(path, 'utf8').trim())).toBe(true);

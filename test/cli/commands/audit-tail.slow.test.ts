@@ -1,17 +1,24 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { inOneLine } from '../../../src/cli/terminal/log-line.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { raw } from '../../support/stores.ts';
-import { databases, openWorld, postgres, start, testMasterKey, type World } from '../../support/world.ts';
+import {
+  databases,
+  openTestServer,
+  postgres,
+  startTime,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('audit tail on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let desk: Desk;
   let mine: { id: string; key: string };
   let theirs: { id: string; key: string };
   const made: string[] = [];
   beforeAll(async () => {
-    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     mine = await world.tenant();
     theirs = await world.tenant();
     for (const { key } of [mine, theirs, mine]) {
@@ -56,7 +63,7 @@ describe.each(databases)('audit tail on %s', (_, database) => {
   });
 
   test('comes to an end where somebody has made a gap of many numbers', async () => {
-    const gap = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const gap = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     const { key } = await gap.tenant();
     await gap.application(key);
     await gap.flush();
@@ -66,7 +73,7 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     }));
     const lines = async () => (await place.entries('audit', 'tail')).length;
     const before = await lines();
-    await raw(
+    await runSql(
       gap.config.databaseUrl,
       'update audit_checkpoints set seq = 1000000000000000 where seq = (select max(seq) from audit)',
     );
@@ -86,7 +93,7 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     expect(await tail('--operation', 'application.delete')).toEqual(['application.delete 0']);
     expect(await tail('--result', 'failed')).toEqual(['application.read -']);
     expect(await tail('--actor', made[0] as string)).toEqual([]);
-    const [from, to] = [start + 1000, start + 2000].map((moment) => new Date(moment).toISOString());
+    const [from, to] = [startTime + 1000, startTime + 2000].map((moment) => new Date(moment).toISOString());
     expect(await tail('--from', from as string, '--to', to as string)).toEqual(['application.create 1']);
   });
 
@@ -112,7 +119,7 @@ describe.each(databases)('audit tail on %s', (_, database) => {
 });
 
 test('audit tail follows through an outage of PostgreSQL: it says so once, and loses and doubles nothing', async () => {
-  const world = await openWorld(postgres);
+  const world = await openTestServer(postgres);
   const { key } = await world.tenant();
   const { databaseUrl } = world.config;
   const name = databaseUrl.slice(databaseUrl.lastIndexOf('/') + 1);
@@ -121,12 +128,12 @@ test('audit tail follows through an outage of PostgreSQL: it says so once, and l
   await world.application(key);
   const { next, said, stop } = desk.follow('audit', 'tail', '--lines', '1');
   expect(await next()).toHaveLength(1);
-  await raw(server, `alter database ${name} with allow_connections false`);
-  await raw(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+  await runSql(server, `alter database ${name} with allow_connections false`);
+  await runSql(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
   expect(await said()).toMatch(
     /^sallyport: warning: DATABASE_URL postgres:.*; it is asked again until it answers\n$/,
   );
-  await raw(server, `alter database ${name} with allow_connections true`);
+  await runSql(server, `alter database ${name} with allow_connections true`);
   for (let count = 0; count < 2; count++) {
     const { id } = await world.application(key);
     expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);

@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 describe.each(databases)('the audit log on %s, for an operator', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let desk: Desk;
   let away: Desk;
   let file: string;
   beforeAll(async () => {
-    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     const { key } = await world.tenant();
     for (let number = 0; number < 5; number++) await world.application(key);
     const settings = { SALLYPORT_MASTER_KEY: testMasterKey };

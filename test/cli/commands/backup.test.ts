@@ -4,11 +4,11 @@ import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 
 import { join } from 'node:path';
 import { type Desk, openDesk } from '../../support/cli.ts';
 import { shell } from '../../support/shell.ts';
-import { raw } from '../../support/stores.ts';
-import { openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 let desk: Desk;
-let world: World;
+let world: TestServer;
 let running: boolean;
 let key: string;
 const database = () => desk.path('live.db');
@@ -19,7 +19,7 @@ beforeEach(async () => {
     DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
     SALLYPORT_MASTER_KEY: testMasterKey,
   }));
-  world = await openWorld(`sqlite:${database()}`);
+  world = await openTestServer(`sqlite:${database()}`);
   running = true;
   key = (await world.tenant()).key;
 });
@@ -78,10 +78,10 @@ test('a backup leaves out Sessions and remembered answers', async () => {
     headers: { 'Idempotency-Key': 'again' },
   });
   await desk.run('backup', backup());
-  const count = (table: string) => raw(`sqlite:${backup()}`, `select count(*) as count from ${table}`);
+  const count = (table: string) => runSql(`sqlite:${backup()}`, `select count(*) as count from ${table}`);
   expect(await count('sessions')).toEqual([{ count: 0 }]);
   expect(await count('idempotency')).toEqual([{ count: 0 }]);
-  expect(await raw(`sqlite:${database()}`, 'select 1 from sessions')).toHaveLength(1);
+  expect(await runSql(`sqlite:${database()}`, 'select 1 from sessions')).toHaveLength(1);
 });
 
 test('a backup of a damaged database is refused, and leaves nothing behind', async () => {

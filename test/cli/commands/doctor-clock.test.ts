@@ -2,8 +2,8 @@ import { describe, expect, test } from 'bun:test';
 import { openDesk } from '../../support/cli.ts';
 import { examine } from '../../support/doctor.ts';
 import { entry } from '../../support/exports.ts';
-import { openStores } from '../../support/stores.ts';
-import { databases, testMasterKey } from '../../support/world.ts';
+import { databases, testMasterKey } from '../../support/test-server.ts';
+import { openTestStore } from '../../support/test-store.ts';
 
 describe.each(databases)('the clock that doctor sees on %s', (_, database) => {
   const hour = 3_600_000;
@@ -14,7 +14,7 @@ describe.each(databases)('the clock that doctor sees on %s', (_, database) => {
     ['is behind all that there is', [1, 0], 'fail'],
     ['is right', [-2, -1, 0], 'ok'],
   ])('%s', async (_name, hours, state) => {
-    const stores = await openStores(database);
+    const stores = await openTestStore(database);
     const desk = openDesk(() => ({ SALLYPORT_MASTER_KEY: testMasterKey, DATABASE_URL: stores.url }));
     for (const each of hours) {
       await stores.store.audit.write([{ ...entry(1), at: Date.now() + each * hour }]);

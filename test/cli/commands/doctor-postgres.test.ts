@@ -3,8 +3,8 @@ import { newestSchema } from '../../../src/store/engine/migrate.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
 import { bad, examine, shown } from '../../support/doctor.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
-import { raw } from '../../support/stores.ts';
-import { testMasterKey } from '../../support/world.ts';
+import { testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 const quiet = { SALLYPORT_TEST_POSTGRES: '' };
 
@@ -35,9 +35,9 @@ describe('doctor on PostgreSQL', () => {
   });
 
   test('finds settings with which a crash would undo what was answered', async () => {
-    await raw(server.url, 'alter database postgres set synchronous_commit = off');
+    await runSql(server.url, 'alter database postgres set synchronous_commit = off');
     const { code, checks } = await examine(desk, ...at('postgres'));
-    await raw(server.url, 'alter database postgres reset synchronous_commit');
+    await runSql(server.url, 'alter database postgres reset synchronous_commit');
     expect({ code, shown: shown(checks) }).toEqual({
       code: 1,
       shown: [expect.stringContaining('synchronous_commit is off')],
@@ -47,9 +47,9 @@ describe('doctor on PostgreSQL', () => {
   });
 
   test('finds a database in which nothing can be written', async () => {
-    await raw(server.url, 'alter database postgres set default_transaction_read_only = on');
+    await runSql(server.url, 'alter database postgres set default_transaction_read_only = on');
     const { code, checks } = await examine(desk, ...at('postgres'));
-    await raw(
+    await runSql(
       server.url,
       'begin read write; alter database postgres reset default_transaction_read_only; commit',
     );
@@ -60,7 +60,7 @@ describe('doctor on PostgreSQL', () => {
   });
 
   test('finds an empty database, one of another encoding, and one that is out of reach', async () => {
-    await raw(server.url, "create database latin template template0 encoding 'LATIN1'");
+    await runSql(server.url, "create database latin template template0 encoding 'LATIN1'");
     const { checks } = await examine(desk, ...at('latin'));
     expect(shown(checks)).toEqual([
       'fail database: its encoding is LATIN1',

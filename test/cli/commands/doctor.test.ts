@@ -4,7 +4,7 @@ import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { newestSchema } from '../../../src/store/engine/migrate.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
 import { bad, examine, shown } from '../../support/doctor.ts';
-import { raw } from '../../support/stores.ts';
+import { runSql } from '../../support/test-store.ts';
 
 const quiet = { SALLYPORT_TEST_POSTGRES: '' };
 
@@ -43,7 +43,7 @@ describe('doctor on SQLite', () => {
 
   const day = 86_400_000;
   const unsealed = (moment: number) =>
-    raw(
+    runSql(
       url(),
       `insert into audit (id, at, operation, result, entry)
        values ('ffffffff-0000-7000-8000-000000000000', ${moment}, 'x', 'success', '{}')`,
@@ -69,13 +69,13 @@ describe('doctor on SQLite', () => {
     ],
     [
       'an old schema',
-      () => raw(url(), `delete from schema_versions where version = ${newestSchema}`),
+      () => runSql(url(), `delete from schema_versions where version = ${newestSchema}`),
       0,
       /^warn schema: version \d+ of \d+$/,
     ],
     [
       'a schema of the future',
-      () => raw(url(), "insert into schema_versions (version, name) values (999, 'x')"),
+      () => runSql(url(), "insert into schema_versions (version, name) values (999, 'x')"),
       1,
       /^fail schema: version 999/,
     ],
@@ -103,7 +103,7 @@ describe('doctor on SQLite', () => {
     [
       'a sweep that does not happen',
       () =>
-        raw(
+        runSql(
           url(),
           `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)
            select tenant_id, id, id, x'01', x'02', '[]', '[]', 0, ${Date.now() - day} from applications`,
@@ -114,7 +114,7 @@ describe('doctor on SQLite', () => {
     [
       'an application whose storage quota is nearly full',
       () =>
-        raw(
+        runSql(
           url(),
           `insert into application_storage (tenant_id, application_id, shard, tokens, bytes)
            select tenant_id, id, 0, 1, ${17 * 2 ** 30} from applications`,
@@ -147,7 +147,7 @@ describe('doctor on SQLite', () => {
     const anchor = (await desk.run('audit', 'head')).out.trim();
     const { checks } = await examine(desk);
     expect(checks.map(({ says }) => says)).toContain(`signed up to ${anchor}`);
-    await raw(url(), 'update audit_checkpoints set at = at + 1');
+    await runSql(url(), 'update audit_checkpoints set at = at + 1');
     const again = await examine(desk);
     expect(shown(again.checks)).toEqual(['fail audit log: the last checkpoint is forged']);
   });
@@ -225,7 +225,7 @@ describe('doctor on SQLite', () => {
     ['is gone', 'delete from audit where seq = (select max(seq) from audit)'],
     ['has another link', "update audit set hash = x'00' where seq = (select max(seq) from audit)"],
   ])('finds that the last row that was signed %s', async (_, spoil) => {
-    await raw(url(), spoil);
+    await runSql(url(), spoil);
     const { code, checks } = await examine(desk);
     expect({ code, shown: shown(checks) }).toEqual({
       code: 1,

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
-import { Place, type Service } from '../../support/program.ts';
+import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 
-let place: Place;
+let place: ProgramFolder;
 beforeEach(() => {
-  place = new Place();
+  place = new ProgramFolder();
 });
 afterEach(() => place.close());
 
@@ -59,7 +59,7 @@ class Connection {
   }
 }
 
-const status = async (service: Service, path: string) => (await fetch(service.url + path)).status;
+const status = async (service: RunningProgram, path: string) => (await fetch(service.url + path)).status;
 
 describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
   test('it says that it is not ready, serves on meanwhile, and ends well', async () => {

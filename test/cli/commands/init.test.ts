@@ -4,16 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { projectVariables } from '../../../src/cli/commands/init.ts';
-import { keyShape } from '../../support/program.ts';
+import { keyPattern } from '../../support/program.ts';
 import { type Surroundings, shell } from '../../support/shell.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: World;
+let world: TestServer;
 let folder: string;
 let file: string;
 let key: string;
 beforeAll(async () => {
-  world = await openWorld(sqlite);
+  world = await openTestServer(sqlite);
 });
 afterAll(() => world.close());
 beforeEach(async () => {
@@ -35,7 +35,7 @@ const count = async () => (await world.call('GET', '/applications', { key })).bo
 test('without a terminal it asks nothing, and the keys it writes do what they are for and no more', async () => {
   const { code, out, err } = await init(['--name', 'My Shop!']);
   expect([code, err]).toEqual([0, '']);
-  expect(out).not.toMatch(keyShape);
+  expect(out).not.toMatch(keyPattern);
   expect(out).toContain('/my-shop/');
   expect(out).toContain(`set -a; . ${file}; set +a`);
   expect(statSync(file).mode & 0o777).toBe(0o600);

@@ -4,15 +4,15 @@ import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { Newcomers } from '../../../src/cli/commands/logs.ts';
 import { maxExamined } from '../../../src/store/audit/log.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('following a log of many entries', () => {
-  let world: World;
+  let world: TestServer;
   let tenant: { id: string; key: string };
   let service: Sallyport;
   let pages = 0;
   beforeAll(async () => {
-    world = await openWorld(sqlite, {}, (db) => ({
+    world = await openTestServer(sqlite, {}, (db) => ({
       ...db,
       all: (sql, values) => {
         if (/ from audit /.test(sql)) pages++;

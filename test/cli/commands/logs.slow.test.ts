@@ -3,15 +3,15 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { Place } from '../../support/program.ts';
-import { openWorld, sqlite, start, type World } from '../../support/world.ts';
+import { ProgramFolder } from '../../support/program.ts';
+import { openTestServer, sqlite, startTime, type TestServer } from '../../support/test-server.ts';
 
 describe('logs tail', () => {
-  let world: World;
+  let world: TestServer;
   let desk: Desk;
   const made: string[] = [];
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     const [{ key }, theirs] = [await world.tenant(), await world.tenant()];
     for (let count = 0; count < 3; count++) {
       made.push((await world.application(key)).id);
@@ -50,7 +50,7 @@ describe('logs tail', () => {
   test('narrows by entity, operation, result and time', async () => {
     expect(await tail('--entity', made[1] as string)).toEqual(['application.create 1']);
     expect(await tail('--result', 'denied')).toEqual(['application.read denied']);
-    const to = new Date(start + 1000).toISOString();
+    const to = new Date(startTime + 1000).toISOString();
     expect(await tail('--operation', 'application.create', '--to', to)).toEqual(['application.create 0']);
   });
 
@@ -98,7 +98,7 @@ describe('logs tail', () => {
 test('logs tail follows a clock that was ahead: what comes after it was put right is shown, and nothing twice', async () => {
   const day = 86_400_000;
   const unlimited = { SALLYPORT_RATE_PER_ADDRESS: '0', SALLYPORT_RATE_PER_KEY: '0' };
-  const world = await openWorld(sqlite, unlimited);
+  const world = await openTestServer(sqlite, unlimited);
   const { clock, application } = world;
   clock.advance(Date.now() - clock.now());
   const { key } = await world.tenant();
@@ -142,7 +142,7 @@ async function refuseConnections(port: number, count: number): Promise<void> {
 }
 
 test('logs tail follows through a restart of the service: it says so once, and loses and doubles nothing', async () => {
-  const place = new Place();
+  const place = new ProgramFolder();
   const first = await place.serve();
   const env = { PORT: new URL(first.url).port };
   const key = readFileSync(place.path('data/management.key'), 'utf8').trim();
@@ -172,7 +172,7 @@ test('logs tail follows through a restart of the service: it says so once, and l
 });
 
 test('logs tail stops at a refusal, which does not pass', async () => {
-  const world = await openWorld(sqlite);
+  const world = await openTestServer(sqlite);
   const { key } = await world.tenant();
   const reader = await world.application(key, { permissions: ['log:read'] });
   const desk = openDesk(() => ({ SALLYPORT_URL: world.url, SALLYPORT_KEY: reader.key }));

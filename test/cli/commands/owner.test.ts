@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { chmodSync, chownSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { lacking } from '../../support/skip.ts';
+import { isMissing } from '../../support/skip.ts';
 
 const isRoot = process.getuid?.() === 0;
 /** Nobody that there is: the files of a service that runs as another user. */
@@ -21,7 +21,7 @@ async function done(...words: string[]): Promise<void> {
   expect(await desk.run(...words)).toMatchObject({ code: 0, error: '' });
 }
 
-const noRoot = lacking(isRoot, 'tests of file owners: only root can give files away');
+const noRoot = isMissing(isRoot, 'tests of file owners: only root can give files away');
 describe.skipIf(noRoot)('what root does for a service of another user', () => {
   beforeEach(async () => {
     desk = openDesk();

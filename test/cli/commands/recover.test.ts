@@ -7,8 +7,15 @@ import type { Revived } from '../../../src/operations/recovery.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
-import { raw } from '../../support/stores.ts';
-import { databases, openWorld, postgres, sqlite, testMasterKey, type World } from '../../support/world.ts';
+import {
+  databases,
+  openTestServer,
+  postgres,
+  sqlite,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 /** How an earlier state is kept, and put back while nobody is there. */
 interface Past {
@@ -25,7 +32,7 @@ interface Report {
 
 describe.each(databases)('access that was taken away after the backup, on %s', (_, kind) => {
   let desk: Desk;
-  let world: World;
+  let world: TestServer;
   let url: string;
   let past: Past;
   let key: string;
@@ -37,9 +44,9 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
       folder = made;
       return { SALLYPORT_MASTER_KEY: testMasterKey };
     });
-    url = await kind.fresh(join(folder));
+    url = await kind.createEmpty(join(folder));
     past = kind === sqlite ? onSqlite() : await onPostgres();
-    world = await openWorld(url, { SALLYPORT_MASTER_KEY: testMasterKey });
+    world = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
     key = (await world.tenant()).key;
   });
   afterEach(async () => {
@@ -82,7 +89,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
   }
 
   async function reopen(): Promise<void> {
-    world = await openWorld(url, { SALLYPORT_MASTER_KEY: testMasterKey });
+    world = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
   }
 
   async function bringBack(...options: string[]): Promise<Report> {
@@ -230,7 +237,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
       code: 1,
       error: expect.stringMatching(/not to be relied on: line \d+: row \d+ is not what was written/),
     });
-    const other = await openWorld(kind, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const other = await openTestServer(kind, { SALLYPORT_MASTER_KEY: testMasterKey });
     const foreign = desk.path('foreign.jsonl');
     await desk.run('audit', 'export', foreign, '--database-url', other.config.databaseUrl);
     await other.close();
@@ -263,7 +270,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     const alive = { status: 200, sessions: 1 };
     const seen = async () => ({
       status: await statusOf(web.key),
-      sessions: (await raw(url, 'select 1 from sessions')).length,
+      sessions: (await runSql(url, 'select 1 from sessions')).length,
     });
     expect(await desk.run('recover', ...at())).toMatchObject({
       code: 2,
@@ -292,7 +299,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
 });
 
 test('beside a service that runs on SQLite, recover is refused', async () => {
-  const world = await openWorld(sqlite);
+  const world = await openTestServer(sqlite);
   const desk = openDesk(() => ({
     DATABASE_URL: world.config.databaseUrl,
     SALLYPORT_DATA_DIR: world.config.dataDir,
@@ -310,7 +317,7 @@ test('beside a service that runs on SQLite, recover is refused', async () => {
 
 test('for PostgreSQL, backup and restore say what to run instead', async () => {
   const desk = openDesk();
-  const url = ['--database-url', await postgres.fresh('')];
+  const url = ['--database-url', await postgres.createEmpty('')];
   expect(await desk.run('backup', desk.path('x'), ...url)).toMatchObject({
     code: 2,
     error: expect.stringContaining('hint: pg_dump '),

@@ -6,15 +6,15 @@ import { join } from 'node:path';
 import { mint, newId } from '../../../src/domain/key.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 let desk: Desk;
 let key: string;
 const database = () => desk.path('live.db');
 const backup = () => desk.path('backup.db');
 
-function open(): Promise<World> {
-  return openWorld(`sqlite:${database()}`);
+function open(): Promise<TestServer> {
+  return openTestServer(`sqlite:${database()}`);
 }
 
 beforeEach(async () => {

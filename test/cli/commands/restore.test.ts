@@ -13,11 +13,11 @@ import {
 import { join } from 'node:path';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { raw } from '../../support/stores.ts';
-import { openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 let desk: Desk;
-let world: World;
+let world: TestServer;
 let running: boolean;
 let key: string;
 const database = () => desk.path('live.db');
@@ -37,7 +37,7 @@ afterEach(async () => {
 });
 
 async function start(): Promise<void> {
-  world = await openWorld(`sqlite:${database()}`);
+  world = await openTestServer(`sqlite:${database()}`);
   running = true;
 }
 
@@ -84,7 +84,7 @@ describe('a restore', () => {
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
     expect((await elsewhere.json('restore', backup())).body.replaced).toBeUndefined();
-    world = await openWorld(`sqlite:${elsewhere.path('new/live.db')}`);
+    world = await openTestServer(`sqlite:${elsewhere.path('new/live.db')}`);
     running = true;
     expect(await statusOf(kept)).toBe(200);
     await stop();
@@ -158,12 +158,12 @@ describe('a restore', () => {
       ],
       [
         'a schema of the future',
-        () => raw(`sqlite:${backup()}`, "insert into schema_versions (version, name) values (999, 'x')"),
+        () => runSql(`sqlite:${backup()}`, "insert into schema_versions (version, name) values (999, 'x')"),
         /schema 999/,
       ],
       [
         'another master key',
-        () => raw(`sqlite:${backup()}`, `update master_key set id = '${newMasterKey().id}'`),
+        () => runSql(`sqlite:${backup()}`, `update master_key set id = '${newMasterKey().id}'`),
         /sealed with the master key/,
       ],
     ];

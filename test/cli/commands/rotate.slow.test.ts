@@ -6,9 +6,9 @@ import { newTenant } from '../../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { Place, type Service } from '../../support/program.ts';
-import { raw } from '../../support/stores.ts';
-import { ample, databases, postgres } from '../../support/world.ts';
+import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
+import { databases, generousTimeout, postgres } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 interface Made {
   readonly key: string;
@@ -40,24 +40,25 @@ async function newTenantIn({ tenants }: Store): Promise<string> {
   return tenant.secret.reveal();
 }
 
-async function end(service: Service): Promise<void> {
+async function end(service: RunningProgram): Promise<void> {
   service.kill('SIGTERM');
   expect(await service.ended).toBe(0);
 }
 
 describe.each(databases)('the master key on %s', (_, database) => {
-  let place: Place;
+  let place: ProgramFolder;
   let env: Record<string, string>;
   let databaseUrl: string;
   let tenants: Store;
 
   beforeEach(async () => {
-    place = new Place();
-    databaseUrl = database.name === 'SQLite' ? `sqlite:${place.path('test.db')}` : await database.fresh('');
+    place = new ProgramFolder();
+    databaseUrl =
+      database.name === 'SQLite' ? `sqlite:${place.path('test.db')}` : await database.createEmpty('');
     env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY_FILE: place.path('master.key') };
     if (database.name !== 'SQLite')
       writeFileSync(keyFile(), Buffer.alloc(32, 1).toString('base64'), { mode: 0o600 });
-    tenants = (await openStore(databaseUrl, { timeout: ample })).store;
+    tenants = (await openStore(databaseUrl, { timeout: generousTimeout })).store;
   });
   afterEach(async () => {
     await tenants.close();
@@ -67,7 +68,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   const keyFile = () => place.path('master.key');
   const keys = () => readFileSync(keyFile(), 'utf8').trimEnd().split('\n');
   const masters = async () => {
-    const rows = await raw<{ id: string }>(
+    const rows = await runSql<{ id: string }>(
       databaseUrl,
       'select id from master_key union select master_id from data_keys union select master_id from audit_key',
     );
@@ -144,7 +145,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     const made = await Promise.all(
       Array.from({ length: 150 }, async () => store(service.url, await newTenantKey())),
     );
-    const readAll = ({ url }: Service) => Promise.all(made.map((each) => read(url, each)));
+    const readAll = ({ url }: RunningProgram) => Promise.all(made.map((each) => read(url, each)));
     const before = keys()[0] as string;
     const killed = Bun.spawn(place.command(command), {
       cwd: place.folder,
@@ -173,14 +174,14 @@ test('the master key of a fleet is changed as the help says: both keys node by n
   expect(help).toContain(
     'restart the nodes one by one with NEW,OLD, rotate with the same value, then restart them with NEW',
   );
-  const place = new Place();
-  const shared = { DATABASE_URL: await postgres.fresh('') };
-  const { store: tenants } = await openStore(shared.DATABASE_URL, { timeout: ample });
+  const place = new ProgramFolder();
+  const shared = { DATABASE_URL: await postgres.createEmpty('') };
+  const { store: tenants } = await openStore(shared.DATABASE_URL, { timeout: generousTimeout });
   const [old, fresh] = [2, 3].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
   const withKey = (key: string) => place.serve({ ...shared, SALLYPORT_MASTER_KEY: key });
   const rotate = (key: string) => place.run(command, { ...shared, SALLYPORT_MASTER_KEY: key });
   const made: Made[] = [];
-  let nodes: Service[] = await Promise.all([withKey(old), withKey(old)]);
+  let nodes: RunningProgram[] = await Promise.all([withKey(old), withKey(old)]);
   /** On every node: what was made so far, and something new, of a tenant that has no data key yet if one is given. */
   const check = async (tenant = made[0]?.key as string) => {
     for (const { url } of nodes) {
@@ -190,7 +191,7 @@ test('the master key of a fleet is changed as the help says: both keys node by n
   };
   const restart = async (key: string) => {
     for (const at of [0, 1]) {
-      await end(nodes[at] as Service);
+      await end(nodes[at] as RunningProgram);
       nodes = nodes.with(at, await withKey(key));
       await check();
     }

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { keyShape, Place } from '../../support/program.ts';
-import { raw } from '../../support/stores.ts';
+import { keyPattern, ProgramFolder } from '../../support/program.ts';
+import { runSql } from '../../support/test-store.ts';
 
-let place: Place;
+let place: ProgramFolder;
 beforeEach(() => {
-  place = new Place();
+  place = new ProgramFolder();
 });
 afterEach(() => place.close());
 
@@ -17,7 +17,7 @@ describe('serve', () => {
   test('no key is printed where no person reads it', async () => {
     const { url, out, err } = await place.serve({ SALLYPORT_LOG_LEVEL: 'debug' });
     await holder(url, keyIn('data/management.key'));
-    expect(out() + err()).not.toMatch(keyShape);
+    expect(out() + err()).not.toMatch(keyPattern);
   });
 
   test('a person at a terminal is shown the key', async () => {
@@ -121,7 +121,7 @@ describe('serve refuses with one line that names what to change:', () => {
   test('a database that was made by a newer program', async () => {
     await place.run(['migrate']);
     const url = `sqlite:${place.path('data/sallyport.db')}`;
-    await raw(url, "insert into schema_versions (version, name) values (999, 'later')");
+    await runSql(url, "insert into schema_versions (version, name) values (999, 'later')");
     await refused({}, 1, 'schema 999');
   });
 

@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { mint } from '../../../src/domain/key.ts';
 import { freePort } from '../../support/postgres.ts';
-import { environment, program, type Service, startService, triedLine } from '../../support/service.ts';
+import { environment, program, runBannerCommand, type Service, startService } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
 import { noCurl } from '../../support/skip.ts';
-import { postgres, testMasterKey } from '../../support/world.ts';
+import { postgres, testMasterKey } from '../../support/test-server.ts';
 
 describe('the first start', () => {
   let first: Service;
@@ -59,7 +59,7 @@ describe('the first start', () => {
   });
 
   test.skipIf(noCurl)('prints a line to try that works when it is pasted', async () => {
-    expect(await triedLine(first)).toMatchObject({ type: 'management' });
+    expect(await runBannerCommand(first)).toMatchObject({ type: 'management' });
   });
 
   test('may have been on another machine: no start names a key file that is not there', () => {
@@ -94,7 +94,7 @@ describe('a start that cannot be says why in one line, without the password, and
   let closed: number;
   beforeAll(async () => {
     taken = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
-    fleet = await postgres.fresh('');
+    fleet = await postgres.createEmpty('');
     closed = await freePort();
   });
   afterAll(() => taken.stop());

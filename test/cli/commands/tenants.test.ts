@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { shell } from '../../support/shell.ts';
-import { raw } from '../../support/stores.ts';
-import { databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('tenants from the command line on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeEach(async () => {
-    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
   });
   afterEach(() => world.close());
 
@@ -34,7 +34,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   const status = async (key: string) => (await world.call('GET', '/tenants/self', { key })).status;
   const operations = async (id: string) =>
     (
-      await raw<{ operation: string; entry: string }>(
+      await runSql<{ operation: string; entry: string }>(
         world.config.databaseUrl,
         `select operation, entry from audit where tenant_id = '${id}' order by id`,
       )
@@ -144,7 +144,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   /** How many rows each table has of the tenant; those without any are left out. */
   async function rowsOf(tenant: string): Promise<Record<string, number>> {
     const { databaseUrl } = world.config;
-    const tables = await raw<{ name: string }>(
+    const tables = await runSql<{ name: string }>(
       databaseUrl,
       databaseUrl.startsWith('sqlite:')
         ? `select m.name from sqlite_schema m join pragma_table_info(m.name) c on c.name = 'tenant_id'
@@ -156,7 +156,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     for (const { name } of [...tables, { name: 'tenants' }]) {
       const column = name === 'tenants' ? 'id' : 'tenant_id';
       const sql = `select count(*) as count from ${name} where ${column} = '${tenant}'`;
-      const count = Number((await raw<{ count: number }>(databaseUrl, sql))[0]?.count);
+      const count = Number((await runSql<{ count: number }>(databaseUrl, sql))[0]?.count);
       if (count > 0) counts[name] = count;
     }
     return counts;

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { type Surroundings, shell } from '../../support/shell.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: World;
+let world: TestServer;
 let key: string;
 beforeAll(async () => {
-  world = await openWorld(sqlite);
+  world = await openTestServer(sqlite);
 });
 afterAll(() => world.close());
 beforeEach(async () => {

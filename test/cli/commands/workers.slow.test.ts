@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
-import { Place, type Service } from '../../support/program.ts';
+import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 
-let place: Place;
-let service: Service;
+let place: ProgramFolder;
+let service: RunningProgram;
 let workers: number[];
 beforeEach(async () => {
-  place = new Place();
+  place = new ProgramFolder();
   service = await place.serve({ SALLYPORT_WORKERS: '2', SALLYPORT_LOG_LEVEL: 'debug' });
   workers = listening();
 });

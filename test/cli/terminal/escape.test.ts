@@ -6,14 +6,14 @@ import { join } from 'node:path';
 import { makeLog } from '../../../src/log.ts';
 import { type Desk, openDesk } from '../../support/cli.ts';
 import { shell } from '../../support/shell.ts';
-import { openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const hidden = /[\p{Cc}\p{Bidi_Control}]/gu;
 /** Escape sequences of seven and eight bits, delete, next line, right-to-left override, isolate, Arabic mark. */
 const hostile = 'a\x1b[2J\x9b2J\x7f\x85\u202e\u2066\u061c\u200fz';
 
 let desk: Desk;
-let world: World;
+let world: TestServer;
 let env: Record<string, string>;
 let key: string;
 let ids: { app: string; tenant: string };
@@ -23,7 +23,7 @@ beforeAll(async () => {
     DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
     SALLYPORT_MASTER_KEY: testMasterKey,
   }));
-  world = await openWorld(`sqlite:${desk.path('live.db')}`);
+  world = await openTestServer(`sqlite:${desk.path('live.db')}`);
   const tenant = await world.tenant();
   key = tenant.key;
   const app = await world.application(key, { type: 'public', permissions: ['token:read'] });

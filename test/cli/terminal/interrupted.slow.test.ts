@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { type Desk, openDesk } from '../../support/cli.ts';
-import { raw } from '../../support/stores.ts';
+import { runSql } from '../../support/test-store.ts';
 
 let desk: Desk;
 const at = (name: string) => desk.path(`kept/${name}`);
@@ -13,7 +13,7 @@ beforeEach(async () => {
   desk = openDesk();
   mkdirSync(desk.path('kept'));
   await desk.run('migrate');
-  await raw(
+  await runSql(
     `sqlite:${desk.path('data/sallyport.db')}`,
     `insert into audit (id, at, operation, result, entry, seq)
      with recursive n (n) as (select 1 union all select n + 1 from n where n < 50000)

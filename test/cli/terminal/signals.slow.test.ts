@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { program, root, type Service, startService } from '../../support/service.ts';
-import { lacking } from '../../support/skip.ts';
+import { isMissing } from '../../support/skip.ts';
 
 let service: Service;
 afterEach(() => service.close());
@@ -21,7 +21,7 @@ test('a terminal that is closed stops it as any other request does', async () =>
   expect(await service.process.exited).toBe(0);
 });
 
-const noProc = lacking(process.platform === 'linux', 'test of nohup: it needs /proc of Linux');
+const noProc = isMissing(process.platform === 'linux', 'test of nohup: it needs /proc of Linux');
 test.skipIf(noProc)('a service started with nohup ignores the end of its terminal', async () => {
   service = await startService({}, ['sh', '-c', 'trap "" HUP; exec "$@"', 'sh', ...program]);
   const status = readFileSync(`/proc/${service.process.pid}/status`, 'utf8');

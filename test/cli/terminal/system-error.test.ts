@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Desk, openDesk } from '../../support/cli.ts';
 import { root } from '../../support/service.ts';
-import { lacking } from '../../support/skip.ts';
-import { raw } from '../../support/stores.ts';
+import { isMissing } from '../../support/skip.ts';
+import { runSql } from '../../support/test-store.ts';
 
 let desk: Desk;
 const small = () => desk.path('small');
@@ -75,10 +75,10 @@ const canMount = (() => {
   return could;
 })();
 
-const noMount = lacking(canMount, 'full-disk tests: this user cannot mount a tmpfs');
+const noMount = isMissing(canMount, 'full-disk tests: this user cannot mount a tmpfs');
 describe.skipIf(noMount)('on a disk', () => {
   beforeEach(async () => {
-    await raw(
+    await runSql(
       `sqlite:${database()}`,
       `insert into audit (id, at, operation, result, entry, seq)
        with recursive n (n) as (select 10 union all select n + 1 from n where n < 4000)
@@ -123,7 +123,7 @@ describe.skipIf(noMount)('on a disk', () => {
   });
 });
 
-const noFullDevice = lacking(existsSync('/dev/full'), 'test of unwritable output: no /dev/full');
+const noFullDevice = isMissing(existsSync('/dev/full'), 'test of unwritable output: no /dev/full');
 test.skipIf(noFullDevice)('output that cannot be written is a sentence and a failure', async () => {
   const command = [process.execPath, '--no-env-file', join(root, 'src/main.ts')];
   for (const words of [['tenants', 'list', '--data-dir', desk.path('data')], ['help'], ['version']]) {

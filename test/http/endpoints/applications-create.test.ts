@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const fields = { name: 'backend', type: 'private', permissions: ['token:read'] };
 const grinning = '😀';
@@ -74,10 +74,10 @@ const possibleMoments: [given: string, shown: string][] = [
 ];
 
 describe.each(databases)('creating an Application on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());

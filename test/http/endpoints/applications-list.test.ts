@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type Answer, databases, openWorld, type World } from '../../support/world.ts';
+import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const refused: [query: string, part: string][] = [
   ['page=0', 'page'],
@@ -45,11 +45,11 @@ const refused: [query: string, part: string][] = [
 ];
 
 describe.each(databases)('listing Applications on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   /** A tenant with 25 Applications, the management one included: named n24 … n01 from new to old. */
   let many: { key: string; names: string[] };
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     const { key } = await world.tenant();
     const names: string[] = [];
     for (let at = 1; at <= 24; at++) {
@@ -62,7 +62,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
   afterAll(() => world.close());
 
   const list = (query: string, key = many.key) => world.call('GET', `/applications${query}`, { key });
-  const namesIn = ({ body }: Answer): string[] => body.data.map(({ name }: { name: string }) => name);
+  const namesIn = ({ body }: ApiResponse): string[] => body.data.map(({ name }: { name: string }) => name);
 
   /** The names of a fresh tenant's Applications that the filter leaves. */
   async function namesLeft(made: string[], query: string): Promise<string[]> {

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('regenerating and deleting on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type Answer, databases, openWorld, type World } from '../../support/world.ts';
+import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
-type Body = Answer['body'];
+type Body = ApiResponse['body'];
 const other = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
 const different: [field: string, value: unknown][] = [
@@ -18,9 +18,9 @@ const different: [field: string, value: unknown][] = [
 ];
 
 describe.each(databases)('updating an Application on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { raw } from '../../support/stores.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 
@@ -65,7 +65,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     const { key, id } = await world.tenant();
     for (const name of ['first', 'second', 'third']) await world.application(key, { name });
     const [newest, changed, oldest] = await logs(key);
-    await raw(
+    await runSql(
       world.config.databaseUrl,
       `update audit set ${change} where tenant_id = '${id}' and id = '${changed.id}'`,
     );

@@ -1,8 +1,8 @@
 /** What one request costs and answers is bounded, whatever is sent and stored. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { recorder } from '../../support/recorded.ts';
-import { raw } from '../../support/stores.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 const mebibyte = 1_048_576;
 const entries = <T>(count: number, value: T, name = (n: number) => `name-${n}`) =>
@@ -16,10 +16,10 @@ const rule = (fields: object) => ({
 
 describe.each(databases)('bounds on %s', (_, database) => {
   const asked = recorder();
-  let world: World;
+  let world: TestServer;
   let management: string;
   beforeAll(async () => {
-    world = await openWorld(database, {}, asked.through);
+    world = await openTestServer(database, {}, asked.through);
     management = (await world.tenant()).key;
   });
   afterAll(() => world.close());
@@ -67,7 +67,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
       async (container) => {
         const answer = await world.call('POST', '/tokens', { key: management, body: { container, data: 1 } });
         expect([answer.status, answer.body.container]).toEqual([201, container]);
-        const levels = await raw(
+        const levels = await runSql(
           world.config.databaseUrl,
           `select 1 from token_containers where container like '${container.slice(0, 3)}%'`,
         );

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const conditions = [{ attribute: 'id', operator: 'starts_with', value: 'order-' }];
 const both = ['application:read', 'token:read'];
 
 describe.each(databases)('who may grant what to a Session on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 

@@ -3,15 +3,15 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { dirname, join } from 'node:path';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { buildConsole, type ConsoleFile } from '../../../console/build.ts';
-import { raw, rawRequest } from '../../support/raw.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { rawRequest, sendRaw } from '../../support/raw-http.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: World;
+let world: TestServer;
 let files: ConsoleFile[];
 let html: string;
 
 beforeAll(async () => {
-  [world, files] = await Promise.all([openWorld(sqlite), buildConsole()]);
+  [world, files] = await Promise.all([openTestServer(sqlite), buildConsole()]);
   html = await (await get('/console')).text();
 });
 afterAll(() => world.close());
@@ -35,7 +35,7 @@ describe('the console', () => {
 
   test('opens whatever the Host header is, and without one', async () => {
     expect((await rawRequest(world.url, 'GET /console', ['Host: a b'])).status).toBe(200);
-    expect(await raw(world.url, 'GET /console HTTP/1.0\r\n\r\n')).toStartWith('HTTP/1.1 200');
+    expect(await sendRaw(world.url, 'GET /console HTTP/1.0\r\n\r\n')).toStartWith('HTTP/1.1 200');
   });
 
   test('may run nothing inline, load nothing from elsewhere and be framed by nobody', async () => {
@@ -112,7 +112,7 @@ describe('the link of a first start', () => {
   });
 
   test('is over after ten minutes', async () => {
-    const other = await openWorld(sqlite);
+    const other = await openTestServer(sqlite);
     const open = () => other.call('POST', '/console/link', { body: { code: other.app.link?.reveal() } });
     other.clock.advance(600_000);
     expect((await open()).status).toBe(404);
@@ -120,7 +120,7 @@ describe('the link of a first start', () => {
   });
 
   test('is not there when nothing was made', async () => {
-    const again = await openWorld(world.config.databaseUrl, {
+    const again = await openTestServer(world.config.databaseUrl, {
       SALLYPORT_MANAGEMENT_KEY_FILE: world.config.managementKeyFile,
       SALLYPORT_MASTER_KEY_FILE: join(dirname(world.config.managementKeyFile), 'master.key'),
       SALLYPORT_MASTER_KEY: '',

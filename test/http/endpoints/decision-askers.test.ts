@@ -1,15 +1,15 @@
 /** What a decision shows depends on who asks, and a reply has at most 4 MiB. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../../src/domain/key.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const [read, ask] = ['token:read', 'decision:create'];
 const limited = 'this Session is limited to what its authorizer may do now';
 
-let world: World;
+let world: TestServer;
 let management: string;
 beforeAll(async () => {
-  world = await openWorld(sqlite);
+  world = await openTestServer(sqlite);
   management = (await world.tenant()).key;
 });
 afterAll(() => world.close());

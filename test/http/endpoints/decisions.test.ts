@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../../src/domain/key.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 
 describe.each(databases)('decisions on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let management: string;
   /** Its replies and those of its kind must never show the credential that was asked about. */
   let guard: string;
 
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     management = (await world.tenant()).key;
     guard = (await world.application(management, { permissions: ['decision:create'] })).key;
   });

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const seed = 20_261_115;
 const levels = ['none', 'redact', 'mask', 'reveal'] as const;
@@ -69,9 +69,9 @@ const byCondition = (value: string) => ({
 const idle = { priority: 9, container: '/idle/', transform: 'redact', permissions: ['idle:read'] };
 
 describe(`with the seed ${seed}`, () => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
   });
   afterAll(() => world.close());
 

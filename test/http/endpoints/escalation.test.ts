@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { type Answer, openWorld, sqlite, type World } from '../../support/world.ts';
+import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const management = [
   'application:create',
@@ -16,16 +16,16 @@ const byRule = (permissions: string[]) => ({
   rules: [{ priority: 1, container: '/a/', transform: 'mask', permissions }],
 });
 
-function managementOf({ permissions, rules }: Answer['body']): string[] {
+function managementOf({ permissions, rules }: ApiResponse['body']): string[] {
   const all = [permissions, ...rules.map((rule: { permissions: string[] }) => rule.permissions)].flat();
   return all.filter((name) => management.includes(name));
 }
 
 describe('no escalation', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());
@@ -37,7 +37,7 @@ describe('no escalation', () => {
   const regenerate = (as: string, id: string) =>
     world.call('POST', `/applications/${id}/regenerate`, { key: as });
 
-  function expectRefused({ status, body }: Answer, permission: string): void {
+  function expectRefused({ status, body }: ApiResponse, permission: string): void {
     expect([status, body.code]).toEqual([403, 'grant_not_held']);
     expect(body.detail).toContain(permission);
   }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { builtIn } from '../../../src/domain/permission.ts';
-import { type Answer, openWorld, sqlite, type World } from '../../support/world.ts';
+import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 type Owner = 'private' | 'public' | 'management' | 'session';
 const owners: Owner[] = ['private', 'public', 'management', 'session'];
@@ -87,11 +87,11 @@ const badConditions: [what: string, part: string, given: unknown][] = [
 ];
 
 describe('grants', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   let nonce: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     key = (await world.tenant()).key;
     nonce = await newNonce();
   });
@@ -103,7 +103,7 @@ describe('grants', () => {
   }
 
   /** Gives these to an owner of that type. A refusal does not spend the nonce, so it serves for all of them. */
-  async function give(owner: Owner, grants: object): Promise<Answer> {
+  async function give(owner: Owner, grants: object): Promise<ApiResponse> {
     if (owner === 'session') {
       return world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
     }
@@ -115,7 +115,7 @@ describe('grants', () => {
     expect({ status, parts: Object.keys(body.errors ?? {}) }).toEqual({ status: 400, parts });
   }
 
-  async function expectTaken(owner: Owner, grants: object): Promise<Answer['body']> {
+  async function expectTaken(owner: Owner, grants: object): Promise<ApiResponse['body']> {
     const { status, body } = await give(owner, grants);
     expect({ status, errors: body.errors }).toEqual({
       status: owner === 'session' ? 204 : 201,

@@ -1,26 +1,34 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Route } from '../../../src/http/pipeline/route.ts';
-import { asker, byCaller, byId, callers, guarded, roomOf, withId } from '../../support/isolation.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import {
+  authenticatedRoutes,
+  callers,
+  collectionOf,
+  routeCaller,
+  routesWithId,
+  statusByCaller,
+  statusById,
+} from '../../support/route-access.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe('the tables of this test', () => {
   test('have a row for every guarded route, and for every one with an id', () => {
     const names = (all: readonly Route[]) => all.map(({ name }) => name).sort();
-    expect(Object.keys(byCaller).sort()).toEqual(names(guarded));
-    expect(Object.keys(byId).sort()).toEqual(names(withId));
+    expect(Object.keys(statusByCaller).sort()).toEqual(names(authenticatedRoutes));
+    expect(Object.keys(statusById).sort()).toEqual(names(routesWithId));
   });
 });
 
 describe.each(databases)('isolation on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 
-  const { ask, keyOf, session, thingFor } = asker((...asked) => world.call(...asked));
+  const { ask, keyOf, session, thingFor } = routeCaller((...asked) => world.call(...asked));
 
-  test.each(guarded.map((route) => [route.name, route] as const))(
+  test.each(authenticatedRoutes.map((route) => [route.name, route] as const))(
     '%s is open to the keys it is for, and to no others',
     async (name, route) => {
       const tenant = await world.tenant();
@@ -29,15 +37,15 @@ describe.each(databases)('isolation on %s', (_, database) => {
         const key = await keyOf(caller, tenant);
         statuses.push((await ask(route, key, await thingFor(route, tenant), tenant)).status);
       }
-      expect(statuses).toEqual(byCaller[name] as number[]);
+      expect(statuses).toEqual(statusByCaller[name] as number[]);
     },
   );
 
-  test.each(withId.map((route) => [route.name, route] as const))(
+  test.each(routesWithId.map((route) => [route.name, route] as const))(
     '%s finds what is the tenant’s own and there, and tells nothing of anything else',
     async (name, route) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
-      const where = roomOf(route);
+      const where = collectionOf(route);
       const foreign = await thingFor(route, theirs);
       const gone = await thingFor(route, mine);
       await world.call('DELETE', `${where}/${gone}`, { key: mine.key });
@@ -47,7 +55,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
       const answers = [];
       for (const id of ids)
         answers.push(await ask(route, mine.key, id, mine, id === foreign ? theirs : mine));
-      expect(answers.map(({ status }) => status)).toEqual(byId[name] as number[]);
+      expect(answers.map(({ status }) => status)).toEqual(statusById[name] as number[]);
 
       const [, ofForeign, ofUnknown, ofGone] = answers.map(({ body }) => ({
         ...body,
@@ -66,7 +74,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
     'a list of %s shows the tenant’s own alone',
     async (path) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
-      const route = guarded.find((each) => each.path === path) as Route;
+      const route = authenticatedRoutes.find((each) => each.path === path) as Route;
       const [own, foreign] = [await thingFor(route, mine), await thingFor(route, theirs)];
       const { body } = await world.call('GET', `${path}?id=${own},${foreign}`, { key: mine.key });
       expect(body.data.map(({ id }: { id: string }) => id)).toEqual([own]);

@@ -1,5 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type Answer, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import {
+  type ApiResponse,
+  databases,
+  openTestServer,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
 
 const times = <T>(count: number, make: (at: number) => T) =>
   Array.from({ length: count }, (_, at) => make(at));
@@ -7,12 +13,12 @@ const dead = [401, 401];
 const alive = [200, 200];
 
 describe.each(databases)('the keys of an Application on %s', (_, database) => {
-  let world: World;
-  let node: World;
+  let world: TestServer;
+  let node: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    node = await openWorld(world.config.databaseUrl);
+    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    node = await openTestServer(world.config.databaseUrl);
     key = (await world.tenant()).key;
   });
   afterAll(async () => {
@@ -99,14 +105,16 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     const { body } = await regenerate(made.id);
     for (const old of [made.key, ...others]) expect(await shown(old)).toEqual(dead);
     expect(await shown(body.key)).toEqual(alive);
-    expect((await list(made.id)).map(({ ending }: Answer['body']) => ending)).toEqual([body.key.slice(-4)]);
+    expect((await list(made.id)).map(({ ending }: ApiResponse['body']) => ending)).toEqual([
+      body.key.slice(-4),
+    ]);
   });
 
   test('keys made while the Application is regenerated are dead, or made after it', async () => {
     const made = await readable();
     const [again, ...added] = await Promise.all([regenerate(made.id), ...times(6, () => add(made.id))]);
     expect(again?.status).toBe(200);
-    const endings = (await list(made.id)).map(({ ending }: Answer['body']) => ending);
+    const endings = (await list(made.id)).map(({ ending }: ApiResponse['body']) => ending);
     expect(endings.length).toBeLessThanOrEqual(3);
     for (const { status, body } of added) {
       expect([201, 409]).toContain(status);

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('the Sessions that live, on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 

@@ -1,8 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { routes } from '../../../src/http/routes.ts';
-import { everythingIn, takeAway } from '../../support/database.ts';
-import { type CallOptions, databases, openWorld, sqlite, type World } from '../../support/world.ts';
+import { dumpDatabase, hideTable } from '../../support/database.ts';
+import {
+  type CallOptions,
+  databases,
+  openTestServer,
+  sqlite,
+  type TestServer,
+} from '../../support/test-server.ts';
 
 const plaintext = 'plaintext-of-a-token-4242';
 const everyForm = (secret: string) => [
@@ -13,7 +19,7 @@ const everyForm = (secret: string) => [
 ];
 
 describe.each(databases)('secrets on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   /** Every key and nonce ever issued. */
   const issued = new Set<string>();
   /** Every answer, head and body, without what it has just issued. */
@@ -21,7 +27,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
   const called = new Set<string>();
 
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     issued.add(readFileSync(world.config.managementKeyFile, 'utf8').trim());
     await everyEndpoint();
     await world.flush();
@@ -127,14 +133,14 @@ describe.each(databases)('secrets on %s', (_, database) => {
   });
 
   test('are nowhere in the database', async () => {
-    const stored = await everythingIn(world.config.databaseUrl);
+    const stored = await dumpDatabase(world.config.databaseUrl);
     expect(stored).toContain('first management key');
     expectNoneIn(stored);
   });
 
   test('are nowhere in the log, also when the database fails under them', async () => {
-    await takeAway(world.config.databaseUrl, 'sessions');
-    await takeAway(world.config.databaseUrl, 'application_keys');
+    await hideTable(world.config.databaseUrl, 'sessions');
+    await hideTable(world.config.databaseUrl, 'application_keys');
     for (const key of issued) {
       const { status, body } = await call('GET', `/applications/${key}`, { key });
       expect([401, 500]).toContain(status);
@@ -148,10 +154,10 @@ describe.each(databases)('secrets on %s', (_, database) => {
 });
 
 describe('a key that somebody puts where it does not belong', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
+    world = await openTestServer(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());

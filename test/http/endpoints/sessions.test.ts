@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../../src/domain/key.ts';
-import { type Answer, databases, openWorld, type World } from '../../support/world.ts';
+import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const reading = { permissions: ['application:read'] };
 const day = 86_400_000;
 
 describe.each(databases)('Sessions on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 
@@ -17,7 +17,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
   const authorize = (key: string, nonce: unknown, grants: object = reading) =>
     world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
   const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
-  const outcome = ({ status, body }: Answer) => [status, body.code];
+  const outcome = ({ status, body }: ApiResponse) => [status, body.code];
 
   /** A tenant with a public Application and a Session of it. */
   async function scene(fields: object = {}) {
@@ -243,7 +243,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
 
   test('its lifetimes can be set', async () => {
     const env = { SALLYPORT_SESSION_TTL: '5', SALLYPORT_SESSION_TTL_MAX: '10' };
-    const other = await openWorld(database, env);
+    const other = await openTestServer(database, env);
     try {
       const { key } = await other.tenant();
       const web = await other.application(key, { type: 'public' });

@@ -1,7 +1,7 @@
 /** What a caller gets of a Token whose row was changed behind the program's back. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { raw } from '../../support/stores.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const mask = { number: '{{ data.number | reveal_last: 4 }}' };
@@ -9,11 +9,11 @@ const masked = { number: 'XXXXXXXXXXXX4242' };
 const all = ['token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('a Token whose data was tampered with, on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let management: string;
   let seeing: string;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 
@@ -25,7 +25,7 @@ describe.each(databases)('a Token whose data was tampered with, on %s', (_, data
     for (const id of ['card-1', 'card-2'])
       await world.call('POST', '/tokens', { key, body: { id, data, mask } });
     const where = `tenant_id = '${id}' and id`;
-    await raw(
+    await runSql(
       world.config.databaseUrl,
       `update tokens set data = (select data from tokens where ${where} = 'card-2') where ${where} = 'card-1'`,
     );

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 describe.each(databases)('tenants on %s', (_, database) => {
-  let world: World;
-  let node: World;
+  let world: TestServer;
+  let node: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    node = await openWorld(world.config.databaseUrl);
+    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    node = await openTestServer(world.config.databaseUrl);
   });
   afterAll(async () => {
     await node.close();

@@ -1,6 +1,6 @@
 /** What a Session may do with Tokens when it was authorized by somebody whose own rights bind it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
@@ -8,13 +8,13 @@ const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const all = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let management: string;
   let backend: { id: string; key: string };
   let session: string;
 
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 

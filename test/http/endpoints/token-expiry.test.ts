@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('a Token with an expiry on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
   beforeEach(async () => {

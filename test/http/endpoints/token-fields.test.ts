@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createHash } from 'node:crypto';
-import { raw } from '../../support/stores.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 const mebibyte = 1_048_576;
 const rules = [
@@ -18,11 +18,11 @@ const nested = (levels: number): string => '['.repeat(levels) + ']'.repeat(level
 const repeated = (text: string, count: number) => Array.from({ length: count }, () => text).join('');
 
 describe.each(databases)('the fields of a Token on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   /** Of one that sees and changes all data. */
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     const { key: management } = await world.tenant();
     key = (await world.application(management, { permissions: [], rules })).key;
   });
@@ -265,7 +265,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     const call = { key, body, headers: { 'Idempotency-Key': crypto.randomUUID() } };
     const first = await world.call('POST', '/tokens', call);
     expect((await world.call('POST', '/tokens', call)).body).toEqual(first.body);
-    const rows = await raw<{ request_digest: Uint8Array }>(
+    const rows = await runSql<{ request_digest: Uint8Array }>(
       world.config.databaseUrl,
       'select request_digest from idempotency',
     );

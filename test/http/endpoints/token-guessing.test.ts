@@ -1,16 +1,16 @@
 /** Who may change a part of the data, and not see the rest, learns nothing of the rest by changing. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { largestToken } from '../../../src/domain/token.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const data = { name: 'Ada', cvc: '737' };
 const mask = { name: '{{ data.name }}' };
 
 describe.each(databases)('guessing at data on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let management: string;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     management = (await world.tenant()).key;
   });
   afterAll(() => world.close());

@@ -1,13 +1,13 @@
 /** How many tokens, and how many bytes of them, one application may create and have stored. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const permissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('on %s, an application', (_, database) => {
-  const worlds: World[] = [];
+  const worlds: TestServer[] = [];
   const opened = async (env: Record<string, string>) => {
-    const world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
+    const world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
     worlds.push(world);
     const { id: tenant, key } = await world.tenant();
     const application = (fields = {}) => world.application(key, { permissions, ...fields });

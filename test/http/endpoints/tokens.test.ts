@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const card = { number: '4242424242424242', expiry: '12/30', cvc: '123' };
 const mask = { number: '{{ data.number | reveal_last: 4 }}', expiry: '{{ data.expiry }}' };
@@ -13,9 +13,9 @@ const rule = (container: string, transform: string, permissions = ['token:read']
 });
 
 describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 

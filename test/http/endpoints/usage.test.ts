@@ -1,14 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { takeAway } from '../../support/database.ts';
-import { raw } from '../../support/stores.ts';
-import { type Answer, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { hideTable } from '../../support/database.ts';
+import {
+  type ApiResponse,
+  databases,
+  openTestServer,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 const minute = 60_000;
 
 describe.each(databases)('what was last used when on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
   });
   afterAll(() => world.close());
 
@@ -17,7 +23,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
   const usage = (key: string, id: string) => get(key, `/applications/${id}/usage`);
   const places = async (key: string, id: string) =>
     (await usage(key, id)).uses.map(
-      ({ permission, container }: Answer['body']) => `${permission} ${container}`,
+      ({ permission, container }: ApiResponse['body']) => `${permission} ${container}`,
     );
   const me = (key: string) => world.call('GET', '/applications/key', { key });
 
@@ -29,7 +35,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     const at = now();
     expect((await me(second.key)).status).toBe(200);
     const rows = `select last_used_at from application_keys where application_id = '${made.id}'`;
-    expect(await raw(world.config.databaseUrl, rows)).toEqual([
+    expect(await runSql(world.config.databaseUrl, rows)).toEqual([
       { last_used_at: null },
       { last_used_at: null },
     ]);
@@ -41,7 +47,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     const { data } = await get(key, `/applications?id=${made.id}`);
     expect(data[0].last_used_at).toBe(at);
     const keys = (await get(key, `/applications/${made.id}/keys`)).data;
-    expect(keys.map(({ last_used_at }: Answer['body']) => last_used_at)).toEqual([at, undefined]);
+    expect(keys.map(({ last_used_at }: ApiResponse['body']) => last_used_at)).toEqual([at, undefined]);
   });
 
   test('a request that was not let in counts for nothing', async () => {
@@ -205,8 +211,8 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
 
 describe.each(databases)('what was noted but not written on %s', (_, database) => {
   test('is written when the program stops', async () => {
-    const world = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    const node = await openWorld(world.config.databaseUrl);
+    const world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const node = await openTestServer(world.config.databaseUrl);
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read'] });
     await node.call('GET', '/applications/key', { key: made.key });
@@ -217,14 +223,14 @@ describe.each(databases)('what was noted but not written on %s', (_, database) =
   });
 
   test('is kept for the next time when the database fails, and says so in the log', async () => {
-    const world = await openWorld(database);
+    const world = await openTestServer(database);
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read'] });
     await world.call('GET', '/applications/key', { key: made.key });
-    await takeAway(world.config.databaseUrl, 'application_uses');
+    await hideTable(world.config.databaseUrl, 'application_uses');
     await world.flush();
     expect(world.logged.at(-1)).toContain('could not write what was last used when');
-    await raw(world.config.databaseUrl, 'alter table application_uses_gone rename to application_uses');
+    await runSql(world.config.databaseUrl, 'alter table application_uses_gone rename to application_uses');
     await world.flush();
     const { body } = await world.call('GET', `/applications/${made.id}/usage`, { key });
     expect(body.uses).toHaveLength(1);

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../../src/domain/key.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { rawRequest } from '../../support/raw.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { rawRequest } from '../../support/raw-http.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const requestId = 'SVC-REQUEST-ID: fixed';
 const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -12,11 +12,11 @@ const guarded = routes
   .map(({ method, path }) => `${method} ${path.replace(':id', someId)}`);
 
 describe.each(databases)('authentication on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   /** Every way in which a key can be bad, as header lines. */
   let bad: Record<string, string[]>;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     bad = await badKeys();
   });
   afterAll(() => world.close());

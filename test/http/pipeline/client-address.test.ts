@@ -7,7 +7,7 @@ import {
   senderOf,
   unwrapped,
 } from '../../../src/http/pipeline/client-address.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('an address', () => {
   test.each([
@@ -130,15 +130,15 @@ describe('the sender of a request', () => {
 });
 
 describe('the audit log', () => {
-  let trusting: World;
-  let wary: World;
+  let trusting: TestServer;
+  let wary: TestServer;
   beforeAll(async () => {
-    trusting = await openWorld(sqlite, { SALLYPORT_TRUSTED_PROXIES: '127.0.0.0/8' });
-    wary = await openWorld(sqlite);
+    trusting = await openTestServer(sqlite, { SALLYPORT_TRUSTED_PROXIES: '127.0.0.0/8' });
+    wary = await openTestServer(sqlite);
   });
   afterAll(() => Promise.all([trusting.close(), wary.close()]));
 
-  async function changedFrom(world: World): Promise<string> {
+  async function changedFrom(world: TestServer): Promise<string> {
     const { key } = await world.tenant();
     const body = { name: 'x', type: 'private', permissions: ['token:read'] };
     await world.call('POST', '/applications', {
@@ -159,7 +159,7 @@ describe('the audit log', () => {
 
   test('is not alone in saying so: the log warns once of a proxy that nobody has named', async () => {
     for (let i = 0; i < 2; i++) await changedFrom(wary);
-    const warnings = (world: World) =>
+    const warnings = (world: TestServer) =>
       world.logged.filter((line) => line.includes('SALLYPORT_TRUSTED_PROXIES') && line.includes('127.0.0.1'));
     expect([warnings(wary).length, warnings(trusting).length]).toEqual([1, 0]);
   });

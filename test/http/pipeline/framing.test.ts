@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { raw, rawRequest } from '../../support/raw.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { rawRequest, sendRaw } from '../../support/raw-http.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const fields = JSON.stringify({ name: 'x', type: 'private', permissions: ['token:read'] });
 const length = `Content-Length: ${fields.length}`;
@@ -29,10 +29,10 @@ const refused: [what: string, headers: string[], body: string, status: number][]
 ];
 
 describe('framing', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());
@@ -80,7 +80,7 @@ describe('framing', () => {
     const smuggled = `DELETE /applications/key HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`;
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: ${smuggled.length}\r\n\r\n`;
     const next = 'GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
-    const received = await raw(world.url, head + smuggled + next);
+    const received = await sendRaw(world.url, head + smuggled + next);
     expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
 
@@ -159,7 +159,7 @@ describe('framing', () => {
   test.each(['FOO', 'get', 'POSTX', 'G', 'DELETE/'])(
     'what is no method at all, %s, is not answered',
     async (method) => {
-      const received = await raw(
+      const received = await sendRaw(
         world.url,
         `${method} /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`,
       );

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { leave, raw, rawRequest } from '../../support/raw.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { rawRequest, sendAndClose, sendRaw } from '../../support/raw-http.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const fields = { name: 'x', type: 'private', permissions: ['token:read'] };
 const json = (given: object = {}) => JSON.stringify({ ...fields, ...given });
@@ -105,10 +105,10 @@ const anyFields = fc.record(
 const settings = { seed: 20_261_115, numRuns: 150 };
 
 describe.each(databases)('hostile input on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());
@@ -254,9 +254,9 @@ describe.each(databases)('hostile input on %s', (_, database) => {
   test('a body that breaks off is the client’s affair: nothing changes, nothing is logged', async () => {
     const before = await everything();
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\nContent-Type: application/json\r\n`;
-    await leave(world.url, `${head}Content-Length: 500\r\n\r\n${json()}`);
-    await leave(world.url, `${head}Transfer-Encoding: chunked\r\n\r\nff\r\n${json()}`);
-    await raw(world.url, `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n${json()}`);
+    await sendAndClose(world.url, `${head}Content-Length: 500\r\n\r\n${json()}`);
+    await sendAndClose(world.url, `${head}Transfer-Encoding: chunked\r\n\r\nff\r\n${json()}`);
+    await sendRaw(world.url, `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n${json()}`);
     expect(await everything()).toEqual(before);
     expect(world.logged.filter((line) => line.includes('"error"'))).toEqual([]);
   });

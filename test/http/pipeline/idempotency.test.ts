@@ -1,6 +1,6 @@
 /** A remembered answer shows nothing that its caller may no longer see. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const rule = (transform: string, container = '/pci/') => ({
@@ -11,9 +11,9 @@ const rule = (transform: string, container = '/pci/') => ({
 });
 
 describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Failure } from '../../../src/domain/error.ts';
 import { LargeReplies } from '../../../src/http/pipeline/large-replies.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const text = 'ä'.repeat(100_000);
 const bytes = 200_000;
@@ -48,11 +48,11 @@ describe('a large response', () => {
 });
 
 describe('clients that ask for large pages and do not read them', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   let other: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     const management = await world.tenant();
     const rules = [
       { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read', 'token:create'] },

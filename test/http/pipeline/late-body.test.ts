@@ -1,15 +1,15 @@
 /** A request is sent when all of it is: what is taken away before its body has come does not let it in. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { connect } from 'node:net';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)(
   'a request whose headers came before a revocation, and its body after, on %s',
   (_, database) => {
-    let world: World;
+    let world: TestServer;
     let key: string;
     beforeAll(async () => {
-      world = await openWorld(database);
+      world = await openTestServer(database);
       key = (await world.tenant()).key;
     });
     afterAll(() => world.close());

@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { everythingIn, takeAway } from '../../support/database.ts';
-import { type Answer, openWorld, sqlite, type World } from '../../support/world.ts';
+import { dumpDatabase, hideTable } from '../../support/database.ts';
+import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-const told = ({ headers }: Answer) => [headers.get('ratelimit-policy'), headers.get('ratelimit')];
+const told = ({ headers }: ApiResponse) => [headers.get('ratelimit-policy'), headers.get('ratelimit')];
 const limitsOff = { SALLYPORT_RATE_PER_KEY: '0', SALLYPORT_RATE_PER_ADDRESS: '0' };
 
 describe('rate limits', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   let other: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite, {
+    world = await openTestServer(sqlite, {
       SALLYPORT_RATE_PER_KEY: '2',
       SALLYPORT_BURST_PER_KEY: '5',
       SALLYPORT_RATE_PER_ADDRESS: '4',
@@ -28,7 +28,7 @@ describe('rate limits', () => {
 
   const get = (as: string | undefined, from = '192.0.2.1', path = '/applications') =>
     world.call('GET', path, { key: as, headers: { 'X-Forwarded-For': from } });
-  const statuses = async (times: number, call: () => Promise<Answer>) => {
+  const statuses = async (times: number, call: () => Promise<ApiResponse>) => {
     const all = [];
     for (let i = 0; i < times; i++) all.push((await call()).status);
     return all;
@@ -122,20 +122,20 @@ describe('rate limits', () => {
       (before[1] as number) + 2,
     ]);
     await world.flush();
-    expect(await everythingIn(world.config.databaseUrl)).not.toContain('too_many_requests');
+    expect(await dumpDatabase(world.config.databaseUrl)).not.toContain('too_many_requests');
   });
 });
 
 describe('whoever is turned away', () => {
   test('has cost no look at the database', async () => {
-    const world = await openWorld(sqlite, {
+    const world = await openTestServer(sqlite, {
       ...limitsOff,
       SALLYPORT_RATE_PER_KEY: '1',
       SALLYPORT_BURST_PER_KEY: '1',
     });
     const { key } = await world.tenant();
     expect((await world.call('GET', '/applications', { key })).status).toBe(200);
-    await takeAway(world.config.databaseUrl, 'application_keys');
+    await hideTable(world.config.databaseUrl, 'application_keys');
     expect((await world.call('GET', '/applications', { key })).status).toBe(429);
     await world.close();
   });
@@ -143,7 +143,7 @@ describe('whoever is turned away', () => {
 
 describe('limits that are switched off', () => {
   test('turn nobody away, and tell nothing', async () => {
-    const world = await openWorld(sqlite, {
+    const world = await openTestServer(sqlite, {
       ...limitsOff,
       SALLYPORT_BURST_PER_KEY: '1',
       SALLYPORT_BURST_PER_ADDRESS: '1',

@@ -3,7 +3,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Served, serve } from '../../support/serve.ts';
-import { type Answer, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import {
+  type ApiResponse,
+  databases,
+  openTestServer,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
 
 const reading = { permissions: ['application:read'] };
 const times = <T>(count: number, make: (at: number) => T) =>
@@ -18,23 +24,28 @@ function expectOnce(answers: { readonly status: number }[], other: number): numb
 }
 
 describe.each(databases)('three nodes on one %s', (_, database) => {
-  let nodes: World[];
+  let nodes: TestServer[];
   let key: string;
   beforeAll(async () => {
-    const first = await openWorld(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    nodes = [first, await openWorld(first.config.databaseUrl), await openWorld(first.config.databaseUrl)];
+    const first = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    nodes = [
+      first,
+      await openTestServer(first.config.databaseUrl),
+      await openTestServer(first.config.databaseUrl),
+    ];
     key = (await first.tenant()).key;
   });
   afterAll(async () => {
     for (const node of nodes.toReversed()) await node.close();
   });
 
-  const at = (index: number) => nodes[index % nodes.length] as World;
-  const ask = (node: World, ...request: Parameters<World['call']>) => node.call(...request);
-  const me = async (node: World, as: string) =>
+  const at = (index: number) => nodes[index % nodes.length] as TestServer;
+  const ask = (node: TestServer, ...request: Parameters<TestServer['call']>) => node.call(...request);
+  const me = async (node: TestServer, as: string) =>
     (await ask(node, 'GET', '/applications/key', { key: as })).status;
   const everywhere = (as: string) => Promise.all(nodes.map((node) => me(node, as)));
-  const begin = async (web: Answer['body']) => (await ask(at(0), 'POST', '/sessions', { key: web.key })).body;
+  const begin = async (web: ApiResponse['body']) =>
+    (await ask(at(0), 'POST', '/sessions', { key: web.key })).body;
 
   test('fifty authorizes of one nonce at once: exactly one succeeds, and its grant is the one that counts', async () => {
     const web = await at(0).application(key, { type: 'public' });
@@ -57,7 +68,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
   test('fifty nonces at once, each by all nodes: every one is spent once', async () => {
     const web = await at(0).application(key, { type: 'public' });
     const sessions = await Promise.all(times(17, () => begin(web)));
-    const authorize = (node: World, nonce: string) =>
+    const authorize = (node: TestServer, nonce: string) =>
       ask(node, 'POST', '/sessions/authorize', { key, body: { nonce, ...reading } });
     const answers = await Promise.all(
       sessions.map(({ nonce }) => Promise.all(nodes.map((node) => authorize(node, nonce)))),
@@ -151,7 +162,7 @@ describe.each(databases)('three processes on one %s', (_, database) => {
   let processes: Served[];
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
-    const url = await database.fresh(folder);
+    const url = await database.createEmpty(folder);
     processes = await Promise.all(times(3, () => serve(url)));
   });
   afterAll(async () => {

@@ -1,16 +1,22 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Failure, fail } from '../../../src/domain/error.ts';
 import { pendingSessionLimit } from '../../../src/http/pipeline/pending-sessions.ts';
-import { refuseRows } from '../../support/database.ts';
-import { Clock, databases, openWorld, testMasterKey, type World } from '../../support/world.ts';
+import { failInserts } from '../../support/database.ts';
+import {
+  Clock,
+  databases,
+  openTestServer,
+  type TestServer,
+  testMasterKey,
+} from '../../support/test-server.ts';
 
 const settings = { SALLYPORT_SESSIONS_WAITING: '5', SALLYPORT_MASTER_KEY: testMasterKey };
 
 describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(database, settings);
+    world = await openTestServer(database, settings);
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());
@@ -65,7 +71,7 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
 
   test('are not those whose request has failed', async () => {
     const web = await application();
-    const allow = await refuseRows(world.config.databaseUrl, 'audit');
+    const allow = await failInserts(world.config.databaseUrl, 'audit');
     for (let i = 0; i < 5; i++) expect((await create(web)).status).toBe(503);
     await allow();
     const answers = [];
@@ -74,7 +80,7 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
   });
 
   test('are known to another process after a second', async () => {
-    const other = await openWorld(world.config.databaseUrl, settings);
+    const other = await openTestServer(world.config.databaseUrl, settings);
     other.clock.advance(world.clock.now() - other.clock.now());
     const web = await application();
     const there = () => other.call('POST', '/sessions', { key: web.key });

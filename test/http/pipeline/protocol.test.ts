@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
-import { openWorld, sqlite, type World } from '../../support/world.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -10,10 +10,10 @@ const paths = [...Map.groupBy(routes, (route) => route.path)].map(([path, at]): 
 ]);
 
 describe('the protocol', () => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openWorld(sqlite);
+    world = await openTestServer(sqlite);
     key = (await world.tenant()).key;
   });
   afterAll(() => world.close());

@@ -1,19 +1,19 @@
 /** Every 403 says which permission is missing, and why if that reveals nothing. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
 describe.each(databases)('refusals on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let management: string;
   let tenant: string;
 
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
     ({ key: management, id: tenant } = await world.tenant());
   });
   afterAll(() => world.close());

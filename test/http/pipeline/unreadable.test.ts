@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('when nothing can be read on %s but who calls', (_, database) => {
-  let world: World;
+  let world: TestServer;
   let key: string;
   let down = false;
   const stray: unknown[] = [];
@@ -24,7 +24,7 @@ describe.each(databases)('when nothing can be read on %s but who calls', (_, dat
   };
 
   beforeAll(async () => {
-    world = await openWorld(database, {}, failing);
+    world = await openTestServer(database, {}, failing);
     key = (await world.tenant()).key;
     process.on('unhandledRejection', note);
   });

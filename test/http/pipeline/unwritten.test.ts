@@ -1,32 +1,32 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { isRepeatable, type Route } from '../../../src/http/pipeline/route.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { refuseRows, rowsIn } from '../../support/database.ts';
-import { ready, token } from '../../support/ready.ts';
-import { databases, openWorld, type World } from '../../support/world.ts';
+import { changeRequests, createToken } from '../../support/change-requests.ts';
+import { allRows, failInserts } from '../../support/database.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const changing = routes.filter(({ kind }) => kind === 'change');
 
 test('every route that changes something has its row here', () => {
-  expect(Object.keys(ready).sort()).toEqual(changing.map(({ name }) => name).sort());
+  expect(Object.keys(changeRequests).sort()).toEqual(changing.map(({ name }) => name).sort());
 });
 
 describe.each(databases)('when the audit log cannot be written on %s', (_, database) => {
-  let world: World;
+  let world: TestServer;
   beforeAll(async () => {
-    world = await openWorld(database);
+    world = await openTestServer(database);
   });
   afterAll(() => world.close());
 
   /** What the same request gets while no audit row can be written, and afterwards. */
   async function refusedThenDone(route: Route, headers: Record<string, string>) {
     const { key } = await world.tenant();
-    await token(world, key);
+    await createToken(world, key);
     const {
       path = '',
       key_id = '',
       options,
-    } = await (ready[route.name] as (typeof ready)[string])(world, key);
+    } = await (changeRequests[route.name] as (typeof changeRequests)[string])(world, key);
     const send = () =>
       world.call(route.method, route.path.replace(':id', path).replace(':key_id', key_id), {
         ...options,
@@ -34,11 +34,11 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
       });
     await world.flush();
     const { databaseUrl } = world.config;
-    const before = await rowsIn(databaseUrl);
-    const allow = await refuseRows(databaseUrl, 'audit');
+    const before = await allRows(databaseUrl);
+    const allow = await failInserts(databaseUrl, 'audit');
     const refused = await send();
     await allow();
-    expect(await rowsIn(databaseUrl)).toEqual(before);
+    expect(await allRows(databaseUrl)).toEqual(before);
     return { refused, done: await send() };
   }
 
@@ -57,7 +57,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
   );
 
   test('a refusal is still a refusal, and the log of the service tells that it is not on record', async () => {
-    const allow = await refuseRows(world.config.databaseUrl, 'audit');
+    const allow = await failInserts(world.config.databaseUrl, 'audit');
     expect((await world.call('GET', '/applications')).status).toBe(401);
     await world.flush();
     await allow();

@@ -9,7 +9,7 @@ import { html } from '../../../src/http/reference/html.ts';
 import { openApi } from '../../../src/http/reference/openapi.ts';
 import { referencePage } from '../../../src/http/reference/page.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { type Answer, databases, openWorld, type World } from '../../support/world.ts';
+import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const page = referencePage(openApi(routes, '1.2.3'));
 const ids = [...page.matchAll(/ id="([^"]*)"/g)].map((match) => match[1] as string);
@@ -23,10 +23,10 @@ function commandOf(operationId: string): string {
 }
 
 describe('the reference that the service gives out', () => {
-  let world: World;
-  let docs: Answer;
+  let world: TestServer;
+  let docs: ApiResponse;
   beforeAll(async () => {
-    world = await openWorld(databases[0]?.[1] ?? '');
+    world = await openTestServer(databases[0]?.[1] ?? '');
     docs = await world.call('GET', '/docs');
   });
   afterAll(() => world.close());

@@ -6,8 +6,8 @@ import { newId } from '../../../src/domain/key.ts';
 import { maxExamined } from '../../../src/store/audit/log.ts';
 import type { Value } from '../../../src/store/engine/db.ts';
 import type { AuditFilter, NewEntry, Store } from '../../../src/store/store.ts';
-import { holding, openStores, raw, type Stores } from '../../support/stores.ts';
-import { databases, start, testMasterKey } from '../../support/world.ts';
+import { databases, startTime, testMasterKey } from '../../support/test-server.ts';
+import { masterKeys, openTestStore, runSql, type TestStore } from '../../support/test-store.ts';
 
 const pages = 3;
 const count = pages * maxExamined - 500;
@@ -22,13 +22,13 @@ const filters: [name: string, filter: AuditFilter][] = [
 ];
 
 describe.each(databases)('the store on %s: pages of the audit log', (name, database) => {
-  let on: Stores;
+  let on: TestStore;
   let watched: Store;
   let tenant: string;
   let began: number;
   const sent: { sql: string; values: readonly Value[] }[] = [];
   beforeAll(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     tenant = await on.tenant();
     began = on.clock.now();
     const entry = (at: number): NewEntry => ({
@@ -44,8 +44,8 @@ describe.each(databases)('the store on %s: pages of the audit log', (name, datab
     for (const at of [0, 2500])
       entries[at] = { ...entry(at), ...needle, actor: { kind: 'application', id: actor } };
     for (let at = 0; at < count; at += 1000) await on.store.audit.write(entries.slice(at, at + 1000));
-    if (name === 'PostgreSQL') await raw(on.url, 'analyze');
-    watched = await on.another(holding(testMasterKey), (db) => ({
+    if (name === 'PostgreSQL') await runSql(on.url, 'analyze');
+    watched = await on.openNode(masterKeys(testMasterKey), (db) => ({
       ...db,
       get: (sql, values = []) => {
         sent.push({ sql, values });
@@ -113,7 +113,7 @@ describe.each(databases)('the store on %s: pages of the audit log', (name, datab
     expect((await page({ to: began, from: -5 })).entries).toEqual([]);
   });
 
-  const ranges: typeof filters = [...filters, ['a time', { from: start, to: start + 9 }]];
+  const ranges: typeof filters = [...filters, ['a time', { from: startTime, to: startTime + 9 }]];
   test.each(ranges)('filtered by %s, every statement reads a range of one index', async (_, filter) => {
     for (const before of [undefined, newId(on.clock.now() + count)]) {
       sent.length = 0;

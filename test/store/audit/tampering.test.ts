@@ -3,16 +3,16 @@ import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { entry, exportOf, masters, mastersOf, named, verify, write } from '../../support/exports.ts';
-import { openStores, type Stores } from '../../support/stores.ts';
-import { ample, databases, sqlite, start } from '../../support/world.ts';
+import { databases, generousTimeout, sqlite, startTime } from '../../support/test-server.ts';
+import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 const count = 10;
 
 describe.each(databases)('tampering with the audit log in %s', (_, database) => {
   const atOnce = database === sqlite;
-  let stores: Stores;
+  let stores: TestStore;
   beforeAll(async () => {
-    stores = await openStores(database);
+    stores = await openTestStore(database);
     await write(stores.store, count, await stores.tenant());
   });
   afterAll(() => stores.close());
@@ -20,15 +20,16 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
   /** What an export shows after somebody did this to the database, which is then put back as it was. */
   async function after(...statements: string[]): Promise<string[]> {
     const tables = ['audit', 'audit_checkpoints', 'audit_key'];
-    for (const table of tables) await stores.raw(`create table copy_of_${table} as select * from ${table}`);
-    for (const statement of statements) await stores.raw(statement);
-    const { store } = await openStore(stores.url, { masters, timeout: ample });
+    for (const table of tables)
+      await stores.runSql(`create table copy_of_${table} as select * from ${table}`);
+    for (const statement of statements) await stores.runSql(statement);
+    const { store } = await openStore(stores.url, { masters, timeout: generousTimeout });
     const verdict = await verify(await exportOf(store));
     await store.close();
     for (const table of tables) {
-      await stores.raw(`delete from ${table}`);
-      await stores.raw(`insert into ${table} select * from copy_of_${table}`);
-      await stores.raw(`drop table copy_of_${table}`);
+      await stores.runSql(`delete from ${table}`);
+      await stores.runSql(`insert into ${table} select * from copy_of_${table}`);
+      await stores.runSql(`drop table copy_of_${table}`);
     }
     return named(verdict);
   }
@@ -38,14 +39,14 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
   });
 
   test('that did not happen is not found while the log goes on within the same second, either', async () => {
-    const growing = await openStores(database);
+    const growing = await openTestStore(database);
     const goOn = async (entries: NewEntry[]) => {
       await growing.store.audit.write(entries);
       await growing.store.audit.seal(2000);
     };
     await goOn(Array.from({ length: 1500 }, () => entry(1)));
     const lines: string[] = [];
-    for await (const line of growing.store.audit.export(start)) {
+    for await (const line of growing.store.audit.export(startTime)) {
       lines.push(line);
       if (lines.length % 500 === 0) await goOn([entry(1)]);
     }
@@ -122,9 +123,9 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
       'insert into audit_checkpoints (seq, at, hash, signature) select 9223372036854775807, at, hash, signature from audit_checkpoints where seq = 10',
       `insert into audit (id, ${columns}, seq) select ${id}, ${columns}, 9223372036854775807 from audit where seq = 10`,
     ]) {
-      const other = await openStores(database);
+      const other = await openTestStore(database);
       await write(other.store, count);
-      await other.raw(beyond);
+      await other.runSql(beyond);
       await write(other.store, 2);
       const verdict = await verify(await exportOf(other.store));
       await other.close();
@@ -134,12 +135,12 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
   });
 
   test('by taking a row away and setting those behind it back: at once on SQLite, elsewhere by an anchor', async () => {
-    const other = await openStores(database);
+    const other = await openTestStore(database);
     await write(other.store, count);
     const { seq, hash } = (await other.store.audit.head()) as { seq: number; hash: Uint8Array };
-    await other.raw('delete from audit where seq = 4');
-    await other.raw('delete from audit_checkpoints where seq >= 4');
-    await other.raw('update audit set seq = null, hash = null where seq > 4');
+    await other.runSql('delete from audit where seq = 4');
+    await other.runSql('delete from audit_checkpoints where seq >= 4');
+    await other.runSql('update audit set seq = null, hash = null where seq > 4');
     const lines = await exportOf(other.store);
     await other.close();
     const strays = atOnce ? Array(6).fill('foreign_row 0') : [];
@@ -177,17 +178,17 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
       (await exportOf(stores.store)).find((line) => line.includes('"seq":10,')) as string,
     );
     const anchors = [{ seq: 10, hash }];
-    await stores.raw('delete from audit where seq > 6');
-    await stores.raw('delete from audit_checkpoints where seq > 6');
+    await stores.runSql('delete from audit where seq > 6');
+    await stores.runSql('delete from audit_checkpoints where seq > 6');
     const lines = await exportOf(stores.store);
     expect((await verify(lines)).ok).toBe(true);
     expect(named(await verify(lines, { anchors }))).toEqual(['cut_off 6']);
   });
 
   test('by taking rows away from its end leaves a gap that what comes later does not close', async () => {
-    const other = await openStores(database);
+    const other = await openTestStore(database);
     await write(other.store, count);
-    await other.raw('delete from audit where seq > 7');
+    await other.runSql('delete from audit where seq > 7');
     await other.store.audit.write([entry(count + 1)]);
     const verdict = await verify(await exportOf(other.store));
     await other.close();
@@ -200,7 +201,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     const to = newMasterKey();
     await stores.store.rotateMasterKey({ next: () => to, done: () => {} });
     const renewed = mastersOf(Buffer.from(to.bytes).toString('base64'));
-    const { store } = await openStore(stores.url, { masters: renewed, timeout: ample });
+    const { store } = await openStore(stores.url, { masters: renewed, timeout: generousTimeout });
     const after = await exportOf(store);
     await store.close();
     expect((await verify(before)).ok).toBe(true);

@@ -3,16 +3,16 @@ import fc from 'fast-check';
 import { restoreOperation } from '../../../src/domain/audit.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { entry, exportOf, masters, named, verify, write } from '../../support/exports.ts';
-import { openStores, type Stores } from '../../support/stores.ts';
-import { sqlite, start } from '../../support/world.ts';
+import { sqlite, startTime } from '../../support/test-server.ts';
+import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 const count = 10;
 
 describe('an export of the audit log', () => {
-  let stores: Stores;
+  let stores: TestStore;
   let lines: string[];
   beforeAll(async () => {
-    stores = await openStores(sqlite);
+    stores = await openTestStore(sqlite);
     await write(stores.store, count, await stores.tenant());
     lines = await exportOf(stores.store);
   });
@@ -30,11 +30,11 @@ describe('an export of the audit log', () => {
   });
 
   test('goes up to the last commit on SQLite, where rows are sealed as they are written', async () => {
-    const fresh = await openStores(sqlite);
+    const fresh = await openTestStore(sqlite);
     await fresh.store.audit.write([entry(1), entry(2)]);
     await fresh.store.audit.write([entry(3)]);
     expect(await fresh.store.audit.head()).toMatchObject({ seq: 3 });
-    const verdict = await verify(await Array.fromAsync(fresh.store.audit.export(start)));
+    const verdict = await verify(await Array.fromAsync(fresh.store.audit.export(startTime)));
     await fresh.close();
     expect(verdict).toMatchObject({ ok: true, rows: 3, checkpoints: 1 });
   });
@@ -118,7 +118,7 @@ describe('an export of the audit log', () => {
   });
 
   test('shows a footer or a checkpoint that belongs to another export', async () => {
-    const other = await openStores(sqlite);
+    const other = await openTestStore(sqlite);
     await write(other.store, count);
     const foreign = await exportOf(other.store);
     await other.close();
@@ -147,7 +147,7 @@ describe('an export of the audit log', () => {
     ],
     ['which could not tell what it replaced', { audit_head: { to: '3:00' } }, [4, 5, 6, 8, 9]],
   ])('lays to a restore, %s, only what it can account for', async (_, difference, accounted) => {
-    const restored = await openStores(sqlite);
+    const restored = await openTestStore(sqlite);
     await write(restored.store, 3);
     await restored.store.audit.write([{ ...entry(4), operation: restoreOperation, difference }]);
     await write(restored.store, 2);

@@ -5,20 +5,20 @@ import { newId } from '../../../src/domain/key.ts';
 import { newMasterKey, parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
 import type { Rotation } from '../../../src/store/crypto/key-rotation.ts';
 import type { Store, TokenContent } from '../../../src/store/store.ts';
-import { holding, openStores, type Stores } from '../../support/stores.ts';
-import { databases, postgres, testMasterKey } from '../../support/world.ts';
+import { databases, postgres, testMasterKey } from '../../support/test-server.ts';
+import { masterKeys, openTestStore, type TestStore } from '../../support/test-store.ts';
 
 const text = ({ bytes }: { bytes: Uint8Array }) => Buffer.from(bytes).toString('base64');
 const idOf = (key: string) => parseMasterKeys(key)[0]?.id as string;
 
 describe.each(databases)('a rotation of the master key on %s', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   const old = testMasterKey;
   let next: string;
   let tenants: string[];
 
   beforeEach(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
     next = text(newMasterKey());
     tenants = await Promise.all(Array.from({ length: 120 }, on.tenant));
     for (const tenant of tenants) await on.store.tokens.get(tenant, 'none');
@@ -44,11 +44,11 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     (await store.tokens.get(tenant, id))?.plaintext().value();
 
   const to = (key: string, done: Rotation['done'] = () => {}): Rotation => ({
-    next: () => holding(key).current(),
+    next: () => masterKeys(key).current(),
     done,
   });
   const mastersInRows = async () => {
-    const rows = await on.raw<{ id: string }>(
+    const rows = await on.runSql<{ id: string }>(
       'select id from master_key union select master_id from data_keys union select master_id from audit_key',
     );
     return rows.map(({ id }) => id).sort();
@@ -57,7 +57,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   test('leaves nothing on the old key, with which the database is then refused', async () => {
     await create(on.store, tenants[0] as string, 'card-1');
     let inUse: readonly string[] = [];
-    const both = await on.another(holding(next, old));
+    const both = await on.openNode(masterKeys(next, old));
     const rotated = await both.rotateMasterKey(
       to(next, (ids) => {
         inUse = ids;
@@ -66,19 +66,19 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     expect(rotated).toEqual({ from: idOf(old), to: idOf(next), resealed: 121 });
     expect(inUse).toEqual([idOf(next)]);
     expect(await mastersInRows()).toEqual([idOf(next)]);
-    await expect(on.another(holding(old))).rejects.toThrow(
+    await expect(on.openNode(masterKeys(old))).rejects.toThrow(
       `the database was sealed with the master key ${idOf(next)}`,
     );
-    const after = await on.another(holding(next));
+    const after = await on.openNode(masterKeys(next));
     expect(await read(after, tenants[0] as string, 'card-1')).toBe('secret');
     expect(await after.audit.seal(10)).toBe(0);
   });
 
   test('is not noticed by nodes that hold both keys, nor by Tokens and tenants that come meanwhile', async () => {
     const [reader, writer, both] = await Promise.all([
-      on.another(holding(next, old)),
-      on.another(holding(next, old)),
-      on.another(holding(next, old)),
+      on.openNode(masterKeys(next, old)),
+      on.openNode(masterKeys(next, old)),
+      on.openNode(masterKeys(next, old)),
     ]);
     let running = true;
     const made: [tenant: string, id: string][] = [];
@@ -97,32 +97,32 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     await loads;
     expect(rotated.resealed).toBeGreaterThanOrEqual(121);
     expect(await mastersInRows()).toEqual([idOf(next)]);
-    const after = await on.another(holding(next));
+    const after = await on.openNode(masterKeys(next));
     for (const [tenant, id] of made) expect(await read(after, tenant, id)).toBe('secret');
   });
 
   test('that breaks off leaves everything readable with both keys, and is finished by the next', async () => {
     await create(on.store, tenants[0] as string, 'card-1');
     const broken = tenants.at(-1) as string;
-    const [row] = await on.raw<{ sealed: Uint8Array }>(
+    const [row] = await on.runSql<{ sealed: Uint8Array }>(
       `select sealed from data_keys where tenant_id = '${broken}'`,
     );
     const set = (bytes: Uint8Array) => {
       const hex = Buffer.from(bytes).toString('hex');
       const literal = database.name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
-      return on.raw(`update data_keys set sealed = ${literal} where tenant_id = '${broken}'`);
+      return on.runSql(`update data_keys set sealed = ${literal} where tenant_id = '${broken}'`);
     };
     await set(new Uint8Array(60));
-    const both = await on.another(holding(next, old));
+    const both = await on.openNode(masterKeys(next, old));
     await expect(both.rotateMasterKey(to(next))).rejects.toThrow(`the data key ${broken} does not open`);
     expect(await mastersInRows()).toEqual([idOf(old), idOf(next)].sort());
     await set(row?.sealed as Uint8Array);
 
-    await expect(on.another(holding(old))).rejects.toThrow('was sealed with');
-    await expect(on.another(holding(next))).rejects.toThrow(
+    await expect(on.openNode(masterKeys(old))).rejects.toThrow('was sealed with');
+    await expect(on.openNode(masterKeys(next))).rejects.toThrow(
       `a rotation was not finished, and still needs the master key ${idOf(old)}`,
     );
-    const still = await on.another(holding(next, old));
+    const still = await on.openNode(masterKeys(next, old));
     for (const tenant of tenants) await still.tokens.get(tenant, 'none');
     expect(await read(still, tenants[0] as string, 'card-1')).toBe('secret');
 
@@ -135,8 +135,8 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   test('may be overtaken by another: both finish, and neither gives up a key that is in use', async () => {
     const other = text(newMasterKey());
     const [one, two] = await Promise.all([
-      on.another(holding(next, other, old)),
-      on.another(holding(other, next, old)),
+      on.openNode(masterKeys(next, other, old)),
+      on.openNode(masterKeys(other, next, old)),
     ]);
     const kept: (readonly string[])[] = [];
     const keeping = (key: string) => to(key, (ids) => kept.push(ids));
@@ -150,16 +150,16 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
 
 describe('a rotation of the master key on PostgreSQL, beside a node that is just making a data key', () => {
   test('waits for it, so that it is not left on the old key', async () => {
-    const on = await openStores(postgres);
+    const on = await openTestStore(postgres);
     const next = text(newMasterKey());
     const [maker, both] = [
-      await on.another(holding(testMasterKey, next)),
-      await on.another(holding(next, testMasterKey)),
+      await on.openNode(masterKeys(testMasterKey, next)),
+      await on.openNode(masterKeys(next, testMasterKey)),
     ];
     const tenant = await on.tenant();
     const holder = new SQL(on.url, { max: 1 });
     const waiting = async () => {
-      const [row] = await on.raw<{ count: number }>(
+      const [row] = await on.runSql<{ count: number }>(
         `select count(*)::int as count from pg_stat_activity
          where datname = current_database() and wait_event_type = 'Lock'`,
       );
@@ -172,7 +172,7 @@ describe('a rotation of the master key on PostgreSQL, beside a node that is just
       const making = Promise.resolve(maker.tokens.get(tenant, 'none'));
       while ((await waiting()) < 1);
       const rotating = both
-        .rotateMasterKey({ next: () => holding(next).current(), done: () => {} })
+        .rotateMasterKey({ next: () => masterKeys(next).current(), done: () => {} })
         .then(() => {
           rotated = true;
         });
@@ -180,7 +180,7 @@ describe('a rotation of the master key on PostgreSQL, beside a node that is just
       while ((await waiting()) < 2 && !rotated);
     });
     await Promise.all(work);
-    const rows = await on.raw<{ master_id: string }>('select master_id from data_keys');
+    const rows = await on.runSql<{ master_id: string }>('select master_id from data_keys');
     expect(rows).toEqual([{ master_id: idOf(next) }]);
     await holder.close();
     await on.close();

@@ -1,18 +1,18 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { WrongMasterKey } from '../../../src/store/crypto/keyring.ts';
-import { openStores, type Stores } from '../../support/stores.ts';
-import { databases } from '../../support/world.ts';
+import { databases } from '../../support/test-server.ts';
+import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 describe.each(databases)('the store on %s: the master key', (_, database) => {
-  let on: Stores;
+  let on: TestStore;
   beforeEach(async () => {
-    on = await openStores(database);
+    on = await openTestStore(database);
   });
   afterEach(() => on.close());
 
   test('must open what proves it, and not only have the name that the database knows', async () => {
-    await (await on.another()).ping();
-    await on.raw('update master_key set proof = (select sealed from audit_key)');
-    await expect(on.another()).rejects.toThrow(WrongMasterKey);
+    await (await on.openNode()).ping();
+    await on.runSql('update master_key set proof = (select sealed from audit_key)');
+    await expect(on.openNode()).rejects.toThrow(WrongMasterKey);
   });
 });

@@ -19,7 +19,7 @@ import { backUp, flaws, unpack } from '../../../src/operations/sqlite-backup.ts'
 import { DbUnavailable } from '../../../src/store/engine/db.ts';
 import { createOwned, makeLike } from '../../../src/store/engine/file-ownership.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
-import { lacking } from '../../support/skip.ts';
+import { isMissing } from '../../support/skip.ts';
 
 let folder: string;
 let target: string;
@@ -78,7 +78,7 @@ describe.each(targets)('a link to %s', (_, make) => {
     }
   });
 
-  const notRoot = lacking(process.geteuid?.() === 0, 'tests of file owners: only root can give files away');
+  const notRoot = isMissing(process.geteuid?.() === 0, 'tests of file owners: only root can give files away');
   test.skipIf(notRoot)('of another user is not followed by root to a database', () => {
     lchownSync(link, 54_321, 54_321);
     expect(() => openSqlite(link, Date.now)).toThrow(/belongs to user 54321/);

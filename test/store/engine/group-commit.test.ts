@@ -8,16 +8,16 @@ import { type Db, DbUnavailable, type Queries, type Transaction } from '../../..
 import { groupCommit } from '../../../src/store/engine/group-commit.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
-import { raw } from '../../support/stores.ts';
-import { ample, type Database, databases, postgres } from '../../support/world.ts';
+import { type Database, databases, generousTimeout, postgres } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 let folder: string;
 let url: string;
 let db: Db;
 
-async function open(database: Database, timeout = ample): Promise<void> {
+async function open(database: Database, timeout = generousTimeout): Promise<void> {
   folder = mkdtempSync(join(tmpdir(), 'sallyport-sharing-'));
-  url = await database.ready(folder);
+  url = await database.createMigrated(folder);
   db = url.startsWith('sqlite:') ? openSqlite(url.slice(7), Date.now) : openPostgres(url, undefined, timeout);
   await db.run('create table things (name text primary key, count integer not null)');
 }
@@ -29,7 +29,7 @@ async function close(): Promise<void> {
 
 const add = (tx: Queries, name: string) => tx.run('insert into things values ($1, 0)', [name]);
 const names = async () =>
-  (await raw<{ name: string }>(url, 'select name from things order by name')).map(({ name }) => name);
+  (await runSql<{ name: string }>(url, 'select name from things order by name')).map(({ name }) => name);
 const refused = new Error('refused');
 
 describe.each(databases)('on %s, changes that wait at the same time', (_name, database) => {
@@ -61,7 +61,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
       await tx.run("update things set count = $1 where name = 'sum'", [Number(row?.count) + 1]);
     };
     await Promise.all(Array.from({ length: 50 }, () => db.change(raise)));
-    const rows = await raw<{ count: number }>(url, 'select count from things');
+    const rows = await runSql<{ count: number }>(url, 'select count from things');
     expect(rows.map(({ count }) => count)).toEqual([50]);
   });
 
@@ -133,7 +133,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     };
     await Promise.all(['one', 'two', 'three'].map((name) => db.change((tx) => change(tx, name))));
     expect(written).toEqual([['one', 'two', 'three']]);
-    expect(await raw(url, 'select name from things where count = 1')).toHaveLength(3);
+    expect(await runSql(url, 'select name from things where count = 1')).toHaveLength(3);
   });
 
   test('leave nothing if they fail, even if that is all they have done', async () => {
@@ -184,7 +184,7 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
   });
 
   test('never wait for each other in a circle, in whatever order they ask for the same rows', async () => {
-    const other = openPostgres(url, undefined, ample);
+    const other = openPostgres(url, undefined, generousTimeout);
     const rows = Array.from({ length: 8 }, (_, at) => `row ${at}`);
     for (const row of rows) await db.change(async (tx) => add(tx, row));
     let runs = 0;
@@ -199,7 +199,7 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     );
     expect(await Promise.all(asked)).toEqual(Array(400).fill(1));
     expect(runs).toBe(400);
-    const [{ sum }] = (await raw<{ sum: string }>(url, 'select sum(count) as sum from things')) as [
+    const [{ sum }] = (await runSql<{ sum: string }>(url, 'select sum(count) as sum from things')) as [
       { sum: string },
     ];
     expect(Number(sum)).toBe(400);
@@ -248,7 +248,7 @@ describe('on PostgreSQL, changes that time out', () => {
   }
 
   /** Waits until no transaction uses the table. */
-  const idle = () => raw(url, 'alter table things add column idle integer');
+  const idle = () => runSql(url, 'alter table things add column idle integer');
 
   test('a change that waited too long is refused, and those that came later are made', async () => {
     await open(postgres);

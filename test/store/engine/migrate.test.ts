@@ -9,8 +9,8 @@ import { migrate, newestSchema, SchemaTooNew } from '../../../src/store/engine/m
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { TokenContent } from '../../../src/store/store.ts';
-import { holding, raw } from '../../support/stores.ts';
-import { ample, databases, postgres, testMasterKey } from '../../support/world.ts';
+import { databases, generousTimeout, postgres, testMasterKey } from '../../support/test-server.ts';
+import { masterKeys, runSql } from '../../support/test-store.ts';
 
 /** The version that adds the index of tokens by type. */
 const tokensByType = 14;
@@ -64,12 +64,14 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   let url: string;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-migrate-'));
-    url = await database.fresh(folder);
+    url = await database.createEmpty(folder);
   });
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
   test('of several nodes that start at once on an empty database, one makes the schema and all can use it', async () => {
-    const nodes = await Promise.all(Array.from({ length: 5 }, () => openStore(url, { timeout: ample })));
+    const nodes = await Promise.all(
+      Array.from({ length: 5 }, () => openStore(url, { timeout: generousTimeout })),
+    );
     const from = nodes.map(({ migrated }) => migrated.from).toSorted();
     expect(from).toEqual([0, ...Array(4).fill(newestSchema)]);
     for (const { store } of nodes) {
@@ -79,24 +81,26 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   });
 
   test('a second start changes nothing', async () => {
-    const first = await openStore(url, { timeout: ample });
+    const first = await openStore(url, { timeout: generousTimeout });
     await first.store.tenants.create(newTenant('kept', Date.now()));
     await first.store.close();
-    const { store, migrated } = await openStore(url, { timeout: ample });
+    const { store, migrated } = await openStore(url, { timeout: generousTimeout });
     expect(migrated).toEqual({ from: newestSchema, to: newestSchema });
     expect((await store.tenants.list()).map(({ name }) => name)).toEqual(['kept']);
     await store.close();
   });
 
   test('an older schema is brought up by one of several nodes that start at once', async () => {
-    await (await openStore(url, { timeout: ample })).store.close();
-    await raw(url, 'drop table application_storage');
-    await raw(url, 'drop index tokens_by_type');
-    await raw(url, `delete from schema_versions where version >= ${tokensByType}`);
-    const nodes = await Promise.all(Array.from({ length: 3 }, () => openStore(url, { timeout: ample })));
+    await (await openStore(url, { timeout: generousTimeout })).store.close();
+    await runSql(url, 'drop table application_storage');
+    await runSql(url, 'drop index tokens_by_type');
+    await runSql(url, `delete from schema_versions where version >= ${tokensByType}`);
+    const nodes = await Promise.all(
+      Array.from({ length: 3 }, () => openStore(url, { timeout: generousTimeout })),
+    );
     expect(nodes.map(({ migrated }) => migrated.to)).toEqual([newestSchema, newestSchema, newestSchema]);
     for (const { store } of nodes) await store.close();
-    const versions = await raw<{ version: number }>(
+    const versions = await runSql<{ version: number }>(
       url,
       'select version from schema_versions order by version',
     );
@@ -106,17 +110,17 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   });
 
   test('a schema newer than the program is refused, and left as it is', async () => {
-    await (await openStore(url, { timeout: ample })).store.close();
-    await raw(url, "insert into schema_versions (version, name) values (999, 'from the future')");
-    const opening = openStore(url, { timeout: ample });
+    await (await openStore(url, { timeout: generousTimeout })).store.close();
+    await runSql(url, "insert into schema_versions (version, name) values (999, 'from the future')");
+    const opening = openStore(url, { timeout: generousTimeout });
     await expect(opening).rejects.toThrow(SchemaTooNew);
     await expect(opening).rejects.toThrow('999');
-    expect(await raw(url, 'select version from schema_versions where version = 999')).toHaveLength(1);
+    expect(await runSql(url, 'select version from schema_versions where version = 999')).toHaveLength(1);
   });
 });
 
 test('a new database is never asked to lock a table, which some that speak PostgreSQL’s language cannot', async () => {
-  const db = openPostgres(await postgres.fresh(''), undefined, ample);
+  const db = openPostgres(await postgres.createEmpty(''), undefined, generousTimeout);
   const sent: string[] = [];
   const exclusively: Db['exclusively'] = (work) =>
     db.exclusively((tx) =>
@@ -137,7 +141,7 @@ test('a new database is never asked to lock a table, which some that speak Postg
 test('Tokens in an older schema of SQLite are found where they lie, and leave nothing behind', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-migrate-'));
   const url = `sqlite:${join(folder, 'sallyport.db')}`;
-  const masters = holding(testMasterKey);
+  const masters = masterKeys(testMasterKey);
   const content: TokenContent = {
     type: 'card',
     container: '/a/b/',
@@ -147,15 +151,15 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
     metadata: { colour: 'blue' },
     expiresAt: undefined,
   };
-  const before = await openStore(url, { masters, timeout: ample });
+  const before = await openStore(url, { masters, timeout: generousTimeout });
   const tenant = newTenant('test', Date.now());
   const change = { by: tenant.application.id, at: Date.now() };
   await before.store.tenants.create(tenant);
   await before.store.tokens.create(tenant.id, 'card-1', content, change);
   await before.store.close();
-  for (const statement of inTheOldTable) await raw(url, statement);
+  for (const statement of inTheOldTable) await runSql(url, statement);
 
-  const { store, migrated } = await openStore(url, { masters, timeout: ample });
+  const { store, migrated } = await openStore(url, { masters, timeout: generousTimeout });
   expect(migrated).toEqual({ from: containersAnew - 1, to: newestSchema });
   const one = await store.tokens.stored(tenant.id, change.by);
   await store.tokens.create(tenant.id, 'card-2', content, change);
@@ -171,7 +175,7 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
   expect(await store.tokens.stored(tenant.id, change.by)).toEqual({ tokens: 2, bytes: 2 * one.bytes });
   for (const id of ['card-1', 'card-2']) await store.tokens.delete(tenant.id, id, () => {});
   for (const table of ['token_containers', 'token_metadata'])
-    expect(await raw(url, `select seq from ${table}`)).toEqual([]);
+    expect(await runSql(url, `select seq from ${table}`)).toEqual([]);
   await store.close();
   rmSync(folder, { recursive: true, force: true });
 });

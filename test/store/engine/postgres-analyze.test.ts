@@ -1,24 +1,24 @@
 import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
-import { openStores } from '../../support/stores.ts';
-import { postgres, sqlite } from '../../support/world.ts';
+import { postgres, sqlite } from '../../support/test-server.ts';
+import { openTestStore } from '../../support/test-store.ts';
 
 test('a plan that PostgreSQL has kept goes by the index, however quickly the table has grown since', async () => {
-  const stores = await openStores(postgres);
-  const { store, raw } = stores;
+  const stores = await openTestStore(postgres);
+  const { store, runSql } = stores;
   const tenant = await stores.tenant();
   const { id: application } = await stores.application(tenant);
   const more = (from: number, to: number) =>
-    raw(`insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)
+    runSql(`insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)
       select '${tenant}', '${application}', gen_random_uuid(), sha256(('k' || i)::bytea), sha256(('n' || i)::bytea), '[]', '[]', 1, 9e15
       from generate_series(${from}, ${to}) as i`);
   const session = new SQL(stores.url, { max: 1 });
   const plan = async () =>
     JSON.stringify(await session.unsafe("explain execute by_key(array['\\x00'::bytea])"));
 
-  await raw('alter table sessions set (autovacuum_enabled = off)');
+  await runSql('alter table sessions set (autovacuum_enabled = off)');
   await more(1, 100);
-  await raw('analyze sessions');
+  await runSql('analyze sessions');
   await session.unsafe('set plan_cache_mode = force_generic_plan');
   await session.unsafe('prepare by_key (bytea[]) as select id from sessions where key_digest = any($1)');
   expect(await plan()).toContain('Seq Scan');
@@ -33,7 +33,7 @@ test('a plan that PostgreSQL has kept goes by the index, however quickly the tab
 });
 
 test('SQLite goes by its indexes, whatever a table holds', async () => {
-  const stores = await openStores(sqlite);
+  const stores = await openTestStore(sqlite);
   expect(await stores.store.renewStatistics()).toEqual([]);
   await stores.close();
 });

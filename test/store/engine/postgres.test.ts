@@ -6,36 +6,42 @@ import { DbUnavailable } from '../../../src/store/engine/db.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { onceLock, waiting, whileHeld } from '../../support/held.ts';
-import { newSession, openStores, type Stores } from '../../support/stores.ts';
-import { openWire, type Wire } from '../../support/wire.ts';
-import { type Answer, ample, databases, openWorld, type World } from '../../support/world.ts';
+import { duringTransaction, maintenanceLock, untilBlocked } from '../../support/postgres-locks.ts';
+import { openTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
+import {
+  type ApiResponse,
+  databases,
+  generousTimeout,
+  openTestServer,
+  type TestServer,
+} from '../../support/test-server.ts';
+import { newSession, openTestStore, type TestStore } from '../../support/test-store.ts';
 
 const [, postgres] = databases.find(([name]) => name === 'PostgreSQL')!;
 
 describe('a service whose wire to PostgreSQL is cut', () => {
-  let wire: Wire;
-  let world: World;
+  let wire: TcpProxy;
+  let world: TestServer;
   let key: string;
   beforeEach(async () => {
-    const url = new URL(await postgres.ready(''));
-    wire = await openWire(Number(url.port));
+    const url = new URL(await postgres.createMigrated(''));
+    wire = await openTcpProxy(Number(url.port));
     url.port = String(wire.port);
     // The first one takes its time to make a tenant; the other is the one that is tested.
-    const first = await openWorld(url.href);
+    const first = await openTestServer(url.href);
     key = (await first.tenant()).key;
     await first.close();
-    world = await answered(() => openWorld(url.href, { SALLYPORT_DATABASE_TIMEOUT: '2000' }));
+    world = await answered(() => openTestServer(url.href, { SALLYPORT_DATABASE_TIMEOUT: '2000' }));
   });
   afterEach(async () => {
-    wire.set('pass');
+    wire.setMode('pass');
     await world.close();
     await wire.close();
   });
 
   const read = () => world.call('GET', '/applications/key', { key });
   /** The first status other than 503. */
-  async function recovered(call: () => Promise<Answer>): Promise<number> {
+  async function recovered(call: () => Promise<ApiResponse>): Promise<number> {
     for (;;) {
       const { status } = await call();
       if (status !== 503) return status;
@@ -47,19 +53,19 @@ describe('a service whose wire to PostgreSQL is cut', () => {
       (await Promise.all(Array.from({ length: 30 }, read))).map(({ status }) => status);
     const { databaseUrl } = world.config;
     await world.close();
-    world = await openWorld(databaseUrl);
+    world = await openTestServer(databaseUrl);
     await many();
     const during = many();
-    wire.cut();
+    wire.disconnect();
     expect(new Set(await during)).toEqual(new Set([200]));
-    wire.cut();
+    wire.disconnect();
     expect(new Set(await many())).toEqual(new Set([200]));
     await world.application(key);
   });
 
   test('says 503 to every key while packets are swallowed, and recovers by itself', async () => {
     await recovered(read);
-    wire.set('swallow');
+    wire.setMode('swallow');
     const unknown = mint('mgt').secret.reveal();
     const answers = await Promise.all([
       read(),
@@ -74,17 +80,17 @@ describe('a service whose wire to PostgreSQL is cut', () => {
       expect([status, body.code, headers.get('retry-after')]).toEqual([503, 'unavailable', '1']);
     }
     expect((await world.call('GET', '/livez')).status).toBe(200);
-    wire.set('pass');
+    wire.setMode('pass');
     expect(await recovered(read)).toBe(200);
     expect(await recovered(() => world.call('GET', '/applications/key', { key: unknown }))).toBe(401);
   });
 
   test('says 503 while connections are turned away, and recovers by itself', async () => {
-    wire.set('refuse');
-    wire.cut();
+    wire.setMode('refuse');
+    wire.disconnect();
     const { status, body } = await read();
     expect([status, body.code]).toEqual([503, 'unavailable']);
-    wire.set('pass');
+    wire.setMode('pass');
     expect(await recovered(read)).toBe(200);
     const made = { name: 'x', type: 'private', permissions: ['a:b'] };
     expect(await recovered(() => world.call('POST', '/applications', { key, body: made }))).toBe(201);
@@ -104,17 +110,17 @@ async function answered<T>(work: () => Promise<T>): Promise<T> {
 
 describe('the store whose wire to PostgreSQL is cut', () => {
   let direct: string;
-  let wire: Wire;
-  let on: Stores;
+  let wire: TcpProxy;
+  let on: TestStore;
   /** With a short timeout. */
   let impatient: Store;
   beforeEach(async () => {
-    direct = await postgres.ready('');
+    direct = await postgres.createMigrated('');
     const url = new URL(direct);
-    wire = await openWire(Number(url.port));
+    wire = await openTcpProxy(Number(url.port));
     url.port = String(wire.port);
-    on = await openStores({ ...postgres, ready: async () => url.href });
-    impatient = await answered(() => on.another(undefined, undefined, 1000));
+    on = await openTestStore({ ...postgres, createMigrated: async () => url.href });
+    impatient = await answered(() => on.openNode(undefined, undefined, 1000));
   });
   afterEach(async () => {
     await on.close();
@@ -123,10 +129,10 @@ describe('the store whose wire to PostgreSQL is cut', () => {
 
   test('asks again if it is cut while it reads', async () => {
     const tenant = await on.tenant();
-    const { reading } = await whileHeld(direct, 'lock table tenants', async () => {
+    const { reading } = await duringTransaction(direct, 'lock table tenants', async () => {
       const reading = Promise.resolve(on.store.tenants.get(tenant));
-      await waiting(direct);
-      wire.cut();
+      await untilBlocked(direct);
+      wire.disconnect();
       return { reading };
     });
     expect(await reading).toMatchObject({ id: tenant });
@@ -137,60 +143,60 @@ describe('the store whose wire to PostgreSQL is cut', () => {
     const reads = () =>
       Promise.allSettled(Array.from({ length: 20 }, () => Promise.resolve(impatient.tenants.get(tenant))));
     await reads();
-    wire.set('swallow');
+    wire.setMode('swallow');
     for (const { status } of await reads()) expect(status).toBe('rejected');
-    wire.set('pass');
+    wire.setMode('pass');
     expect(await answered(async () => impatient.tenants.get(tenant))).toMatchObject({ id: tenant });
   });
 
   test('gives up on what is done once if its connection hangs, and does it the next time', async () => {
     await on.store.audit.write([{ ...byOperator, at: 1, operation: 'test' }]);
-    const { sealing } = await whileHeld(direct, onceLock, async () => {
+    const { sealing } = await duringTransaction(direct, maintenanceLock, async () => {
       const sealing = impatient.audit.seal(10).catch((error: unknown) => error);
-      await waiting(direct);
-      wire.set('swallow');
+      await untilBlocked(direct);
+      wire.setMode('swallow');
       return { sealing };
     });
     expect(await sealing).toBeInstanceOf(DbUnavailable);
-    wire.set('pass');
+    wire.setMode('pass');
     expect(await answered(() => impatient.audit.seal(10))).toBe(1);
   });
 });
 
 test('a read that reaches its time limit runs once', async () => {
-  const on = await openStores(postgres);
-  await on.raw('create sequence attempts');
+  const on = await openTestStore(postgres);
+  await on.runSql('create sequence attempts');
   const db = openPostgres(on.url, undefined, 3000);
   const slow = "select nextval('attempts') as attempt, pg_sleep(60)";
   await expect(Promise.try(() => db.get(slow))).rejects.toThrow(DbUnavailable);
-  expect(await on.raw<object>('select last_value from attempts')).toEqual([{ last_value: '1' }]);
+  expect(await on.runSql<object>('select last_value from attempts')).toEqual([{ last_value: '1' }]);
   await expect(Promise.try(() => db.all(slow))).rejects.toThrow(DbUnavailable);
-  expect(await on.raw<object>('select last_value from attempts')).toEqual([{ last_value: '2' }]);
+  expect(await on.runSql<object>('select last_value from attempts')).toEqual([{ last_value: '2' }]);
   await db.close();
   await on.close();
 });
 
 test('no key is looked up on a standby, whether it knows the key or not', async () => {
-  const on = await openStores(postgres);
+  const on = await openTestStore(postgres);
   const { key } = await on.application(await on.tenant());
   const name = new URL(on.url).pathname.slice(1);
-  await on.raw(
+  await on.runSql(
     "create function pg_is_in_recovery() returns boolean language plpgsql as 'begin return true; end'",
   );
-  await on.raw(`alter database ${name} set search_path = public, pg_catalog`);
-  const node = await on.another();
+  await on.runSql(`alter database ${name} set search_path = public, pg_catalog`);
+  const node = await on.openNode();
   for (const { digest } of [key, mint('pvt')])
     await expect(Promise.resolve(node.credentials.find('pvt', digest))).rejects.toThrow(DbUnavailable);
   await on.close();
 });
 
 describe('the store on PostgreSQL, beside somebody who holds a row', () => {
-  let on: Stores;
+  let on: TestStore;
   /** With a short timeout. */
   let impatient: Store;
   beforeEach(async () => {
-    on = await openStores(postgres);
-    impatient = await answered(() => on.another(undefined, undefined, 3000));
+    on = await openTestStore(postgres);
+    impatient = await answered(() => on.openNode(undefined, undefined, 3000));
   });
   afterEach(() => on.close());
 
@@ -201,8 +207,8 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
       where application_name = 'sallyport' and datname = current_database() order by pid`;
     const update = (by: Store) =>
       by.applications.update(tenant, id, { by: id, at: 1 }, (current) => ({ ...current, name: 'new' }));
-    const before = await on.raw(sessions);
-    const outcome = await whileHeld(
+    const before = await on.runSql(sessions);
+    const outcome = await duringTransaction(
       on.url,
       `select 1 from applications where id = '${id}' for update`,
       async () => {
@@ -216,18 +222,18 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
       },
     );
     expect(outcome).toBeInstanceOf(DbUnavailable);
-    expect(await on.raw(sessions)).toEqual(expect.arrayContaining(before));
+    expect(await on.runSql(sessions)).toEqual(expect.arrayContaining(before));
     expect(await on.store.applications.get(tenant, id)).toMatchObject({ name: 'an application' });
     expect(await update(on.store)).toMatchObject({ name: 'new' });
   });
 
   test('a change of one statement that waits for a connection until it is given up does not happen later', async () => {
     const tenant = await on.tenant();
-    const busy = await whileHeld(on.url, onceLock, async () => {
+    const busy = await duringTransaction(on.url, maintenanceLock, async () => {
       const first = Array.from({ length: 10 }, () =>
         impatient.tenants.createFirst(newTenant('test', 1)).catch((error: unknown) => error),
       );
-      await waiting(on.url, 10);
+      await untilBlocked(on.url, 10);
       await expect(impatient.tenants.rename(tenant, 'late')).rejects.toThrow(DbUnavailable);
       return { first };
     });
@@ -240,21 +246,25 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     const tenant = await on.tenant();
     const { id } = await on.application(tenant, { type: 'public' });
     const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));
-    const creating = await whileHeld(on.url, `delete from applications where id = '${id}'`, async () => {
-      const created = Promise.resolve(on.store.sessions.create(tenant, session)).catch((error) => error);
-      await waiting(on.url);
-      return { created };
-    });
+    const creating = await duringTransaction(
+      on.url,
+      `delete from applications where id = '${id}'`,
+      async () => {
+        const created = Promise.resolve(on.store.sessions.create(tenant, session)).catch((error) => error);
+        await untilBlocked(on.url);
+        return { created };
+      },
+    );
     expect(await creating.created).toMatchObject({ code: 'unauthenticated' });
   });
 
   test('the clock of the database decides when no other is given', async () => {
-    const { store } = await openStore(on.url, { timeout: ample });
+    const { store } = await openStore(on.url, { timeout: generousTimeout });
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant, { type: 'public' });
     const now = async () => {
       const sql = 'select floor(extract(epoch from clock_timestamp()) * 1000) as now';
-      return Number((await on.raw<{ now: string }>(sql))[0]?.now);
+      return Number((await on.runSql<{ now: string }>(sql))[0]?.now);
     };
     const before = await now();
     const found = await store.credentials.find('pub', key.digest);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
-import { raw } from '../../support/stores.ts';
+import { runSql } from '../../support/test-store.ts';
 
 let folder: string;
 let path: string;
@@ -22,7 +22,7 @@ afterEach(async () => {
 });
 
 const names = async () =>
-  (await raw<{ name: string }>(`sqlite:${path}`, 'select name from things order by name')).map(
+  (await runSql<{ name: string }>(`sqlite:${path}`, 'select name from things order by name')).map(
     ({ name }) => name,
   );
 const add = (name: string) => db.run('insert into things values ($1)', [name]);

@@ -1,7 +1,7 @@
 /** The service, on a clock that its parent process moves: each message is a number of milliseconds. */
 import { openApp } from '../../../src/app.ts';
 import { readConfig } from '../../../src/config.ts';
-import { Clock } from '../world.ts';
+import { Clock } from '../test-server.ts';
 
 const clock = new Clock();
 const config = readConfig({ env: process.env });

@@ -7,21 +7,21 @@ import { type App, type AppOptions, openApp } from '../../src/app.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { makeLog } from '../../src/log.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
-import { holdPromises } from './promises.ts';
+import { expectResponseInvariants } from './response-invariants.ts';
 
 /**
  * The timeout of requests to PostgreSQL, in milliseconds: a busy machine may be slow. Tests of the timeout itself
  * set a shorter one.
  */
-export const ample = 30_000;
+export const generousTimeout = 30_000;
 
 /** What every node of a test fleet is given. */
 export const testMasterKey = Buffer.alloc(32, 7).toString('base64');
 
-export const start = Date.parse('2026-11-15T12:00:00.000Z');
+export const startTime = Date.parse('2026-11-15T12:00:00.000Z');
 
 export class Clock {
-  #now = start;
+  #now = startTime;
   readonly now = () => this.#now;
   advance(milliseconds: number): void {
     this.#now += milliseconds;
@@ -31,36 +31,36 @@ export class Clock {
 export interface Database {
   readonly name: 'SQLite' | 'PostgreSQL';
   /** The address of a new and empty database. */
-  fresh(folder: string): Promise<string>;
+  createEmpty(folder: string): Promise<string>;
   /** The same with its schema, if that is quicker than to make it. */
-  ready(folder: string): Promise<string>;
+  createMigrated(folder: string): Promise<string>;
 }
 
 /** For what no database has a part in. */
 export const sqlite: Database = {
   name: 'SQLite',
-  fresh: async (folder) => `sqlite:${join(folder, 'test.db')}`,
-  ready: (folder) => sqlite.fresh(folder),
+  createEmpty: async (folder) => `sqlite:${join(folder, 'test.db')}`,
+  createMigrated: (folder) => sqlite.createEmpty(folder),
 };
 
 export const postgres: Database = {
   name: 'PostgreSQL',
-  fresh: () => created('template1'),
-  ready: () => created(process.env.POSTGRES_TEMPLATE ?? 'template1'),
+  createEmpty: () => createDatabase('template1'),
+  createMigrated: () => createDatabase(process.env.POSTGRES_TEMPLATE ?? 'template1'),
 };
 
-async function created(template: string): Promise<string> {
+async function createDatabase(template: string): Promise<string> {
   const server = process.env.SALLYPORT_TEST_POSTGRES;
   if (!server) throw new Error('run the tests with npm test, which starts a PostgreSQL for them');
   const name = `test_${crypto.randomUUID().replaceAll('-', '')}`;
   const admin = new SQL(server, { max: 1 });
   await admin.unsafe(`create database ${name} template ${template} strategy file_copy`);
   await admin.close();
-  return addressOf(server, name);
+  return databaseUrl(server, name);
 }
 
 /** Of another database on the same server. */
-export function addressOf(server: string, name: string): string {
+export function databaseUrl(server: string, name: string): string {
   return server.replace(/\/postgres$/, `/${name}`);
 }
 
@@ -70,7 +70,7 @@ export const databases: [name: string, database: Database][] = [
   [postgres.name, postgres],
 ];
 
-export interface Answer {
+export interface ApiResponse {
   readonly status: number;
   // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back
   readonly body: any;
@@ -84,29 +84,29 @@ export interface CallOptions {
   readonly headers?: Record<string, string>;
 }
 
-export interface World {
+export interface TestServer {
   readonly app: App;
   readonly url: string;
   readonly clock: Clock;
   readonly config: Config;
   /** Everything logged so far. */
   readonly logged: string[];
-  call(method: string, path: string, options?: CallOptions): Promise<Answer>;
+  call(method: string, path: string, options?: CallOptions): Promise<ApiResponse>;
   /** A new tenant: its management key and id. Tests of one world keep apart by tenant. */
   tenant(): Promise<{ id: string; key: string }>;
   /** Creates an Application, and fails the test if it cannot. */
-  application(key: string, fields?: Record<string, unknown>): Promise<Answer['body']>;
+  application(key: string, fields?: Record<string, unknown>): Promise<ApiResponse['body']>;
   /** Has everything written that the program writes now and then. */
   flush(): Promise<void>;
   close(): Promise<void>;
 }
 
 /** Opens the program; `database` is where, or the address of one that exists. */
-export async function openWorld(
+export async function openTestServer(
   database: Database | string,
   env: Record<string, string> = {},
   through?: AppOptions['through'],
-): Promise<World> {
+): Promise<TestServer> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
   const clock = new Clock();
   const logged: string[] = [];
@@ -115,9 +115,9 @@ export async function openWorld(
       PORT: '0',
       SALLYPORT_DATA_DIR: folder,
       SALLYPORT_DRAIN: '0',
-      SALLYPORT_DATABASE_TIMEOUT: String(ample),
+      SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout),
       ...(database !== sqlite && { SALLYPORT_MASTER_KEY: testMasterKey }),
-      DATABASE_URL: typeof database === 'string' ? database : await database.ready(folder),
+      DATABASE_URL: typeof database === 'string' ? database : await database.createMigrated(folder),
       ...env,
     },
   });
@@ -135,7 +135,7 @@ export async function openWorld(
     method: string,
     path: string,
     { key, body, headers }: CallOptions = {},
-  ): Promise<Answer> {
+  ): Promise<ApiResponse> {
     const asIs = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
     const sent = (asIs ? body : JSON.stringify(body)) as string | undefined;
     // A connection that nobody has used for ten seconds is closed by the service, maybe at this very moment.
@@ -159,7 +159,7 @@ export async function openWorld(
       body: json && received ? JSON.parse(received) : received,
       headers: response.headers,
     };
-    holdPromises(method, answer);
+    expectResponseInvariants(method, answer);
     return answer;
   }
 

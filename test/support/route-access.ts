@@ -8,7 +8,7 @@ export const callers = ['nobody', 'management', 'private', 'public', 'session', 
 export type Caller = (typeof callers)[number];
 
 /** What each of the callers gets from each route, by the route's name. */
-export const byCaller: Record<string, number[]> = {
+export const statusByCaller: Record<string, number[]> = {
   createApplication: [401, 201, 201, 403, 403, 403],
   listApplications: [401, 200, 200, 200, 200, 403],
   getApplicationByKey: [401, 200, 200, 200, 200, 403],
@@ -35,7 +35,7 @@ export const byCaller: Record<string, number[]> = {
 };
 
 /** What a management key gets from each route with an id: its own, another tenant's, unknown, gone, malformed. */
-export const byId: Record<string, number[]> = {
+export const statusById: Record<string, number[]> = {
   getApplication: [200, 404, 404, 404, 400],
   updateApplication: [200, 404, 404, 404, 400],
   regenerateKey: [200, 404, 404, 404, 400],
@@ -50,19 +50,19 @@ export const byId: Record<string, number[]> = {
   deleteToken: [204, 404, 404, 404, 400],
 };
 
-export const roomOf = ({ path }: Route) => `/${path.split('/')[1]}`;
-export const guarded = routes.filter(({ kind }) => kind !== 'open');
+export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
+export const authenticatedRoutes = routes.filter(({ kind }) => kind !== 'open');
 const inBrowser = builtIn.filter(
   (name) => !/^(application:(create|update|delete)|session:(authorize|delete))$/.test(name),
 );
-export const withId = routes.filter(({ path }) => path.includes(':'));
+export const routesWithId = routes.filter(({ path }) => path.includes(':'));
 
 export interface Tenant {
   readonly id: string;
   readonly key: string;
 }
 
-export interface Seen {
+export interface RouteResponse {
   readonly status: number;
   // biome-ignore lint/suspicious/noExplicitAny: whoever asks looks into whatever came back
   readonly body: any;
@@ -72,11 +72,11 @@ type Call = (
   method: string,
   path: string,
   options?: { key?: string | undefined; body?: unknown },
-) => Promise<Seen>;
+) => Promise<RouteResponse>;
 
 /** Makes what the routes are about, and asks them. */
-export function asker(call: Call) {
-  async function application(key: string, fields: object): Promise<Seen['body']> {
+export function routeCaller(call: Call) {
+  async function application(key: string, fields: object): Promise<RouteResponse['body']> {
     const body = { name: 'an application', type: 'private', permissions: ['token:read'], ...fields };
     const made = await call('POST', '/applications', { key, body });
     if (made.status !== 201) throw new Error(`not created: ${JSON.stringify(made.body)}`);
@@ -105,7 +105,7 @@ export function asker(call: Call) {
   /** Something of the tenant's that the route is about: an Application, a Session or a Token. */
   async function thingFor(route: Route, tenant: Tenant): Promise<string> {
     const { key } = tenant;
-    if (roomOf(route) === '/sessions') {
+    if (collectionOf(route) === '/sessions') {
       await session(tenant);
       return (await call('GET', '/sessions', { key })).body.data[0].id;
     }
@@ -138,7 +138,7 @@ export function asker(call: Call) {
     id: string,
     tenant: Tenant,
     owner = tenant,
-  ): Promise<Seen> {
+  ): Promise<RouteResponse> {
     return call(route.method, await pathFor(route, id, owner), { key, body: await bodyFor(route, tenant) });
   }
 

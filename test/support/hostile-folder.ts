@@ -5,7 +5,7 @@ import { join } from 'node:path';
 const paths = JSON.stringify({ compilerOptions: { baseUrl: '.', paths: { '*': ['./planted.ts'] } } });
 
 /** One file each, so that a failure names the file that was read. */
-export const plantedFiles: Record<string, string> = {
+export const hostileFiles: Record<string, string> = {
   'bunfig.toml': 'preload = ["./planted.ts"]\n',
   'tsconfig.json': paths,
   'jsconfig.json': paths,
@@ -16,7 +16,7 @@ export const plantedFiles: Record<string, string> = {
 };
 
 /** Runs a command that needs a key inside the folder and one folder below; returns what it printed. */
-export async function runAmongPlanted(
+export async function runInHostileFolder(
   folder: string,
   file: string,
   command: readonly string[],
@@ -27,7 +27,7 @@ export async function runAmongPlanted(
   mkdirSync(below, { recursive: true });
   mkdirSync(join(cwd, file, '..'), { recursive: true });
   writeFileSync(join(cwd, 'planted.ts'), `console.error('planted code ran'); process.exit(9);\n`);
-  writeFileSync(join(cwd, file), plantedFiles[file] as string);
+  writeFileSync(join(cwd, file), hostileFiles[file] as string);
   const printed: string[] = [];
   for (const place of [cwd, below]) {
     const child = Bun.spawn([...command, 'whoami'], {

@@ -1,5 +1,5 @@
 /** Turns the output of `bun test` into dots, then failures with their reasons, then why tests were skipped. */
-import { reasonOf } from './skip.ts';
+import { skipReason } from './skip.ts';
 
 export interface Summary {
   readonly failed: number;
@@ -56,7 +56,7 @@ export async function report(
       pending.delete(file);
       mark(marks[outcome as keyof typeof marks]);
     } else if (line.startsWith('  ^ ')) failures.push(`${failures.pop()}\n${line}`);
-    else if (reasonOf(line)) reasons.add(reasonOf(line) as string);
+    else if (skipReason(line)) reasons.add(skipReason(line) as string);
     else keep(line);
   }
 

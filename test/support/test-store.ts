@@ -10,24 +10,24 @@ import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import { type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
-import { ample, Clock, type Database, testMasterKey } from './world.ts';
+import { Clock, type Database, generousTimeout, testMasterKey } from './test-server.ts';
 
-export interface Stores {
+export interface TestStore {
   readonly store: Store;
   readonly clock: Clock;
   readonly url: string;
   /** One more node on the same database; closed with the rest. See `openStore` for the arguments. */
-  another(masters?: MasterKeys, through?: OpenOptions['through'], timeout?: number): Promise<Store>;
+  openNode(masters?: MasterKeys, through?: OpenOptions['through'], timeout?: number): Promise<Store>;
   /** The id of a new tenant. Tests on one database keep apart by tenant. */
   tenant(): Promise<string>;
   application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
-  session(tenant: string, application: string, fields?: Partial<NewSession>): Promise<MadeSession>;
+  session(tenant: string, application: string, fields?: Partial<NewSession>): Promise<CreatedSession>;
   /** Past the store, straight at the rows. */
-  raw<R>(sql: string): Promise<R[]>;
+  runSql<R>(sql: string): Promise<R[]>;
   close(): Promise<void>;
 }
 
-export interface MadeSession {
+export interface CreatedSession {
   readonly id: string;
   readonly key: Minted;
   readonly nonce: Minted;
@@ -35,22 +35,26 @@ export interface MadeSession {
 
 export const grants = { permissions: ['token:read'], rules: [] };
 
-export async function openStores(database: Database): Promise<Stores> {
+export async function openTestStore(database: Database): Promise<TestStore> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-store-'));
-  const url = await database.ready(folder);
+  const url = await database.createMigrated(folder);
   const clock = new Clock();
   const opened: Store[] = [];
-  const another: Stores['another'] = async (masters = holding(testMasterKey), through, timeout = ample) => {
+  const openNode: TestStore['openNode'] = async (
+    masters = masterKeys(testMasterKey),
+    through,
+    timeout = generousTimeout,
+  ) => {
     const { store } = await openStore(url, { clock: clock.now, timeout, masters, through });
     opened.push(store);
     return store;
   };
-  const store = await another();
+  const store = await openNode();
   return {
     store,
     clock,
     url,
-    another,
+    openNode,
     tenant: async () => {
       const tenant = newTenant('test', clock.now());
       await store.tenants.create(tenant);
@@ -68,7 +72,7 @@ export async function openStores(database: Database): Promise<Stores> {
       await store.sessions.create(tenant, session);
       return { id: session.id, key, nonce };
     },
-    raw: (sql) => raw(url, sql),
+    runSql: (sql) => runSql(url, sql),
     close: async () => {
       for (const each of opened) await each.close();
       rmSync(folder, { recursive: true, force: true });
@@ -77,7 +81,7 @@ export async function openStores(database: Database): Promise<Stores> {
 }
 
 /** These master keys, the first of them to seal with. */
-export function holding(...keys: string[]): MasterKeys {
+export function masterKeys(...keys: string[]): MasterKeys {
   const given = parseMasterKeys(keys.join());
   return { current: () => given[0] as (typeof given)[0], find: (id) => given.find((key) => key.id === id) };
 }
@@ -113,7 +117,7 @@ export function newSession(
   };
 }
 
-export async function raw<R>(url: string, sql: string): Promise<R[]> {
+export async function runSql<R>(url: string, sql: string): Promise<R[]> {
   if (url.startsWith('sqlite:')) {
     const db = new Sqlite(url.slice('sqlite:'.length));
     try {

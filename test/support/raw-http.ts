@@ -1,19 +1,19 @@
 /** Bytes as they are over a socket, for what a proper client would never send. */
 import { connect, type Socket } from 'node:net';
 
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number;
   readonly head: string;
   readonly body: string;
 }
 
 /** Sends the text (one byte per character), and answers with all that comes until the server closes. */
-export function raw(url: string, text: string): Promise<string> {
+export function sendRaw(url: string, text: string): Promise<string> {
   return exchange(url, (socket) => socket.write(text, 'latin1'));
 }
 
 /** Sends the text and goes away. */
-export async function leave(url: string, text: string): Promise<void> {
+export async function sendAndClose(url: string, text: string): Promise<void> {
   await exchange(url, (socket) => socket.end(text, 'latin1'));
 }
 
@@ -38,10 +38,10 @@ export async function rawRequest(
   line: string,
   headers: readonly string[] = [],
   body = '',
-): Promise<RawAnswer> {
+): Promise<RawResponse> {
   const host = headers.some((header) => /^host:/i.test(header)) ? [] : ['Host: localhost'];
   const lines = [`${line} HTTP/1.1`, ...host, ...headers, 'Connection: close', '', body];
-  const received = await raw(url, lines.join('\r\n'));
+  const received = await sendRaw(url, lines.join('\r\n'));
   const end = received.indexOf('\r\n\r\n');
   return {
     status: Number(received.split(' ', 2)[1] ?? 0),

@@ -6,8 +6,8 @@ import { root } from './service.ts';
 
 export interface Step {
   readonly script: string;
-  /** The output that is shown under it, where `…` stands for anything, and alone on a line for any lines. */
-  readonly shown: readonly string[];
+  /** The output that is expected under it, where `…` stands for anything, and alone on a line for any lines. */
+  readonly expected: readonly string[];
 }
 
 export interface Example {
@@ -19,16 +19,16 @@ export interface Example {
 const fence = /^```(\w+)(?: ([\w.-]+))?\n(.*?)^```$/gms;
 
 /** Of a page, or of what stands under one of its headings. Every block of code has its part in it. */
-export function exampleOn(path: string, heading?: string): Example {
+export function readExample(path: string, heading?: string): Example {
   const text = readFileSync(join(root, path), 'utf8');
   const part = heading ? (text.split(/^## /m).find((one) => one.startsWith(`${heading}\n`)) ?? '') : text;
-  const steps: { script: string; shown: string[] }[] = [];
+  const steps: { script: string; expected: string[] }[] = [];
   const files: Record<string, string> = {};
   for (const [, language, name, code = ''] of part.matchAll(fence)) {
     const last = steps.at(-1);
     if (name) files[name] = code;
-    else if (language === 'sh') steps.push({ script: code, shown: [] });
-    else if (language === 'text' && last) last.shown.push(...lines(code));
+    else if (language === 'sh') steps.push({ script: code, expected: [] });
+    else if (language === 'text' && last) last.expected.push(...lines(code));
     else throw new Error(`${path} has a block of ${language} that nobody runs: ${code}`);
   }
   return { steps, files };
@@ -41,20 +41,20 @@ function lines(text: string): string[] {
 export const isStatus = (line: string) => /^\d{3}$/.test(line);
 
 /** As one pattern over all lines. */
-function patternOf(shown: readonly string[]): RegExp {
-  const escaped = shown.map((line) =>
+function patternOf(expected: readonly string[]): RegExp {
+  const escaped = expected.map((line) =>
     line === '…' ? '(?:.*\\n)*?' : `${line.split('…').map(RegExp.escape).join('.*')}\\n`,
   );
   return new RegExp(`^${escaped.join('')}$`);
 }
 
-export interface Surroundings {
+export interface ExampleSetup {
   readonly folder: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** What stands on the page, and what it is here. */
-  readonly instead: Readonly<Record<string, string>>;
+  readonly replacements: Readonly<Record<string, string>>;
   /** Is called when all is done and whatever was started still runs. */
-  readonly meanwhile?: () => Promise<void>;
+  readonly whileRunning?: () => Promise<void>;
 }
 
 /** The shell, and what it has started and left running. */
@@ -79,9 +79,12 @@ function commandIn(folder: string): string {
 const separator = '\x1e';
 
 /** Pastes the steps into a shell on a terminal, and expects what it shows: both outputs, in their order. */
-export async function paste({ steps }: Example, { folder, env, instead }: Surroundings): Promise<void> {
+export async function runInTerminal(
+  { steps }: Example,
+  { folder, env, replacements }: ExampleSetup,
+): Promise<void> {
   const script = steps.map(
-    ({ script }) => `printf '${separator}'\n{\n${adapted(script, instead)}} </dev/null`,
+    ({ script }) => `printf '${separator}'\n{\n${adapted(script, replacements)}} </dev/null`,
   );
   let printed = '';
   const closed = Promise.withResolvers<void>();
@@ -101,22 +104,22 @@ export async function paste({ steps }: Example, { folder, env, instead }: Surrou
   await shell.exited;
   await closed.promise;
   const outputs = printed.replaceAll('\r', '').split(separator).slice(1);
-  for (const [index, { script, shown }] of steps.entries()) {
+  for (const [index, { script, expected }] of steps.entries()) {
     const output = lines(outputs[index] ?? 'the shell stopped before').map((line) => `${line}\n`);
-    expect(output.join(''), script).toMatch(patternOf(shown));
+    expect(output.join(''), script).toMatch(patternOf(expected));
   }
 }
 
-function adapted(text: string, instead: Surroundings['instead']): string {
+function adapted(text: string, instead: ExampleSetup['replacements']): string {
   return Object.entries(instead).reduce((result, [from, to]) => result.replaceAll(from, to), text);
 }
 
 /** Statuses are expected on standard error, where `as` of the README prints them; all else on standard output. */
-export async function take(
+export async function runExample(
   { steps, files }: Example,
-  { folder, env, instead, meanwhile }: Surroundings,
+  { folder, env, replacements, whileRunning }: ExampleSetup,
 ): Promise<void> {
-  const adapt = (text: string) => adapted(text, instead);
+  const adapt = (text: string) => adapted(text, replacements);
   for (const [name, code] of Object.entries(files)) writeFileSync(join(folder, name), adapt(code));
   const script = steps.map(
     (step, index) => `{\n${adapt(step.script)}} >"$here/${index}.out" 2>"$here/${index}.err"`,
@@ -130,17 +133,17 @@ export async function take(
   });
   const said = await shell.stdout.getReader().read();
   try {
-    if (said.value) await meanwhile?.();
+    if (said.value) await whileRunning?.();
   } finally {
     endGroup(shell.pid);
     await shell.exited;
   }
-  for (const [index, { script, shown }] of steps.entries()) {
+  for (const [index, { script, expected }] of steps.entries()) {
     const [out, err] = ['out', 'err'].map((end) => Bun.file(join(folder, `${index}.${end}`)));
     const complaint = lines((await err?.exists()) ? ((await err?.text()) ?? '') : 'it did not get there');
-    expect({ script, complaint }).toEqual({ script, complaint: shown.filter(isStatus) });
+    expect({ script, complaint }).toEqual({ script, complaint: expected.filter(isStatus) });
     const printed = lines((await out?.text()) ?? '').map((line) => `${line}\n`);
-    expect(printed.join('')).toMatch(patternOf(shown.filter((line) => !isStatus(line))));
+    expect(printed.join('')).toMatch(patternOf(expected.filter((line) => !isStatus(line))));
   }
   expect(said.value).toBeDefined();
 }

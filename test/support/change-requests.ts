@@ -1,7 +1,7 @@
 /** For every route that changes something, a request that would. */
-import type { CallOptions, World } from './world.ts';
+import type { CallOptions, TestServer } from './test-server.ts';
 
-export interface Ready {
+export interface ChangeRequest {
   readonly path?: string;
   readonly key_id?: string;
   readonly options: CallOptions;
@@ -10,7 +10,7 @@ export interface Ready {
 const grants = { permissions: ['mine:x'] };
 
 /** By the name of the route: a request that would change something. */
-export const ready: Record<string, (world: World, key: string) => Promise<Ready>> = {
+export const changeRequests: Record<string, (world: TestServer, key: string) => Promise<ChangeRequest>> = {
   createApplication: async (_, key) => ({
     options: { key, body: { name: 'x', type: 'private', ...grants } },
   }),
@@ -42,17 +42,17 @@ export const ready: Record<string, (world: World, key: string) => Promise<Ready>
   },
   createToken: async (_, key) => ({ options: { key, body: { data: 'x' } } }),
   updateToken: async (world, key) => ({
-    path: await token(world, key),
+    path: await createToken(world, key),
     options: { key, body: { data: 'y' } },
   }),
-  deleteToken: async (world, key) => ({ path: await token(world, key), options: { key } }),
+  deleteToken: async (world, key) => ({ path: await createToken(world, key), options: { key } }),
 };
 
 /** The id of a new Token. */
-export async function token(world: World, key: string): Promise<string> {
+export async function createToken(world: TestServer, key: string): Promise<string> {
   return (await ask(world, 'POST', '/tokens', { key, body: { data: 'x' } })).body.id;
 }
 
-function ask(world: World, ...request: Parameters<World['call']>) {
+function ask(world: TestServer, ...request: Parameters<TestServer['call']>) {
   return world.call(...request);
 }

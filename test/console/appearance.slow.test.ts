@@ -4,16 +4,16 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test
 import type { Browser } from 'playwright-core';
 import { seed } from '../../demo/seed.ts';
 import { noBrowser, openBrowser } from '../support/browser.ts';
-import { barriers, openTab, type Tab } from '../support/console-tab.ts';
-import { openWorld, sqlite, type World } from '../support/world.ts';
+import { accessibilityViolations, openTab, type Tab } from '../support/console-tab.ts';
+import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
 describe.skipIf(noBrowser)('the console', () => {
-  let world: World;
+  let world: TestServer;
   let browser: Browser;
   let tab: Tab;
   let key: string;
   beforeAll(async () => {
-    [world, browser] = await Promise.all([openWorld(sqlite), openBrowser()]);
+    [world, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
     tab = await openTab(browser, world.url);
     ({ key } = await world.tenant());
     await seed({ url: world.url, key, now: world.clock.now });
@@ -25,8 +25,8 @@ describe.skipIf(noBrowser)('the console', () => {
     await world.close();
   });
   afterEach(async () => {
-    await tab.leave();
-    expect(tab.offences).toEqual([]);
+    await tab.reset();
+    expect(tab.violations).toEqual([]);
   });
 
   const pages: [name: string, place: string, shows: string][] = [
@@ -46,9 +46,9 @@ describe.skipIf(noBrowser)('the console', () => {
     const found: Record<string, string[]> = {};
     const look = async (at: string, rules: string[]) => {
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      found[at] = await barriers(page, rules);
+      found[at] = await accessibilityViolations(page, rules);
       if (wide > 0) found[at].push(`is ${wide} pixels wider than the screen`);
-      if (found[at].length > 0) await tab.picture(at);
+      if (found[at].length > 0) await tab.screenshot(at);
     };
     const lookThrice = async (name: string) => {
       await look(`${name}-light`, ['wcag2a', 'wcag2aa', 'wcag21aa']);
@@ -57,16 +57,16 @@ describe.skipIf(noBrowser)('the console', () => {
       await page.setViewportSize({ width: 1280, height: 840 });
       if (twins.includes(name)) return;
       // The elements are the same, so only what is different is looked at.
-      await tab.turn('dark');
+      await tab.setColorScheme('dark');
       await look(`${name}-dark`, ['color-contrast']);
-      await tab.turn('light');
+      await tab.setColorScheme('light');
     };
     await lookThrice('sign-in');
     await tab.signIn(key);
     const { body } = await world.call('GET', '/applications?name=help', { key });
     const one: (typeof pages)[number] = ['one', `#/applications/${body.data[0].id}`, 'Keys'];
     for (const [name, place, shows] of [...pages, one]) {
-      await tab.go(place);
+      await tab.navigate(place);
       await page.getByText(shows).first().waitFor();
       await lookThrice(name);
     }
@@ -87,11 +87,11 @@ describe.skipIf(noBrowser)('the console', () => {
     const { page } = tab;
     await tab.signIn(key);
     await page.getByRole('link', { name }).waitFor();
-    await tab.go(`#/applications/${id}`);
+    await tab.navigate(`#/applications/${id}`);
     await page.getByRole('heading', { name, exact: true }).waitFor();
-    await tab.go(`#/applications/${id}/edit`);
+    await tab.navigate(`#/applications/${id}/edit`);
     await page.getByRole('heading', { name: `Edit ${name}` }).waitFor();
-    await tab.go('#/tokens');
+    await tab.navigate('#/tokens');
     await page
       .getByRole('button', { name: /general/ })
       .last()
@@ -105,13 +105,13 @@ describe.skipIf(noBrowser)('the console', () => {
     const { page, context } = tab;
     await tab.signIn(key);
     await context.route(/\/console\/part-/, (route) => route.fulfill({ status: 404 }));
-    await tab.go('#/sessions');
+    await tab.navigate('#/sessions');
     await page.getByText('The service has a newer console').waitFor();
     await context.unroute(/\/console\/part-/);
-    await tab.go('#/applications');
+    await tab.navigate('#/applications');
     await page.getByRole('link', { name: 'help desk' }).waitFor();
     // React says of what it has caught that it was thrown.
-    tab.offences.length = 0;
+    tab.violations.length = 0;
   });
 
   test('keeps the focus in a dialog, and gives it back', async () => {

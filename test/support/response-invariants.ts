@@ -1,11 +1,11 @@
 /** What holds of every answer, whatever was asked: the tests' client looks at each one it gets. */
 import { expect } from 'bun:test';
 import { codes, problem } from '../../src/domain/error.ts';
-import type { Answer } from './world.ts';
+import type { ApiResponse } from './test-server.ts';
 
 const problemFields = ['type', 'title', 'status', 'detail', 'instance', 'code', 'request_id'];
 
-export function holdPromises(method: string, { status, headers, body }: Answer): void {
+export function expectResponseInvariants(method: string, { status, headers, body }: ApiResponse): void {
   expect(headers.get('svc-request-id')).toMatch(/^[A-Za-z0-9._:-]{1,128}$/);
   expect(headers.get('cache-control')).toBe('no-store');
   expect(headers.get('x-content-type-options')).toBe('nosniff');

@@ -3,14 +3,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test
 import type { Browser } from 'playwright-core';
 import { noBrowser, openBrowser } from '../support/browser.ts';
 import { openTab, type Tab } from '../support/console-tab.ts';
-import { openWorld, sqlite, start, type World } from '../support/world.ts';
+import { openTestServer, sqlite, startTime, type TestServer } from '../support/test-server.ts';
 
 describe.skipIf(noBrowser)('in the console', () => {
-  let world: World;
+  let world: TestServer;
   let browser: Browser;
   let tab: Tab;
   beforeAll(async () => {
-    [world, browser] = await Promise.all([openWorld(sqlite), openBrowser()]);
+    [world, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
     tab = await openTab(browser, world.url);
   });
   afterAll(async () => {
@@ -18,8 +18,8 @@ describe.skipIf(noBrowser)('in the console', () => {
     await world.close();
   });
   afterEach(async () => {
-    await tab.leave();
-    expect(tab.offences).toEqual([]);
+    await tab.reset();
+    expect(tab.violations).toEqual([]);
   });
 
   const statusOf = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
@@ -68,7 +68,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     expect(body.data[0]).toMatchObject({
       name: 'card viewer',
       rules: [{ transform: 'mask' }],
-      expires_at: new Date(start + 7 * 86_400_000).toISOString(),
+      expires_at: new Date(startTime + 7 * 86_400_000).toISOString(),
     });
 
     await page.getByRole('button', { name: 'Rotate' }).click();
@@ -107,7 +107,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     await tab.open();
     const { page } = tab;
     await tab.signIn(key);
-    await tab.go(`#/applications/${id}/edit`);
+    await tab.navigate(`#/applications/${id}/edit`);
     const preview = page.getByRole('region', { name: 'What would this key see?' });
     const place = preview.getByRole('button', { name: /^\/pci\/ / });
     expect(await place.innerText()).toContain('mask');
@@ -134,7 +134,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     await tab.open();
     const { page } = tab;
     await tab.signIn(key);
-    await tab.go(`#/applications/${id}/edit`);
+    await tab.navigate(`#/applications/${id}/edit`);
     await page.getByLabel('Name').fill('my worker');
     const theirs = { name: 'worker', permissions: ['token:read', 'token:create'], rules: [] };
     expect((await world.call('PUT', `/applications/${id}`, { key, body: theirs })).status).toBe(200);
@@ -156,12 +156,12 @@ describe.skipIf(noBrowser)('in the console', () => {
   test('what is not saved yet is not left without a question', async () => {
     const { key } = await world.tenant();
     await tab.open();
-    const { page, offences } = tab;
+    const { page, violations } = tab;
     await tab.signIn(key);
-    await tab.go('#/applications/new');
+    await tab.navigate('#/applications/new');
     await page.getByLabel('Name').fill('half done');
     await page.getByRole('link', { name: 'Tokens' }).click();
-    expect(offences.splice(0)).toEqual([expect.stringContaining('Leave without saving?')]);
+    expect(violations.splice(0)).toEqual([expect.stringContaining('Leave without saving?')]);
     expect(new URL(page.url()).hash).toBe('#/applications/new');
     expect(await page.getByLabel('Name').inputValue()).toBe('half done');
     await page.getByLabel('Name').fill('');
@@ -199,7 +199,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     const { page, context } = tab;
     await page.evaluate(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
     await tab.signIn(key);
-    await tab.go('#/applications/new');
+    await tab.navigate('#/applications/new');
     await page.getByRole('button', { name: /^Browser collector/ }).click();
     await page.getByLabel('Name').fill('collector');
     await page.getByLabel('Container', { exact: true }).fill('no//path');
@@ -222,7 +222,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     const { key } = await world.tenant();
     await tab.open();
     await tab.signIn(key);
-    await tab.go('#/applications/nonsense');
+    await tab.navigate('#/applications/nonsense');
     expect(await tab.page.getByRole('group', { name: 'Problem' }).innerText()).toContain('id: must be');
   });
 
@@ -251,9 +251,9 @@ describe.skipIf(noBrowser)('in the console', () => {
     const { page } = tab;
     await tab.signIn(few);
     await page.getByText('This key does not hold application:read', { exact: true }).waitFor();
-    await tab.go('#/tokens');
+    await tab.navigate('#/tokens');
     await page.getByText('"masked"').waitFor();
-    await tab.go('#/activity');
+    await tab.navigate('#/activity');
     await page.getByText('This key does not hold log:read', { exact: true }).waitFor();
     await page.getByRole('button', { name: `key …${few.slice(-4)}` }).waitFor();
   });
@@ -271,7 +271,7 @@ describe.skipIf(noBrowser)('in the console', () => {
     await tab.open();
     const { page } = tab;
     await tab.signIn(key);
-    await tab.go('#/sessions');
+    await tab.navigate('#/sessions');
     const row = page.getByRole('listitem').filter({ hasText: 'shop page' });
     expect(await row.innerText()).toContain('authorized');
     await row.getByRole('button', { name: 'End' }).click();

@@ -7,19 +7,19 @@ import { connect, createServer, type Socket } from 'node:net';
  */
 type Mode = 'pass' | 'refuse' | 'swallow' | 'mute';
 
-export interface Wire {
+export interface TcpProxy {
   readonly port: number;
-  set(mode: Mode): void;
+  setMode(mode: Mode): void;
   /** Milliseconds that everything takes in either direction. */
-  delay(milliseconds: number): void;
+  setDelay(milliseconds: number): void;
   /** Where new connections lead from now on. */
-  lead(target: number): void;
+  setTarget(target: number): void;
   /** Ends every connection at once. */
-  cut(): void;
+  disconnect(): void;
   close(): Promise<void>;
 }
 
-export async function openWire(target: number): Promise<Wire> {
+export async function openTcpProxy(target: number): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let mode: Mode = 'pass';
   let pause = 0;
@@ -55,24 +55,24 @@ export async function openWire(target: number): Promise<Wire> {
     pass(client, upstream, ['swallow']);
     pass(upstream, client, ['swallow', 'mute']);
   });
-  const cut = () => {
+  const disconnect = () => {
     for (const socket of sockets) socket.destroy();
   };
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     port: (server.address() as { port: number }).port,
-    set: (next) => {
+    setMode: (next) => {
       mode = next;
     },
-    delay: (milliseconds) => {
+    setDelay: (milliseconds) => {
       pause = milliseconds;
     },
-    lead: (next) => {
+    setTarget: (next) => {
       goal = next;
     },
-    cut,
+    disconnect,
     close: async () => {
-      cut();
+      disconnect();
       await new Promise((resolve) => server.close(resolve));
     },
   };

@@ -2,10 +2,10 @@
 import { SQL } from 'bun';
 
 /** The advisory lock of what is done once. */
-export const onceLock = 'select pg_advisory_xact_lock(7255901877)';
+export const maintenanceLock = 'select pg_advisory_xact_lock(7255901877)';
 
 /** Runs `sql` in a transaction that stays open until `during` is done, which may run more in it. */
-export async function whileHeld<T>(
+export async function duringTransaction<T>(
   url: string,
   sql: string,
   during: (run: (sql: string) => Promise<unknown>) => Promise<T>,
@@ -22,7 +22,7 @@ export async function whileHeld<T>(
 }
 
 /** Resolves when so many wait for a lock that somebody else holds. */
-export async function waiting(url: string, connections = 1): Promise<void> {
+export async function untilBlocked(url: string, connections = 1): Promise<void> {
   const monitor = new SQL(url, { max: 1 });
   const sql =
     "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";

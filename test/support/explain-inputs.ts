@@ -4,10 +4,14 @@ import { compilePolicy, type Policy } from '../../src/domain/policy.ts';
 import type { Rule } from '../../src/domain/rule.ts';
 
 /** A condition. */
-export type Words = [attribute: 'id' | 'container', operator: 'equals' | 'starts_with', value: string];
+export type ConditionTuple = [
+  attribute: 'id' | 'container',
+  operator: 'equals' | 'starts_with',
+  value: string,
+];
 
 export function rule(
-  scope: string | Words[] | undefined,
+  scope: string | ConditionTuple[] | undefined,
   permissions: string[],
   given: Partial<Rule> = {},
 ): Rule {
@@ -26,7 +30,7 @@ export function rule(
   };
 }
 
-export const grants = (permissions: string[], ...rules: Rule[]) => compilePolicy({ permissions, rules });
+export const policyOf = (permissions: string[], ...rules: Rule[]) => compilePolicy({ permissions, rules });
 export const application = (policy: Policy): Question => ({ holder: 'application', policy });
 export const session = (policy: Policy, ceiling?: Policy): Question => ({
   holder: 'session',
