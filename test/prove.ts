@@ -1,24 +1,23 @@
 /**
- * `npm run prove [-- --cases 1000000] [--seed N]`: the policy against the naive evaluator, on as many made-up
- * cases as one likes. Case number n of seed s is case number 0 of seed s + n.
+ * `npm run prove [-- --cases 1000000] [--seed N]`: compares the policy with the naive implementation on random
+ * cases. Case n of seed s is case 0 of seed s + n.
  */
 import { parseArgs } from 'node:util';
 import { caseFromSeed, disagreement, shrink } from './support/compare-policy.ts';
 
 const { values } = parseArgs({ options: { cases: { type: 'string' }, seed: { type: 'string' } } });
-const cases = whole('cases', values.cases ?? '1000000');
-const seed = whole('seed', values.seed ?? String(crypto.getRandomValues(new Uint32Array(1))[0]));
+const cases = parseCount('cases', values.cases ?? '1000000');
+const seed = parseCount('seed', values.seed ?? String(crypto.getRandomValues(new Uint32Array(1))[0]));
 
-function whole(name: string, text: string): number {
+function parseCount(name: string, text: string): number {
   if (/^\d{1,10}$/.test(text)) return Number(text);
-  console.error(`prove: error: --${name} takes a whole number`);
+  console.error(`prove: error: --${name} must be a whole number of at most 10 digits`);
   process.exit(2);
 }
 
 console.log(`${cases} cases, seed ${seed}`);
 for (let n = 0; n < cases; n++) {
-  const of = caseFromSeed(seed + n);
-  const found = disagreement(of);
+  const found = disagreement(caseFromSeed(seed + n));
   if (found) {
     if (process.stdout.isTTY) console.log();
     console.log(`disagreement on case ${n}: npm run prove -- --cases 1 --seed ${seed + n}`);

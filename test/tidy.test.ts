@@ -1,4 +1,4 @@
-/** Holds the source to its layout: what may import what, how long things get, and what has no place here. */
+/** Checks the layout of the source: import direction, lengths, and patterns that are not allowed. */
 import { describe, expect, test } from 'bun:test';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
@@ -9,9 +9,9 @@ function read(path: string): string {
   return readFileSync(join(root, path), 'utf8');
 }
 
-function filesIn(folder: string, ending: string): string[] {
+function filesIn(folder: string, extension: string): string[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith(ending))
+    .filter((name) => name.endsWith(extension))
     .map((name) => join(folder, name))
     .toSorted();
 }
@@ -40,36 +40,36 @@ function importsOf(from: string): Import[] {
 }
 
 const imports = sources.flatMap(importsOf);
-const shown = ({ from, to }: Import) => `${from} → ${to}`;
+const arrow = ({ from, to }: Import) => `${from} → ${to}`;
 
-/** The lines of every file that match, but for those of the files where they belong. */
-function found(pattern: RegExp, where: readonly string[], ...allowed: string[]): string[] {
-  return where
-    .filter((path) => !allowed.some((place) => path.startsWith(place)))
+/** Matching lines in `files`, except in paths that start with one of `allowed`. */
+function found(pattern: RegExp, files: readonly string[], ...allowed: string[]): string[] {
+  return files
+    .filter((path) => !allowed.some((prefix) => path.startsWith(prefix)))
     .flatMap((path) => {
       const lines = read(path).split('\n');
       return lines.filter((line) => pattern.test(line)).map((line) => `${path}: ${line.trim()}`);
     });
 }
 
-describe('imports point one way:', () => {
+describe('imports:', () => {
   const outside = (folder: string, allowed: (each: Import) => boolean) =>
     imports
       .filter(({ from, to }) => from.startsWith(folder) && !to.startsWith(folder))
       .filter((each) => !allowed(each))
-      .map(shown);
+      .map(arrow);
 
-  test('the domain needs nothing but itself and its schemas', () => {
+  test('the domain imports only zod and, for masks, liquidjs', () => {
     const liquid = 'src/domain/mask.ts → liquidjs';
-    expect(outside('src/domain/', (each) => each.to === 'zod' || shown(each) === liquid)).toEqual([]);
+    expect(outside('src/domain/', (each) => each.to === 'zod' || arrow(each) === liquid)).toEqual([]);
   });
 
-  test('the store knows the domain, and nothing above itself', () => {
+  test('the store imports only the domain', () => {
     const library = /^(node:|bun$|bun:|zod$)/;
     expect(outside('src/store/', ({ to }) => to.startsWith('src/domain/') || library.test(to))).toEqual([]);
   });
 
-  test('HTTP knows the store by its types alone', () => {
+  test('HTTP imports only types from the store', () => {
     const types = ['src/store/store.ts', 'src/log.ts', 'src/observe.ts'];
     const allowed = ({ from, to, typesOnly }: Import) =>
       to.startsWith('src/domain/') ||
@@ -80,67 +80,67 @@ describe('imports point one way:', () => {
     expect(outside('src/http/', allowed)).toEqual([]);
   });
 
-  test('only the command line is above the program, and nothing is above main', () => {
+  test('only main imports the CLI, and nothing imports main', () => {
     const upward = imports.filter(
       ({ from, to }) =>
         to === 'src/main.ts' || (to.startsWith('src/cli/') && !/^src\/(cli\/|main)/.test(from)),
     );
-    expect(upward.map(shown)).toEqual([]);
+    expect(upward.map(arrow)).toEqual([]);
   });
 
-  test('commands that call a service reach it through the SDK alone', () => {
+  test('commands that call a running service use only the SDK', () => {
     const remote = sources.filter((path) => /: readonly RemoteCommand\[\]/.test(read(path)));
     expect(remote.length).toBeGreaterThan(5);
-    const strange = imports.filter(
+    const forbidden = imports.filter(
       ({ from, to }) => remote.includes(from) && !/^(sdk\/|src\/cli\/|src\/domain\/|node:)/.test(to),
     );
-    expect(strange.map(shown)).toEqual([]);
+    expect(forbidden.map(arrow)).toEqual([]);
   });
 
-  test('the console knows the service by the SDK alone, and shares nothing with it but the rules', () => {
+  test('the console imports only the SDK and the domain, and is imported only by the file server', () => {
     const library = /^(react|react-dom\/client|@mantine\/(core|hooks)|zod)$/;
-    const strange = consoleSources
+    const forbidden = consoleSources
       .flatMap(importsOf)
       .filter(
         ({ to }) => !/^(console\/src\/|sdk\/src\/sallyport|src\/domain\/)/.test(to) && !library.test(to),
       );
     expect(consoleSources.length).toBeGreaterThan(10);
-    expect(strange.map(shown)).toEqual([]);
-    const asking = imports.filter(
+    expect(forbidden.map(arrow)).toEqual([]);
+    const importers = imports.filter(
       ({ from, to }) => to.startsWith('console/') && from !== 'src/http/endpoints/console-files.ts',
     );
-    expect(asking.map(shown)).toEqual([]);
+    expect(importers.map(arrow)).toEqual([]);
   });
 
-  test('operator tools use the store, never the reverse', () => {
+  test('domain, store and HTTP never import operator tools', () => {
     const upward = imports.filter(
       ({ from, to }) => to.startsWith('src/operations/') && /^src\/(domain|store|http)\//.test(from),
     );
-    expect(upward.map(shown)).toEqual([]);
+    expect(upward.map(arrow)).toEqual([]);
   });
 
-  test('the command line imports nothing from HTTP', () => {
+  test('the CLI imports nothing from HTTP', () => {
     const direct = imports.filter(
       ({ from, to }) => from.startsWith('src/cli/') && to.startsWith('src/http/'),
     );
-    expect(direct.map(shown)).toEqual([]);
+    expect(direct.map(arrow)).toEqual([]);
   });
 
-  test('never in a cycle, types included', () => {
+  test('cycles do not exist, also not by type', () => {
     const next = Map.groupBy(imports, ({ from }) => from);
     const done = new Set<string>();
-    const circles: string[] = [];
+    const cycles: string[] = [];
     const walk = (path: string, trail: string[]) => {
-      if (trail.includes(path)) circles.push([...trail.slice(trail.indexOf(path)), path].join(' → '));
+      if (trail.includes(path)) cycles.push([...trail.slice(trail.indexOf(path)), path].join(' → '));
       if (done.has(path) || trail.includes(path)) return;
       for (const { to } of next.get(path) ?? []) walk(to, [...trail, path]);
       done.add(path);
     };
     for (const path of sources) walk(path, []);
-    expect(circles).toEqual([]);
+    expect(cycles).toEqual([]);
   });
 
-  test('to every file of the source, from main', () => {
+  test('every source file is reachable from main', () => {
     const reached = new Set<string>();
     const walk = (path: string) => {
       if (reached.has(path)) return;
@@ -153,13 +153,13 @@ describe('imports point one way:', () => {
   });
 });
 
-describe('things stay small:', () => {
-  test('no file of the source has more than 300 lines, but for the list of promises', () => {
+describe('lengths:', () => {
+  test('source files have at most 300 lines, except the store interface', () => {
     const long = [...sources, ...consoleSources].filter((path) => read(path).split('\n').length > 301);
     expect(long.filter((path) => path !== 'src/store/store.ts')).toEqual([]);
   });
 
-  /** Formatted code ends a block at the indentation of its first line. */
+  /** Relies on the formatter: a block ends at the indentation of its first line. */
   function functionsIn(path: string): { name: string; length: number }[] {
     const lines = read(path).split('\n');
     return lines.flatMap((line, start) => {
@@ -171,63 +171,63 @@ describe('things stay small:', () => {
     });
   }
 
-  test('no function has more than 80 lines', () => {
+  test('functions have at most 80 lines', () => {
     const all = sources.flatMap(functionsIn);
     expect(all.length).toBeGreaterThan(300);
     expect(all.filter(({ length }) => length > 80)).toEqual([]);
   });
 
-  test('no file only passes on what others export', () => {
+  test('no file only re-exports', () => {
     expect([...sources, ...filesIn('test', '.ts')].filter((path) => path.endsWith('/index.ts'))).toEqual([]);
     expect(found(/^export \* from|^export \{.*\} from/, sources)).toEqual([]);
   });
 });
 
-describe('what decides comes from one place:', () => {
-  test('chance', () => {
-    const chance = /Math\.random|randomUUID|getRandomValues|randomBytes|randomFill|randomInt/;
-    const places = [
+describe('each side effect is confined to few files:', () => {
+  test('randomness', () => {
+    const random = /Math\.random|randomUUID|getRandomValues|randomBytes|randomFill|randomInt/;
+    const allowed = [
       'src/domain/key.ts',
       'src/store/crypto/cipher.ts',
       'src/store/audit/hash-chain.ts',
       'src/store/crypto/keyring.ts',
     ];
     const requestIds = 'src/http/pipeline/request-info.ts';
-    expect(found(chance, sources, ...places, requestIds)).toEqual([]);
+    expect(found(random, sources, ...allowed, requestIds)).toEqual([]);
   });
 
-  test('the time of day', () => {
-    const places = ['src/app.ts', 'src/log.ts', 'src/store/open.ts', 'src/cli/'];
-    expect(found(/Date\.now|new Date\(\)/, sources, ...places)).toEqual([]);
+  test('the system clock', () => {
+    const allowed = ['src/app.ts', 'src/log.ts', 'src/store/open.ts', 'src/cli/'];
+    expect(found(/Date\.now|new Date\(\)/, sources, ...allowed)).toEqual([]);
   });
 
-  test('what is printed', () => {
+  test('printing', () => {
     expect(found(/\bconsole\.\w/, sources)).toEqual([]);
     expect(found(/process\.(stdout|stderr)\.write/, sources, 'src/cli/', 'src/log.ts')).toEqual([]);
   });
 
-  test('how the process ends', () => {
+  test('ending the process', () => {
     expect(found(/process\.exit\b/, sources, 'src/cli/')).toEqual([]);
   });
 });
 
-describe('nothing is left over:', () => {
+describe('not allowed:', () => {
   const torture = filesIn('torture', '.ts');
   const code = [...sources, ...filesIn('test', '.ts'), ...torture].filter(
     (path) => path !== 'test/tidy.test.ts',
   );
 
-  test('no note to oneself', () => {
+  test('TODO comments', () => {
     expect(found(/(\/\/|^ *\/?\*).*\b(TODO|FIXME|XXX|HACK)\b/, code)).toEqual([]);
   });
 
-  test('no check that is switched off', () => {
+  test('disabled type or lint checks, and `any`', () => {
     expect(found(/@ts-(ignore|nocheck|expect-error)/, code)).toEqual([]);
     expect(found(/biome-ignore (?!format)/, sources)).toEqual([]);
     expect(found(/(:|\bas|<|\|) ?any\s*([,;)>\]=|&[]|$)/, sources)).toEqual([]);
   });
 
-  test('nothing in the console that turns text into markup or code, or keeps anything', () => {
+  test('raw HTML, eval and browser storage in the console', () => {
     const markup =
       /dangerouslySetInnerHTML|\binnerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(/;
     expect(found(markup, consoleSources)).toEqual([]);
@@ -237,11 +237,11 @@ describe('nothing is left over:', () => {
     expect(found(/@ts-|biome-ignore|(:|\bas|<) ?any\b/, consoleSources)).toEqual([]);
   });
 
-  test('no test that does not run, or alone', () => {
+  test('test.only, test.skip and test.todo', () => {
     expect(found(/\b(test|describe|it)\.(only|skip|todo|failing)\b/, code)).toEqual([]);
   });
 
-  test('no skipped test without a reason', () => {
+  test('skipped tests without a reason', () => {
     const conditions = code.flatMap((path) =>
       Array.from(read(path).matchAll(/\.skipIf\(([^)]*)\)/g), ([, condition]) => [path, condition as string]),
     );
@@ -252,28 +252,28 @@ describe('nothing is left over:', () => {
     expect(conditions.filter(([, condition]) => !given.includes(condition as string))).toEqual([]);
   });
 
-  test('no address of a registry in the lock files', () => {
+  test('download addresses in lock files', () => {
     const locks = ['package-lock.json', 'bench/peers/package-lock.json'];
     expect(found(/"resolved": "\w+:/, locks)).toEqual([]);
   });
 
-  test('no helper of the tests that none of them uses', () => {
+  test('unused test support files', () => {
     const used = new Set(
       filesIn('test', '.ts')
         .flatMap(importsOf)
         .map(({ to }) => to),
     );
-    const started = [
+    const entryPoints = [
       'test/run.ts',
       'test/prove.ts',
       'test/support/preload.ts',
       ...filesIn('test/support/story', '.ts'),
     ];
-    const helpers = filesIn('test', '.ts').filter((path) => !/\.(test|d)\.ts$/.test(path));
-    expect(helpers.filter((path) => !used.has(path) && !started.includes(path))).toEqual([]);
+    const supportFiles = filesIn('test', '.ts').filter((path) => !/\.(test|d)\.ts$/.test(path));
+    expect(supportFiles.filter((path) => !used.has(path) && !entryPoints.includes(path))).toEqual([]);
   });
 
-  test('no file of the torture run that nothing starts, and none that is too long', () => {
+  test('unused or overlong torture files', () => {
     const reached = new Set<string>();
     const walk = (path: string) => {
       if (reached.has(path) || !path.startsWith('torture/')) return;

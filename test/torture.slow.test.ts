@@ -1,4 +1,4 @@
-/** The short form of `npm run torture`: every row, in small. */
+/** The short torture run: every row, at its smallest size. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { type Result, Run } from '../torture/runner.ts';
 
 const seed = 7;
 
-describe(`torture in short, seed ${seed}:`, () => {
+describe(`short torture run, seed ${seed}:`, () => {
   const run = new Run({ seed, size: 'short' });
   let results: Result[] = [];
   beforeAll(async () => {
@@ -22,15 +22,18 @@ describe(`torture in short, seed ${seed}:`, () => {
     expect(found?.shortfalls).toEqual([]);
   });
 
-  test('a row is named once', () => {
+  test('row names are unique', () => {
     expect(new Set(rows.map(({ name }) => name)).size).toBe(rows.length);
   });
 });
 
-test.each(bugs.map((bug) => [bug.name, bug] as const))('the bug “%s” can still be planted', (_name, bug) => {
-  expect(rows.find(({ name }) => name === bug.row)?.databases).toContain(bug.database);
-  for (const { file, from } of bug.changes) {
-    const text = readFileSync(join(import.meta.dirname, '..', file), 'utf8');
-    expect(text.split(from).length - 1).toBe(1);
-  }
-});
+test.each(bugs.map((bug) => [bug.name, bug] as const))(
+  'the planted bug “%s” still applies to the source',
+  (_name, bug) => {
+    expect(rows.find(({ name }) => name === bug.row)?.databases).toContain(bug.database);
+    for (const { file, from } of bug.changes) {
+      const text = readFileSync(join(import.meta.dirname, '..', file), 'utf8');
+      expect(text.split(from).length - 1).toBe(1);
+    }
+  },
+);

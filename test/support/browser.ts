@@ -1,19 +1,19 @@
-/** A real browser, without a window. Where none is installed, its tests are skipped. */
+/** Headless Chromium. Browser tests are skipped if none is installed. */
 import { existsSync } from 'node:fs';
 import { type Browser, chromium } from 'playwright-core';
 import { isMissing } from './skip.ts';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'microsoft-edge'];
-const elsewhere = [
+const macPaths = [
   '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
   '/Applications/Chromium.app/Contents/MacOS/Chromium',
 ];
 
 function findBrowser(): string | undefined {
-  const told = process.env.CHROME_PATH;
-  if (told) return told;
+  const configured = process.env.CHROME_PATH;
+  if (configured) return configured;
   const onPath = names.map((name) => Bun.which(name)).find((path) => path !== null);
-  return onPath ?? elsewhere.find((path) => existsSync(path));
+  return onPath ?? macPaths.find((path) => existsSync(path));
 }
 
 const path = findBrowser();
@@ -21,10 +21,10 @@ const path = findBrowser();
 /** For `describe.skipIf(noBrowser)`. */
 export const noBrowser = isMissing(
   path !== undefined,
-  'browser tests: no Chromium found (install one, or name one in CHROME_PATH)',
+  'browser tests: no Chromium found (install one, or set CHROME_PATH)',
 );
 
-/** Chromium refuses to build its sandbox for root, which is who runs tests in many a container. */
+/** Chromium's sandbox does not work for root, and tests in containers often run as root. */
 export function openBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: path as string, chromiumSandbox: process.getuid?.() !== 0 });
 }

@@ -1,4 +1,4 @@
-/** For every route that changes something, a request that would. */
+/** A valid request for every route that changes data. */
 import type { CallOptions, TestServer } from './test-server.ts';
 
 export interface ChangeRequest {
@@ -9,50 +9,50 @@ export interface ChangeRequest {
 
 const grants = { permissions: ['mine:x'] };
 
-/** By the name of the route: a request that would change something. */
-export const changeRequests: Record<string, (world: TestServer, key: string) => Promise<ChangeRequest>> = {
+/** By route name. */
+export const changeRequests: Record<string, (server: TestServer, key: string) => Promise<ChangeRequest>> = {
   createApplication: async (_, key) => ({
     options: { key, body: { name: 'x', type: 'private', ...grants } },
   }),
-  updateApplication: async (world, key) => ({
-    path: (await world.application(key)).id,
+  updateApplication: async (server, key) => ({
+    path: (await server.application(key)).id,
     options: { key, body: { name: 'y', ...grants } },
   }),
-  regenerateKey: async (world, key) => ({ path: (await world.application(key)).id, options: { key } }),
-  createKey: async (world, key) => ({ path: (await world.application(key)).id, options: { key } }),
-  deleteKey: async (world, key) => {
-    const { id } = await world.application(key);
-    const { data } = (await ask(world, 'GET', `/applications/${id}/keys`, { key })).body;
+  regenerateKey: async (server, key) => ({ path: (await server.application(key)).id, options: { key } }),
+  createKey: async (server, key) => ({ path: (await server.application(key)).id, options: { key } }),
+  deleteKey: async (server, key) => {
+    const { id } = await server.application(key);
+    const { data } = (await ask(server, 'GET', `/applications/${id}/keys`, { key })).body;
     return { path: id, key_id: data[0].id, options: { key } };
   },
-  deleteApplication: async (world, key) => ({ path: (await world.application(key)).id, options: { key } }),
-  createSession: async (world, key) => ({
-    options: { key: (await world.application(key, { type: 'public' })).key },
+  deleteApplication: async (server, key) => ({ path: (await server.application(key)).id, options: { key } }),
+  createSession: async (server, key) => ({
+    options: { key: (await server.application(key, { type: 'public' })).key },
   }),
-  authorizeSession: async (world, key) => {
-    const { key: web } = await world.application(key, { type: 'public' });
-    const { nonce } = (await ask(world, 'POST', '/sessions', { key: web })).body;
+  authorizeSession: async (server, key) => {
+    const { key: web } = await server.application(key, { type: 'public' });
+    const { nonce } = (await ask(server, 'POST', '/sessions', { key: web })).body;
     return { options: { key, body: { nonce, ...grants } } };
   },
-  endSession: async (world, key) => {
-    const { key: web } = await world.application(key, { type: 'public' });
-    await ask(world, 'POST', '/sessions', { key: web });
-    const { data } = (await ask(world, 'GET', '/sessions', { key })).body;
+  endSession: async (server, key) => {
+    const { key: web } = await server.application(key, { type: 'public' });
+    await ask(server, 'POST', '/sessions', { key: web });
+    const { data } = (await ask(server, 'GET', '/sessions', { key })).body;
     return { path: data[0].id, options: { key } };
   },
   createToken: async (_, key) => ({ options: { key, body: { data: 'x' } } }),
-  updateToken: async (world, key) => ({
-    path: await createToken(world, key),
+  updateToken: async (server, key) => ({
+    path: await createToken(server, key),
     options: { key, body: { data: 'y' } },
   }),
-  deleteToken: async (world, key) => ({ path: await createToken(world, key), options: { key } }),
+  deleteToken: async (server, key) => ({ path: await createToken(server, key), options: { key } }),
 };
 
-/** The id of a new Token. */
-export async function createToken(world: TestServer, key: string): Promise<string> {
-  return (await ask(world, 'POST', '/tokens', { key, body: { data: 'x' } })).body.id;
+/** Returns the id of a new token. */
+export async function createToken(server: TestServer, key: string): Promise<string> {
+  return (await ask(server, 'POST', '/tokens', { key, body: { data: 'x' } })).body.id;
 }
 
-function ask(world: TestServer, ...request: Parameters<TestServer['call']>) {
-  return world.call(...request);
+function ask(server: TestServer, ...request: Parameters<TestServer['call']>) {
+  return server.call(...request);
 }

@@ -1,4 +1,4 @@
-/** Asks the policy and the naive evaluator the same question, and says where they differ. */
+/** Compares the policy with the naive implementation on one case, and reports the first difference. */
 
 import type { Bound, Scope } from '../../src/domain/bound.ts';
 import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
@@ -21,12 +21,11 @@ export interface Disagreement {
   readonly testCase: Case;
 }
 
-/** The case that a seed stands for. */
 export function caseFromSeed(seed: number): Case {
   return randomCase(new Random(seed));
 }
 
-/** What the policy gets wrong about the case; undefined if nothing. */
+/** The first difference, or undefined if both agree. */
 export function disagreement(testCase: Case): Disagreement | undefined {
   for (const [about, actual, expected] of comparisons(testCase)) {
     if (!Bun.deepEquals(actual, expected)) return { about, actual, expected, testCase };
@@ -36,31 +35,31 @@ export function disagreement(testCase: Case): Disagreement | undefined {
 
 type Comparison = [about: string, actual: unknown, expected: unknown];
 
-function* comparisons(of: Case): Generator<Comparison> {
-  const { grants, ceiling, permission, resource } = of;
+function* comparisons(testCase: Case): Generator<Comparison> {
+  const { grants, ceiling, permission, resource } = testCase;
   const policy = compilePolicy(grants);
   const above = ceiling && compilePolicy(ceiling);
   const expected = naiveDecideUnder(grants, ceiling, permission, resource);
-  yield* alone('the holder', policy, grants, of);
-  if (above) yield* alone('the ceiling', above, ceiling, of);
+  yield* compareDecide('the holder', policy, grants, testCase);
+  if (above) yield* compareDecide('the ceiling', above, ceiling, testCase);
 
   yield ['decideUnder', outcome(decideUnder(policy, above, permission, resource)), expected];
-  const question = { holder: of.holder, policy, ceiling: above };
+  const question = { holder: testCase.holder, policy, ceiling: above };
   const explanation = explain(question, permission, resource);
-  yield* explained(of, explanation, trace(question, permission, resource), expected);
-  yield* hiding(question, explanation, of);
+  yield* compareExplanation(testCase, explanation, trace(question, permission, resource), expected);
+  yield* compareHidden(question, explanation, testCase);
   if (isDataPermission(permission))
-    yield* seen(visible({ policy, ceiling: above }, permission), resource, expected);
+    yield* compareScopes(visible({ policy, ceiling: above }, permission), resource, expected);
 
   const backwards = compilePolicy({ ...grants, rules: grants.rules.toReversed() });
   yield [
-    'the same rules, listed backwards',
+    'the same rules in reverse order',
     outcome(decideUnder(backwards, above, permission, resource)),
     expected,
   ];
 }
 
-function* alone(
+function* compareDecide(
   whose: string,
   policy: Policy,
   grants: Grants,
@@ -78,16 +77,16 @@ function outcome(verdict: { allowed: false } | { allowed: true; transform: strin
   return verdict.allowed ? { allowed: true, transform: verdict.transform } : { allowed: false };
 }
 
-function* explained(
-  of: Case,
+function* compareExplanation(
+  testCase: Case,
   { allowed, transform, reason, rule, missing }: Explanation,
   trace: readonly Step[],
   expected: ReturnType<typeof naiveDecideUnder>,
 ): Generator<Comparison> {
   yield ['explain', allowed ? { allowed, transform } : { allowed }, expected];
-  yield ['that a reason is given', reason.length > 0 && !reason.includes('undefined'), true];
-  const sides = [{ holder: of.holder as Step['of'], grants: of.grants }];
-  if (of.ceiling) sides.push({ holder: 'authorizer', grants: of.ceiling });
+  yield ['a reason is given', reason.length > 0 && !reason.includes('undefined'), true];
+  const sides = [{ holder: testCase.holder as Step['of'], grants: testCase.grants }];
+  if (testCase.ceiling) sides.push({ holder: 'authorizer', grants: testCase.ceiling });
   const steps = (list: readonly Step[]) =>
     list
       .map(
@@ -95,26 +94,26 @@ function* explained(
           `${of} ${rule} ${priority} ${transform} ${grants} ${matches} ${why.length > 0}`,
       )
       .toSorted();
-  yield ['the trace', steps(trace), steps(sides.flatMap((side) => expectedSteps(side, of)))];
+  yield ['the trace', steps(trace), steps(sides.flatMap((side) => expectedSteps(side, testCase)))];
   if (!expected.allowed) {
     yield ['the rule named in a denial', rule, undefined];
-    yield ['the missing permission', missing?.permission, of.permission];
+    yield ['the missing permission', missing?.permission, testCase.permission];
     return;
   }
   const side = sides.find(({ holder }) => holder === rule?.of);
-  const verdict = side && naiveDecide(side.grants, of.permission, of.resource);
-  const place = typeof rule?.rule === 'number' ? rule.rule - 1 : plainPermissions;
+  const verdict = side && naiveDecide(side.grants, testCase.permission, testCase.resource);
+  const index = typeof rule?.rule === 'number' ? rule.rule - 1 : plainPermissions;
   yield [
     'the rule named',
-    verdict?.allowed && verdict.transform === transform && verdict.deciders.includes(place),
+    verdict?.allowed && verdict.transform === transform && verdict.deciders.includes(index),
     true,
   ];
   const first = trace.find((step) => step.of === rule?.of && step.grants && step.matches);
   yield ['the first step that grants and matches', first?.rule, rule?.rule];
 }
 
-/** The same decision without a word of the authorizer. */
-function* hiding(
+/** Hiding the authorizer must not change the decision, only what is reported about it. */
+function* compareHidden(
   question: Question,
   full: Explanation,
   { permission, resource }: Case,
@@ -122,14 +121,18 @@ function* hiding(
   const hidden = explain({ ...question, hidesAuthorizer: true }, permission, resource);
   const { allowed, transform, rule } = hidden;
   yield [
-    'the decision that hides the authorizer',
+    'the decision with the authorizer hidden',
     { allowed, transform },
     { allowed: full.allowed, transform: full.transform },
   ];
   const alone = explain({ ...question, ceiling: undefined }, permission, resource);
   const bound = { allowed, ...(transform && { transform }), reason: limited };
-  yield ['what it shows', hidden, hidden.reason === limited ? bound : alone];
-  yield ['whose rule it names', rule?.of ?? question.holder, question.holder];
+  yield ['the explanation with the authorizer hidden', hidden, hidden.reason === limited ? bound : alone];
+  yield [
+    'the holder of the rule named with the authorizer hidden',
+    rule?.of ?? question.holder,
+    question.holder,
+  ];
 }
 
 const limited = 'this Session is limited to what its authorizer may do now';
@@ -163,20 +166,20 @@ function expectedSteps(
   ];
 }
 
-function* seen(
+function* compareScopes(
   { scopes, exact }: Visible,
   resource: Resource,
   { allowed }: { allowed: boolean },
 ): Generator<Comparison> {
-  const lies = scopes.some((scope) => isInScope(resource, scope));
-  yield ['whether it lies in a scope', exact ? lies : lies || !allowed, exact ? allowed : true];
+  const inScope = scopes.some((scope) => isInScope(resource, scope));
+  yield ['whether the resource is in a scope', exact ? inScope : inScope || !allowed, exact ? allowed : true];
   const redundant = scopes.filter((scope, at) =>
     scopes.some((other, index) => index !== at && contains(other, scope)),
   );
-  yield ['scopes that lie in another', redundant, []];
+  yield ['scopes contained in another', redundant, []];
 }
 
-/** Whether a resource lies in a scope, by the words alone. */
+/** Whether a resource is in a scope, implemented without the domain's own comparison. */
 export function isInScope({ id, container }: Resource, scope: Scope): boolean {
   const path = container?.toLowerCase().split('/').filter(Boolean) ?? [];
   const canonical = path.length === 0 ? '/' : `/${path.join('/')}/`;
@@ -198,7 +201,7 @@ function contains(wide: Scope, narrow: Scope): boolean {
   });
 }
 
-/** The same disagreement with as few rules and permissions as show it. */
+/** Removes rules and permissions while the difference remains. */
 export function shrink(found: Disagreement): Disagreement {
   const smaller = narrowings(found.testCase)
     .map(disagreement)
@@ -206,14 +209,14 @@ export function shrink(found: Disagreement): Disagreement {
   return smaller ? shrink(smaller) : found;
 }
 
-function narrowings(of: Case): Case[] {
+function narrowings(testCase: Case): Case[] {
   const without = (grants: Grants): Grants[] => [
     ...grants.rules.map((_, at) => ({ ...grants, rules: grants.rules.toSpliced(at, 1) })),
     ...grants.permissions.map((_, at) => ({ ...grants, permissions: grants.permissions.toSpliced(at, 1) })),
   ];
   return [
-    ...without(of.grants).map((grants) => ({ ...of, grants })),
-    ...(of.ceiling ? without(of.ceiling).map((ceiling) => ({ ...of, ceiling })) : []),
-    ...(of.ceiling ? [{ ...of, ceiling: undefined }] : []),
+    ...without(testCase.grants).map((grants) => ({ ...testCase, grants })),
+    ...(testCase.ceiling ? without(testCase.ceiling).map((ceiling) => ({ ...testCase, ceiling })) : []),
+    ...(testCase.ceiling ? [{ ...testCase, ceiling: undefined }] : []),
   ];
 }

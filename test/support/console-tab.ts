@@ -1,30 +1,30 @@
-/** A tab of a real browser on the console. */
+/** A browser tab with the web console. */
 import { join } from 'node:path';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { startTime } from './test-server.ts';
 
-/** Git does not look into it. */
+/** Ignored by git. */
 const pictures = join(import.meta.dirname, '../../dist/screenshots');
 
 export interface Tab {
   readonly page: Page;
   readonly context: BrowserContext;
-  /** What the page should never have done: broken its policy, thrown, logged an error, asked elsewhere. */
+  /** CSP violations, exceptions, logged errors, dialogs and requests to other origins since `open`. */
   readonly violations: string[];
-  /** Opens the console, or another address, and knows of no offence any more. */
+  /** Opens the console or another URL, and clears `violations`. */
   open(at?: string): Promise<void>;
   signIn(key: string): Promise<void>;
-  navigate(place: string): Promise<void>;
-  /** As when the system of whoever looks turns to it. */
+  navigate(hash: string): Promise<void>;
+  /** Emulates the operating system's color scheme. */
   setColorScheme(scheme: 'light' | 'dark'): Promise<void>;
-  /** Leaves a picture for people to look at. */
+  /** Saves a screenshot for review. */
   screenshot(name: string): Promise<void>;
-  /** Leaves the page, also one that asks whether to; a tab that is used again costs half of another one. */
+  /** Leaves the page and accepts "unsaved changes" dialogs, so that the next test can reuse the tab. */
   reset(): Promise<void>;
 }
 
-/** A tab on the console of the service, with the clock of the tests. */
+/** Opens a tab whose clock is fixed to the tests' start time. */
 export async function openTab(browser: Browser, url: string): Promise<Tab> {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 840 },
@@ -41,7 +41,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
   const violations: string[] = [];
   context.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:'))
-      violations.push(`asked ${request.url()}`);
+      violations.push(`requested ${request.url()}`);
   });
   const page = await context.newPage();
   page.setDefaultTimeout(120_000);
@@ -53,7 +53,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
     void dialog.dismiss();
   });
   page.on('console', (message) => {
-    // Chromium logs every answer above 399, which is what some tests are about.
+    // Chromium logs every response with a status of 400 or more; some tests expect those.
     if (message.type() !== 'error' || message.text().startsWith('Failed to load resource')) return;
     violations.push(message.text());
   });
@@ -71,10 +71,10 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
       await page.getByRole('button', { name: 'Sign in' }).click();
       await page.getByRole('navigation', { name: 'Sections' }).waitFor();
     },
-    navigate: async (place) => {
-      await page.evaluate((hash) => {
-        location.hash = hash;
-      }, place);
+    navigate: async (hash) => {
+      await page.evaluate((next) => {
+        location.hash = next;
+      }, hash);
     },
     setColorScheme: async (colorScheme) => {
       await page.emulateMedia({ colorScheme });
@@ -92,7 +92,7 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
   };
 }
 
-/** What a person who cannot see the page, or not well, would stumble over badly. */
+/** Serious and critical accessibility violations that axe finds with these rules. */
 export async function accessibilityViolations(page: Page, only: string[]): Promise<string[]> {
   if (only.length === 0) return [];
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source);

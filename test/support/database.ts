@@ -1,10 +1,10 @@
-/** The database behind the program's back: all that it holds, and a way to break it. */
+/** Direct access to a test database: dump its contents, or make statements fail. */
 import { Database } from 'bun:sqlite';
 import { existsSync, readFileSync } from 'node:fs';
 import { SQL } from 'bun';
 import { runSql } from './test-store.ts';
 
-/** Every byte of the files, or every column of every table; one character per byte. */
+/** SQLite: every byte of the files, as Latin-1. PostgreSQL: every row as text. */
 export async function dumpDatabase(databaseUrl: string): Promise<string> {
   if (databaseUrl.startsWith('sqlite:')) {
     const path = databaseUrl.slice('sqlite:'.length);
@@ -21,9 +21,9 @@ export async function dumpDatabase(databaseUrl: string): Promise<string> {
   });
 }
 
-/** Takes a table away, so that what asks for it fails. */
+/** Renames a table, so that statements that use it fail. */
 export async function hideTable(databaseUrl: string, table: string): Promise<void> {
-  const statement = `alter table ${table} rename to ${table}_gone`;
+  const statement = `alter table ${table} rename to ${table}_hidden`;
   if (!databaseUrl.startsWith('sqlite:')) {
     await onPostgres(databaseUrl, (sql) => sql.unsafe(statement));
     return;
@@ -42,7 +42,7 @@ async function onPostgres<T>(databaseUrl: string, work: (sql: SQL) => Promise<T>
   }
 }
 
-/** Every row of every table. */
+/** Every row of every table, by table. */
 export async function allRows(databaseUrl: string): Promise<Record<string, string[]>> {
   const sqlite = databaseUrl.startsWith('sqlite:');
   const names = sqlite
@@ -56,17 +56,17 @@ export async function allRows(databaseUrl: string): Promise<Record<string, strin
   return rows;
 }
 
-/** Has every new row of the table refused, as a full disk or a broken one would. Answers with the way back. */
+/** Makes every insert into the table fail, like a full disk. Returns a function that undoes it. */
 export async function failInserts(databaseUrl: string, table: string): Promise<() => Promise<void>> {
   const sqlite = databaseUrl.startsWith('sqlite:');
-  const refuse = sqlite
-    ? [`create trigger refuse before insert on ${table} begin select raise(abort, 'no room'); end`]
+  const statements = sqlite
+    ? [`create trigger fail_insert before insert on ${table} begin select raise(abort, 'disk full'); end`]
     : [
-        "create or replace function refuse() returns trigger language plpgsql as $$ begin raise 'no room'; end $$",
-        `create trigger refuse before insert on ${table} for each row execute function refuse()`,
+        "create or replace function fail_insert() returns trigger language plpgsql as $$ begin raise 'disk full'; end $$",
+        `create trigger fail_insert before insert on ${table} for each row execute function fail_insert()`,
       ];
-  for (const statement of refuse) await runSql(databaseUrl, statement);
+  for (const statement of statements) await runSql(databaseUrl, statement);
   return async () => {
-    await runSql(databaseUrl, sqlite ? 'drop trigger refuse' : `drop trigger refuse on ${table}`);
+    await runSql(databaseUrl, sqlite ? 'drop trigger fail_insert' : `drop trigger fail_insert on ${table}`);
   };
 }

@@ -1,9 +1,8 @@
-/** Who asks the policy, put together in a line. */
+/** Short builders for rules and for the inputs of `explain`. */
 import type { Question } from '../../src/domain/explain.ts';
 import { compilePolicy, type Policy } from '../../src/domain/policy.ts';
 import type { Rule } from '../../src/domain/rule.ts';
 
-/** A condition. */
 export type ConditionTuple = [
   attribute: 'id' | 'container',
   operator: 'equals' | 'starts_with',
@@ -13,7 +12,7 @@ export type ConditionTuple = [
 export function rule(
   scope: string | ConditionTuple[] | undefined,
   permissions: string[],
-  given: Partial<Rule> = {},
+  fields: Partial<Rule> = {},
 ): Rule {
   const container = typeof scope === 'string' ? scope : undefined;
   const conditions = Array.isArray(scope)
@@ -26,7 +25,7 @@ export function rule(
     permissions,
     container,
     conditions,
-    ...given,
+    ...fields,
   };
 }
 

@@ -1,10 +1,10 @@
-/** Grants in few words, for tests that read like sentences. */
+/** Short builders for grants, rules and resources. */
 import type { Grants } from '../../src/domain/grant.ts';
 import type { Resource, Verdict } from '../../src/domain/policy.ts';
 import type { Condition, Rule } from '../../src/domain/rule.ts';
 import type { Transform } from '../../src/domain/transform.ts';
 
-/** Words are plain permissions, the rest are rules. */
+/** Strings are plain permissions, objects are rules. */
 export function grants(...parts: (string | Partial<Rule>)[]): Grants {
   return {
     permissions: parts.filter((part) => typeof part === 'string'),
@@ -12,7 +12,7 @@ export function grants(...parts: (string | Partial<Rule>)[]): Grants {
   };
 }
 
-/** A rule that reveals everything, but for what is said. */
+/** A rule that reveals every token, overridden by `fields`. */
 export function rule(fields: Partial<Rule>): Rule {
   return { priority: 1, transform: 'reveal', permissions: ['token:read'], ...fields } as Rule;
 }

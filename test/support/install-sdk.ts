@@ -1,9 +1,9 @@
-/** The SDK as others install it. */
+/** Installs the built SDK into a project folder. */
 import { cpSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from './service.ts';
 
-/** Builds it, and puts it where the programs of that folder find it. */
+/** Builds the SDK into the project's node_modules and returns its folder there. */
 export async function installSdk(project: string): Promise<string> {
   const installed = join(project, 'node_modules/@sallyport/sdk');
   mkdirSync(installed, { recursive: true });
@@ -13,7 +13,7 @@ export async function installSdk(project: string): Promise<string> {
     cwd: root,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const complaint = await new Response(build.stdout).text();
-  if ((await build.exited) !== 0) throw new Error(`the SDK cannot be built: ${complaint}`);
+  const errors = await new Response(build.stdout).text();
+  if ((await build.exited) !== 0) throw new Error(`building the SDK failed: ${errors}`);
   return installed;
 }

@@ -1,6 +1,6 @@
 /**
- * The access rules a second time, slow and obvious, for src/domain/policy.ts to be compared with. It was
- * written from what the rules mean, without a look at that file, and shares no code with it: keep it so.
+ * A second, deliberately simple implementation of the access rules, to compare with src/domain/policy.ts.
+ * It is written from the specification alone and must not share code with that file.
  */
 
 export type NaiveRule = {
@@ -15,7 +15,7 @@ export type NaiveRule = {
 export type NaiveGrants = { permissions: string[]; rules: NaiveRule[] };
 export type NaiveResource = { id?: string | undefined; container?: string | undefined };
 
-/** The plain permissions, where a rule is named by its place in the list. */
+/** Stands for the plain permissions where rules are named by index. */
 export const plainPermissions = 'permissions';
 
 export type NaiveVerdict =
@@ -23,20 +23,20 @@ export type NaiveVerdict =
   | {
       allowed: true;
       transform: NaiveRule['transform'];
-      /** What may be said to have decided: several when they differ in nothing that counts. */
+      /** The rules that may be reported as deciding. Several if they have the same priority and transform. */
       deciders: (number | typeof plainPermissions)[];
     };
 
 export function naiveDecide(grants: NaiveGrants, permission: string, resource: NaiveResource): NaiveVerdict {
-  const rules = grants.rules.map((rule, place) => ({
+  const rules = grants.rules.map((rule, index) => ({
     ...rule,
-    place: place as number | typeof plainPermissions,
+    index: index as number | typeof plainPermissions,
   }));
   const last: (typeof rules)[number] = {
     priority: Infinity,
     transform: 'mask',
     permissions: grants.permissions,
-    place: plainPermissions,
+    index: plainPermissions,
   };
   const candidates = [...rules, last]
     .filter((rule) => rule.permissions.includes(permission))
@@ -46,11 +46,11 @@ export function naiveDecide(grants: NaiveGrants, permission: string, resource: N
   const lowest = Math.min(...candidates.map((rule) => rule.priority));
   const first = candidates.filter((rule) => rule.priority === lowest);
   const transform = strictest(first.map((rule) => rule.transform));
-  const deciders = first.filter((rule) => rule.transform === transform).map((rule) => rule.place);
+  const deciders = first.filter((rule) => rule.transform === transform).map((rule) => rule.index);
   return { allowed: true, transform, deciders };
 }
 
-/** Both must allow it, and the stricter transform is the one that shows. */
+/** Both grants and ceiling must allow it; the stricter transform applies. */
 export function naiveDecideUnder(
   grants: NaiveGrants,
   ceiling: NaiveGrants | undefined,
@@ -65,13 +65,13 @@ export function naiveDecideUnder(
   return { allowed: true, transform: strictest([own.transform, above.transform]) };
 }
 
-/** Tokens, and whatever a user's own services guard; the service's own resources lie in no container. */
+/** Whether rules apply by container and id: true for tokens and for users' own resource types. */
 export function isDataPermission(permission: string): boolean {
   const family = permission.split(':')[0]!;
   return !['application', 'session', 'decision', 'log', 'tenant'].includes(family);
 }
 
-/** Whether the rule says anything about this use of this resource. */
+/** Whether the rule's container and conditions match the resource. */
 export function ruleMatches(
   rule: Pick<NaiveRule, 'container' | 'conditions'>,
   permission: string,
@@ -96,7 +96,7 @@ function holds(
   return container !== undefined && covers(value, container) && covers(container, value);
 }
 
-/** The root covers everything, also what lies in no container; any other container only what lies in it. */
+/** The root covers every resource, also one without a container. Any other container covers its own subtree. */
 function covers(outer: string, inner: string | undefined): boolean {
   const above = segments(outer);
   if (above.length === 0) return true;

@@ -1,4 +1,4 @@
-/** As much of the structure of OpenAPI 3.1 as the document uses. Every object is strict: a slip shows. */
+/** A strict schema of the parts of OpenAPI 3.1 that the document uses. */
 import { z } from 'zod';
 
 const text = z.string().min(1);
@@ -38,17 +38,17 @@ const Schema: z.ZodType = z.lazy(() =>
     .refine(
       ({ required, properties }) => (required ?? []).every((name) => properties?.[name] !== undefined),
       {
-        error: 'requires a property that it does not have',
+        error: 'requires a property that is not declared',
       },
     )
     .refine(({ type, anyOf }) => type === undefined || anyOf === undefined, {
-      error: 'is of one type and of several',
+      error: 'has both type and anyOf',
     })
     .refine(({ type, pattern }) => pattern === undefined || type === 'string', {
-      error: 'has a pattern without being a string',
+      error: 'has a pattern but is not a string',
     })
     .refine(({ type, items }) => (type === 'array') === (items !== undefined), {
-      error: 'has items without being an array, or is one without them',
+      error: 'has items but is not an array, or the reverse',
     }),
 );
 
@@ -69,7 +69,7 @@ const Header = z.strictObject({
   example: z.unknown(),
 });
 
-const Answer = z.strictObject({
+const Response = z.strictObject({
   description: text,
   headers: mapOf(Reference),
   content: mapOf(Content).optional(),
@@ -104,7 +104,7 @@ const Operation = z.strictObject({
   requestBody: z
     .strictObject({ description: text, required: z.literal(true), content: mapOf(Content) })
     .optional(),
-  responses: z.record(z.string().regex(/^([1-5]\d\d|default)$/), z.union([Answer, Reference])),
+  responses: z.record(z.string().regex(/^([1-5]\d\d|default)$/), z.union([Response, Reference])),
 });
 
 export const OpenApi = z.strictObject({
@@ -133,7 +133,7 @@ export const OpenApi = z.strictObject({
     }),
     headers: mapOf(Header),
     examples: mapOf(z.strictObject({ summary: text, value: z.unknown() })),
-    responses: mapOf(Answer),
+    responses: mapOf(Response),
     schemas: z.record(z.string().regex(/^[A-Z][A-Za-z]+$/), Schema),
   }),
 });

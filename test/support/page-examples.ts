@@ -1,4 +1,4 @@
-/** Does what a page tells its reader to do, in one shell, and expects what it shows. */
+/** Runs the shell examples of a Markdown page and compares the output with the page. */
 import { expect } from 'bun:test';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,30 +6,30 @@ import { root } from './service.ts';
 
 export interface Step {
   readonly script: string;
-  /** The output that is expected under it, where `…` stands for anything, and alone on a line for any lines. */
+  /** Output lines shown after the script. `…` matches any text; alone on a line it matches any lines. */
   readonly expected: readonly string[];
 }
 
 export interface Example {
   readonly steps: readonly Step[];
-  /** Code under a name: the reader puts it into a file. */
+  /** Code blocks with a file name. */
   readonly files: Readonly<Record<string, string>>;
 }
 
 const fence = /^```(\w+)(?: ([\w.-]+))?\n(.*?)^```$/gms;
 
-/** Of a page, or of what stands under one of its headings. Every block of code has its part in it. */
+/** Reads the code blocks of a page, or of one section. Throws if a block is neither a script, output nor a file. */
 export function readExample(path: string, heading?: string): Example {
   const text = readFileSync(join(root, path), 'utf8');
-  const part = heading ? (text.split(/^## /m).find((one) => one.startsWith(`${heading}\n`)) ?? '') : text;
+  const section = heading ? (text.split(/^## /m).find((one) => one.startsWith(`${heading}\n`)) ?? '') : text;
   const steps: { script: string; expected: string[] }[] = [];
   const files: Record<string, string> = {};
-  for (const [, language, name, code = ''] of part.matchAll(fence)) {
+  for (const [, language, name, code = ''] of section.matchAll(fence)) {
     const last = steps.at(-1);
     if (name) files[name] = code;
     else if (language === 'sh') steps.push({ script: code, expected: [] });
     else if (language === 'text' && last) last.expected.push(...lines(code));
-    else throw new Error(`${path} has a block of ${language} that nobody runs: ${code}`);
+    else throw new Error(`${path} has a ${language} block that is never run: ${code}`);
   }
   return { steps, files };
 }
@@ -40,7 +40,7 @@ function lines(text: string): string[] {
 
 export const isStatus = (line: string) => /^\d{3}$/.test(line);
 
-/** As one pattern over all lines. */
+/** One pattern for all lines. */
 function patternOf(expected: readonly string[]): RegExp {
   const escaped = expected.map((line) =>
     line === '…' ? '(?:.*\\n)*?' : `${line.split('…').map(RegExp.escape).join('.*')}\\n`,
@@ -51,13 +51,13 @@ function patternOf(expected: readonly string[]): RegExp {
 export interface ExampleSetup {
   readonly folder: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** What stands on the page, and what it is here. */
+  /** Text on the page, and the text to use here. */
   readonly replacements: Readonly<Record<string, string>>;
-  /** Is called when all is done and whatever was started still runs. */
+  /** Runs after the last step, while background processes of the example still run. */
   readonly whileRunning?: () => Promise<void>;
 }
 
-/** The shell, and what it has started and left running. */
+/** Ends the shell and its background processes. */
 function endGroup(leader: number): void {
   try {
     process.kill(-leader, 'SIGTERM');
@@ -66,25 +66,25 @@ function endGroup(leader: number): void {
   }
 }
 
-/** Where `sallyport` is found. */
+/** Creates a `sallyport` command and returns the folder for PATH. */
 function commandIn(folder: string): string {
-  const place = join(folder, '.bin');
-  mkdirSync(place, { recursive: true });
+  const bin = join(folder, '.bin');
+  mkdirSync(bin, { recursive: true });
   const script = `#!/bin/sh\nexec '${process.execPath}' --no-env-file '${join(root, 'src/main.ts')}' "$@"\n`;
-  writeFileSync(join(place, 'sallyport'), script, { mode: 0o755 });
-  return place;
+  writeFileSync(join(bin, 'sallyport'), script, { mode: 0o755 });
+  return bin;
 }
 
-/** Between the output of two steps. */
+/** Printed between the outputs of two steps. */
 const separator = '\x1e';
 
-/** Pastes the steps into a shell on a terminal, and expects what it shows: both outputs, in their order. */
+/** Runs the steps in a shell on a terminal and checks what the terminal shows: stdout and stderr, interleaved. */
 export async function runInTerminal(
   { steps }: Example,
   { folder, env, replacements }: ExampleSetup,
 ): Promise<void> {
   const script = steps.map(
-    ({ script }) => `printf '${separator}'\n{\n${adapted(script, replacements)}} </dev/null`,
+    ({ script }) => `printf '${separator}'\n{\n${substitute(script, replacements)}} </dev/null`,
   );
   let printed = '';
   const closed = Promise.withResolvers<void>();
@@ -105,21 +105,21 @@ export async function runInTerminal(
   await closed.promise;
   const outputs = printed.replaceAll('\r', '').split(separator).slice(1);
   for (const [index, { script, expected }] of steps.entries()) {
-    const output = lines(outputs[index] ?? 'the shell stopped before').map((line) => `${line}\n`);
+    const output = lines(outputs[index] ?? 'the shell stopped before this step').map((line) => `${line}\n`);
     expect(output.join(''), script).toMatch(patternOf(expected));
   }
 }
 
-function adapted(text: string, instead: ExampleSetup['replacements']): string {
-  return Object.entries(instead).reduce((result, [from, to]) => result.replaceAll(from, to), text);
+function substitute(text: string, replacements: ExampleSetup['replacements']): string {
+  return Object.entries(replacements).reduce((result, [from, to]) => result.replaceAll(from, to), text);
 }
 
-/** Statuses are expected on standard error, where `as` of the README prints them; all else on standard output. */
+/** Runs the steps in one shell. Expects status codes on stderr, where the README's `as` prints them, and the rest on stdout. */
 export async function runExample(
   { steps, files }: Example,
   { folder, env, replacements, whileRunning }: ExampleSetup,
 ): Promise<void> {
-  const adapt = (text: string) => adapted(text, replacements);
+  const adapt = (text: string) => substitute(text, replacements);
   for (const [name, code] of Object.entries(files)) writeFileSync(join(folder, name), adapt(code));
   const script = steps.map(
     (step, index) => `{\n${adapt(step.script)}} >"$here/${index}.out" 2>"$here/${index}.err"`,
@@ -131,19 +131,21 @@ export async function runExample(
     stdio: ['pipe', 'pipe', 'inherit'],
     detached: true,
   });
-  const said = await shell.stdout.getReader().read();
+  const done = await shell.stdout.getReader().read();
   try {
-    if (said.value) await whileRunning?.();
+    if (done.value) await whileRunning?.();
   } finally {
     endGroup(shell.pid);
     await shell.exited;
   }
   for (const [index, { script, expected }] of steps.entries()) {
     const [out, err] = ['out', 'err'].map((end) => Bun.file(join(folder, `${index}.${end}`)));
-    const complaint = lines((await err?.exists()) ? ((await err?.text()) ?? '') : 'it did not get there');
-    expect({ script, complaint }).toEqual({ script, complaint: expected.filter(isStatus) });
+    const errors = lines(
+      (await err?.exists()) ? ((await err?.text()) ?? '') : 'the shell stopped before this step',
+    );
+    expect({ script, errors }).toEqual({ script, errors: expected.filter(isStatus) });
     const printed = lines((await out?.text()) ?? '').map((line) => `${line}\n`);
     expect(printed.join('')).toMatch(patternOf(expected.filter((line) => !isStatus(line))));
   }
-  expect(said.value).toBeDefined();
+  expect(done.value).toBeDefined();
 }

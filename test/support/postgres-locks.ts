@@ -1,10 +1,10 @@
-/** Somebody else who is at the same rows in PostgreSQL, for as long as a test needs. */
+/** A second PostgreSQL connection that holds locks while a test runs. */
 import { SQL } from 'bun';
 
-/** The advisory lock of what is done once. */
+/** Takes the advisory lock that serializes migrations, bootstrap, key rotation and recovery. */
 export const maintenanceLock = 'select pg_advisory_xact_lock(7255901877)';
 
-/** Runs `sql` in a transaction that stays open until `during` is done, which may run more in it. */
+/** Runs `sql` in a transaction and holds it open until `during` resolves. `run` adds statements to it. */
 export async function duringTransaction<T>(
   url: string,
   sql: string,
@@ -21,7 +21,7 @@ export async function duringTransaction<T>(
   }
 }
 
-/** Resolves when so many wait for a lock that somebody else holds. */
+/** Resolves when this many connections wait for a lock. */
 export async function untilBlocked(url: string, connections = 1): Promise<void> {
   const monitor = new SQL(url, { max: 1 });
   const sql =

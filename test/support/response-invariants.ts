@@ -1,4 +1,4 @@
-/** What holds of every answer, whatever was asked: the tests' client looks at each one it gets. */
+/** Checks on every response of the API. The tests' client applies them to each request. */
 import { expect } from 'bun:test';
 import { codes, problem } from '../../src/domain/error.ts';
 import type { ApiResponse } from './test-server.ts';

@@ -1,13 +1,13 @@
-/** Who gets what from which route, and what it takes to ask: for every way in which tenants are held apart. */
+/** Expected status of every route for every kind of caller and id, and a client that calls any route. */
 import { builtIn } from '../../src/domain/permission.ts';
 import type { Route } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 
-/** Every caller holds all that its kind may hold; `idle` is a Session that nobody has authorized. */
-export const callers = ['nobody', 'management', 'private', 'public', 'session', 'idle'] as const;
+/** Every caller holds all permissions that its kind may hold. `pending` is a session that is not authorized yet. */
+export const callers = ['anonymous', 'management', 'private', 'public', 'session', 'pending'] as const;
 export type Caller = (typeof callers)[number];
 
-/** What each of the callers gets from each route, by the route's name. */
+/** Statuses by route name, in the order of `callers`. */
 export const statusByCaller: Record<string, number[]> = {
   createApplication: [401, 201, 201, 403, 403, 403],
   listApplications: [401, 200, 200, 200, 200, 403],
@@ -34,7 +34,7 @@ export const statusByCaller: Record<string, number[]> = {
   listLogs: [401, 200, 200, 200, 200, 403],
 };
 
-/** What a management key gets from each route with an id: its own, another tenant's, unknown, gone, malformed. */
+/** Statuses for a management key, by route name. The id is: its own, another tenant's, unknown, deleted, malformed. */
 export const statusById: Record<string, number[]> = {
   getApplication: [200, 404, 404, 404, 400],
   updateApplication: [200, 404, 404, 404, 400],
@@ -52,7 +52,7 @@ export const statusById: Record<string, number[]> = {
 
 export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
 export const authenticatedRoutes = routes.filter(({ kind }) => kind !== 'open');
-const inBrowser = builtIn.filter(
+const publicPermissions = builtIn.filter(
   (name) => !/^(application:(create|update|delete)|session:(authorize|delete))$/.test(name),
 );
 export const routesWithId = routes.filter(({ path }) => path.includes(':'));
@@ -64,7 +64,7 @@ export interface Tenant {
 
 export interface RouteResponse {
   readonly status: number;
-  // biome-ignore lint/suspicious/noExplicitAny: whoever asks looks into whatever came back
+  // biome-ignore lint/suspicious/noExplicitAny: callers check the fields
   readonly body: any;
 }
 
@@ -74,13 +74,13 @@ type Call = (
   options?: { key?: string | undefined; body?: unknown },
 ) => Promise<RouteResponse>;
 
-/** Makes what the routes are about, and asks them. */
+/** Calls any route, and creates the entities that it needs. */
 export function routeCaller(call: Call) {
   async function application(key: string, fields: object): Promise<RouteResponse['body']> {
     const body = { name: 'an application', type: 'private', permissions: ['token:read'], ...fields };
-    const made = await call('POST', '/applications', { key, body });
-    if (made.status !== 201) throw new Error(`not created: ${JSON.stringify(made.body)}`);
-    return made.body;
+    const created = await call('POST', '/applications', { key, body });
+    if (created.status !== 201) throw new Error(`not created: ${JSON.stringify(created.body)}`);
+    return created.body;
   }
 
   async function session(
@@ -95,15 +95,15 @@ export function routeCaller(call: Call) {
   }
 
   async function keyOf(caller: Caller, tenant: Tenant): Promise<string | undefined> {
-    if (caller === 'nobody') return undefined;
-    if (caller === 'session') return (await session(tenant, inBrowser)).session_key;
-    if (caller === 'idle') return (await session(tenant)).session_key;
-    const permissions = caller === 'public' ? inBrowser : builtIn;
+    if (caller === 'anonymous') return undefined;
+    if (caller === 'session') return (await session(tenant, publicPermissions)).session_key;
+    if (caller === 'pending') return (await session(tenant)).session_key;
+    const permissions = caller === 'public' ? publicPermissions : builtIn;
     return (await application(tenant.key, { type: caller, permissions })).key;
   }
 
-  /** Something of the tenant's that the route is about: an Application, a Session or a Token. */
-  async function thingFor(route: Route, tenant: Tenant): Promise<string> {
+  /** Creates the application, session or token that the route takes, and returns its id. */
+  async function createEntity(route: Route, tenant: Tenant): Promise<string> {
     const { key } = tenant;
     if (collectionOf(route) === '/sessions') {
       await session(tenant);
@@ -124,15 +124,15 @@ export function routeCaller(call: Call) {
     return undefined;
   }
 
-  /** The path of the thing, and of a key of it where the route is about one. */
+  /** Fills in the entity's id, and the id of one of its keys if the path has one. */
   async function pathFor({ path }: Route, id: string, owner: Tenant): Promise<string> {
     if (!path.includes(':key_id')) return path.replace(':id', id);
     const { body } = await call('GET', `/applications/${id}/keys`, { key: owner.key });
     return path.replace(':id', id).replace(':key_id', body.data?.[0].id ?? crypto.randomUUID());
   }
 
-  /** Asks the route about a thing of `owner`, with a body that `tenant` can send. */
-  async function ask(
+  /** Calls the route for an entity of `owner`, with a body that is valid for `tenant`. */
+  async function callRoute(
     route: Route,
     key: string | undefined,
     id: string,
@@ -142,5 +142,5 @@ export function routeCaller(call: Call) {
     return call(route.method, await pathFor(route, id, owner), { key, body: await bodyFor(route, tenant) });
   }
 
-  return { session, keyOf, thingFor, ask };
+  return { session, keyOf, createEntity, callRoute };
 }

@@ -1,19 +1,16 @@
-/** Tests that need what not every machine has. The summary of the run says why they were skipped. */
+/** Skips tests whose requirements the machine lacks. The summary of the run lists the reasons. */
 
 const prefix = 'skipped because: ';
 
-/** A condition for `skipIf`: true if it is not there. `reason` names the tests and what they lack. */
-export function isMissing(there: boolean, reason: string): boolean {
-  if (!there) console.log(prefix + reason);
-  return !there;
+/** A condition for `skipIf`. `reason` names the tests and what is missing. */
+export function isMissing(available: boolean, reason: string): boolean {
+  if (!available) console.log(prefix + reason);
+  return !available;
 }
 
-/** The reason on a line of output, if it has one. */
+/** The reason in a line of output, if it has one. */
 export function skipReason(line: string): string | undefined {
   return line.startsWith(prefix) ? line.slice(prefix.length) : undefined;
 }
 
-export const noCurl = isMissing(
-  Bun.which('curl') !== null,
-  'examples of the README and the guides: no curl found',
-);
+export const noCurl = isMissing(Bun.which('curl') !== null, 'README and guide examples: no curl found');

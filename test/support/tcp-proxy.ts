@@ -1,20 +1,22 @@
-/** A wire to a TCP server that a test can cut, close, slow down, lead elsewhere or let fall silent. */
+/** A TCP proxy that a test can disconnect, delay, silence or point at another server. */
 import { connect, createServer, type Socket } from 'node:net';
 
 /**
- * Passes everything on; turns new connections away; takes everything but passes nothing on, not even that the other
- * end has closed; passes on what is sent to the server, but nothing that it says.
+ * - `pass`: forwards both directions.
+ * - `refuse`: closes new connections.
+ * - `swallow`: accepts data but forwards nothing, not even that the other end has closed.
+ * - `mute`: forwards to the server, but drops what the server sends.
  */
 type Mode = 'pass' | 'refuse' | 'swallow' | 'mute';
 
 export interface TcpProxy {
   readonly port: number;
   setMode(mode: Mode): void;
-  /** Milliseconds that everything takes in either direction. */
+  /** Delays every chunk in both directions. */
   setDelay(milliseconds: number): void;
-  /** Where new connections lead from now on. */
+  /** Sets the target port for new connections. */
   setTarget(target: number): void;
-  /** Ends every connection at once. */
+  /** Destroys every open connection. */
   disconnect(): void;
   close(): Promise<void>;
 }
@@ -22,23 +24,23 @@ export interface TcpProxy {
 export async function openTcpProxy(target: number): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let mode: Mode = 'pass';
-  let pause = 0;
-  let goal = target;
+  let delay = 0;
+  let targetPort = target;
 
-  function keep(socket: Socket): Socket {
+  function track(socket: Socket): Socket {
     sockets.add(socket);
     socket.on('error', () => {});
     socket.on('close', () => sockets.delete(socket));
     return socket;
   }
 
-  function pass(from: Socket, to: Socket, silent: readonly Mode[]): void {
+  function forward(from: Socket, to: Socket, silent: readonly Mode[]): void {
     const write = (chunk: Buffer) => {
       if (!silent.includes(mode) && to.writable) to.write(chunk);
     };
     from.on('data', (chunk: Buffer) => {
-      if (pause === 0) write(chunk);
-      else setTimeout(write, pause, chunk);
+      if (delay === 0) write(chunk);
+      else setTimeout(write, delay, chunk);
     });
     from.on('close', () => {
       if (!silent.includes(mode)) to.destroy();
@@ -46,14 +48,14 @@ export async function openTcpProxy(target: number): Promise<TcpProxy> {
   }
 
   const server = createServer((client) => {
-    keep(client);
+    track(client);
     if (mode === 'refuse') {
       client.destroy();
       return;
     }
-    const upstream = keep(connect(goal, '127.0.0.1'));
-    pass(client, upstream, ['swallow']);
-    pass(upstream, client, ['swallow', 'mute']);
+    const upstream = track(connect(targetPort, '127.0.0.1'));
+    forward(client, upstream, ['swallow']);
+    forward(upstream, client, ['swallow', 'mute']);
   });
   const disconnect = () => {
     for (const socket of sockets) socket.destroy();
@@ -65,10 +67,10 @@ export async function openTcpProxy(target: number): Promise<TcpProxy> {
       mode = next;
     },
     setDelay: (milliseconds) => {
-      pause = milliseconds;
+      delay = milliseconds;
     },
     setTarget: (next) => {
-      goal = next;
+      targetPort = next;
     },
     disconnect,
     close: async () => {

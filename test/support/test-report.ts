@@ -1,4 +1,4 @@
-/** Turns the output of `bun test` into dots, then failures with their reasons, then why tests were skipped. */
+/** Condenses the output of `bun test`: dots, then failures with their output, then the reasons for skipped tests. */
 import { skipReason } from './skip.ts';
 
 export interface Summary {
@@ -11,7 +11,7 @@ const width = 100;
 const header = /^\S+\.test\.tsx?:$/;
 const result = /^\((pass|skip|fail)\) /;
 const crashed = /^✗ .*crashed/;
-/** After it, bun repeats what failed and what was skipped. */
+/** Heading of bun's second listing of failed and skipped tests. */
 const repetition = /^\d+ tests? (failed|skipped):$/;
 const closing = /^ *(\d+) (pass|skip|fail|error)s?$/;
 const marks = { pass: '.', skip: 's', fail: 'F' };
@@ -23,7 +23,7 @@ export async function report(
   const counts = { pass: 0, skip: 0, fail: 0, error: 0 };
   const failures: string[] = [];
   const reasons = new Set<string>();
-  /** Printed since the last result, by file: it belongs to the next one. */
+  /** Lines printed since the last result, by file. They belong to the next result. */
   const pending = new Map<string, string[]>();
   let file = '';
   let column = 0;
@@ -33,7 +33,7 @@ export async function report(
     print(++column % width === 0 ? `${text}\n` : text);
   }
 
-  function keep(line: string): void {
+  function addPending(line: string): void {
     const lines = pending.get(file) ?? [];
     pending.set(file, [...lines, line]);
   }
@@ -44,7 +44,7 @@ export async function report(
     mark(marks.fail);
   }
 
-  function take(line: string): void {
+  function handle(line: string): void {
     const count = closing.exec(line);
     const [, outcome] = result.exec(line) ?? [];
     if (count) counts[count[2] as keyof typeof counts] = Number(count[1]);
@@ -57,10 +57,10 @@ export async function report(
       mark(marks[outcome as keyof typeof marks]);
     } else if (line.startsWith('  ^ ')) failures.push(`${failures.pop()}\n${line}`);
     else if (skipReason(line)) reasons.add(skipReason(line) as string);
-    else keep(line);
+    else addPending(line);
   }
 
-  for await (const line of linesOf(output)) take(line);
+  for await (const line of linesOf(output)) handle(line);
   if (column > 0) print('\n');
 
   const failed = Math.max(counts.fail, failures.length, counts.error);

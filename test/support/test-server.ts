@@ -1,4 +1,4 @@
-/** The opened program, on either database, with a clock that the test moves. */
+/** Opens the service in this process, on either database, with a clock that the test advances. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,13 +9,10 @@ import { makeLog } from '../../src/log.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { expectResponseInvariants } from './response-invariants.ts';
 
-/**
- * The timeout of requests to PostgreSQL, in milliseconds: a busy machine may be slow. Tests of the timeout itself
- * set a shorter one.
- */
+/** PostgreSQL query timeout in milliseconds, long enough for a busy machine. Tests of the timeout set a shorter one. */
 export const generousTimeout = 30_000;
 
-/** What every node of a test fleet is given. */
+/** The master key of every node in the tests. */
 export const testMasterKey = Buffer.alloc(32, 7).toString('base64');
 
 export const startTime = Date.parse('2026-11-15T12:00:00.000Z');
@@ -30,13 +27,13 @@ export class Clock {
 
 export interface Database {
   readonly name: 'SQLite' | 'PostgreSQL';
-  /** The address of a new and empty database. */
+  /** Creates an empty database and returns its URL. */
   createEmpty(folder: string): Promise<string>;
-  /** The same with its schema, if that is quicker than to make it. */
+  /** Creates a database for tests that need the schema. PostgreSQL copies a migrated template. */
   createMigrated(folder: string): Promise<string>;
 }
 
-/** For what no database has a part in. */
+/** For tests in which the kind of database does not matter. */
 export const sqlite: Database = {
   name: 'SQLite',
   createEmpty: async (folder) => `sqlite:${join(folder, 'test.db')}`,
@@ -59,12 +56,12 @@ async function createDatabase(template: string): Promise<string> {
   return databaseUrl(server, name);
 }
 
-/** Of another database on the same server. */
+/** The URL of another database on the same server. */
 export function databaseUrl(server: string, name: string): string {
   return server.replace(/\/postgres$/, `/${name}`);
 }
 
-/** For `describe.each(databases)`: the same suite over every database, with its name in the title. */
+/** For `describe.each(databases)`: runs a suite on every database. */
 export const databases: [name: string, database: Database][] = [
   [sqlite.name, sqlite],
   [postgres.name, postgres],
@@ -72,14 +69,14 @@ export const databases: [name: string, database: Database][] = [
 
 export interface ApiResponse {
   readonly status: number;
-  // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back
+  // biome-ignore lint/suspicious/noExplicitAny: tests check the fields
   readonly body: any;
   readonly headers: Headers;
 }
 
 export interface CallOptions {
   readonly key?: string | undefined;
-  /** Text and bytes are sent as they are, anything else as JSON. */
+  /** Strings and bytes are sent unchanged, other values as JSON. */
   readonly body?: unknown;
   readonly headers?: Record<string, string>;
 }
@@ -89,19 +86,19 @@ export interface TestServer {
   readonly url: string;
   readonly clock: Clock;
   readonly config: Config;
-  /** Everything logged so far. */
+  /** The log lines so far. */
   readonly logged: string[];
   call(method: string, path: string, options?: CallOptions): Promise<ApiResponse>;
-  /** A new tenant: its management key and id. Tests of one world keep apart by tenant. */
+  /** Creates a tenant and returns its id and management key. Tests that share a server use separate tenants. */
   tenant(): Promise<{ id: string; key: string }>;
-  /** Creates an Application, and fails the test if it cannot. */
+  /** Creates an application. Throws unless the response is 201. */
   application(key: string, fields?: Record<string, unknown>): Promise<ApiResponse['body']>;
-  /** Has everything written that the program writes now and then. */
+  /** Runs the background jobs, which have no timers in tests. */
   flush(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Opens the program; `database` is where, or the address of one that exists. */
+/** Opens the service on a new database, or on the existing one at a URL. */
 export async function openTestServer(
   database: Database | string,
   env: Record<string, string> = {},
@@ -136,9 +133,9 @@ export async function openTestServer(
     path: string,
     { key, body, headers }: CallOptions = {},
   ): Promise<ApiResponse> {
-    const asIs = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
-    const sent = (asIs ? body : JSON.stringify(body)) as string | undefined;
-    // A connection that nobody has used for ten seconds is closed by the service, maybe at this very moment.
+    const unchanged = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
+    const sent = (unchanged ? body : JSON.stringify(body)) as string | undefined;
+    // The service closes connections that are idle for ten seconds. Do not reuse one that it may be closing.
     const keepalive = performance.now() - lastCall < 5000;
     lastCall = performance.now();
     const response = await fetch(app.url + path, {
@@ -154,13 +151,13 @@ export async function openTestServer(
     const received = await response.text();
     if (response.status === 500) throw new Error(`internal error: ${logged.at(-1)}`);
     const json = response.headers.get('content-type')?.includes('json');
-    const answer = {
+    const result = {
       status: response.status,
       body: json && received ? JSON.parse(received) : received,
       headers: response.headers,
     };
-    expectResponseInvariants(method, answer);
-    return answer;
+    expectResponseInvariants(method, result);
+    return result;
   }
 
   return {
@@ -177,9 +174,9 @@ export async function openTestServer(
     },
     application: async (key, fields = {}) => {
       const body = { name: 'an application', type: 'private', permissions: ['token:read'], ...fields };
-      const answer = await call('POST', '/applications', { key, body });
-      if (answer.status !== 201) throw new Error(`not created: ${JSON.stringify(answer.body)}`);
-      return answer.body;
+      const created = await call('POST', '/applications', { key, body });
+      if (created.status !== 201) throw new Error(`not created: ${JSON.stringify(created.body)}`);
+      return created.body;
     },
     flush: () => app.flush(),
     close: async () => {

@@ -1,4 +1,4 @@
-/** The store alone, as one node or as several on one database, with the rows that its tests start from. */
+/** Opens the store without HTTP, on one or several nodes, and creates the rows that tests start from. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,13 +16,13 @@ export interface TestStore {
   readonly store: Store;
   readonly clock: Clock;
   readonly url: string;
-  /** One more node on the same database; closed with the rest. See `openStore` for the arguments. */
+  /** Opens the same database a second time, like another node. `openStore` documents the arguments. */
   openNode(masters?: MasterKeys, through?: OpenOptions['through'], timeout?: number): Promise<Store>;
-  /** The id of a new tenant. Tests on one database keep apart by tenant. */
+  /** Creates a tenant and returns its id. Tests that share a database use separate tenants. */
   tenant(): Promise<string>;
   application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
   session(tenant: string, application: string, fields?: Partial<NewSession>): Promise<CreatedSession>;
-  /** Past the store, straight at the rows. */
+  /** Runs SQL on a separate connection. */
   runSql<R>(sql: string): Promise<R[]>;
   close(): Promise<void>;
 }
@@ -80,10 +80,13 @@ export async function openTestStore(database: Database): Promise<TestStore> {
   };
 }
 
-/** These master keys, the first of them to seal with. */
+/** Master keys for `openStore`. The first one encrypts. */
 export function masterKeys(...keys: string[]): MasterKeys {
-  const given = parseMasterKeys(keys.join());
-  return { current: () => given[0] as (typeof given)[0], find: (id) => given.find((key) => key.id === id) };
+  const parsed = parseMasterKeys(keys.join());
+  return {
+    current: () => parsed[0] as (typeof parsed)[0],
+    find: (id) => parsed.find((key) => key.id === id),
+  };
 }
 
 export function newApplication(now: number, fields: Partial<NewApplication> = {}): NewApplication {

@@ -34,7 +34,7 @@ async function run(context: Context): Promise<Outcome> {
 
   /** Each question goes to the next node. */
   let turn = 0;
-  const { ask, keyOf, thingFor } = routeCaller(async (method, path, asked) => {
+  const { callRoute, keyOf, createEntity } = routeCaller(async (method, path, asked) => {
     const { status, text } = await patient(() => call(turn++, method, path, asked));
     return { status, body: text === '' ? '' : JSON.parse(text) };
   });
@@ -44,7 +44,7 @@ async function run(context: Context): Promise<Outcome> {
     const expected = statusByCaller[route.name] ?? [];
     for (const [at, caller] of callers.entries()) {
       const key = await keyOf(caller, tenant);
-      const { status } = await ask(route, key, await thingFor(route, tenant), tenant);
+      const { status } = await callRoute(route, key, await createEntity(route, tenant), tenant);
       check(`${route.name} by ${caller}`, status, expected[at]);
     }
   }
@@ -55,14 +55,14 @@ async function run(context: Context): Promise<Outcome> {
     const able = callers.filter((_, at) => (statusByCaller[route.name]?.[at] ?? 403) < 300);
     for (const caller of context.sized(able, able.slice(-1))) {
       const [mine, theirs] = [await fleet.tenant(), await fleet.tenant()];
-      const [foreign, gone] = [await thingFor(route, theirs), await thingFor(route, mine)];
+      const [foreign, gone] = [await createEntity(route, theirs), await createEntity(route, mine)];
       const room = collectionOf(route);
       await call(turn++, 'DELETE', `${room}/${gone}`, { key: mine.key });
       const before = await stateOf(room, foreign, theirs.key);
       const key = await keyOf(caller, mine);
-      const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
+      const ids = [await createEntity(route, mine), foreign, crypto.randomUUID(), gone, '!'];
       const answers: RouteResponse[] = [];
-      for (const id of ids) answers.push(await ask(route, key, id, mine, id === foreign ? theirs : mine));
+      for (const id of ids) answers.push(await callRoute(route, key, id, mine, id === foreign ? theirs : mine));
       for (const [at, { status }] of answers.entries()) {
         check(`${route.name} by ${caller} with an id that is ${kinds[at]}`, status, expected[at]);
       }

@@ -26,7 +26,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
   });
   afterAll(() => world.close());
 
-  const { ask, keyOf, session, thingFor } = routeCaller((...asked) => world.call(...asked));
+  const { callRoute, keyOf, session, createEntity } = routeCaller((...asked) => world.call(...asked));
 
   test.each(authenticatedRoutes.map((route) => [route.name, route] as const))(
     '%s is open to the keys it is for, and to no others',
@@ -35,7 +35,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
       const statuses = [];
       for (const caller of callers) {
         const key = await keyOf(caller, tenant);
-        statuses.push((await ask(route, key, await thingFor(route, tenant), tenant)).status);
+        statuses.push((await callRoute(route, key, await createEntity(route, tenant), tenant)).status);
       }
       expect(statuses).toEqual(statusByCaller[name] as number[]);
     },
@@ -46,15 +46,15 @@ describe.each(databases)('isolation on %s', (_, database) => {
     async (name, route) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
       const where = collectionOf(route);
-      const foreign = await thingFor(route, theirs);
-      const gone = await thingFor(route, mine);
+      const foreign = await createEntity(route, theirs);
+      const gone = await createEntity(route, mine);
       await world.call('DELETE', `${where}/${gone}`, { key: mine.key });
       const before = await world.call('GET', `${where}?id=${foreign}`, { key: theirs.key });
       expect(before.body.data).toHaveLength(1);
-      const ids = [await thingFor(route, mine), foreign, crypto.randomUUID(), gone, '!'];
+      const ids = [await createEntity(route, mine), foreign, crypto.randomUUID(), gone, '!'];
       const answers = [];
       for (const id of ids)
-        answers.push(await ask(route, mine.key, id, mine, id === foreign ? theirs : mine));
+        answers.push(await callRoute(route, mine.key, id, mine, id === foreign ? theirs : mine));
       expect(answers.map(({ status }) => status)).toEqual(statusById[name] as number[]);
 
       const [, ofForeign, ofUnknown, ofGone] = answers.map(({ body }) => ({
@@ -75,7 +75,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
     async (path) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
       const route = authenticatedRoutes.find((each) => each.path === path) as Route;
-      const [own, foreign] = [await thingFor(route, mine), await thingFor(route, theirs)];
+      const [own, foreign] = [await createEntity(route, mine), await createEntity(route, theirs)];
       const { body } = await world.call('GET', `${path}?id=${own},${foreign}`, { key: mine.key });
       expect(body.data.map(({ id }: { id: string }) => id)).toEqual([own]);
       expect(body.pagination.total_items).toBe(1);

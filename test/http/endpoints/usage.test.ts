@@ -230,7 +230,7 @@ describe.each(databases)('what was noted but not written on %s', (_, database) =
     await hideTable(world.config.databaseUrl, 'application_uses');
     await world.flush();
     expect(world.logged.at(-1)).toContain('could not write what was last used when');
-    await runSql(world.config.databaseUrl, 'alter table application_uses_gone rename to application_uses');
+    await runSql(world.config.databaseUrl, 'alter table application_uses_hidden rename to application_uses');
     await world.flush();
     const { body } = await world.call('GET', `/applications/${made.id}/usage`, { key });
     expect(body.uses).toHaveLength(1);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Served, serve } from '../../support/serve.ts';
+import { type NodeProcess, startNode } from '../../support/start-node.ts';
 import {
   type ApiResponse,
   databases,
@@ -159,11 +159,11 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
 
 describe.each(databases)('three processes on one %s', (_, database) => {
   let folder: string;
-  let processes: Served[];
+  let processes: NodeProcess[];
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
     const url = await database.createEmpty(folder);
-    processes = await Promise.all(times(3, () => serve(url)));
+    processes = await Promise.all(times(3, () => startNode(url)));
   });
   afterAll(async () => {
     await Promise.all(processes.map((process) => process.stop()));
@@ -171,7 +171,7 @@ describe.each(databases)('three processes on one %s', (_, database) => {
   });
 
   async function call(at: number, path: string, key: string, body?: object) {
-    const { url } = processes[at % processes.length] as Served;
+    const { url } = processes[at % processes.length] as NodeProcess;
     const response = await fetch(url + path, {
       method: path === '/applications/key' ? 'GET' : 'POST',
       headers: { 'SVC-API-KEY': key, 'Content-Type': 'application/json' },

@@ -1,18 +1,18 @@
-/** The program as a process of its own, as an operator starts it. */
+/** Starts a node as a separate process on a given database. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { program } from './service.ts';
 import { generousTimeout, testMasterKey } from './test-server.ts';
 
-export interface Served {
+export interface NodeProcess {
   readonly url: string;
-  /** What it wrote to its management key file, if it was the one to make the first tenant. */
+  /** The contents of its management key file. Undefined unless this node created the first tenant. */
   managementKey(): string | undefined;
   stop(): Promise<void>;
 }
 
-export async function serve(databaseUrl: string, env: Record<string, string> = {}): Promise<Served> {
+export async function startNode(databaseUrl: string, env: Record<string, string> = {}): Promise<NodeProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-serve-'));
   const child = Bun.spawn(program, {
     cwd: folder,
@@ -43,7 +43,7 @@ export async function serve(databaseUrl: string, env: Record<string, string> = {
     const url = /listening on (http:\S+)/.exec(printed)?.[1];
     if (url) return { url, managementKey, stop };
   }
-  const complaint = await new Response(child.stderr).text();
+  const errors = await new Response(child.stderr).text();
   await stop();
-  throw new Error(`it did not start: ${complaint}`);
+  throw new Error(`the node did not start: ${errors}`);
 }
