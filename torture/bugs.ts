@@ -134,7 +134,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/pipeline/run-change.ts',
-        from: "unit.record({ ...auditContext(principal, where), ...what, result: 'success' });",
+        from: "tx.record({ ...auditContext(principal, where), ...what, result: 'success' });",
         to: "setTimeout(() => context.store.audit.write([{ ...auditContext(principal, where), ...what, result: 'success' }]).catch(() => {}));",
       },
     ],

@@ -328,7 +328,7 @@ export interface TenantRemoval {
   readonly done: boolean;
 }
 
-/** What is beyond one unit of work. */
+/** Tenant operations that need more than one transaction. */
 export interface TenantsWhole {
   /**
    * Like `create`, unless there is a tenant already: of several nodes that start at once, one answers true.
@@ -411,7 +411,7 @@ export interface Idempotency {
 }
 
 /** A change, its audit entry and the answer to remember: all of it or nothing. */
-export interface Unit extends Pick<Store, 'applications' | 'keys' | 'sessions' | 'tokens'> {
+export interface StoreTransaction extends Pick<Store, 'applications' | 'keys' | 'sessions' | 'tokens'> {
   readonly tenants: Tenants;
   readonly idempotency: Idempotency;
   /** Written with the change itself: without it there is no change. */
@@ -442,12 +442,12 @@ export interface Store {
   readonly audit: AuditLog;
   /**
    * Runs a change in one transaction. Durable when it resolves; if `work` throws, nothing was changed. `work` awaits
-   * only the unit, and may run twice if the first transaction was rolled back. Changes of different entities may
-   * interleave; changes of one entity, or without one, run in turn. Without a tenant, the unit has no tokens.
+   * only `tx`, and may run twice if the first transaction was rolled back. Changes of different entities may
+   * interleave; changes of one entity, or without one, run in turn. Without a tenant, `tx` has no tokens.
    */
   change<T>(
     tenant: string | undefined,
-    work: (unit: Unit) => Awaitable<T>,
+    work: (tx: StoreTransaction) => Awaitable<T>,
     entity?: string | symbol,
   ): Promise<T>;
   /** Goes over to another master key, while others go on reading and writing. Nothing is left on the old one. */

@@ -7,7 +7,7 @@ import type { Db, Entity, Executor, Queries, Transaction } from './engine/db.ts'
 import { idempotency } from './idempotency.ts';
 import { applicationKeys } from './keys.ts';
 import { sessions } from './sessions.ts';
-import type { Idempotency, NewEntry, Store, Unit } from './store.ts';
+import type { Idempotency, NewEntry, Store, StoreTransaction } from './store.ts';
 import { tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
 
@@ -16,7 +16,11 @@ export function changes(db: Db, keys: Keyring): Store['change'] {
     await insertEntries(tx, db.dialect, await keys.ofChain(), entries);
   }
 
-  return <T>(tenant: string | undefined, work: (unit: Unit) => Awaitable<T>, entity?: Entity): Promise<T> => {
+  return <T>(
+    tenant: string | undefined,
+    work: (tx: StoreTransaction) => Awaitable<T>,
+    entity?: Entity,
+  ): Promise<T> => {
     const run = (dataKey: DataKey) =>
       db.change((tx) => work(new TransactionScope(db.dialect, tx, dataKey, writeEntries)), entity);
     const prepared = then(keys.ofChain(), () => (tenant === undefined ? noDataKey : keys.prepare(tenant)));
@@ -31,15 +35,15 @@ const noDataKey: DataKey = () => {
 type WriteEntries = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
 
 /** Creates each repository on first use, since most changes need only one. */
-class TransactionScope implements Unit {
+class TransactionScope implements StoreTransaction {
   readonly #executor: Executor;
   readonly #dataKey: DataKey;
   readonly #writeEntries: WriteEntries;
-  #applications: Unit['applications'] | undefined;
-  #keys: Unit['keys'] | undefined;
-  #sessions: Unit['sessions'] | undefined;
-  #tokens: Unit['tokens'] | undefined;
-  #tenants: Unit['tenants'] | undefined;
+  #applications: StoreTransaction['applications'] | undefined;
+  #keys: StoreTransaction['keys'] | undefined;
+  #sessions: StoreTransaction['sessions'] | undefined;
+  #tokens: StoreTransaction['tokens'] | undefined;
+  #tenants: StoreTransaction['tenants'] | undefined;
   #idempotency: Idempotency | undefined;
 
   constructor(dialect: Db['dialect'], tx: Transaction, dataKey: DataKey, writeEntries: WriteEntries) {

@@ -15,11 +15,11 @@ describe('on PostgreSQL, a request that is under way on one node', () => {
     const request = { caller, key: 'the same', request: 'POST /tokens' };
     const reply = { status: 201 };
     for (const each of [on.store, node]) await each.tokens.get(tenant, 'none');
-    const elsewhere = () => node.change(tenant, (unit) => unit.idempotency.recall(tenant, request));
-    const meanwhile = await on.store.change(tenant, async (unit) => {
-      expect(await unit.idempotency.recall(tenant, request)).toBeUndefined();
+    const elsewhere = () => node.change(tenant, (tx) => tx.idempotency.recall(tenant, request));
+    const meanwhile = await on.store.change(tenant, async (tx) => {
+      expect(await tx.idempotency.recall(tenant, request)).toBeUndefined();
       const answer = await elsewhere().catch((error) => error.code);
-      await unit.idempotency.remember(tenant, request, reply, on.clock.now());
+      await tx.idempotency.remember(tenant, request, reply, on.clock.now());
       return answer;
     });
     expect(meanwhile).toBe('idempotency_running');

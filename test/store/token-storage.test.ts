@@ -32,7 +32,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
   }
 
   const create = (node: Store, tenant: string, by: string, id: string, content: TokenContent) =>
-    node.change(tenant, (unit) => unit.tokens.create(tenant, id, content, { by, at: on.clock.now() }));
+    node.change(tenant, (tx) => tx.tokens.create(tenant, id, content, { by, at: on.clock.now() }));
 
   /** Counted from the tokens themselves. */
   async function counted(creator: string) {
@@ -61,10 +61,10 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     expect(await on.store.tokens.stored(tenant, a)).toEqual(await counted(a));
     await Promise.all(
       made.map((id, n) =>
-        nodes[n % 3]!.change<unknown>(tenant, (unit) =>
+        nodes[n % 3]!.change<unknown>(tenant, (tx) =>
           n % 3 === 0
-            ? unit.tokens.delete(tenant, id, () => {})
-            : unit.tokens.update(tenant, id, { by: b, at: on.clock.now() }, () =>
+            ? tx.tokens.delete(tenant, id, () => {})
+            : tx.tokens.update(tenant, id, { by: b, at: on.clock.now() }, () =>
                 content(300 * (60 - n), end(n)),
               ),
         ),
@@ -94,8 +94,8 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     await create(on.store, tenant, a, 'one', content(9));
     const before = await on.store.tokens.stored(tenant, a);
     expect(await create(on.store, tenant, a, 'one', content(50))).toBeUndefined();
-    const broken = on.store.change(tenant, async (unit) => {
-      await unit.tokens.create(tenant, newId(1), content(70), { by: a, at: 1 });
+    const broken = on.store.change(tenant, async (tx) => {
+      await tx.tokens.create(tenant, newId(1), content(70), { by: a, at: 1 });
       throw new Error('broken');
     });
     await expect(broken).rejects.toThrow('broken');
@@ -108,8 +108,8 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     await on.store.applications.delete(tenant, a);
     await on.store.sweep(10);
     const change = { by: b, at: on.clock.now() };
-    await on.store.change(tenant, (unit) => unit.tokens.update(tenant, 'one', change, () => content(99)));
-    expect(await on.store.change(tenant, (unit) => unit.tokens.delete(tenant, 'two', () => {}))).toBe(true);
+    await on.store.change(tenant, (tx) => tx.tokens.update(tenant, 'one', change, () => content(99)));
+    expect(await on.store.change(tenant, (tx) => tx.tokens.delete(tenant, 'two', () => {}))).toBe(true);
     expect(await on.runSql(`select 1 from application_storage where application_id = '${a}'`)).toEqual([]);
     expect(await on.store.tokens.stored(tenant, b)).toEqual({ tokens: 0, bytes: 0 });
   });

@@ -62,7 +62,8 @@ async function run(context: Context): Promise<Outcome> {
       const key = await keyOf(caller, mine);
       const ids = [await createEntity(route, mine), foreign, crypto.randomUUID(), gone, '!'];
       const answers: RouteResponse[] = [];
-      for (const id of ids) answers.push(await callRoute(route, key, id, mine, id === foreign ? theirs : mine));
+      for (const id of ids)
+        answers.push(await callRoute(route, key, id, mine, id === foreign ? theirs : mine));
       for (const [at, { status }] of answers.entries()) {
         check(`${route.name} by ${caller} with an id that is ${kinds[at]}`, status, expected[at]);
       }

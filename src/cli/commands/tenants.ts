@@ -5,7 +5,7 @@ import { escapeText } from '../../domain/escape.ts';
 import { Name } from '../../domain/field.ts';
 import { mint } from '../../domain/key.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
-import type { NewEntry, Store, Tenant, Tenants, Unit } from '../../store/store.ts';
+import type { NewEntry, Store, StoreTransaction, Tenant, Tenants } from '../../store/store.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { Refused, UsageError } from '../errors.ts';
 import { confirmedByName, yesOption } from '../terminal/confirm.ts';
@@ -77,9 +77,9 @@ export const tenantCommands: readonly LocalCommand[] = [
 
 async function create(store: Store, { args, json, print }: Invocation): Promise<void> {
   const tenant = newTenant(nameIn(args[0]), Date.now());
-  await store.change(undefined, async (unit) => {
-    await unit.tenants.create(tenant);
-    unit.record(entry('tenant.create', tenant.id));
+  await store.change(undefined, async (tx) => {
+    await tx.tenants.create(tenant);
+    tx.record(entry('tenant.create', tenant.id));
   });
   const key = tenant.secret.reveal();
   print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
@@ -88,10 +88,10 @@ async function create(store: Store, { args, json, print }: Invocation): Promise<
 async function addKey(store: Store, { args, json, print }: Invocation): Promise<void> {
   const key = mint('mgt');
   const now = Date.now();
-  const made = await store.change(undefined, async (unit) => {
-    const { id: tenant, name } = await changeable(unit.tenants, args[0]);
-    const { id } = await unit.applications.create(tenant, managementOf(`${name}: management key`, now), key);
-    unit.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
+  const made = await store.change(undefined, async (tx) => {
+    const { id: tenant, name } = await changeable(tx.tenants, args[0]);
+    const { id } = await tx.applications.create(tenant, managementOf(`${name}: management key`, now), key);
+    tx.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
     return { tenant_id: tenant, application_id: id };
   });
   const secret = key.secret.reveal();
@@ -111,11 +111,11 @@ async function list(store: Store, { json, print, paint }: Invocation): Promise<v
 
 async function rename(store: Store, { args, json, print }: Invocation): Promise<void> {
   const name = nameIn(args[1]);
-  const tenant = await store.change(undefined, async (unit) => {
-    const before = await changeable(unit.tenants, args[0]);
-    await unit.tenants.rename(before.id, name);
-    unit.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
-    return unit.tenants.get(before.id);
+  const tenant = await store.change(undefined, async (tx) => {
+    const before = await changeable(tx.tenants, args[0]);
+    await tx.tenants.rename(before.id, name);
+    tx.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
+    return tx.tenants.get(before.id);
   });
   print(shown(tenant as Tenant, json));
 }
@@ -127,12 +127,12 @@ async function turn(
   operation: string,
   change: 'disable' | 'enable',
 ): Promise<void> {
-  const tenant = await store.change(undefined, async (unit) => {
-    const before = await changeable(unit.tenants, args[0]);
+  const tenant = await store.change(undefined, async (tx) => {
+    const before = await changeable(tx.tenants, args[0]);
     if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
-    await unit.tenants[change](before.id);
-    unit.record(entry(operation, before.id));
-    return unit.tenants.get(before.id);
+    await tx.tenants[change](before.id);
+    tx.record(entry(operation, before.id));
+    return tx.tenants.get(before.id);
   });
   print(shown(tenant as Tenant, json));
 }
@@ -149,7 +149,7 @@ function remove(invocation: Invocation): Promise<number> {
       code = 1;
       return;
     }
-    await store.change(undefined, (unit) => condemn(unit, id));
+    await store.change(undefined, (tx) => condemn(tx, id));
     const seen = progress(terminal);
     let total = 0;
     for (let done = false; !done; seen.say(`${total} rows removed`)) {
@@ -164,8 +164,8 @@ function remove(invocation: Invocation): Promise<number> {
 }
 
 /** The entry is about the moment from which there is no way back; taking it up again makes no other. */
-async function condemn(unit: Unit, id: string): Promise<void> {
-  if (await unit.tenants.condemn(id)) unit.record(entry('tenant.delete', id));
+async function condemn(tx: StoreTransaction, id: string): Promise<void> {
+  if (await tx.tenants.condemn(id)) tx.record(entry('tenant.delete', id));
 }
 
 function entry(operation: string, tenant: string, difference?: Difference): NewEntry {

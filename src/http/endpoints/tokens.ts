@@ -19,7 +19,7 @@ import {
   Token as TokenView,
 } from '../../domain/token.ts';
 import type { Transform } from '../../domain/transform.ts';
-import type { StoredToken, Unit } from '../../store/store.ts';
+import type { StoredToken, StoreTransaction } from '../../store/store.ts';
 import {
   defaultSize,
   notBoth,
@@ -210,7 +210,7 @@ function shown(status: number, stored: StoredToken, transform: Transform) {
 async function replay(
   remembered: unknown,
   { principal }: { principal: Principal },
-  { store }: { store: Pick<Unit, 'tokens'> },
+  { store }: { store: Pick<StoreTransaction, 'tokens'> },
 ): Promise<Reply> {
   const { status, token, transform } = remembered as Kept;
   const stored = await store.tokens.get(principal.tenantId, token.id);

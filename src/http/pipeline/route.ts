@@ -8,7 +8,7 @@ import type { BuiltIn } from '../../domain/permission.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Log } from '../../log.ts';
 import type { Observer } from '../../observe.ts';
-import type { Store, Unit } from '../../store/store.ts';
+import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { DenialLog } from './denial-log.ts';
 import type { LargeReplies } from './large-replies.ts';
@@ -18,7 +18,7 @@ import type { PendingSessionLimit } from './pending-sessions.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { UsageRecorder } from './usage-recorder.ts';
 
-/** What the handlers work with. In a change, the store is one unit of work. */
+/** What the handlers work with. In a change, `store` is bound to its transaction. */
 export interface HandlerContext<S = Store> {
   readonly store: S;
   readonly log: Log;
@@ -124,9 +124,13 @@ interface Changing<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType
    * Where an answer is not remembered whole: makes the reply to a repeated request of what was kept, so that it
    * shows nothing that is no longer there to be seen.
    */
-  readonly replay?: (kept: unknown, call: CallOf<P, Q, B>, context: HandlerContext<Unit>) => Promise<Reply>;
+  readonly replay?: (
+    kept: unknown,
+    call: CallOf<P, Q, B>,
+    context: HandlerContext<StoreTransaction>,
+  ) => Promise<Reply>;
   /** Runs within one transaction: it awaits nothing but the store. */
-  readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext<Unit>) => Awaitable<Changed>;
+  readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext<StoreTransaction>) => Awaitable<Changed>;
 }
 
 /** Who may call: holders of a permission, keys of some kinds of owners, or anyone without a key. */

@@ -2,7 +2,7 @@
 import { then } from '../../domain/awaitable.ts';
 import { fail, refuse } from '../../domain/error.ts';
 import type { Principal } from '../../domain/principal.ts';
-import type { Repeatable, Unit } from '../../store/store.ts';
+import type { Repeatable, StoreTransaction } from '../../store/store.ts';
 import { auditContext } from './audit-context.ts';
 import type { RequestInfo } from './request-info.ts';
 import {
@@ -26,10 +26,10 @@ export async function runChange(
 ): Promise<Reply> {
   const { principal } = call;
   const tenant = principal.tenantId;
-  const make = (unit: Unit) =>
-    then(route.handle(call, contextOf(unit, context)), ({ entity, difference, kept, ...reply }) => {
+  const make = (tx: StoreTransaction) =>
+    then(route.handle(call, contextOf(tx, context)), ({ entity, difference, kept, ...reply }) => {
       const what = { operation: operationOf(route), entity, ...(difference && { difference }) };
-      unit.record({ ...auditContext(principal, where), ...what, result: 'success' });
+      tx.record({ ...auditContext(principal, where), ...what, result: 'success' });
       return { reply, kept: kept ?? reply };
     });
   const entity = (call.params as { id?: string } | undefined)?.id ?? Symbol('new');
@@ -38,15 +38,15 @@ export async function runChange(
   const once = () =>
     context.store.change(
       tenant,
-      async (unit) => {
-        const earlier = await unit.idempotency.recall(tenant, repeat);
+      async (tx) => {
+        const earlier = await tx.idempotency.recall(tenant, repeat);
         if (earlier) {
-          const inside = contextOf(unit, context);
+          const inside = contextOf(tx, context);
           const reply = route.replay ? await route.replay(earlier, call, inside) : (earlier as Reply);
           return { ...reply, headers: replayed };
         }
-        const { reply, kept } = await make(unit);
-        await unit.idempotency.remember(tenant, repeat, kept, principal.now);
+        const { reply, kept } = await make(tx);
+        await tx.idempotency.remember(tenant, repeat, kept, principal.now);
         return reply;
       },
       entity,
@@ -54,8 +54,8 @@ export async function runChange(
   return alone(context, `${tenant} ${repeat.caller} ${repeat.key}`, once);
 }
 
-function contextOf(unit: Unit, context: HandlerContext): HandlerContext<Unit> {
-  return { ...context, store: unit };
+function contextOf(tx: StoreTransaction, context: HandlerContext): HandlerContext<StoreTransaction> {
+  return { ...context, store: tx };
 }
 
 /** Refuses a second request with the same idempotency key while the first is in progress on this process. */
