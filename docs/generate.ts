@@ -11,7 +11,7 @@ import { exitCodes } from '../src/cli/terminal/cli-error.ts';
 import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
 import { flagOf, settingList, unset } from '../src/config.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
-import { builtIn, isA, sentenceOf } from '../src/domain/permission.ts';
+import { builtIn, descriptionOf, isA } from '../src/domain/permission.ts';
 import { failuresOf } from '../src/http/pipeline/route.ts';
 import { routes } from '../src/http/routes.ts';
 import type { Kept } from '../torture/table.ts';
@@ -89,7 +89,7 @@ function permissionsPage(): string {
   const mark = (yes: boolean) => (yes ? 'yes' : '');
   const rows = builtIn.map((name) => [
     `\`${name}\``,
-    sentenceOf(name),
+    descriptionOf(name),
     mark(isA('browser', name)),
     mark(isA('management', name)),
     mark(isA('scoped', name)),

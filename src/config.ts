@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { Secret } from './domain/key.ts';
-import { largestToken } from './domain/token.ts';
+import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parseMasterKeys } from './store/crypto/cipher.ts';
 import { defaultTimeout } from './store/engine/db.ts';
@@ -159,7 +159,7 @@ export const settings = {
     sentence:
       'Bytes of token requests that one application, with its sessions, may send in a minute to one process: at least 1048576, the largest request; 0 for no limit.',
     fallback: '134217728',
-    parse: (text) => zeroOrInteger(text, 134_217_728, largestToken, 1_000_000_000_000),
+    parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
   } satisfies Setting<number>,
   tokenBytes: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',

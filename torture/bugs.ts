@@ -146,7 +146,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/endpoints/applications.ts',
-        from: '        refuseEscalation(principal, current, body);\n',
+        from: '        denyEscalation(principal, current, body);\n',
         to: '',
       },
     ],
@@ -157,7 +157,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/domain/disclosure.ts',
+        file: 'src/domain/reveal-required.ts',
         from: '  if (isInBrowser(principal)) return true;\n',
         to: '',
       },
@@ -169,7 +169,7 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/domain/disclosure.ts',
+        file: 'src/domain/reveal-required.ts',
         from: '  if (remasks || merges) return true;\n',
         to: '',
       },

@@ -6,7 +6,7 @@ import { Model, type ModelApplication } from './model.ts';
 import type { Random } from './random.ts';
 import type { Secrets } from './secrets.ts';
 
-const mostKeys = 3;
+const maxKeys = 3;
 
 export interface Place {
   readonly client: Client;
@@ -140,7 +140,7 @@ export class History {
 
   async #addKey(): Promise<void> {
     const application = this.#application();
-    const free = application.keys.length < mostKeys ? 201 : 409;
+    const free = application.keys.length < maxKeys ? 201 : 409;
     const expected = this.#model.isAlive(application) ? free : 404;
     const made = await this.#owned(expected, 'POST', `/applications/${application.id}/keys`);
     if (made) application.keys.push({ id: made.id, secret: made.key });

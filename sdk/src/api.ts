@@ -187,7 +187,7 @@ export interface ApplicationUpdate {
   last_used_at?: string;
 }
 
-export interface ApplicationKeyMade {
+export interface ApplicationKeyCreated {
   /** Of the key, by which it is deleted. */
   id: string;
   /** Its last four characters, by which people tell keys apart. */
@@ -620,7 +620,7 @@ export interface Operations {
         id: string;
       };
     };
-    reply: ApplicationKeyMade;
+    reply: ApplicationKeyCreated;
   };
   /** List the keys of an Application */
   listKeys: {

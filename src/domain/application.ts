@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { DateTime, Id, Name, optional, Timestamp, timestamp } from './common-fields.ts';
 import type { Errors } from './error.ts';
-import { DateTime, Id, Name, optional, Timestamp, timestamp } from './field.ts';
 import { grantFields } from './grant.ts';
 import { Origins } from './origin.ts';
 import { Permission } from './permission.ts';
@@ -46,7 +46,7 @@ export const ApplicationWithKey = Application.extend({
 }).meta({ id: 'ApplicationWithKey' });
 
 /** How many keys an Application may have at once: the one in use, its successor, and one to spare. */
-export const mostKeys = 3;
+export const maxKeys = 3;
 
 export const ApplicationKey = z
   .object({
@@ -62,9 +62,9 @@ export const ApplicationKey = z
 export type ApplicationKey = z.infer<typeof ApplicationKey>;
 
 /** Only the reply that makes one has this shape. */
-export const ApplicationKeyMade = ApplicationKey.extend({
+export const ApplicationKeyCreated = ApplicationKey.extend({
   key: z.string().describe('Shown this once: only a digest of it is kept.'),
-}).meta({ id: 'ApplicationKeyMade' });
+}).meta({ id: 'ApplicationKeyCreated' });
 
 export const ApplicationCreate = z
   .strictObject({

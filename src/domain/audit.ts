@@ -1,6 +1,6 @@
 /** What the audit log says of one event: who did what, on what, from where, and what came of it. */
 import { z } from 'zod';
-import { DateTime, Id, line, Timestamp } from './field.ts';
+import { DateTime, Id, line, Timestamp } from './common-fields.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
 

@@ -104,7 +104,7 @@ interface FailureOptions {
   readonly errors?: Errors;
   readonly retryAfter?: number;
   readonly cause?: unknown;
-  readonly asToldTo?: true;
+  readonly expected?: true;
 }
 
 export class Failure extends Error {
@@ -122,7 +122,7 @@ export class Failure extends Error {
     this.detail = options.detail ?? problem(code).detail;
     this.errors = options.errors && limited(options.errors);
     this.retryAfter = options.retryAfter;
-    this.expected = options.asToldTo ?? false;
+    this.expected = options.expected ?? false;
   }
 }
 
@@ -132,6 +132,6 @@ export function fail(code: Code, options?: FailureOptions): Failure {
 }
 
 /** Refuses when anything was found wrong; otherwise does nothing. */
-export function refuse(errors: Errors): void {
+export function throwIfInvalid(errors: Errors): void {
   if (Object.keys(errors).length > 0) throw fail('validation_failed', { errors });
 }

@@ -1,6 +1,5 @@
 /** The same answer as `decideUnder`, with the reasons: what each rule made of the question, and what is missing. */
 
-import type { Test } from './bound.ts';
 import { isA } from './permission.ts';
 import {
   type CompiledRule,
@@ -12,6 +11,7 @@ import {
   type Verdict,
 } from './policy.ts';
 import { canonicalContainer } from './rule.ts';
+import type { Test } from './scope.ts';
 import { compareTransforms, type Transform } from './transform.ts';
 
 export type Holder = 'application' | 'session' | 'authorizer';

@@ -1,8 +1,8 @@
 /** Grants: what an Application or a Session may do, and who may hold what. */
 import { z } from 'zod';
+import { list } from './common-fields.ts';
 import { originalIndex } from './dedupe.ts';
 import type { Errors } from './error.ts';
-import { list } from './field.ts';
 import { isA, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
 

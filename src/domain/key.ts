@@ -53,7 +53,7 @@ export function mint(kind: Kind, random: Random = (bytes) => crypto.getRandomVal
 }
 
 /** The kind and digest of a well-formed key or nonce, or nothing for anything else. */
-export function recognise(text: string): { kind: Kind; digest: Digest } | undefined {
+export function parseKey(text: string): { kind: Kind; digest: Digest } | undefined {
   const kind = shape.exec(text)?.[1] as Kind | undefined;
   if (!kind) return undefined;
   if (numberAt(text, text.length - checksumLength) !== Bun.hash.crc32(text.slice(0, -checksumLength)))

@@ -4,7 +4,7 @@
  */
 import { Context, Liquid, type Template } from 'liquidjs';
 import { z } from 'zod';
-import { isWellFormed, isWithin } from './field.ts';
+import { isWellFormed, isWithin } from './common-fields.ts';
 
 const largestMask = 4096;
 const deepest = 8;

@@ -36,7 +36,7 @@ type Trait = 'management' | 'browser' | 'scoped';
 export const builtIn = Object.keys(table) as BuiltIn[];
 const families = new Set(builtIn.map(familyOf));
 
-export function sentenceOf(permission: BuiltIn): string {
+export function descriptionOf(permission: BuiltIn): string {
   return table[permission][0];
 }
 
@@ -64,8 +64,8 @@ export const Permission = z
   })
   .describe('A built-in permission, or one of your own in a family of your own.');
 
-export const permissionsLimit = 50;
+export const maxPermissions = 50;
 export const Permissions = z
   .array(Permission)
-  .max(permissionsLimit)
+  .max(maxPermissions)
   .transform((names) => dedupe(names, (name) => name));

@@ -2,11 +2,12 @@
  * What grants allow. A policy is grants made ready to decide with. The same question about the same policy
  * always has the same answer, so it may remember some.
  */
-import { narrowest, type Test } from './bound.ts';
+
 import type { Grants } from './grant.ts';
 import { Memo, type Shelf } from './memo.ts';
 import { isA } from './permission.ts';
 import { canonicalContainer, type Rule } from './rule.ts';
+import { narrowest, type Test } from './scope.ts';
 import { compareTransforms, stricter, type Transform } from './transform.ts';
 
 /** What a permission is used on. What is absent is matched by nothing that asks about it. */

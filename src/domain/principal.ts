@@ -89,15 +89,15 @@ function missing(permission: string, reason: string) {
  * Whoever changes an Application touches what it had and what it is to have; whoever regenerates its key
  * touches all that the key can do.
  */
-export function refuseEscalation(principal: Principal, ...touched: Grants[]): void {
-  refuseUnheld(
+export function denyEscalation(principal: Principal, ...touched: Grants[]): void {
+  denyUnheldGrants(
     principal,
     touched.flatMap(named).filter((permission) => isA('management', permission)),
   );
 }
 
 /** Refuses to hand out a permission that the principal does not hold. */
-export function refuseUnheld(principal: Principal, permissions: string[]): void {
+export function denyUnheldGrants(principal: Principal, permissions: string[]): void {
   const missing = permissions.find((permission) => !holds(principal, permission));
   if (missing === undefined) return;
   throw fail('grant_not_held', { detail: `This touches ${missing}, which this key does not hold itself.` });

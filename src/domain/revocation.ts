@@ -53,7 +53,7 @@ const ofTenant: Record<string, 'disabled' | 'deleted' | undefined> = {
   'tenant.delete': 'deleted',
 };
 
-export function tellsOfAccess({ operation, result }: Told): boolean {
+export function changesAccess({ operation, result }: Told): boolean {
   return (
     result === 'success' && (Object.hasOwn(ofApplication, operation) || Object.hasOwn(ofTenant, operation))
   );
@@ -62,7 +62,7 @@ export function tellsOfAccess({ operation, result }: Told): boolean {
 export function revocations(rows: readonly Told[]): Revocations {
   const applications = new Map<string, Revocation>();
   const tenants = new Map<string, 'disabled' | 'deleted'>();
-  for (const { tenant_id: tenant, entity_id: entity, operation, entry } of rows.filter(tellsOfAccess)) {
+  for (const { tenant_id: tenant, entity_id: entity, operation, entry } of rows.filter(changesAccess)) {
     if (tenant === null || entity === null) continue;
     const step = ofApplication[operation];
     if (step) {

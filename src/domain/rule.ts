@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { containsNoSecret, Description, line, optional, secretError } from './common-fields.ts';
 import { dedupe } from './dedupe.ts';
-import { Description, holdsNoSecret, line, optional, secretHeld } from './field.ts';
 import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
 
@@ -18,7 +18,7 @@ export const Container = z
   .refine(isShort, { error: tooLong, abort: true })
   .regex(path, { error: notPath, abort: true })
   .refine(isShallow, tooDeep)
-  .refine(holdsNoSecret, secretHeld)
+  .refine(containsNoSecret, secretError)
   .meta({ maxLength, pattern: path.source });
 
 function isShort(container: string): boolean {
@@ -88,8 +88,8 @@ export const Rule = z
   .meta({ id: 'AccessRule' });
 export type Rule = z.infer<typeof Rule>;
 
-export const rulesLimit = 50;
+export const maxRules = 50;
 export const Rules = z
   .array(Rule)
-  .max(rulesLimit)
+  .max(maxRules)
   .transform((rules) => dedupe(rules, (rule) => JSON.stringify(rule)));

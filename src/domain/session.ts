@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DateTime, optional, Timestamp } from './field.ts';
+import { DateTime, optional, Timestamp } from './common-fields.ts';
 import { grantFields } from './grant.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';

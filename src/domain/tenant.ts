@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Timestamp } from './field.ts';
+import { Timestamp } from './common-fields.ts';
 
 /** A tenant as those within it see it: whoever can ask is not disabled. */
 export const Tenant = z

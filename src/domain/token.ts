@@ -1,19 +1,19 @@
 import { z } from 'zod';
 import {
+  containsNoSecret,
   DateTime,
-  holdsNoSecret,
   isWellFormed,
   label,
   optional,
-  secretHeld,
+  secretError,
   Timestamp,
   text,
-} from './field.ts';
+} from './common-fields.ts';
 import { JsonText } from './json-text.ts';
 import { Mask } from './mask.ts';
 import { Container } from './rule.ts';
 
-export const largestToken = 1_048_576;
+export const maxTokenBytes = 1_048_576;
 
 /**
  * Stored tokens are counted in units of this many bytes. An exact count would tell a caller that replaces data the
@@ -31,7 +31,7 @@ export const Data = z
   .refine((value) => value !== undefined && value !== null, { error: 'is required', abort: true })
   .transform((value, context) => {
     const json = JsonText.of(value);
-    if (!fits(json)) context.addIssue(`must have at most ${largestToken} bytes as JSON`);
+    if (!fits(json)) context.addIssue(`must have at most ${maxTokenBytes} bytes as JSON`);
     else if (loneSurrogate.test(json.text) && !isWellFormed(value))
       context.addIssue('must be well-formed Unicode throughout');
     return { value, json };
@@ -43,7 +43,7 @@ const loneSurrogate = /\\ud[89a-f]/;
 
 /** A body is no larger anyway, but patches could add up to more. */
 function fits({ text }: JsonText): boolean {
-  return text.length * 3 <= largestToken || Buffer.byteLength(text) <= largestToken;
+  return text.length * 3 <= maxTokenBytes || Buffer.byteLength(text) <= maxTokenBytes;
 }
 
 export const TokenId = z
@@ -120,7 +120,7 @@ export const TokenContentFields = z.strictObject({
 });
 
 export const TokenCreate = TokenContentFields.extend({
-  id: optional(TokenId.refine(holdsNoSecret, secretHeld)).describe('Your own, or one is made.'),
+  id: optional(TokenId.refine(containsNoSecret, secretError)).describe('Your own, or one is made.'),
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
 

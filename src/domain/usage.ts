@@ -1,6 +1,6 @@
 /** What the grants of an Application were used for, and which of them nothing was ever used of. */
 import { z } from 'zod';
-import { Timestamp } from './field.ts';
+import { Timestamp } from './common-fields.ts';
 import { type CompiledRule, decide, type Policy } from './policy.ts';
 import { canonicalContainer } from './rule.ts';
 

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from '../config.ts';
-import { mint, newId, recognise, type Secret } from '../domain/key.ts';
+import { mint, newId, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { makeFolder, writeOwned } from '../store/engine/file-ownership.ts';
 import type { NewApplication, NewTenant, Store } from '../store/store.ts';
@@ -55,7 +55,7 @@ export async function bootstrap(store: Store, keyFile: string, now: number): Pro
 
 /** False as well if the file is missing or unreadable: it may be of another user, or of another database. */
 async function isValid(store: Store, keyFile: string): Promise<boolean> {
-  const key = recognise(textOf(keyFile)?.trim() ?? '');
+  const key = parseKey(textOf(keyFile)?.trim() ?? '');
   return key?.kind === 'mgt' && (await store.credentials.find(key.kind, key.digest)) !== undefined;
 }
 
@@ -71,7 +71,7 @@ function textOf(path: string): string | undefined {
 async function settle(store: Store, waiting: string, keyFile: string): Promise<void> {
   const text = unlessGone(() => readFileSync(waiting, 'utf8'));
   if (text === undefined) return;
-  const key = recognise(text.trim());
+  const key = parseKey(text.trim());
   const known = key && (await store.credentials.find(key.kind, key.digest));
   unlessGone(() => (known ? renameSync(waiting, keyFile) : rmSync(waiting)));
 }

@@ -2,11 +2,11 @@
 import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import {
   type Access,
+  changesAccess,
   isNarrower,
   type Revocation,
   revocations,
   type Told,
-  tellsOfAccess,
 } from '../domain/revocation.ts';
 import { applications, originsText, toText } from '../store/applications.ts';
 import { insertEntries } from '../store/audit/log.ts';
@@ -68,7 +68,7 @@ export function recovery({ db, masters, chainKeys }: StoreParts): Recovery {
     revived: async (lines) => {
       const told: Told[] = [];
       const onRow = (row: Told) => {
-        if (tellsOfAccess(row)) told.push(row);
+        if (changesAccess(row)) told.push(row);
       };
       const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
       return { verdict, revived: verdict.ok ? await lookUp(db, await unknownTo(db, told)) : none };

@@ -1,6 +1,6 @@
 import type { Application, ApplicationType } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
-import { timestamp } from '../domain/field.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';

@@ -1,6 +1,6 @@
 import type { ApplicationKey } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
-import { timestamp } from '../domain/field.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { alive, held, insertKey, type KeyRow } from './applications.ts';
 import type { DbTime, Executor } from './engine/db.ts';
 import type { Keys } from './store.ts';

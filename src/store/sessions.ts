@@ -1,5 +1,5 @@
 import { then } from '../domain/awaitable.ts';
-import { timestamp } from '../domain/field.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import type { Session } from '../domain/session.ts';
 import { alive, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';

@@ -13,11 +13,11 @@ import type { Digest, Kind, Minted } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Resource } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
-import type { Visible } from '../domain/scope.ts';
 import type { Session, SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
 import type { Transform } from '../domain/transform.ts';
 import type { LastUses, Use } from '../domain/usage.ts';
+import type { Visible } from '../domain/visible-scopes.ts';
 import type { SignedCheckpoint } from './audit/hash-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 

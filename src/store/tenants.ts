@@ -1,6 +1,6 @@
 import { byOperator } from '../domain/audit.ts';
 import { then } from '../domain/awaitable.ts';
-import { timestamp } from '../domain/field.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { insertApplication } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/log.ts';

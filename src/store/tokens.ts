@@ -1,5 +1,5 @@
 import { then } from '../domain/awaitable.ts';
-import { timestamp } from '../domain/field.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';

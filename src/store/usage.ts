@@ -1,5 +1,5 @@
 import { then } from '../domain/awaitable.ts';
-import { timestamp } from '../domain/field.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { boundedUses, type LastUses, maxUses } from '../domain/usage.ts';
 import { alive } from './applications.ts';
 import { inserter } from './engine/bulk-insert.ts';

@@ -3,7 +3,7 @@ import {
   type Application,
   ApplicationCreate,
   ApplicationKey,
-  ApplicationKeyMade,
+  ApplicationKeyCreated,
   ApplicationUpdate,
   ApplicationWithKey,
   readOnlyErrors,
@@ -71,11 +71,11 @@ test('of a key its id, its ending and its moments are shown, and the key itself 
   const all = { ...least, created_by: id, last_used_at: '2026-01-02T00:00:00.000Z' };
   for (const key of [least, all]) {
     expect(ApplicationKey.parse({ ...key, key: 'slp' })).toEqual(key);
-    expect(ApplicationKeyMade.parse({ ...key, key: 'slp' })).toEqual({ ...key, key: 'slp' });
+    expect(ApplicationKeyCreated.parse({ ...key, key: 'slp' })).toEqual({ ...key, key: 'slp' });
   }
   for (const name of Object.keys(least))
     expect(ApplicationKey.safeParse({ ...least, [name]: undefined }).success).toBe(false);
-  expect(ApplicationKeyMade.safeParse(least).success).toBe(false);
+  expect(ApplicationKeyCreated.safeParse(least).success).toBe(false);
 });
 
 describe('an update', () => {

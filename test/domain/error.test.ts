@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { codes, Failure, fail, problem, refuse } from '../../src/domain/error.ts';
+import { codes, Failure, fail, problem, throwIfInvalid } from '../../src/domain/error.ts';
 
 describe('every failure', () => {
   test.each(codes)('%s has a status, a title and a sentence', (code) => {
@@ -38,8 +38,8 @@ describe('a failure', () => {
 });
 
 test('what is wrong is refused with all that is wrong, and what is not is not', async () => {
-  expect(refuse({})).toBeUndefined();
+  expect(throwIfInvalid({})).toBeUndefined();
   const errors = { name: ['is required'], rules: ['is too long'] };
-  const refused = Promise.try(refuse, errors);
+  const refused = Promise.try(throwIfInvalid, errors);
   await expect(refused).rejects.toMatchObject({ code: 'validation_failed', errors });
 });

@@ -4,7 +4,7 @@ import { type Errors, Failure } from '../../src/domain/error.ts';
 import { type Grants, grantErrors, named, nothing, type Owner } from '../../src/domain/grant.ts';
 import { builtIn } from '../../src/domain/permission.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
-import { holds, type Principal, refuseEscalation, refuseUnheld } from '../../src/domain/principal.ts';
+import { denyEscalation, denyUnheldGrants, holds, type Principal } from '../../src/domain/principal.ts';
 import type { Rule } from '../../src/domain/rule.ts';
 import { grants, rule, when } from '../support/grants.ts';
 
@@ -98,7 +98,7 @@ describe('nobody hands out what they do not hold:', () => {
     fc.assert(
       fc.property(somebody, fc.array(someGrants, { minLength: 1, maxLength: 2 }), (someone, touched) => {
         const allowed = !beyond(someone, ...touched).some(isManagement);
-        expect(passes(() => refuseEscalation(someone.principal, ...touched))).toBe(allowed);
+        expect(passes(() => denyEscalation(someone.principal, ...touched))).toBe(allowed);
       }),
       { numRuns: 1000 },
     );
@@ -108,7 +108,7 @@ describe('nobody hands out what they do not hold:', () => {
     fc.assert(
       fc.property(somebody, someGrants, (someone, asked) => {
         const allowed = beyond(someone, asked).length === 0;
-        expect(passes(() => refuseUnheld(someone.principal, named(asked)))).toBe(allowed);
+        expect(passes(() => denyUnheldGrants(someone.principal, named(asked)))).toBe(allowed);
       }),
       { numRuns: 1000 },
     );
@@ -126,10 +126,10 @@ describe('nobody hands out what they do not hold:', () => {
   test('whoever was given what passed cannot pass on more than the giver could', () => {
     fc.assert(
       fc.property(somebody, someGrants, someGrants, (giver, given, next) => {
-        fc.pre(passes(() => refuseEscalation(giver.principal, given)));
+        fc.pre(passes(() => denyEscalation(giver.principal, given)));
         const taker = applicationWith(given);
-        if (passes(() => refuseEscalation(taker.principal, next))) {
-          expect(passes(() => refuseEscalation(giver.principal, next))).toBe(true);
+        if (passes(() => denyEscalation(taker.principal, next))) {
+          expect(passes(() => denyEscalation(giver.principal, next))).toBe(true);
         }
       }),
       { numRuns: 300 },

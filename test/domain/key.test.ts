@@ -9,7 +9,7 @@ import {
   type Kind,
   mint,
   newId,
-  recognise,
+  parseKey,
   redactSecrets,
   Secret,
 } from '../../src/domain/key.ts';
@@ -28,7 +28,7 @@ describe('a key', () => {
         const text = key.secret.reveal();
         const digest = createHash('sha256').update(text).digest();
         expect(text).toMatch(new RegExp(`^slp_${kind}_[0-9A-Za-z]{49}$`));
-        expect(recognise(text)).toEqual({ kind, digest });
+        expect(parseKey(text)).toEqual({ kind, digest });
         expect(key.digest).toEqual(digest);
         expect(key.ending).toBe(text.slice(-4));
       }),
@@ -79,7 +79,7 @@ describe('a key', () => {
         const text = made.key.secret.reveal();
         const place = at % text.length;
         fc.pre(text[place] !== to);
-        expect(recognise(text.slice(0, place) + to + text.slice(place + 1))).toBeUndefined();
+        expect(parseKey(text.slice(0, place) + to + text.slice(place + 1))).toBeUndefined();
       }),
       { numRuns: 2000 },
     );
@@ -91,9 +91,9 @@ describe('a key', () => {
         const text = key.secret.reveal();
         const [a, b] = [text[at]!, text[at + 1]!];
         fc.pre(a !== b);
-        expect(recognise(text.slice(0, at) + b + a + text.slice(at + 2))).toBeUndefined();
-        expect(recognise(text.slice(0, at) + text.slice(at + 1))).toBeUndefined();
-        expect(recognise(text.slice(0, at) + a + text.slice(at))).toBeUndefined();
+        expect(parseKey(text.slice(0, at) + b + a + text.slice(at + 2))).toBeUndefined();
+        expect(parseKey(text.slice(0, at) + text.slice(at + 1))).toBeUndefined();
+        expect(parseKey(text.slice(0, at) + a + text.slice(at))).toBeUndefined();
       }),
     );
   });
@@ -106,13 +106,13 @@ describe('a key', () => {
     ['__proto__', 'a name of the language'],
     ['\0', 'NUL'],
   ])('is not %p, which is %s', (text) => {
-    expect(recognise(text)).toBeUndefined();
+    expect(parseKey(text)).toBeUndefined();
   });
 
   test('is not recognised with anything around it', () => {
     const text = mint('pvt').secret.reveal();
     for (const other of [` ${text}`, `${text} `, `${text}\n`, `${text}, ${text}`, `Bearer ${text}`]) {
-      expect(recognise(other)).toBeUndefined();
+      expect(parseKey(other)).toBeUndefined();
     }
   });
 
@@ -123,9 +123,9 @@ describe('a key', () => {
       return body + text;
     };
     const body = mint('pvt').secret.reveal().slice(0, -6);
-    expect(recognise(summed(body))).toBeDefined();
+    expect(parseKey(summed(body))).toBeDefined();
     for (const other of ['', 'hello', ` ${body}`, `${body}0`, `${body}000000`, body.replace('pvt', 'xyz')])
-      expect(recognise(summed(other))).toBeUndefined();
+      expect(parseKey(summed(other))).toBeUndefined();
   });
 
   test('is another one each time', () => {

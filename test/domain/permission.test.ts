@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { builtIn, isA, Permission, Permissions, sentenceOf } from '../../src/domain/permission.ts';
+import { builtIn, descriptionOf, isA, Permission, Permissions } from '../../src/domain/permission.ts';
 
 const complaint = (name: unknown) => Permission.safeParse(name).error?.issues[0]?.message;
 const accepted = (name: unknown) => complaint(name) === undefined;
@@ -21,7 +21,7 @@ test('the built-in permissions are these, each with a sentence', () => {
     'log:read',
     'tenant:read',
   ]);
-  for (const name of builtIn) expect(sentenceOf(name)).toMatch(/^[A-Z].*\.$/);
+  for (const name of builtIn) expect(descriptionOf(name)).toMatch(/^[A-Z].*\.$/);
 });
 
 describe('a permission', () => {

@@ -4,13 +4,13 @@ import { Failure } from '../../src/domain/error.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import {
+  denyUnheldGrants,
   holds,
   mustHold,
   ownerOf,
   type Principal,
   permit,
   permitNamed,
-  refuseUnheld,
 } from '../../src/domain/principal.ts';
 import { at, grants, when } from '../support/grants.ts';
 
@@ -112,7 +112,7 @@ describe('using a permission on something', () => {
 
 test('whoever hands out what it does not hold hears the first of it', () => {
   const asked = ['token:read', 'log:read', 'tenant:read'];
-  expect(refusal(() => refuseUnheld(application(grants('token:read')), asked))).toEqual({
+  expect(refusal(() => denyUnheldGrants(application(grants('token:read')), asked))).toEqual({
     code: 'grant_not_held',
     detail: 'This touches log:read, which this key does not hold itself.',
   });

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'bun:test';
 import {
   type Access,
+  changesAccess,
   isNarrower,
   revocations,
   type Told,
-  tellsOfAccess,
 } from '../../src/domain/revocation.ts';
 
 function row(
@@ -99,9 +99,9 @@ describe('what the audit log tells of access that was taken away:', () => {
   });
 
   test('is all in rows of a few kinds', () => {
-    expect(tellsOfAccess(row('application.update', 'a'))).toBe(true);
-    expect(tellsOfAccess(row('tenant.enable', 'a'))).toBe(true);
-    expect(tellsOfAccess(row('toString', 'a'))).toBe(false);
+    expect(changesAccess(row('application.update', 'a'))).toBe(true);
+    expect(changesAccess(row('tenant.enable', 'a'))).toBe(true);
+    expect(changesAccess(row('toString', 'a'))).toBe(false);
   });
 });
 

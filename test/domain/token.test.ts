@@ -4,8 +4,8 @@ import {
   Data,
   defaultContainer,
   defaultType,
-  largestToken,
   Metadata,
+  maxTokenBytes,
   Token,
   TokenContentFields,
   TokenCreate,
@@ -53,11 +53,11 @@ describe('data', () => {
     expect(messages(Data.safeParse(data))).toEqual(['must be well-formed Unicode throughout']);
   });
   test('has at most 1 MiB as JSON, in bytes', () => {
-    expect(largestToken).toBe(1024 * 1024);
-    expect(messages(Data.safeParse('x'.repeat(largestToken - 2)))).toEqual([]);
+    expect(maxTokenBytes).toBe(1024 * 1024);
+    expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 2)))).toEqual([]);
     const sentence = 'must have at most 1048576 bytes as JSON';
-    expect(messages(Data.safeParse('x'.repeat(largestToken - 1)))).toEqual([sentence]);
-    expect(messages(Data.safeParse('é'.repeat(largestToken / 2)))).toEqual([sentence]);
+    expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 1)))).toEqual([sentence]);
+    expect(messages(Data.safeParse('é'.repeat(maxTokenBytes / 2)))).toEqual([sentence]);
   });
 });
 

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError } from '../../src/config.ts';
-import { mint, recognise } from '../../src/domain/key.ts';
+import { mint, parseKey } from '../../src/domain/key.ts';
 import { bootstrap, newTenant } from '../../src/operations/bootstrap.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -26,7 +26,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
 
   const begin = (store = on.store) => bootstrap(store, keyFile, startTime);
   const holderOf = (file: string) => {
-    const { kind, digest } = recognise(readFileSync(file, 'utf8').trim())!;
+    const { kind, digest } = parseKey(readFileSync(file, 'utf8').trim())!;
     return on.store.credentials.find(kind, digest);
   };
 

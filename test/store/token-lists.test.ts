@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { Grants } from '../../src/domain/grant.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
-import { visible } from '../../src/domain/scope.ts';
+import { visible } from '../../src/domain/visible-scopes.ts';
 import type { Db } from '../../src/store/engine/db.ts';
 import { openPostgres } from '../../src/store/engine/postgres.ts';
 import { openSqlite } from '../../src/store/engine/sqlite.ts';

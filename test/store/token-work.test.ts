@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
 import { newId } from '../../src/domain/key.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
-import { visible } from '../../src/domain/scope.ts';
+import { visible } from '../../src/domain/visible-scopes.ts';
 import type { ListWindow, Store, TokenFilter } from '../../src/store/store.ts';
 import { grants, when } from '../support/grants.ts';
 import { plansOf, recorder, rowsVisited, type Statement } from '../support/recorded.ts';

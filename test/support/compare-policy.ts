@@ -1,10 +1,10 @@
 /** Compares the policy with the naive implementation on one case, and reports the first difference. */
 
-import type { Bound, Scope } from '../../src/domain/bound.ts';
 import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy, decide, decideUnder, type Policy, type Resource } from '../../src/domain/policy.ts';
-import { type Visible, visible } from '../../src/domain/scope.ts';
+import type { Bound, Scope } from '../../src/domain/scope.ts';
+import { type Visible, visible } from '../../src/domain/visible-scopes.ts';
 import {
   isDataPermission,
   naiveDecide,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type LogEntry, logFilter } from '../../domain/audit.ts';
-import { Id } from '../../domain/field.ts';
+import { Id } from '../../domain/common-fields.ts';
 import { check } from '../../domain/validate.ts';
 import type { Store } from '../../store/store.ts';
 import type { Invocation, LocalCommand, Option, Options } from '../command.ts';

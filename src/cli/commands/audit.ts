@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { timestamp } from '../../domain/field.ts';
+import { timestamp } from '../../domain/common-fields.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import type { Footer } from '../../store/audit/export.ts';
 import { anchorOf, genesis } from '../../store/audit/hash-chain.ts';

@@ -2,7 +2,7 @@
 import { SQLiteError } from 'bun:sqlite';
 import { existsSync, statSync } from 'node:fs';
 import type { Config } from '../../config.ts';
-import { timestamp } from '../../domain/field.ts';
+import { timestamp } from '../../domain/common-fields.ts';
 import {
   type Diagnosis,
   diagnose,

@@ -1,4 +1,4 @@
-import type { ApplicationKey, ApplicationKeyMade } from '../../../sdk/src/sallyport.ts';
+import type { ApplicationKey, ApplicationKeyCreated } from '../../../sdk/src/sallyport.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { Missing, UsageError } from '../errors.ts';
 import { confirmed, yesOption } from '../terminal/confirm.ts';
@@ -59,7 +59,7 @@ async function create(call: Call): Promise<number> {
   );
 }
 
-function show({ json, print }: Call, key: ApplicationKey | ApplicationKeyMade, keyFile?: string): number {
+function show({ json, print }: Call, key: ApplicationKey | ApplicationKeyCreated, keyFile?: string): number {
   if (json) print(JSON.stringify({ ...key, ...(keyFile && { key_file: keyFile }) }));
   else {
     print(

@@ -1,5 +1,5 @@
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
-import { DateTime } from '../../domain/field.ts';
+import { DateTime } from '../../domain/common-fields.ts';
 import type { Call, Options, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/body-options.ts';

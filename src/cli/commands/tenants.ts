@@ -1,8 +1,8 @@
 /** Tenants are the operator's: they are looked after on the machine, past the API, and each change is on record. */
 
 import { byOperator, type Difference } from '../../domain/audit.ts';
+import { Name } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
-import { Name } from '../../domain/field.ts';
 import { mint } from '../../domain/key.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import type { NewEntry, Store, StoreTransaction, Tenant, Tenants } from '../../store/store.ts';

@@ -1,6 +1,6 @@
 /** What a command reads beside its arguments: files, standard input, and secrets, which never are arguments. */
 import { readFileSync } from 'node:fs';
-import { findInexactNumber } from '../../domain/exact-number.ts';
+import { findInexactNumber } from '../../domain/number-precision.ts';
 import { UsageError } from '../errors.ts';
 import type { Terminal } from './terminal.ts';
 

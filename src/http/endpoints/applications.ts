@@ -10,12 +10,12 @@ import {
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
 import { then } from '../../domain/awaitable.ts';
-import { fail, refuse } from '../../domain/error.ts';
-import { DateTime, Id, PartOfName } from '../../domain/field.ts';
+import { DateTime, Id, NameFilter } from '../../domain/common-fields.ts';
+import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { applicationKinds, mint, newId } from '../../domain/key.ts';
 import { originErrors } from '../../domain/origin.ts';
-import { type Principal, refuseEscalation } from '../../domain/principal.ts';
+import { denyEscalation, type Principal } from '../../domain/principal.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -30,7 +30,7 @@ const ListQuery = z
     ...pageFields,
     id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
     type: ApplicationType.optional().describe('Only those of this type.'),
-    name: PartOfName.optional().describe('Only those with this in their name, in any case.'),
+    name: NameFilter.optional().describe('Only those with this in their name, in any case.'),
     expires_before: DateTime.optional().describe(
       'Only those that expire before this moment, to be warned of them in time.',
     ),
@@ -54,11 +54,11 @@ export const createApplication = changeEndpoint({
   },
   failures: ['grant_not_held'],
   handle: async ({ principal, body }, { store }) => {
-    refuse({ ...grantErrors(body.type, body), ...originErrors(body.type, body.allowed_origins) });
+    throwIfInvalid({ ...grantErrors(body.type, body), ...originErrors(body.type, body.allowed_origins) });
     if (body.expires_at !== undefined && body.expires_at <= principal.now) {
-      refuse({ expires_at: ['must be in the future'] });
+      throwIfInvalid({ expires_at: ['must be in the future'] });
     }
-    refuseEscalation(principal, body);
+    denyEscalation(principal, body);
     const key = mint(applicationKinds[body.type]);
     const application = await store.applications.create(
       principal.tenantId,
@@ -154,12 +154,12 @@ export const updateApplication = changeEndpoint({
       params.id,
       changeBy(principal),
       (current) => {
-        refuse({
+        throwIfInvalid({
           ...readOnlyErrors(current, body),
           ...grantErrors(current.type, body),
           ...originErrors(current.type, body.allowed_origins),
         });
-        refuseEscalation(principal, current, body);
+        denyEscalation(principal, current, body);
         before = current;
         const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
         return { name, permissions, rules, ...(allowed_origins && { allowed_origins }) };
@@ -193,7 +193,7 @@ export const regenerateKey = changeEndpoint({
       params.id,
       changeBy(principal),
       (current) => {
-        refuseEscalation(principal, current);
+        denyEscalation(principal, current);
         return mint(applicationKinds[current.type]);
       },
     );

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { fail, refuse } from '../../domain/error.ts';
+import { optional, text } from '../../domain/common-fields.ts';
+import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { explain, trace } from '../../domain/explain.ts';
-import { optional, text } from '../../domain/field.ts';
 import { JsonText } from '../../domain/json-text.ts';
-import { recognise } from '../../domain/key.ts';
+import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
 import { isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
@@ -146,7 +146,7 @@ function withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => obj
     const outcome = JsonText.of(outcomeOf(resource));
     bytes += Buffer.byteLength(outcome.text) + 1;
     if (bytes > largestReply)
-      refuse({ resources: ['have traces of more than 4 MiB: ask about fewer at once'] });
+      throwIfInvalid({ resources: ['have traces of more than 4 MiB: ask about fewer at once'] });
     return outcome;
   });
 }
@@ -157,7 +157,7 @@ async function subjectOf(
   asker: Principal,
   credentials: Credentials,
 ): Promise<Principal | undefined> {
-  const key = recognise(credential);
+  const key = parseKey(credential);
   if (asker.kind === 'session') {
     if (key?.kind === 'ses' && asker.digest.equals(key.digest)) return asker;
     throw fail('permission_missing', {

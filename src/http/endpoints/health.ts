@@ -23,7 +23,7 @@ export const readyz = openEndpoint({
   replies: { 200: { description: 'Yes.', schema: Status, example: ok.body } },
   failures: ['unavailable'],
   handle: async ({ ready, store }) => {
-    if (!ready()) throw fail('unavailable', { detail: 'The service is stopping.', asToldTo: true });
+    if (!ready()) throw fail('unavailable', { detail: 'The service is stopping.', expected: true });
     await store.ping();
     return ok;
   },

@@ -1,10 +1,10 @@
 /** More than one key for an Application, so that a new one is in place before the old one goes. */
 import { z } from 'zod';
-import { ApplicationKey, ApplicationKeyMade, mostKeys } from '../../domain/application.ts';
+import { ApplicationKey, ApplicationKeyCreated, maxKeys } from '../../domain/application.ts';
+import { Id } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
-import { Id } from '../../domain/field.ts';
 import { applicationKinds, mint } from '../../domain/key.ts';
-import { refuseEscalation } from '../../domain/principal.ts';
+import { denyEscalation } from '../../domain/principal.ts';
 import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { changeBy, entityOf, params } from './applications.ts';
@@ -16,10 +16,10 @@ export const createKey = changeEndpoint({
   operation: 'application.key.create',
   tag,
   summary: 'Add a key to an Application',
-  description: `The others go on working, ${mostKeys} at most at once. The reply is the only one that shows the key. The caller must hold the management permissions that the Application has.`,
+  description: `The others go on working, ${maxKeys} at most at once. The reply is the only one that shows the key. The caller must hold the management permissions that the Application has.`,
   params,
   replies: {
-    201: { description: 'Made.', schema: ApplicationKeyMade, example: example.applicationKeyMade },
+    201: { description: 'Made.', schema: ApplicationKeyCreated, example: example.applicationKeyCreated },
   },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
   handle: async ({ principal, params }, { store }) => {
@@ -28,8 +28,8 @@ export const createKey = changeEndpoint({
       params.id,
       changeBy(principal),
       (current, keys) => {
-        refuseEscalation(principal, current);
-        if (keys >= mostKeys) throw fail('too_many_keys');
+        denyEscalation(principal, current);
+        if (keys >= maxKeys) throw fail('too_many_keys');
         return mint(applicationKinds[current.type]);
       },
     );
@@ -54,7 +54,7 @@ export const listKeys = readEndpoint({
     200: {
       description: 'All of them.',
       schema: z
-        .object({ data: z.array(ApplicationKey).describe(`At most ${mostKeys}.`) })
+        .object({ data: z.array(ApplicationKey).describe(`At most ${maxKeys}.`) })
         .meta({ id: 'ApplicationKeys' }),
       example: { data: [example.applicationKey] },
     },
@@ -83,7 +83,7 @@ export const deleteKey = changeEndpoint({
   failures: ['grant_not_held', 'not_found'],
   handle: async ({ principal, params }, { store }) => {
     const gone = await store.keys.delete(principal.tenantId, params.id, params.key_id, (current) =>
-      refuseEscalation(principal, current),
+      denyEscalation(principal, current),
     );
     if (!gone) throw fail('not_found');
     return { status: 204, entity: entityOf(params.id), difference: { keys: { from: named(gone) } } };

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { builtIn, isA, sentenceOf } from '../../domain/permission.ts';
+import { builtIn, descriptionOf, isA } from '../../domain/permission.ts';
 import { readQuery } from '../pipeline/read-query.ts';
 import { openEndpoint } from '../pipeline/route.ts';
 
@@ -14,7 +14,7 @@ const PermissionView = z
 
 const data = builtIn.map((name) => ({
   name,
-  description: sentenceOf(name),
+  description: descriptionOf(name),
   browser: isA('browser', name),
   management: isA('management', name),
 }));

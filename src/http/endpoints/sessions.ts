@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { then } from '../../domain/awaitable.ts';
-import { fail, refuse } from '../../domain/error.ts';
-import { Id, timestamp } from '../../domain/field.ts';
+import { Id, timestamp } from '../../domain/common-fields.ts';
+import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { type Grants, grantErrors, named } from '../../domain/grant.ts';
-import { mint, newId, recognise } from '../../domain/key.ts';
-import { holds, refuseUnheld } from '../../domain/principal.ts';
+import { mint, newId, parseKey } from '../../domain/key.ts';
+import { denyUnheldGrants, holds } from '../../domain/principal.ts';
 import { Session, SessionAuthorize, SessionCreated, SessionState, sessionEnd } from '../../domain/session.ts';
 import type { Authorized } from '../../store/store.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '../pipeline/pagination.ts';
@@ -76,14 +76,14 @@ export const authorizeSession = changeEndpoint({
   replies: { 204: { description: 'Authorized.' } },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
   handle: ({ principal, body }, { store, usage, sessionTtlMax }) => {
-    refuse(grantErrors('session', body));
+    throwIfInvalid(grantErrors('session', body));
     if (body.expires_at !== undefined && body.expires_at <= principal.now) {
-      refuse({ expires_at: ['must be in the future'] });
+      throwIfInvalid({ expires_at: ['must be in the future'] });
     }
     const free = freely.find((permission) => holds(principal, permission));
     if (free) usage.note(principal, free);
-    else refuseUnheld(principal, named(body));
-    const nonce = recognise(body.nonce);
+    else denyUnheldGrants(principal, named(body));
+    const nonce = parseKey(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found');
     const authorization = {
       permissions: body.permissions,
@@ -110,7 +110,7 @@ function authorized(result: Authorized): string {
     case 'used':
       throw fail('nonce_used');
     case 'too_long':
-      refuse({ expires_at: [`must be at most ${timestamp(result.latest)} for this Session`] });
+      throwIfInvalid({ expires_at: [`must be at most ${timestamp(result.latest)} for this Session`] });
       throw fail('internal');
   }
 }

@@ -2,12 +2,12 @@
 
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
-import { needsReveal } from '../../domain/disclosure.ts';
-import { fail, refuse } from '../../domain/error.ts';
+import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
 import { mergePatch } from '../../domain/merge-patch.ts';
 import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
+import { needsReveal } from '../../domain/reveal-required.ts';
 import {
   Data,
   defaultContainer,
@@ -32,7 +32,7 @@ export function contentOf(fields: z.output<typeof TokenContentFields>, now: numb
 
 function openContent({ type, container, mask, metadata, expires_at }: OpenFields, now?: number) {
   if (now !== undefined && expires_at !== undefined && expires_at <= now)
-    refuse({ expires_at: ['must be in the future'] });
+    throwIfInvalid({ expires_at: ['must be in the future'] });
   return {
     type: type ?? defaultType,
     container: container ?? defaultContainer,

@@ -7,10 +7,9 @@ import { newId } from '../../domain/key.ts';
 import { decideUnder } from '../../domain/policy.ts';
 import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
 import { Container, canonicalContainer } from '../../domain/rule.ts';
-import { visible, within } from '../../domain/scope.ts';
 import {
-  largestToken,
   MetadataFilter,
+  maxTokenBytes,
   storedSize,
   TokenCreate,
   TokenId,
@@ -19,6 +18,7 @@ import {
   Token as TokenView,
 } from '../../domain/token.ts';
 import type { Transform } from '../../domain/transform.ts';
+import { visible, within } from '../../domain/visible-scopes.ts';
 import type { StoredToken, StoreTransaction } from '../../store/store.ts';
 import {
   defaultSize,
@@ -50,7 +50,7 @@ export const createToken = changeEndpoint({
   description:
     'Its data is sealed at once, and its mask is rendered now: a mask that does not render is refused.',
   body: TokenCreate,
-  bodyLimit: largestToken,
+  bodyLimit: maxTokenBytes,
   bodyExample: example.tokenCreate,
   replies: { 201: reply },
   failures: ['token_exists', 'storage_full'],
@@ -142,7 +142,7 @@ export const updateToken = changeEndpoint({
     'A JSON merge patch. Moving a Token needs `token:update` on both containers. Changing the mask or part of `data` needs the transform `reveal`, unless the same patch replaces `data` as a whole. So does a move by a Session or a public key, and a move to a container where the caller sees more of the data.',
   params,
   body: TokenPatch,
-  bodyLimit: largestToken,
+  bodyLimit: maxTokenBytes,
   bodyExample: example.tokenPatch,
   replies: { 200: reply },
   failures: ['not_found', 'reveal_required', 'storage_full'],

@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { Timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
-import { Timestamp } from '../../domain/field.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { maxUses, UnusedGrant, Use, unusedGrants } from '../../domain/usage.ts';
 import { readEndpoint } from '../pipeline/route.ts';

@@ -43,7 +43,7 @@ export class LargeReplies {
         detail: 'Earlier responses to this Application have not been read yet: read them, then try again.',
       });
     }
-    if (this.#total + bytes.length > this.#budget.total) throw fail('unavailable', { asToldTo: true });
+    if (this.#total + bytes.length > this.#budget.total) throw fail('unavailable', { expected: true });
     this.#count(application, bytes.length);
     let sent = 0;
     let counted = true;

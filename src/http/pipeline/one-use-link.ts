@@ -1,5 +1,5 @@
 /** A code that stands for the first management key, once and for ten minutes. */
-import { mint, recognise, type Secret } from '../../domain/key.ts';
+import { mint, parseKey, type Secret } from '../../domain/key.ts';
 
 export interface OneUseLink {
   /** What follows the # of the address. */
@@ -18,7 +18,7 @@ export function oneUseLink(key: Secret, now: () => number): OneUseLink {
     code: secret,
     take: (code) => {
       if (now() >= end) kept = undefined;
-      if (!recognise(code)?.digest.equals(digest)) return undefined;
+      if (!parseKey(code)?.digest.equals(digest)) return undefined;
       const taken = kept;
       kept = undefined;
       return taken;

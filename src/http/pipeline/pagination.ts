@@ -1,7 +1,7 @@
 /** Lists: by page number with totals, or by cursor without them. */
 import { z } from 'zod';
 import type { Awaitable } from '../../domain/awaitable.ts';
-import { refuse } from '../../domain/error.ts';
+import { throwIfInvalid } from '../../domain/error.ts';
 import type { ListPage, ListWindow } from '../../store/store.ts';
 
 function whole(least: number, most: number, fallback: number, description: string) {
@@ -114,7 +114,7 @@ export function paginationOf(
   page: number | undefined,
   { total, next, tooDeep }: Found,
 ): z.infer<typeof Pagination> {
-  if (tooDeep) refuse({ page: [pageTooDeep] });
+  if (tooDeep) throwIfInvalid({ page: [pageTooDeep] });
   return {
     ...(total !== undefined && { total_items: total }),
     ...(page !== undefined && { page_number: page }),

@@ -1,6 +1,6 @@
 /** Reads a JSON body within limits. Nothing of it is trusted before its schema has seen it. */
 import { Failure, fail } from '../../domain/error.ts';
-import { findInexactNumber } from '../../domain/exact-number.ts';
+import { findInexactNumber } from '../../domain/number-precision.ts';
 
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];

@@ -1,6 +1,6 @@
 /** A change happens once, with its audit entry and the answer to remember, or not at all. */
 import { then } from '../../domain/awaitable.ts';
-import { fail, refuse } from '../../domain/error.ts';
+import { fail, throwIfInvalid } from '../../domain/error.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Repeatable, StoreTransaction } from '../../store/store.ts';
 import { auditContext } from './audit-context.ts';
@@ -81,7 +81,7 @@ export function repeatable(
   const key = isRepeatable(route) ? headers.get(header) : null;
   if (key === null) return undefined;
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
-    refuse({ [header]: ['must have 1 to 255 visible ASCII characters'] });
+    throwIfInvalid({ [header]: ['must have 1 to 255 visible ASCII characters'] });
   }
   const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
   const subject = `${route.method} ${route.path} ${JSON.stringify(params)}`;

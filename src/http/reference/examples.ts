@@ -128,7 +128,7 @@ export const example = {
   },
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
   applicationKey,
-  applicationKeyMade: {
+  applicationKeyCreated: {
     id: applicationKey.id,
     key: 'slp_pvt_…',
     ending: applicationKey.ending,

@@ -1,6 +1,6 @@
 /** What operations have in common: how they fail, and which permissions open them. */
 import { type Code, codes, problem } from '../../domain/error.ts';
-import { type BuiltIn, builtIn, isA, sentenceOf } from '../../domain/permission.ts';
+import { type BuiltIn, builtIn, descriptionOf, isA } from '../../domain/permission.ts';
 import { fieldTree } from './fields.ts';
 import { type Html, html } from './html.ts';
 import type { Document } from './openapi.ts';
@@ -48,7 +48,7 @@ function permissionEntry(name: BuiltIn, entries: Entry[]): Html {
     .map(({ operation: { operationId, summary } }) => html`<a href="#${operationId}">${summary}</a>`);
   return html`<li id="permission-${name}">
 <h3><a href="#permission-${name}"><code>${name}</code></a></h3>
-<p>${sentenceOf(name)}</p>
+<p>${descriptionOf(name)}</p>
 <p class="limits">${holders}${isA('management', name) && ' · Only those who hold it can hand it on'}</p>
 ${links.length > 0 && html`<p class="limits">Opens ${links.map((link, index) => [index > 0 && ', ', link])}</p>`}
 </li>`;

@@ -5,8 +5,8 @@
  */
 import { z } from 'zod';
 import type { Awaitable } from '../../domain/awaitable.ts';
+import { timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
-import { timestamp } from '../../domain/field.ts';
 import { sealedChainKeys } from '../crypto/keyring.ts';
 import type { Db, DbTime } from '../engine/db.ts';
 import {

@@ -1,7 +1,7 @@
 import { Entry, type LogEntry, results, unreadable } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
+import { timestamp } from '../../domain/common-fields.ts';
 import { Failure, fail } from '../../domain/error.ts';
-import { timestamp } from '../../domain/field.ts';
 import { firstIdAt, newId } from '../../domain/key.ts';
 import { inserter } from '../engine/bulk-insert.ts';
 import type { Db, DbTime, Queries } from '../engine/db.ts';

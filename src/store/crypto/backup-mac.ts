@@ -5,7 +5,7 @@
  */
 import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 import { fstatSync, fsyncSync, readSync, writeSync } from 'node:fs';
-import { timestamp } from '../../domain/field.ts';
+import { timestamp } from '../../domain/common-fields.ts';
 import type { MasterKey } from './cipher.ts';
 
 export interface BackupMac {

@@ -1,6 +1,6 @@
 /** Who may change a part of the data, and not see the rest, learns nothing of the rest by changing. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { largestToken } from '../../../src/domain/token.ts';
+import { maxTokenBytes } from '../../../src/domain/token.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 const data = { name: 'Ada', cvc: '737' };
@@ -40,7 +40,7 @@ describe.each(databases)('guessing at data on %s', (_, database) => {
 
   test('the size of hidden data does not decide what its writers are answered', async () => {
     const key = await writer('redact');
-    const text = 'x'.repeat(largestToken / 2);
+    const text = 'x'.repeat(maxTokenBytes / 2);
     const answers = [];
     for (const [id, hidden] of [
       ['small', { secret: 'x' }],
@@ -78,7 +78,7 @@ describe.each(databases)('guessing at data on %s', (_, database) => {
 
   test('who sees the data may merge up to 1 MiB', async () => {
     const key = await writer('reveal');
-    const half = 'x'.repeat(largestToken / 2);
+    const half = 'x'.repeat(maxTokenBytes / 2);
     const { body } = await world.call('POST', '/tokens', { key: management, body: { data: { a: half } } });
     expect((await patch(key, body.id, { data: { b: half.slice(100) } })).status).toBe(200);
     const refused = await patch(key, body.id, { data: { c: 'x'.repeat(200) } });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { codes, problem } from '../../../src/domain/error.ts';
-import { builtIn, sentenceOf } from '../../../src/domain/permission.ts';
+import { builtIn, descriptionOf } from '../../../src/domain/permission.ts';
 import { keysOf, readEndpoint, route } from '../../../src/http/pipeline/route.ts';
 import { example } from '../../../src/http/reference/examples.ts';
 import { html } from '../../../src/http/reference/html.ts';
@@ -91,7 +91,7 @@ describe('the reference page', () => {
   test('explains every permission at its own anchor', () => {
     for (const name of builtIn) {
       const [, entry = ''] = page.split(`<li id="permission-${name}">`);
-      expect(entry.slice(0, entry.indexOf('</li>'))).toContain(`${html`<p>${sentenceOf(name)}</p>`}`);
+      expect(entry.slice(0, entry.indexOf('</li>'))).toContain(`${html`<p>${descriptionOf(name)}</p>`}`);
     }
   });
 

@@ -24,18 +24,18 @@ export function list<S extends z.ZodType<unknown[]>>(schema: S) {
 }
 
 /** What is kept in the clear must not be what opens something. */
-export function holdsNoSecret(value: string): boolean {
+export function containsNoSecret(value: string): boolean {
   return redactSecrets(value) === value;
 }
 
-export const secretHeld = 'must not hold a key or a nonce, since it is kept in the clear';
+export const secretError = 'must not hold a key or a nonce, since it is kept in the clear';
 
 /** A text of so many characters. */
 export function text(shortest: number, longest: number) {
   return z
     .string()
     .refine((value) => value.isWellFormed(), 'must be well-formed Unicode')
-    .refine(holdsNoSecret, secretHeld)
+    .refine(containsNoSecret, secretError)
     .refine((value) => isWithin(value, shortest, longest), `must have ${shortest} to ${longest} characters`)
     .meta({ minLength: shortest, maxLength: longest });
 }
@@ -81,7 +81,7 @@ export function label(shortest: number, longest: number) {
 }
 
 /** What to look for in a name. Names from before some characters were refused can be found as well. */
-export const PartOfName = line(1, 200);
+export const NameFilter = line(1, 200);
 
 export const Name = label(1, 200).refine((value) => /\S/u.test(value), 'must not be only white space');
 
@@ -97,7 +97,7 @@ const earliest = Date.parse('0000-01-01T00:00:00Z');
 const latest = Date.parse('9999-12-31T23:59:59.999Z');
 
 /** Milliseconds since 1970 of an ISO 8601 date-time, without an offset meaning UTC; nothing if impossible. */
-export function parseMoment(value: string): number | undefined {
+export function parseDateTime(value: string): number | undefined {
   const match = isoDateTime.exec(value);
   if (!match) return undefined;
   const [year, month, day, hour, minute, second] = match.slice(1, 7).map((part) => Number(part ?? 0)) as [
@@ -125,7 +125,7 @@ export function parseMoment(value: string): number | undefined {
 export const DateTime = z
   .string()
   .transform((value, context) => {
-    const moment = parseMoment(value);
+    const moment = parseDateTime(value);
     if (moment !== undefined) return moment;
     context.addIssue('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
     return z.NEVER;

@@ -1,9 +1,9 @@
 /** Where a permission may be used at all. That it agrees with each decision, proof.test.ts shows. */
 import { describe, expect, test } from 'bun:test';
-import { meet, type Scope } from '../../src/domain/bound.ts';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
-import { visible } from '../../src/domain/scope.ts';
+import { meet, type Scope } from '../../src/domain/scope.ts';
+import { visible } from '../../src/domain/visible-scopes.ts';
 import { grants, when } from '../support/grants.ts';
 
 const within = (value: string) => ({ value, exact: false });

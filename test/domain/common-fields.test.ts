@@ -6,10 +6,10 @@ import {
   Description,
   Id,
   Name,
-  parseMoment,
+  parseDateTime,
   Timestamp,
   timestamp,
-} from '../../src/domain/field.ts';
+} from '../../src/domain/common-fields.ts';
 
 const sentence = (schema: z.ZodType, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
 
@@ -35,7 +35,7 @@ describe('a date-time', () => {
     ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
     ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
   ])('%s is %s', (text, moment) => {
-    expect(timestamp(parseMoment(text)!)).toBe(moment);
+    expect(timestamp(parseDateTime(text)!)).toBe(moment);
   });
 
   test.each([
@@ -71,7 +71,7 @@ describe('a date-time', () => {
     ['0000-01-01T00:00:00+00:01'],
     ['1900000000000'],
   ])('%p is none', (text) => {
-    expect(parseMoment(text)).toBeUndefined();
+    expect(parseDateTime(text)).toBeUndefined();
   });
 
   test('comes in as a moment, or is refused with an example', () => {
@@ -98,7 +98,7 @@ describe('a date-time', () => {
     .map((date) => date.getTime());
 
   test('comes back as it went out', () => {
-    fc.assert(fc.property(anyMoment, (moment) => expect(parseMoment(timestamp(moment))).toBe(moment)));
+    fc.assert(fc.property(anyMoment, (moment) => expect(parseDateTime(timestamp(moment))).toBe(moment)));
   });
 
   test('is the same moment in every offset', () => {
@@ -108,7 +108,7 @@ describe('a date-time', () => {
         const size = Math.abs(minutes);
         const [hours, rest] = [Math.floor(size / 60), size % 60].map((part) => String(part).padStart(2, '0'));
         const local = timestamp(moment + minutes * 60_000).slice(0, -1);
-        expect(parseMoment(`${local}${minutes < 0 ? '-' : '+'}${hours}:${rest}`)).toBe(moment);
+        expect(parseDateTime(`${local}${minutes < 0 ? '-' : '+'}${hours}:${rest}`)).toBe(moment);
       }),
     );
   });
@@ -120,7 +120,7 @@ describe('a date-time', () => {
       .map(([moment, at, to]) => timestamp(moment).slice(0, at) + to + timestamp(moment).slice(at + 1));
     fc.assert(
       fc.property(nearly, (text) => {
-        const moment = parseMoment(text);
+        const moment = parseDateTime(text);
         if (moment === undefined) return;
         const inFull = /(Z|[+-]\d\d:?\d*)$/i.test(text.slice(11)) ? text : `${text}Z`;
         expect(Date.parse(inFull)).toBe(moment);

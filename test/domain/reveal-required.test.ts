@@ -1,9 +1,9 @@
 /** Which changes to data that stays need `token:update` with `reveal`. */
 import { expect, test } from 'bun:test';
-import { type KeepingPatch, needsReveal } from '../../src/domain/disclosure.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import type { Principal } from '../../src/domain/principal.ts';
+import { type KeepingPatch, needsReveal } from '../../src/domain/reveal-required.ts';
 import type { Transform } from '../../src/domain/transform.ts';
 import { grants } from '../support/grants.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { findInexactNumber } from '../../src/domain/exact-number.ts';
+import { findInexactNumber } from '../../src/domain/number-precision.ts';
 
 const numbers = ['12345678901234567890', '1e400', '1E-400', '0.1234567890123456789', '1.5e+999'].flatMap(
   (number) => [number, `-${number}`],
