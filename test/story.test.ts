@@ -121,7 +121,7 @@ describe.each(databases)('a card, on %s', (_, database) => {
     const peeked = await does(ada, 'peek', card);
     expect(peeked.status).toBe(403);
     expect(peeked.body.detail).toBe(
-      'This needs the permission token:read: this Application has token:read neither among its permissions nor in a rule.',
+      'You need the permission `token:read`: this application does not have token:read in its permissions or rules.',
     );
     expect((await does(ada, 'keep', card)).body).toMatchObject({ container: '/customers/42/' });
     evesCard = (await does(eve, 'collect', '5555555555554444')).body.id;
@@ -135,7 +135,7 @@ describe.each(databases)('a card, on %s', (_, database) => {
     const refused = await does(ada, 'look', card);
     expect(refused.status).toBe(403);
     expect(refused.body.detail).toBe(
-      'This needs the permission token:read: this Session has not been authorized yet, so it may do nothing.',
+      'You need the permission `token:read`: this session has not been authorized yet.',
     );
   });
 

@@ -1,56 +1,56 @@
 // Made by npm run sdk from the declarations in src/http: change those, not this file.
 export interface ApplicationWithKey {
-  /** Its own, for as long as it lives. */
+  /** Unique identifier of the application. */
   id: string;
-  /** The tenant that it belongs to. */
+  /** The tenant that the application belongs to. */
   tenant_id: string;
-  /** What people call it. */
+  /** Display name. */
   name: string;
-  /** `private`: for backends, where a key can be kept secret. `public`: for browsers and mobile apps. `management`: for managing the service itself. */
+  /** `private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service. */
   type: 'private' | 'public' | 'management';
-  /** What its key may do. */
+  /** Permissions of its keys, without a rule. They apply to every container with the transform `mask`. */
   permissions: Array<string>;
-  /** What its key may do in which container, and how much of the data it sees. */
+  /** Access rules: permissions per container, with the transform applied to the data. */
   rules: Array<AccessRule>;
-  /** The origins whose pages may use its key in a browser; absent if all may. */
+  /** Origins whose pages may use its key in a browser. Absent if every origin may. */
   allowed_origins?: Array<string>;
-  /** The Application that created it. */
+  /** The application that created it. */
   created_by?: string;
   /** When it was created. */
   created_at: string;
-  /** The Application that last changed it; absent until then. */
+  /** The application that last changed it. Absent if it was never changed. */
   modified_by?: string;
-  /** When it was last changed; absent until then. */
+  /** When it was last changed. Absent if it was never changed. */
   modified_at?: string;
-  /** From this moment on it is gone; absent if it stays. */
+  /** When it expires: from then on it is treated as deleted. Absent if it never expires. */
   expires_at?: string;
-  /** When a key or a Session of it was last let in. Written once a minute; absent if never. */
+  /** When one of its keys or sessions was last used, to the minute. Absent if never. */
   last_used_at?: string;
-  /** Shown this once: only a digest of it is kept. */
+  /** The key. It is returned only here and cannot be retrieved later: only a hash is stored. */
   key: string;
 }
 
 export interface AccessRule {
-  /** What the rule is for. */
+  /** Purpose of the rule. */
   description?: string;
-  /** Of the rules that match, the one with the lowest decides. */
+  /** Among the matching rules, the one with the lowest priority decides. On a tie, the stricter transform decides. */
   priority: number;
-  /** Applications only: the rule is about the Tokens in this container and below. Management Applications may leave it out, which means all of them. */
+  /** Applications only, and required there: the rule matches tokens in this container and below. A management application may omit it to match all tokens. */
   container?: string;
-  /** Sessions only: the rule is about the Tokens of which all of this holds. */
+  /** Sessions only, and required there: the rule matches tokens that meet all conditions. */
   conditions?: Array<AccessRuleCondition>;
-  /** What a reply shows of the data. `redact`: nothing. `mask`: its mask, or nothing where there is none. `reveal`: all of it. */
+  /** How much of the data is returned. `redact`: no data. `mask`: the masked value, or no data if the token has no mask. `reveal`: the plaintext. */
   transform: 'redact' | 'mask' | 'reveal';
-  /** What the rule grants. */
+  /** Permissions that the rule grants. */
   permissions: Array<string>;
 }
 
 export interface AccessRuleCondition {
-  /** What of the Token is looked at. */
+  /** Attribute of the token. */
   attribute: 'id' | 'container';
-  /** How it is compared. Containers are compared by whole segments, ignoring case. */
+  /** Containers are compared by whole segments, ignoring case: `starts_with` `/pci/` matches `/pci/high/`, but not `/pci-other/`. */
   operator: 'starts_with' | 'equals';
-  /** What it is compared with: for `container`, a path such as `/pci/high/`. */
+  /** Value to compare with. For `container`, a path such as `/pci/high/`. */
   value: string;
 }
 
@@ -96,17 +96,17 @@ export interface Problem {
 }
 
 export interface ApplicationCreate {
-  /** What people call it. No control or bidirectional control characters. */
+  /** Display name, without control characters or bidirectional control characters. */
   name: string;
-  /** `private`: for backends, where a key can be kept secret. `public`: for browsers and mobile apps. `management`: for managing the service itself. */
+  /** `private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service. */
   type: 'private' | 'public' | 'management';
-  /** What it may do. Must be non-empty when there are no rules. */
+  /** Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules. */
   permissions?: Array<string>;
-  /** What it may do with which data. Must be non-empty when there are no permissions. */
+  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions. */
   rules?: Array<AccessRule>;
-  /** For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent or empty, all may. */
+  /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may. */
   allowed_origins?: Array<string>;
-  /** From this moment on it is gone. Must be in the future. */
+  /** When the application expires. Must be in the future. If absent, it never expires. */
   expires_at?: string;
 }
 
@@ -130,75 +130,75 @@ export interface Pagination {
 }
 
 export interface Application {
-  /** Its own, for as long as it lives. */
+  /** Unique identifier of the application. */
   id: string;
-  /** The tenant that it belongs to. */
+  /** The tenant that the application belongs to. */
   tenant_id: string;
-  /** What people call it. */
+  /** Display name. */
   name: string;
-  /** `private`: for backends, where a key can be kept secret. `public`: for browsers and mobile apps. `management`: for managing the service itself. */
+  /** `private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service. */
   type: 'private' | 'public' | 'management';
-  /** What its key may do. */
+  /** Permissions of its keys, without a rule. They apply to every container with the transform `mask`. */
   permissions: Array<string>;
-  /** What its key may do in which container, and how much of the data it sees. */
+  /** Access rules: permissions per container, with the transform applied to the data. */
   rules: Array<AccessRule>;
-  /** The origins whose pages may use its key in a browser; absent if all may. */
+  /** Origins whose pages may use its key in a browser. Absent if every origin may. */
   allowed_origins?: Array<string>;
-  /** The Application that created it. */
+  /** The application that created it. */
   created_by?: string;
   /** When it was created. */
   created_at: string;
-  /** The Application that last changed it; absent until then. */
+  /** The application that last changed it. Absent if it was never changed. */
   modified_by?: string;
-  /** When it was last changed; absent until then. */
+  /** When it was last changed. Absent if it was never changed. */
   modified_at?: string;
-  /** From this moment on it is gone; absent if it stays. */
+  /** When it expires: from then on it is treated as deleted. Absent if it never expires. */
   expires_at?: string;
-  /** When a key or a Session of it was last let in. Written once a minute; absent if never. */
+  /** When one of its keys or sessions was last used, to the minute. Absent if never. */
   last_used_at?: string;
 }
 
 export interface ApplicationUpdate {
-  /** What people call it. No control or bidirectional control characters. */
+  /** Display name, without control characters or bidirectional control characters. */
   name: string;
-  /** What it may do. Must be non-empty when there are no rules. */
+  /** Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules. */
   permissions?: Array<string>;
-  /** What it may do with which data. Must be non-empty when there are no permissions. */
+  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions. */
   rules?: Array<AccessRule>;
-  /** For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent, they stay as they are; empty, all may. */
+  /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may. */
   allowed_origins?: Array<string>;
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   id?: string;
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   tenant_id?: string;
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   type?: 'private' | 'public' | 'management';
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   created_by?: string;
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   created_at?: string;
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   modified_by?: string;
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   modified_at?: string;
-  /** Cannot be changed, but may be sent back as it was fetched. */
+  /** Read-only. May be sent unchanged; a different value is rejected. */
   expires_at?: string;
-  /** Moves by itself, so whatever is sent back is ignored. */
+  /** Read-only. Any value is ignored, since it changes with every use. */
   last_used_at?: string;
 }
 
 export interface ApplicationKeyCreated {
-  /** Of the key, by which it is deleted. */
+  /** Unique identifier of the key. */
   id: string;
-  /** Its last four characters, by which people tell keys apart. */
+  /** The last four characters of the key, to tell keys apart. */
   ending: string;
-  /** The Application that made it, as far as that is known. */
+  /** The application that created it. Absent if unknown. */
   created_by?: string;
-  /** When it was made. */
+  /** When it was created. */
   created_at: string;
-  /** When it was last let in. Written once a minute; absent if never. */
+  /** When it was last used, to the minute. Absent if never. */
   last_used_at?: string;
-  /** Shown this once: only a digest of it is kept. */
+  /** The key. It is returned only here and cannot be retrieved later: only a hash is stored. */
   key: string;
 }
 
@@ -208,15 +208,15 @@ export interface ApplicationKeys {
 }
 
 export interface ApplicationKey {
-  /** Of the key, by which it is deleted. */
+  /** Unique identifier of the key. */
   id: string;
-  /** Its last four characters, by which people tell keys apart. */
+  /** The last four characters of the key, to tell keys apart. */
   ending: string;
-  /** The Application that made it, as far as that is known. */
+  /** The application that created it. Absent if unknown. */
   created_by?: string;
-  /** When it was made. */
+  /** When it was created. */
   created_at: string;
-  /** When it was last let in. Written once a minute; absent if never. */
+  /** When it was last used, to the minute. Absent if never. */
   last_used_at?: string;
 }
 
@@ -230,40 +230,40 @@ export interface ApplicationUsage {
 }
 
 export interface Use {
-  /** Which permission. */
+  /** The permission. */
   permission: string;
-  /** In which container, in lower case: `/` for what has none. Where there were many, it stands for those below it, too. */
+  /** The container, in lower case. `/` for permissions without one. May stand for containers below it if there were many. */
   container: string;
-  /** When it was last used there. */
+  /** When it was last used in this container, to the minute. */
   last_used_at: string;
 }
 
 export interface UnusedGrant {
-  /** Which rule of the Application, counted from 1, or its plain permissions. */
+  /** Number of the rule, from 1, or `permissions` for the permissions without a rule. */
   rule: number | 'permissions';
-  /** What it grants. */
+  /** The granted permission. */
   permission: string;
-  /** In which container and below. */
+  /** The container of the grant, including those below. */
   container: string;
 }
 
 export interface SessionCreated {
-  /** For the browser that made the Session, and nobody else. Shown this once. */
+  /** Key of the session, for the browser that created it. It is returned only here. */
   session_key: string;
-  /** For the backend: authorizes the Session, once. */
+  /** Send it to your backend, which uses it to authorize the session. It works once. */
   nonce: string;
-  /** When it ends, authorized or not. */
+  /** When the session expires, authorized or not. */
   expires_at: string;
 }
 
 export interface SessionAuthorize {
-  /** From the reply to creating the Session. */
+  /** The `nonce` from the response of `POST /sessions`. */
   nonce: string;
-  /** What it may do. Must be non-empty when there are no rules. */
+  /** Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules. */
   permissions?: Array<string>;
-  /** What it may do with which data. Must be non-empty when there are no permissions. */
+  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions. */
   rules?: Array<AccessRule>;
-  /** When the Session ends, sooner or later than it would by itself: no later than the longest lifetime after its creation, nor than its Application. */
+  /** When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application. */
   expires_at?: string;
 }
 
@@ -274,71 +274,71 @@ export interface SessionPage {
 }
 
 export interface Session {
-  /** Its own, by which the audit log names it and by which it is ended. */
+  /** Unique identifier of the session. */
   id: string;
-  /** The tenant that it belongs to. */
+  /** The tenant that the session belongs to. */
   tenant_id: string;
-  /** The public Application whose key made it. */
+  /** The public application whose key created it. */
   application_id: string;
-  /** `waiting`: nobody has authorized it, so it can do nothing. `authorized`: its nonce is spent. */
+  /** `waiting`: not authorized yet, so it has no access. `authorized`: its nonce has been used. */
   state: 'waiting' | 'authorized';
-  /** What it may do; nothing while it waits. */
+  /** Permissions without a rule. Empty until the session is authorized. */
   permissions: Array<string>;
-  /** What it may do with which data, and how much of it it sees. */
+  /** Access rules. Empty until the session is authorized. */
   rules: Array<AccessRule>;
-  /** When it was made. */
+  /** When it was created. */
   created_at: string;
-  /** When it was authorized; absent while it waits. */
+  /** When it was authorized. Absent until then. */
   authorized_at?: string;
-  /** The Application that authorized it; absent while it waits. */
+  /** The application that authorized it. Absent until then. */
   authorized_by?: string;
-  /** Whether it can never do more than the key that authorized it can do at that moment. */
+  /** Whether the session is limited to the current access of the key that authorized it. */
   ceiling: boolean;
-  /** From this moment on it is gone. */
+  /** When it expires. */
   expires_at: string;
 }
 
 export interface Token {
-  /** Unique within the tenant. */
+  /** Identifier of the token, unique within the tenant. */
   id: string;
-  /** The tenant that owns it. */
+  /** The tenant that the token belongs to. */
   tenant_id: string;
-  /** A word of your own for what it is. */
+  /** Type of the token, such as `card`. */
   type: string;
-  /** Where it lies. */
+  /** Path of the container. Access rules refer to it. */
   container: string;
-  /** The plaintext, or what the mask makes of it, or absent: as the transform has it. */
+  /** The plaintext with the transform `reveal`, the masked value with `mask`, absent with `redact`. */
   data?: unknown;
-  /** The mask itself, not what it makes of the data. */
+  /** The mask template. */
   mask?: unknown;
-  /** Names and values, kept in the clear. */
+  /** Unencrypted names and values. */
   metadata?: Record<string, string>;
-  /** The Application that created it. */
+  /** The application that created it. */
   created_by?: string;
   /** When it was created. */
   created_at: string;
-  /** The Application that last changed it; absent until then. */
+  /** The application that last changed it. Absent if it was never changed. */
   modified_by?: string;
-  /** When it was last changed; absent until then. */
+  /** When it was last changed. Absent if it was never changed. */
   modified_at?: string;
-  /** From this moment on it is gone. */
+  /** When it expires: from then on it is treated as deleted. Absent if it never expires. */
   expires_at?: string;
 }
 
 export interface TokenCreate {
-  /** A word of your own for what it is. */
+  /** Type of the token, such as `card`: lower-case letters, digits, `-` and `_`. */
   type?: string;
-  /** Where it lies; rules speak of it. */
+  /** Path of the container, such as `/customers/42/`. Access rules refer to it. */
   container?: string;
-  /** What is kept secret: any JSON but null. */
+  /** The sensitive data: any JSON except null. Stored encrypted. */
   data: unknown;
-  /** What others see of the data: Liquid outputs in a string, object or list. */
+  /** Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data. */
   mask?: string | Record<string, unknown> | Array<unknown>;
-  /** Names and values that lists can be filtered by. Kept in the clear. */
+  /** Names and values for filtering lists. Stored unencrypted. */
   metadata?: Record<string, string>;
-  /** From this moment on it is gone. Must be in the future. */
+  /** When the token expires. Must be in the future. If absent, it never expires. */
   expires_at?: string;
-  /** Your own, or one is made. */
+  /** Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated. */
   id?: string;
 }
 
@@ -349,17 +349,17 @@ export interface TokenPage {
 }
 
 export interface TokenPatch {
-  /** Another type; `null` for the default. */
+  /** New type. `null` sets the default. */
   type?: string | null;
-  /** Another container; `null` for the default. */
+  /** New container. `null` sets the default. */
   container?: string | null;
-  /** Other data; an object is merged into one that is there. */
+  /** New data. An object is merged into existing object data. */
   data?: unknown;
-  /** Another mask; `null` for none. */
+  /** New mask. `null` removes it. */
   mask?: unknown;
-  /** Entries to set, or with `null` to remove; `null` for none at all. */
+  /** Entries to set. An entry with the value `null` is removed; `null` removes all. */
   metadata?: Record<string, unknown> | null;
-  /** Another moment, in the future; `null` for never. */
+  /** New expiry, in the future. `null` removes it. */
   expires_at?: string | null;
 }
 
@@ -465,13 +465,13 @@ export interface Resource {
 }
 
 export interface Tenant {
-  /** Its own, for as long as it lives. */
+  /** Unique identifier of the tenant. */
   id: string;
-  /** What its operator calls it. */
+  /** Display name. */
   name: string;
   /** When it was created. */
   created_at: string;
-  /** How many Applications it has. Absent if there are too many to count. */
+  /** Number of applications. Absent if there are too many to count. */
   applications?: number;
 }
 
@@ -482,46 +482,46 @@ export interface LogEntryPage {
 }
 
 export interface LogEntry {
-  /** Of the entry. */
+  /** Unique identifier of the entry. */
   id: string;
-  /** Whose it is. */
+  /** The tenant that the entry belongs to. */
   tenant_id?: string;
-  /** When. */
+  /** When it happened. */
   at: string;
-  /** Who. */
+  /** Who made the request. */
   actor: {
-    /** What kind of actor. unknown: the entry was changed in the database, and cannot be read. */
+    /** Type of the actor. `unknown`: the entry was altered in the database and cannot be read. */
     kind: 'application' | 'session' | 'operator' | 'anonymous' | 'unknown';
-    /** Of the Application or the Session. */
+    /** Id of the application or session. */
     id?: string;
-    /** The Application itself, or the one that the Session belongs to. */
+    /** The application, or the application of the session. */
     application_id?: string;
   };
-  /** What, such as application.update. */
+  /** The operation, such as `application.update`. */
   operation: string;
-  /** On what. */
+  /** The resource that the operation was about. */
   entity?: {
-    /** What kind of thing. */
+    /** Type of the resource. */
     kind: string;
-    /** Its id. */
+    /** Id of the resource. */
     id: string;
   };
-  /** denied: the key was valid but not allowed. failed: there was no valid key, and so no tenant whose log would show it. */
+  /** `success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. */
   result: 'success' | 'denied' | 'failed';
-  /** The code of the problem, for what did not succeed. */
+  /** The error code, if the operation did not succeed. */
   reason?: string;
-  /** From where, as far as it is known. */
+  /** Where the request came from, if known. */
   from: {
-    /** The address. */
+    /** IP address. */
     ip?: string;
-    /** What the client called itself. */
+    /** `User-Agent` header. */
     user_agent?: string;
   };
-  /** Of the request. */
+  /** Id of the request. */
   request_id?: string;
-  /** Of the trace that the request said it is part of. */
+  /** Id of the trace, from the `traceparent` header. */
   trace_id?: string;
-  /** For an update: every field that changed. Of data that is sealed, only that it changed. */
+  /** Updates only: the changed fields with the old and new values. Encrypted data is listed without values. */
   difference?: Record<
     string,
     {
@@ -529,7 +529,7 @@ export interface LogEntry {
       to?: unknown;
     }
   >;
-  /** How many of the same kind this entry stands for, if more than one. */
+  /** Number of equal events that this entry aggregates. Absent if it is one. */
   count?: number;
 }
 
@@ -757,17 +757,17 @@ export interface Operations {
         size?: number;
         /** Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`. */
         start?: string;
-        /** Only what this Application or Session did. */
+        /** Only entries of this application or session. */
         actor?: string;
-        /** Only what was done to the thing with this id. */
+        /** Only entries about the resource with this id. */
         entity?: string;
-        /** Only this operation, such as application.update. */
+        /** Only this operation, such as `application.update`. */
         operation?: string;
-        /** Only what came out like this. */
+        /** Only entries with this result. */
         result?: 'success' | 'denied' | 'failed';
-        /** Only from this moment on. */
+        /** Only entries at or after this time. */
         from?: string;
-        /** Only before this moment. */
+        /** Only entries before this time. */
         to?: string;
       };
     };

@@ -9,102 +9,117 @@ import { Rule } from './rule.ts';
 export const ApplicationType = z
   .enum(['private', 'public', 'management'])
   .describe(
-    '`private`: for backends, where a key can be kept secret. `public`: for browsers and mobile apps. `management`: for managing the service itself.',
+    '`private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service.',
   );
 export type ApplicationType = z.infer<typeof ApplicationType>;
 
-/** An Application as every response shows it: never with its key. */
+/** An application in responses, without its key. */
 export const Application = z
   .object({
-    id: z.uuid().describe('Its own, for as long as it lives.'),
-    tenant_id: z.uuid().describe('The tenant that it belongs to.'),
-    name: z.string().describe('What people call it.'),
+    id: z.uuid().describe('Unique identifier of the application.'),
+    tenant_id: z.uuid().describe('The tenant that the application belongs to.'),
+    name: z.string().describe('Display name.'),
     type: ApplicationType,
-    permissions: z.array(Permission).describe('What its key may do.'),
+    permissions: z
+      .array(Permission)
+      .describe(
+        'Permissions of its keys, without a rule. They apply to every container with the transform `mask`.',
+      ),
     rules: z
       .array(Rule)
-      .describe('What its key may do in which container, and how much of the data it sees.'),
+      .describe('Access rules: permissions per container, with the transform applied to the data.'),
     allowed_origins: z
       .array(z.string())
       .optional()
-      .describe('The origins whose pages may use its key in a browser; absent if all may.'),
-    created_by: z.uuid().optional().describe('The Application that created it.'),
+      .describe('Origins whose pages may use its key in a browser. Absent if every origin may.'),
+    created_by: z.uuid().optional().describe('The application that created it.'),
     created_at: Timestamp.describe('When it was created.'),
-    modified_by: z.uuid().optional().describe('The Application that last changed it; absent until then.'),
-    modified_at: Timestamp.optional().describe('When it was last changed; absent until then.'),
-    expires_at: Timestamp.optional().describe('From this moment on it is gone; absent if it stays.'),
+    modified_by: z
+      .uuid()
+      .optional()
+      .describe('The application that last changed it. Absent if it was never changed.'),
+    modified_at: Timestamp.optional().describe('When it was last changed. Absent if it was never changed.'),
+    expires_at: Timestamp.optional().describe(
+      'When it expires: from then on it is treated as deleted. Absent if it never expires.',
+    ),
     last_used_at: Timestamp.optional().describe(
-      'When a key or a Session of it was last let in. Written once a minute; absent if never.',
+      'When one of its keys or sessions was last used, to the minute. Absent if never.',
     ),
   })
   .meta({ id: 'Application' });
 export type Application = z.infer<typeof Application>;
 
-/** Only the replies of create and regenerate have this shape. */
+/** Only the responses of create and regenerate contain the key. */
 export const ApplicationWithKey = Application.extend({
-  key: z.string().describe('Shown this once: only a digest of it is kept.'),
+  key: z
+    .string()
+    .describe('The key. It is returned only here and cannot be retrieved later: only a hash is stored.'),
 }).meta({ id: 'ApplicationWithKey' });
 
-/** How many keys an Application may have at once: the one in use, its successor, and one to spare. */
+/** Enough to rotate: the current key, its successor and a spare. */
 export const maxKeys = 3;
 
 export const ApplicationKey = z
   .object({
-    id: z.uuid().describe('Of the key, by which it is deleted.'),
-    ending: z.string().describe('Its last four characters, by which people tell keys apart.'),
-    created_by: z.uuid().optional().describe('The Application that made it, as far as that is known.'),
-    created_at: Timestamp.describe('When it was made.'),
-    last_used_at: Timestamp.optional().describe(
-      'When it was last let in. Written once a minute; absent if never.',
-    ),
+    id: z.uuid().describe('Unique identifier of the key.'),
+    ending: z.string().describe('The last four characters of the key, to tell keys apart.'),
+    created_by: z.uuid().optional().describe('The application that created it. Absent if unknown.'),
+    created_at: Timestamp.describe('When it was created.'),
+    last_used_at: Timestamp.optional().describe('When it was last used, to the minute. Absent if never.'),
   })
   .meta({ id: 'ApplicationKey' });
 export type ApplicationKey = z.infer<typeof ApplicationKey>;
 
-/** Only the reply that makes one has this shape. */
+/** Only the response that creates a key contains it. */
 export const ApplicationKeyCreated = ApplicationKey.extend({
-  key: z.string().describe('Shown this once: only a digest of it is kept.'),
+  key: z
+    .string()
+    .describe('The key. It is returned only here and cannot be retrieved later: only a hash is stored.'),
 }).meta({ id: 'ApplicationKeyCreated' });
 
 export const ApplicationCreate = z
   .strictObject({
-    name: Name.describe('What people call it. No control or bidirectional control characters.'),
+    name: Name.describe('Display name, without control characters or bidirectional control characters.'),
     type: ApplicationType,
     ...grantFields,
     allowed_origins: optional(Origins).describe(
-      'For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent or empty, all may.',
+      'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may.',
     ),
-    expires_at: optional(DateTime).describe('From this moment on it is gone. Must be in the future.'),
+    expires_at: optional(DateTime).describe(
+      'When the application expires. Must be in the future. If absent, it never expires.',
+    ),
   })
   .meta({ id: 'ApplicationCreate' });
 export type ApplicationCreate = z.infer<typeof ApplicationCreate>;
 
-/** Taken whatever it holds, since it is compared with what is stored. */
+/** Accepts any value; `readOnlyErrors` compares it with the stored one. */
 function readOnly(kind: { format?: string; enum?: readonly string[] }) {
   return optional(z.unknown().meta({ type: 'string', ...kind })).meta({
     readOnly: true,
-    description: 'Cannot be changed, but may be sent back as it was fetched.',
+    description: 'Read-only. May be sent unchanged; a different value is rejected.',
   });
 }
 const ReadOnlyId = readOnly({ format: 'uuid' });
-const ReadOnlyMoment = readOnly({ format: 'date-time' });
+const ReadOnlyDateTime = readOnly({ format: 'date-time' });
 
 export const ApplicationUpdate = z
   .strictObject({
-    name: Name.describe('What people call it. No control or bidirectional control characters.'),
+    name: Name.describe('Display name, without control characters or bidirectional control characters.'),
     ...grantFields,
     allowed_origins: optional(Origins).describe(
-      'For a public Application: the origins whose pages may use its key, and the keys of its Sessions, in a browser. Absent, they stay as they are; empty, all may.',
+      'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may.',
     ),
     id: ReadOnlyId,
     tenant_id: ReadOnlyId,
     type: readOnly({ enum: ApplicationType.options }),
     created_by: ReadOnlyId,
-    created_at: ReadOnlyMoment,
+    created_at: ReadOnlyDateTime,
     modified_by: ReadOnlyId,
-    modified_at: ReadOnlyMoment,
-    expires_at: ReadOnlyMoment,
-    last_used_at: ReadOnlyMoment.describe('Moves by itself, so whatever is sent back is ignored.'),
+    modified_at: ReadOnlyDateTime,
+    expires_at: ReadOnlyDateTime,
+    last_used_at: ReadOnlyDateTime.describe(
+      'Read-only. Any value is ignored, since it changes with every use.',
+    ),
   })
   .meta({ id: 'ApplicationUpdate' });
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;
@@ -120,20 +135,20 @@ const readOnlyFields = [
   'expires_at',
 ] as const satisfies (keyof ApplicationUpdate & keyof Application)[];
 
-/** What was sent back of the read-only fields but differs from what is stored. */
+/** Errors for read-only fields whose value differs from the stored one. */
 export function readOnlyErrors(current: Application, sent: ApplicationUpdate): Errors {
   const differing = readOnlyFields.filter((field) => {
     const value = sent[field] ?? undefined;
-    return value !== undefined && shown(field, value) !== current[field];
+    return value !== undefined && normalized(field, value) !== current[field];
   });
   return Object.fromEntries(
-    differing.map((field) => [field, ['cannot be changed: leave it out, or send it as it is']]),
+    differing.map((field) => [field, ['is read-only: omit it or send its current value']]),
   );
 }
 
-/** As a response would show it, if it is an id or a moment. */
-function shown(field: string, sent: unknown): unknown {
+/** Ids and dates in the form that responses use. */
+function normalized(field: string, sent: unknown): unknown {
   if (!field.endsWith('_at')) return Id.safeParse(sent).data ?? sent;
-  const moment = DateTime.safeParse(sent).data;
-  return moment === undefined ? sent : timestamp(moment);
+  const time = DateTime.safeParse(sent).data;
+  return time === undefined ? sent : timestamp(time);
 }

@@ -1,82 +1,87 @@
-/** What the audit log says of one event: who did what, on what, from where, and what came of it. */
+/** Entries of the audit log. */
 import { z } from 'zod';
 import { DateTime, Id, line, Timestamp } from './common-fields.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
 
-/** Written when a database was put back to an earlier state. */
+/** Written when a database is restored from a backup. */
 export const restoreOperation = 'database.restore';
 
 const Actor = z.object({
   kind: z
     .enum(['application', 'session', 'operator', 'anonymous', 'unknown'])
-    .describe('What kind of actor. unknown: the entry was changed in the database, and cannot be read.'),
-  id: z.uuid().optional().describe('Of the Application or the Session.'),
-  application_id: z
-    .uuid()
-    .optional()
-    .describe('The Application itself, or the one that the Session belongs to.'),
+    .describe('Type of the actor. `unknown`: the entry was altered in the database and cannot be read.'),
+  id: z.uuid().optional().describe('Id of the application or session.'),
+  application_id: z.uuid().optional().describe('The application, or the application of the session.'),
 });
 
-/** The part that is kept as JSON. */
+/** The part of an entry that is stored as JSON. */
 export const Entry = z.object({
-  actor: Actor.describe('Who.'),
-  operation: z.string().describe('What, such as application.update.'),
+  actor: Actor.describe('Who made the request.'),
+  operation: z.string().describe('The operation, such as `application.update`.'),
   entity: z
-    .object({ kind: z.string().describe('What kind of thing.'), id: z.string().describe('Its id.') })
+    .object({
+      kind: z.string().describe('Type of the resource.'),
+      id: z.string().describe('Id of the resource.'),
+    })
     .optional()
-    .describe('On what.'),
+    .describe('The resource that the operation was about.'),
   result: z
     .enum(results)
     .describe(
-      'denied: the key was valid but not allowed. failed: there was no valid key, and so no tenant whose log would show it.',
+      '`success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant.',
     ),
-  reason: z.string().optional().describe('The code of the problem, for what did not succeed.'),
+  reason: z.string().optional().describe('The error code, if the operation did not succeed.'),
   from: z
     .object({
-      ip: z.string().optional().describe('The address.'),
-      user_agent: z.string().optional().describe('What the client called itself.'),
+      ip: z.string().optional().describe('IP address.'),
+      user_agent: z.string().optional().describe('`User-Agent` header.'),
     })
-    .describe('From where, as far as it is known.'),
-  request_id: z.string().optional().describe('Of the request.'),
-  trace_id: z.string().optional().describe('Of the trace that the request said it is part of.'),
+    .describe('Where the request came from, if known.'),
+  request_id: z.string().optional().describe('Id of the request.'),
+  trace_id: z.string().optional().describe('Id of the trace, from the `traceparent` header.'),
   difference: z
     .record(z.string(), z.object({ from: z.json().optional(), to: z.json().optional() }))
     .optional()
-    .describe('For an update: every field that changed. Of data that is sealed, only that it changed.'),
-  count: z.int().optional().describe('How many of the same kind this entry stands for, if more than one.'),
+    .describe(
+      'Updates only: the changed fields with the old and new values. Encrypted data is listed without values.',
+    ),
+  count: z
+    .int()
+    .optional()
+    .describe('Number of equal events that this entry aggregates. Absent if it is one.'),
 });
 export type Entry = z.infer<typeof Entry>;
 
-/** The reason of an entry that somebody has changed in the database: of it, only what stands beside it is shown. */
+/** Reason of an entry whose JSON was altered in the database. Only its other columns are returned. */
 export const unreadable = 'unreadable';
 
-/** What was done on the machine, past the API. */
+/** For operations of the command line, outside the API. */
 export const byOperator = { actor: { kind: 'operator' as const }, result: 'success' as const, from: {} };
 
 export const LogEntry = z
   .object({
-    id: z.uuid().describe('Of the entry.'),
-    tenant_id: z.uuid().optional().describe('Whose it is.'),
-    at: Timestamp.describe('When.'),
+    id: z.uuid().describe('Unique identifier of the entry.'),
+    tenant_id: z.uuid().optional().describe('The tenant that the entry belongs to.'),
+    at: Timestamp.describe('When it happened.'),
     ...Entry.shape,
   })
   .meta({ id: 'LogEntry' });
 export type LogEntry = z.infer<typeof LogEntry>;
 
-/** What a look at the log may be narrowed to. */
+/** Query parameters that filter the log. */
 export const logFilter = {
-  actor: Id.optional().describe('Only what this Application or Session did.'),
-  entity: line(1, 200).optional().describe('Only what was done to the thing with this id.'),
-  operation: line(1, 100).optional().describe('Only this operation, such as application.update.'),
-  result: z.enum(results).optional().describe('Only what came out like this.'),
-  from: DateTime.optional().describe('Only from this moment on.'),
-  to: DateTime.optional().describe('Only before this moment.'),
+  actor: Id.optional().describe('Only entries of this application or session.'),
+  entity: line(1, 200).optional().describe('Only entries about the resource with this id.'),
+  operation: line(1, 100).optional().describe('Only this operation, such as `application.update`.'),
+  result: z.enum(results).optional().describe('Only entries with this result.'),
+  from: DateTime.optional().describe('Only entries at or after this time.'),
+  to: DateTime.optional().describe('Only entries before this time.'),
 };
 
 export type Difference = NonNullable<Entry['difference']>;
 
-/** The fields that differ, among those named. */
+/** The changed fields among `fields`, with old and new values. */
 export function difference<T extends object>(
   from: T,
   to: T,

@@ -1,46 +1,49 @@
-/** The kinds of field that several resources share. Every string that gets in has passed one of these. */
+/** Field types that several resources share. Every string in a request passes one of them. */
 import { z } from 'zod';
 import { codePoint } from './escape.ts';
 import { redactSecrets } from './key.ts';
 
-/** A UUID of any version in lower-case form; ids made here are version 7. */
+/** A UUID of any version, converted to lower case. Generated ids are version 7. */
 export const Id = z
   .string()
-  .regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'must be a UUID')
+  .regex(
+    /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+    'must be a UUID, such as 0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d',
+  )
   .transform((id) => id.toLowerCase())
   .meta({ format: 'uuid' });
 
-/** Absent and null mean the same. */
+/** `null` means absent. */
 export function optional<S extends z.ZodType>(schema: S) {
   return schema.nullish().transform((value) => value ?? undefined);
 }
 
-/** An optional list: absent and null mean empty. */
-export function list<S extends z.ZodType<unknown[]>>(schema: S) {
+/** An optional list: absent and `null` mean empty. */
+export function optionalList<S extends z.ZodType<unknown[]>>(schema: S) {
   return schema
     .nullish()
     .transform((value) => (value ?? []) as z.output<S>)
     .meta({ default: [] });
 }
 
-/** What is kept in the clear must not be what opens something. */
+/** For fields that are stored unencrypted: they must not contain a key or a nonce. */
 export function containsNoSecret(value: string): boolean {
   return redactSecrets(value) === value;
 }
 
-export const secretError = 'must not hold a key or a nonce, since it is kept in the clear';
+export const secretError = 'must not contain a key or a nonce, because it is stored unencrypted';
 
-/** A text of so many characters. */
-export function text(shortest: number, longest: number) {
+/** Lengths are in Unicode code points. */
+export function text(min: number, max: number) {
   return z
     .string()
     .refine((value) => value.isWellFormed(), 'must be well-formed Unicode')
     .refine(containsNoSecret, secretError)
-    .refine((value) => isWithin(value, shortest, longest), `must have ${shortest} to ${longest} characters`)
-    .meta({ minLength: shortest, maxLength: longest });
+    .refine((value) => hasLength(value, min, max), `must have ${min} to ${max} characters`)
+    .meta({ minLength: min, maxLength: max });
 }
 
-/** Whether every text in it is, names of fields included. */
+/** Whether every string in a JSON value is well-formed Unicode, including field names. */
 export function isWellFormed(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed();
   if (typeof value !== 'object' || value === null) return true;
@@ -48,14 +51,14 @@ export function isWellFormed(value: unknown): boolean {
   return Object.entries(value).every(([name, part]) => name.isWellFormed() && isWellFormed(part));
 }
 
-/** Code points, not UTF-16 units. */
-export function isWithin(value: string, shortest: number, longest: number): boolean {
-  if (value.length > 2 * longest) return false;
+/** Counts code points, not UTF-16 code units. */
+export function hasLength(value: string, min: number, max: number): boolean {
+  if (value.length > 2 * max) return false;
   const length = [...value].length;
-  return length >= shortest && length <= longest;
+  return length >= min && length <= max;
 }
 
-/** Adds a check that names the first forbidden character and where it is, counted from 1 in code points. */
+/** The error gives the first forbidden character and its position, counted from 1 in code points. */
 function without<S extends z.ZodType<string>>(schema: S, forbidden: RegExp, what: string) {
   return schema.superRefine((value, context) => {
     const match = forbidden.exec(value);
@@ -65,22 +68,22 @@ function without<S extends z.ZodType<string>>(schema: S, forbidden: RegExp, what
   });
 }
 
-/** They make text look different from what it is: a name could pass for another. */
+/** Bidirectional controls change the displayed order of characters, so one name could look like another. */
 function withoutBidi<S extends z.ZodType<string>>(schema: S) {
   return without(schema, /\p{Bidi_Control}/u, 'bidirectional control characters');
 }
 
-/** A text in one line. */
-export function line(shortest: number, longest: number) {
-  return without(text(shortest, longest), /\p{Cc}/u, 'control characters');
+/** Text without line breaks and other control characters. */
+export function line(min: number, max: number) {
+  return without(text(min, max), /\p{Cc}/u, 'control characters');
 }
 
-/** A text in one line that people read as a name. */
-export function label(shortest: number, longest: number) {
-  return withoutBidi(line(shortest, longest));
+/** A line that is displayed as a name. */
+export function label(min: number, max: number) {
+  return withoutBidi(line(min, max));
 }
 
-/** What to look for in a name. Names from before some characters were refused can be found as well. */
+/** A substring of a name. Less strict than `Name`, so that older names can be found. */
 export const NameFilter = line(1, 200);
 
 export const Name = label(1, 200).refine((value) => /\S/u.test(value), 'must not be only white space');
@@ -92,11 +95,11 @@ export const Description = withoutBidi(
 const isoDateTime =
   /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?$/i;
 
-/** The years that a date-time with four digits can name, after its offset is taken into account. */
+/** The range of date-times with a four-digit year, in UTC. */
 const earliest = Date.parse('0000-01-01T00:00:00Z');
 const latest = Date.parse('9999-12-31T23:59:59.999Z');
 
-/** Milliseconds since 1970 of an ISO 8601 date-time, without an offset meaning UTC; nothing if impossible. */
+/** Milliseconds since 1970. No offset means UTC. Returns undefined if the date-time is malformed or does not exist. */
 export function parseDateTime(value: string): number | undefined {
   const match = isoDateTime.exec(value);
   if (!match) return undefined;
@@ -113,28 +116,28 @@ export function parseDateTime(value: string): number | undefined {
   if (hour > 23 || minute > 59 || second > 59 || offsetHour > 23 || offsetMinute > 59) return undefined;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
-  // A day or a month that does not exist ends up in another month.
+  // JavaScript moves a day or month that does not exist into another month.
   if (date.getUTCMonth() !== month - 1) return undefined;
   date.setUTCHours(hour, minute, second, millisecond);
   const offset = (offsetHour * 60 + offsetMinute) * 60_000;
-  const moment = match[8] === '-' ? date.getTime() + offset : date.getTime() - offset;
-  return moment >= earliest && moment <= latest ? moment : undefined;
+  const time = match[8] === '-' ? date.getTime() + offset : date.getTime() - offset;
+  return time >= earliest && time <= latest ? time : undefined;
 }
 
-/** A date-time on its way in: text to milliseconds. */
+/** A date-time in a request, parsed to milliseconds since 1970. */
 export const DateTime = z
   .string()
   .transform((value, context) => {
-    const moment = parseDateTime(value);
-    if (moment !== undefined) return moment;
+    const time = parseDateTime(value);
+    if (time !== undefined) return time;
     context.addIssue('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
     return z.NEVER;
   })
   .meta({ format: 'date-time' });
 
-/** A date-time on its way out: UTC with milliseconds. */
+/** A date-time in a response: UTC with milliseconds. */
 export const Timestamp = z.iso.datetime({ precision: 3 });
 
-export function timestamp(moment: number): string {
-  return new Date(moment).toISOString();
+export function timestamp(time: number): string {
+  return new Date(time).toISOString();
 }

@@ -1,22 +1,22 @@
-/** Lists are kept without twins, but what is wrong with an entry is said of its place in what was sent. */
-const places = new WeakMap<readonly unknown[], readonly number[]>();
+/** Removes duplicates, but remembers the original indexes for the paths of validation errors. */
+const originalIndexes = new WeakMap<readonly unknown[], readonly number[]>();
 
-/** The first of each; `nameOf` is the same for those that are. */
-export function dedupe<T>(list: T[], nameOf: (entry: T) => unknown): T[] {
+/** Keeps the first of all entries with the same identity. */
+export function dedupe<T>(list: T[], identityOf: (entry: T) => unknown): T[] {
   if (list.length < 2) return list;
-  const first = new Map<unknown, number>();
+  const firstIndex = new Map<unknown, number>();
   for (const [index, entry] of list.entries()) {
-    const name = nameOf(entry);
-    if (!first.has(name)) first.set(name, index);
+    const identity = identityOf(entry);
+    if (!firstIndex.has(identity)) firstIndex.set(identity, index);
   }
-  if (first.size === list.length) return list;
-  const kept = [...first.values()];
-  const left = kept.map((index) => list[index] as T);
-  places.set(left, kept);
-  return left;
+  if (firstIndex.size === list.length) return list;
+  const indexes = [...firstIndex.values()];
+  const unique = indexes.map((index) => list[index] as T);
+  originalIndexes.set(unique, indexes);
+  return unique;
 }
 
-/** Where an entry of the list stood before its twins were left out. */
+/** The index of an entry before duplicates were removed. */
 export function originalIndex(list: readonly unknown[], index: number): number {
-  return places.get(list)?.[index] ?? index;
+  return originalIndexes.get(list)?.[index] ?? index;
 }

@@ -1,69 +1,94 @@
-/**
- * Every way in which a request can fail, once. `detail` is the public sentence when the thrower has none of
- * its own; what caused the failure stays in `cause`, which only the log sees.
- */
+/** The error table: status, title and default detail of every error code. */
 const table = {
-  validation_failed: [400, 'The request is not valid', 'See errors for each part that must change.'],
-  unauthenticated: [401, 'No valid key', 'Send a valid key in the SVC-API-KEY header.'],
-  permission_missing: [403, 'Permission missing', 'This key does not hold the permission that is needed.'],
+  validation_failed: [
+    400,
+    'Invalid request',
+    'The request is invalid. `errors` lists every field or parameter that must change.',
+  ],
+  unauthenticated: [401, 'No valid key', 'Send a valid key in the `SVC-API-KEY` header.'],
+  permission_missing: [
+    403,
+    'Permission missing',
+    'Your key does not have the required permission. Use a key that has it.',
+  ],
   grant_not_held: [
     403,
-    'Grant beyond your own',
-    'This key may not hand out a permission that it does not hold.',
+    'Permission not held',
+    'You can only grant permissions that your key holds. Remove the others, or use a key that holds them.',
   ],
-  key_type_refused: [403, 'Wrong type of key', 'This operation is not open to this type of key.'],
+  key_type_refused: [
+    403,
+    'Wrong type of key',
+    'This operation does not accept this type of key. The API reference lists the types that it accepts.',
+  ],
   origin_refused: [
     403,
     'Origin not allowed',
-    'This key may not be used by pages of the origin that the request names.',
+    'The `Origin` of the request is not allowed to use this key. Add it to `allowed_origins` of the application.',
   ],
   reveal_required: [
     403,
     'Transform reveal required',
     'Moving this token, changing its mask or changing part of its data needs `token:update` with the transform `reveal` on this token. Or replace `data` as a whole in the same request.',
   ],
-  not_found: [404, 'Not found', 'There is nothing with this id.'],
-  nonce_not_found: [
-    404,
-    'Nonce not found',
-    'The nonce is unknown or its Session has expired: create a new Session.',
-  ],
-  path_unknown: [404, 'Path unknown', 'There is no such path: GET /openapi.json lists those that exist.'],
+  not_found: [404, 'Not found', 'No resource has this id. It may have been deleted or have expired.'],
+  nonce_not_found: [404, 'Nonce not found', 'The nonce is unknown or has expired. Create a new session.'],
+  path_unknown: [404, 'Unknown path', 'This path does not exist. `GET /openapi.json` lists all paths.'],
   method_not_allowed: [
     405,
     'Method not allowed',
-    'This path does not take this method: see the Allow header.',
+    'This path does not support this method. The `Allow` header lists the supported methods.',
   ],
-  nonce_used: [409, 'Nonce already used', 'A nonce authorizes its Session once: create a new Session.'],
-  too_many_keys: [409, 'Too many keys', 'An Application has at most 3 keys at once: delete one first.'],
+  nonce_used: [
+    409,
+    'Nonce already used',
+    'The nonce has already been used, and a nonce works once. Create a new session.',
+  ],
+  too_many_keys: [409, 'Too many keys', 'An application can have at most 3 keys. Delete one first.'],
   token_exists: [
     409,
     'Token id taken',
-    'There is a Token with this id already: choose another, or leave it out.',
+    'A token with this id already exists. Choose another id, or omit `id` to have one generated.',
   ],
   idempotency_running: [
     409,
-    'Request under way',
-    'The same request is being answered at this moment: try again shortly.',
+    'Request in progress',
+    'A request with this `Idempotency-Key` is still in progress. Retry shortly.',
   ],
-  too_large: [413, 'Body too large', 'The body is larger than this operation takes.'],
+  too_large: [
+    413,
+    'Body too large',
+    'The request body is too large. The API reference states the limit of each operation.',
+  ],
   unsupported_media_type: [
     415,
     'Unsupported media type',
-    'Send the body as application/json in UTF-8, or that of a PATCH as application/merge-patch+json.',
+    'Send the body as `application/json` in UTF-8. A PATCH also accepts `application/merge-patch+json`.',
   ],
   idempotency_mismatch: [
     422,
     'Idempotency key used for another request',
-    'This Idempotency-Key came with another request, or when this key had other rights: use a new one.',
+    'This `Idempotency-Key` was used for a different request, or before the access of your key changed. Use a new one.',
   ],
-  too_many_requests: [429, 'Too many requests', 'Slow down, and try again after the time in Retry-After.'],
-  internal: [500, 'Internal error', 'The service failed: quote the request id to its operator.'],
-  unavailable: [503, 'Temporarily unavailable', 'The service cannot answer now: try again shortly.'],
+  too_many_requests: [
+    429,
+    'Too many requests',
+    'You have sent too many requests. Wait for the number of seconds in `Retry-After`, then retry.',
+  ],
+  internal: [
+    500,
+    'Internal error',
+    'The service failed to process the request. Report the `request_id` to its operator.',
+  ],
+  unavailable: [
+    503,
+    'Temporarily unavailable',
+    'The service is temporarily unavailable. Wait for the number of seconds in `Retry-After`, then retry.',
+  ],
   storage_full: [
     507,
     'Storage quota reached',
-    'The application has stored as many bytes of tokens as it may: delete tokens, or ask the operator to raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION.',
+    'The application has reached its storage quota. Delete tokens, or ask the operator to raise `SALLYPORT_TOKEN_BYTES_PER_APPLICATION`.',
   ],
 } as const satisfies Record<string, readonly [status: number, title: string, detail: string]>;
 
@@ -75,34 +100,37 @@ export function problem(code: Code): { status: number; title: string; detail: st
   return { status, title, detail };
 }
 
-/** What is wrong with which part of the input: dotted path → sentences. */
+/** Validation errors: dotted path of the field or parameter → messages. */
 export type Errors = Record<string, string[]>;
 
-/** A response names at most so many errors, in at most so many bytes. */
+/** Limits of `errors` in a response. */
 export const maxErrors = 50;
 const maxErrorBytes = 65_536;
-/** Longer names of fields are cut. */
+/** Longer field names are truncated. */
 const maxNameLength = 200;
 
-/** What a response has room for. */
-function limited(errors: Errors): Errors {
-  const kept: Errors = Object.create(null);
+/** Drops the errors beyond the limits of a response. */
+function truncate(errors: Errors): Errors {
+  const result: Errors = Object.create(null);
   let [count, bytes] = [0, 2];
   for (const name in errors) {
-    const cut = name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength).toWellFormed()}…`;
-    for (const sentence of errors[name] ?? []) {
-      bytes += Buffer.byteLength(JSON.stringify(cut)) + Buffer.byteLength(JSON.stringify(sentence)) + 4;
-      if (++count > maxErrors || bytes > maxErrorBytes) return kept;
-      kept[cut] = [...(kept[cut] ?? []), sentence];
+    const path = name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength).toWellFormed()}…`;
+    for (const message of errors[name] ?? []) {
+      bytes += Buffer.byteLength(JSON.stringify(path)) + Buffer.byteLength(JSON.stringify(message)) + 4;
+      if (++count > maxErrors || bytes > maxErrorBytes) return result;
+      result[path] = [...(result[path] ?? []), message];
     }
   }
-  return kept;
+  return result;
 }
 
 interface FailureOptions {
+  /** Replaces the default detail of the code. */
   readonly detail?: string;
   readonly errors?: Errors;
+  /** Seconds. */
   readonly retryAfter?: number;
+  /** Logged, but never sent to the client. */
   readonly cause?: unknown;
   readonly expected?: true;
 }
@@ -111,16 +139,16 @@ export class Failure extends Error {
   readonly code: Code;
   readonly detail: string;
   readonly errors: Errors | undefined;
-  /** After how many seconds to try again, where the thrower knows. */
+  /** Seconds until a retry can succeed, if known. */
   readonly retryAfter: number | undefined;
-  /** Whether it is what an operator wanted, and so nothing to look into. */
+  /** Whether a 5xx is part of normal operation, such as during shutdown. Expected failures are not logged as errors. */
   readonly expected: boolean;
 
   constructor(code: Code, options: FailureOptions = {}) {
     super(code, { cause: options.cause });
     this.code = code;
     this.detail = options.detail ?? problem(code).detail;
-    this.errors = options.errors && limited(options.errors);
+    this.errors = options.errors && truncate(options.errors);
     this.retryAfter = options.retryAfter;
     this.expected = options.expected ?? false;
   }
@@ -131,7 +159,7 @@ export function fail(code: Code, options?: FailureOptions): Failure {
   return new Failure(code, options);
 }
 
-/** Refuses when anything was found wrong; otherwise does nothing. */
+/** Throws `validation_failed` unless `errors` is empty. */
 export function throwIfInvalid(errors: Errors): void {
   if (Object.keys(errors).length > 0) throw fail('validation_failed', { errors });
 }

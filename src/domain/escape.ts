@@ -1,28 +1,28 @@
 /**
- * Characters that act on a screen instead of being shown on it: control characters (U+0000 to U+001F, U+007F to
- * U+009F), bidirectional controls, and other invisible or unassigned ones. The joiners of emoji and of several scripts
- * are left alone.
+ * Characters that could manipulate a terminal or change how text is displayed: control characters (U+0000 to U+001F,
+ * U+007F to U+009F), bidirectional controls, and other invisible or unassigned characters. The joiners U+200C and
+ * U+200D are not escaped, because emoji and several scripts need them.
  */
 const invisible = /[^\P{C}\u200c\u200d]/gu;
 
-/** For a value that is shown in one line: `\u{202e}`. */
+/** Escapes as `\u{202e}`, for a value on one line. */
 export function escapeText(text: string): string {
   return text.replace(invisible, asEscape);
 }
 
-/** The same for several lines: line feeds and tabs stay. */
+/** Like `escapeText`, but leaves line feeds and tabs. */
 export function escapeLines(text: string): string {
   return text.replace(invisible, (character) => (isLayout(character) ? character : asEscape(character)));
 }
 
-/** Escapes them in JSON text as `\u202e`, so that it means the same. Line feeds between values stay. */
+/** Escapes JSON text as `\u202e`, so that it parses to the same value. Leaves line feeds and tabs. */
 export function escapeJson(json: string): string {
   return json.replace(invisible, (character) =>
     isLayout(character) ? character : character.split('').map(asUnit).join(''),
   );
 }
 
-/** A code point as people write it: `U+202E`. */
+/** `U+202E` */
 export function codePoint(character: string): string {
   return `U+${hex(character.codePointAt(0) as number).toUpperCase()}`;
 }

@@ -1,4 +1,4 @@
-/** The same answer as `decideUnder`, with the reasons: what each rule made of the question, and what is missing. */
+/** Explains decisions: the same result as `decideUnder`, with the reason, the deciding rule and the missing grant. */
 
 import { isA } from './permission.ts';
 import {
@@ -16,7 +16,7 @@ import { compareTransforms, type Transform } from './transform.ts';
 
 export type Holder = 'application' | 'session' | 'authorizer';
 
-/** What one rule, counted from 1 as listed, or the plain permissions made of the question. */
+/** Whether one rule grants the permission and matches the resource. Rules are numbered from 1 in list order. */
 export interface Step {
   readonly of: Holder;
   readonly rule: number | 'permissions';
@@ -27,7 +27,7 @@ export interface Step {
   readonly why: string;
 }
 
-/** The smallest grant that would allow it. Without a container, a grant for everything. */
+/** The smallest grant that would allow it. Without a container, the grant must apply to every resource. */
 export interface MissingGrant {
   readonly permission: string;
   readonly container?: string;
@@ -37,7 +37,7 @@ export interface Explanation {
   readonly allowed: boolean;
   readonly transform?: Transform;
   readonly reason: string;
-  /** The one that decided. */
+  /** The deciding rule. */
   readonly rule?: Pick<Step, 'of' | 'rule'> & { readonly description?: string };
   readonly missing?: MissingGrant;
 }
@@ -46,35 +46,35 @@ export interface Question {
   readonly holder: 'application' | 'session';
   readonly policy: Policy;
   readonly ceiling?: Policy | undefined;
-  /** Whether the answer must not show the authorizer's rules. */
+  /** Whether the explanation must not reveal the authorizer's rules. */
   readonly hidesAuthorizer?: boolean;
 }
 
-/** All that a session learns about its ceiling: that there is one, and that it decided. */
-const limited = 'this Session is limited to what its authorizer may do now';
+/** The only reason that a session gets about its ceiling. */
+const limitedByAuthorizer = 'this session is limited to what its authorizer may do now';
 
-/** Builds the reason of the deciding side only; `trace` lists every rule. */
+/** The result and its reason. `trace` lists every rule. */
 export function explain(
   { holder, policy, ceiling, hidesAuthorizer }: Question,
   permission: string,
   resource: Resource,
 ): Explanation {
   const own = decide(policy, permission, resource);
-  if (!own.allowed) return refused(holder, policy, permission, resource);
+  if (!own.allowed) return denied(holder, policy, permission, resource);
   const above = ceiling && decide(ceiling, permission, resource);
-  if (!above) return granted(holder, own, permission, resource);
+  if (!above) return allowed(holder, own, permission, resource);
   if (!above.allowed)
     return hidesAuthorizer
-      ? { allowed: false, reason: limited }
-      : refused('authorizer', ceiling, permission, resource);
+      ? { allowed: false, reason: limitedByAuthorizer }
+      : denied('authorizer', ceiling, permission, resource);
   if (compareTransforms(own.transform, above.transform) <= 0)
-    return granted(holder, own, permission, resource);
+    return allowed(holder, own, permission, resource);
   return hidesAuthorizer
-    ? { allowed: true, transform: above.transform, reason: limited }
-    : granted('authorizer', above, permission, resource);
+    ? { allowed: true, transform: above.transform, reason: limitedByAuthorizer }
+    : allowed('authorizer', above, permission, resource);
 }
 
-function granted(
+function allowed(
   of: Holder,
   { transform, rule }: Verdict & { allowed: true },
   permission: string,
@@ -84,7 +84,7 @@ function granted(
   return {
     allowed: true,
     transform,
-    reason: grounds(of, rule, permission, resource),
+    reason: allowReason(of, rule, permission, resource),
     rule: {
       of,
       rule: rule ? rule.index + 1 : 'permissions',
@@ -93,17 +93,17 @@ function granted(
   };
 }
 
-function refused(of: Holder, policy: Policy, permission: string, resource: Resource): Explanation {
+function denied(of: Holder, policy: Policy, permission: string, resource: Resource): Explanation {
   const { container } = resource;
-  const narrowed = container !== undefined && isA('scoped', permission);
+  const isScoped = container !== undefined && isA('scoped', permission);
   return {
     allowed: false,
-    reason: denial(of, policy, permission, resource),
-    missing: { permission, ...(narrowed && { container }) },
+    reason: denyReason(of, policy, permission, resource),
+    missing: { permission, ...(isScoped && { container }) },
   };
 }
 
-/** Every rule in the order in which they decide, with what it made of the question. */
+/** Every rule in order of precedence, with whether and why it matched. */
 export function trace(
   { holder, policy, ceiling, hidesAuthorizer }: Question,
   permission: string,
@@ -114,29 +114,31 @@ export function trace(
   return [...own, ...stepsOf('authorizer', ceiling, permission, resource)];
 }
 
-/** Why the caller is denied, in terms of its own rules and of a container that it named itself. */
-export function refusal(question: Question, permission: string, resource: Resource): string {
+/** Why the caller is denied, without the authorizer's rules. Only for a container that the caller sent. */
+export function denialReason(question: Question, permission: string, resource: Resource): string {
   return explain({ ...question, hidesAuthorizer: true }, permission, resource).reason;
 }
 
-/** Why the caller does not hold a permission at all. */
-export function lacking({ holder, policy }: Question, permission: string): string {
-  return isGrantedSomewhere(policy, permission) ? limited : nowhere(holder, policy, permission);
+/** Why the caller does not have the permission on any resource. */
+export function missingReason({ holder, policy }: Question, permission: string): string {
+  return isGrantedSomewhere(policy, permission)
+    ? limitedByAuthorizer
+    : notGranted(holder, policy, permission);
 }
 
 function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resource): Step[] {
   const scoped = isA('scoped', permission);
   const given = canonical(resource);
-  const steps = policy.rules.map((ready): Step => {
-    const { rule, tests } = ready;
+  const steps = policy.rules.map((compiled): Step => {
+    const { rule, tests } = compiled;
     return {
       of,
-      rule: ready.index + 1,
+      rule: compiled.index + 1,
       priority: rule.priority,
       transform: rule.transform,
-      grants: ready.permissions.has(permission),
+      grants: compiled.permissions.has(permission),
       matches: !scoped || allHold(tests, given),
-      why: why(ready, permission, given),
+      why: why(compiled, permission, given),
     };
   });
   return [
@@ -147,15 +149,15 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       transform: 'mask',
       grants: policy.plain.has(permission),
       matches: true,
-      why: 'permissions are for everything',
+      why: 'permissions without a rule apply to every resource',
     },
   ];
 }
 
 function why({ tests }: CompiledRule, permission: string, given: Resource): string {
   return isA('scoped', permission)
-    ? account(tests, given)
-    : `${permission} is not about data, so nothing narrows it`;
+    ? describeTests(tests, given)
+    : `${permission} does not apply to data, so containers and conditions are ignored`;
 }
 
 function canonical({ id, container }: Resource): Resource {
@@ -171,93 +173,98 @@ function failing(tests: readonly Test[], { id, container }: Resource): Test[] {
 }
 
 /** Limits the length of a reason: a rule may have 20 conditions of 500 characters. */
-const mostConditions = 3;
+const maxConditions = 3;
 
-/** The conditions that do not hold, or else those that do. */
-function account(tests: readonly Test[], given: Resource): string {
-  if (tests.length === 0) return 'it is for everything';
-  const [told, tell] = allHold(tests, given) ? [tests, support] : [failing(tests, given), objection];
-  const sentences = told.slice(0, mostConditions).map((test) => tell(test, given[test.attribute]));
-  const more = told.length - sentences.length;
+/** Lists the conditions that do not hold. If all hold, lists them. */
+function describeTests(tests: readonly Test[], given: Resource): string {
+  if (tests.length === 0) return 'it applies to every resource';
+  const [relevant, describe] = allHold(tests, given)
+    ? [tests, describeMatch]
+    : [failing(tests, given), describeMismatch];
+  const sentences = relevant.slice(0, maxConditions).map((test) => describe(test, given[test.attribute]));
+  const more = relevant.length - sentences.length;
   return [...sentences, ...(more > 0 ? [`${more} more`] : [])].join(' and ');
 }
 
-function support({ attribute, value }: Test, given: string | undefined): string {
+function describeMatch({ attribute, value }: Test, given: string | undefined): string {
   if (given === value) return `${attribute} is ${value}`;
   return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
 }
 
-function objection({ attribute, operator, value }: Test, given: string | undefined): string {
+function describeMismatch({ attribute, operator, value }: Test, given: string | undefined): string {
   if (given === undefined) return `no ${attribute} was given to compare with ${value}`;
   const subject = `${attribute} ${given}`;
   if (operator === 'equals') return `${subject} is not ${value}`;
   return `${subject} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
 }
 
-function grounds(of: Holder, rule: CompiledRule | undefined, permission: string, resource: Resource): string {
-  if (!rule) return `${holderOf(of)} has ${permission} among its permissions, with the transform mask`;
+function allowReason(
+  of: Holder,
+  rule: CompiledRule | undefined,
+  permission: string,
+  resource: Resource,
+): string {
+  if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform mask`;
   const because = why(rule, permission, canonical(resource));
   return `${ruleOf(of, rule)} grants ${permission} with the transform ${rule.rule.transform}: ${because}`;
 }
 
-/** The smallest change that would have allowed it: a permission more in a rule that matches, a wider rule, or a new grant. */
-function denial(of: Holder, policy: Policy, permission: string, resource: Resource): string {
-  if (!isA('scoped', permission)) return nowhere(of, policy, permission);
+/** Names the smallest change that would allow it: another permission in a matching rule, a wider rule, or a new grant. */
+function denyReason(of: Holder, policy: Policy, permission: string, resource: Resource): string {
+  if (!isA('scoped', permission)) return notGranted(of, policy, permission);
   const given = canonical(resource);
   const [matching] = policy.rules
     .filter(({ tests }) => allHold(tests, given))
     .sort((a, b) => narrowness(b.tests) - narrowness(a.tests));
   if (matching)
-    return `${ruleOf(of, matching)} matches but grants ${few(matching.rule.permissions)}, not ${permission}`;
+    return `${ruleOf(of, matching)} matches but grants ${firstThree(matching.rule.permissions)}, not ${permission}`;
   const [nearest] = policy.rules
     .filter(({ permissions }) => permissions.has(permission))
     .map((rule) => ({ rule, distance: distance(rule.tests, given) }))
     .sort((a, b) => a.distance - b.distance);
-  if (!nearest) return nowhere(of, policy, permission);
-  const because = account(nearest.rule.tests, given);
+  if (!nearest) return notGranted(of, policy, permission);
+  const because = describeTests(nearest.rule.tests, given);
   return `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`;
 }
 
-/** One permission more costs least where it reaches least: the longer what is compared with, the less that is. */
+/** Longer values match fewer resources, so adding a permission to that rule grants less. */
 function narrowness(tests: readonly Test[]): number {
   return tests.reduce((sum, { value }) => sum + value.length, 0);
 }
 
-/** How far a rule is from matching: the more it objects to, the farther; then the less it has in common. */
+/** How far a rule is from matching: by the number of failing conditions, then by the length of the common prefixes. */
 function distance(tests: readonly Test[], given: Resource): number {
-  const objections = failing(tests, given).map(
-    ({ attribute, value }) => 2 - likeness(given[attribute], value),
-  );
-  return objections.reduce((sum, one) => sum + one, 0);
+  return failing(tests, given)
+    .map(({ attribute, value }) => 2 - commonPrefix(given[attribute], value))
+    .reduce((sum, one) => sum + one, 0);
 }
 
-/** How much of the value the text begins with: from none, which is 0, to all of it, which is 1. */
-function likeness(text: string | undefined, value: string): number {
+/** The common prefix as a fraction of the value, from 0 to 1. */
+function commonPrefix(text: string | undefined, value: string): number {
   let same = 0;
   while (same < value.length && text?.[same] === value[same]) same++;
   return same / value.length;
 }
 
-function nowhere(of: Holder, { grants }: Policy, permission: string): string {
+function notGranted(of: Holder, { grants }: Policy, permission: string): string {
   if (of === 'session' && grants.permissions.length + grants.rules.length === 0)
-    return 'this Session has not been authorized yet, so it may do nothing';
-  return `${holderOf(of)} has ${permission} neither among its permissions nor in a rule`;
+    return 'this session has not been authorized yet';
+  return `${holderOf(of)} does not have ${permission} in its permissions or rules`;
 }
 
-function few(permissions: readonly string[]): string {
-  const [shown, more] = [permissions.slice(0, 3).join(', '), permissions.length - 3];
-  return more > 0 ? `${shown} and ${more} more` : shown;
+function firstThree(permissions: readonly string[]): string {
+  const [first, more] = [permissions.slice(0, 3).join(', '), permissions.length - 3];
+  return more > 0 ? `${first} and ${more} more` : first;
 }
 
-const bound = 'this Session may do no more than its authorizer';
+const ceiling = 'this session is limited by its authorizer';
 
-/** How a sentence about a rule begins, and how one about who holds it does. */
 function ruleOf(of: Holder, { index }: CompiledRule): string {
   const number = index + 1;
-  return of === 'authorizer' ? `${bound}, whose rule ${number}` : `rule ${number}`;
+  return of === 'authorizer' ? `${ceiling}, whose rule ${number}` : `rule ${number}`;
 }
 
 function holderOf(of: Holder): string {
-  if (of === 'authorizer') return `${bound}, which`;
-  return of === 'session' ? 'this Session' : 'this Application';
+  if (of === 'authorizer') return `${ceiling}, which`;
+  return of === 'session' ? 'this session' : 'this application';
 }

@@ -1,71 +1,73 @@
-/** Grants: what an Application or a Session may do, and who may hold what. */
+/** Grants: the permissions and rules of an application or session, and which owner may hold which. */
 import { z } from 'zod';
-import { list } from './common-fields.ts';
+import { optionalList } from './common-fields.ts';
 import { originalIndex } from './dedupe.ts';
 import type { Errors } from './error.ts';
 import { isA, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
 
 export const grantFields = {
-  permissions: list(Permissions).describe('What it may do. Must be non-empty when there are no rules.'),
-  rules: list(Rules).describe(
-    'What it may do with which data. Must be non-empty when there are no permissions.',
+  permissions: optionalList(Permissions).describe(
+    'Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules.',
+  ),
+  rules: optionalList(Rules).describe(
+    'Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions.',
   ),
 };
 
 const Grants = z.object(grantFields);
 export type Grants = z.infer<typeof Grants>;
 
-export const nothing: Grants = { permissions: [], rules: [] };
+export const noGrants: Grants = { permissions: [], rules: [] };
 
 export type Owner = 'private' | 'public' | 'management' | 'session';
 
-/** Every permission that the grants name, whatever narrows it. */
-export function named(grants: Grants): string[] {
+/** All permissions in the grants, with or without a rule. */
+export function permissionsIn(grants: Grants): string[] {
   return [...new Set([grants.permissions, ...grants.rules.map((rule) => rule.permissions)].flat())];
 }
 
-/** What is wrong with these grants for this kind of owner; empty when nothing is. */
+/** Validation errors of the grants for this type of owner. Empty if they are valid. */
 export function grantErrors(owner: Owner, grants: Grants): Errors {
   const errors: Errors = {};
   if (grants.permissions.length + grants.rules.length === 0) {
-    errors.permissions = ['must be non-empty when there are no rules'];
+    errors.permissions = ['must not be empty if there are no rules'];
   }
-  const holder = owner === 'session' ? 'Session' : 'public Application';
-  for (const [path, permission] of placed(grants)) {
-    if (!mayHold(owner, permission)) errors[path] = [`${permission} may not be held by a ${holder}`];
+  const holder = owner === 'session' ? 'session' : 'public application';
+  for (const [path, permission] of permissionPaths(grants)) {
+    if (!mayHold(owner, permission)) errors[path] = [`${permission} cannot be granted to a ${holder}`];
   }
   grants.rules.forEach((rule, index) => {
-    const wrong = scopeError(owner, rule);
-    if (wrong) errors[`rules.${originalIndex(grants.rules, index)}.${wrong.field}`] = [wrong.sentence];
+    const error = scopeError(owner, rule);
+    if (error) errors[`rules.${originalIndex(grants.rules, index)}.${error.field}`] = [error.message];
   });
   return errors;
 }
 
-/** A key that lives in a browser must not change credentials or hand out access. */
+/** A key in a browser must not change credentials or grant access. */
 function mayHold(owner: Owner, permission: string): boolean {
   return owner === 'private' || owner === 'management' || isA('browser', permission);
 }
 
-function scopeError(owner: Owner, rule: Rule): { field: string; sentence: string } | undefined {
+function scopeError(owner: Owner, rule: Rule): { field: string; message: string } | undefined {
   const [container, conditions] = [rule.container !== undefined, rule.conditions !== undefined];
   if (owner === 'session') {
-    if (container) return { field: 'container', sentence: 'is for Applications: give conditions instead' };
-    if (!conditions) return { field: 'conditions', sentence: 'is required in a rule of a Session' };
+    if (container) return { field: 'container', message: 'is only for applications: use conditions instead' };
+    if (!conditions) return { field: 'conditions', message: 'is required in a rule of a session' };
     return undefined;
   }
-  if (conditions) return { field: 'conditions', sentence: 'is for Sessions: give a container instead' };
+  if (conditions) return { field: 'conditions', message: 'is only for sessions: use container instead' };
   if (owner === 'management' || container) return undefined;
-  return { field: 'container', sentence: `is required in a rule of a ${owner} Application` };
+  return { field: 'container', message: `is required in a rule of a ${owner} application` };
 }
 
-function* placed({ permissions, rules }: Grants): Generator<[path: string, permission: string]> {
-  yield* placedIn(permissions, 'permissions');
+function* permissionPaths({ permissions, rules }: Grants): Generator<[path: string, permission: string]> {
+  yield* pathsIn(permissions, 'permissions');
   for (const [index, rule] of rules.entries())
-    yield* placedIn(rule.permissions, `rules.${originalIndex(rules, index)}.permissions`);
+    yield* pathsIn(rule.permissions, `rules.${originalIndex(rules, index)}.permissions`);
 }
 
-function* placedIn(permissions: string[], at: string): Generator<[path: string, permission: string]> {
+function* pathsIn(permissions: string[], parent: string): Generator<[path: string, permission: string]> {
   for (const [index, permission] of permissions.entries())
-    yield [`${at}.${originalIndex(permissions, index)}`, permission];
+    yield [`${parent}.${originalIndex(permissions, index)}`, permission];
 }

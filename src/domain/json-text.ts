@@ -1,4 +1,4 @@
-/** JSON as text: what is kept as text and goes out as text is not read and written again on its way. */
+/** Serialized JSON. Stored JSON is copied into responses without parsing and serializing it again. */
 export class JsonText {
   readonly text: string;
 
@@ -10,7 +10,7 @@ export class JsonText {
     return new JsonText(JSON.stringify(value));
   }
 
-  /** The same object with one field more, behind the others. */
+  /** Serializes `object` with one more field at the end. */
   static extended(object: object, name: string, value: JsonText): JsonText {
     const text = JSON.stringify(object);
     const comma = text === '{}' ? '' : ',';
@@ -25,7 +25,7 @@ export class JsonText {
     return JSON.parse(this.text);
   }
 
-  /** So that it is right wherever it ends up. */
+  /** Makes `JSON.stringify` embed the value instead of `{"text": …}`. */
   toJSON(): unknown {
     return this.value();
   }

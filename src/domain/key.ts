@@ -1,12 +1,12 @@
 /**
- * Keys and nonces: `slp_<kind>_` + 256 random bits in 43 base62 digits + CRC-32 of all before it in 6 more.
- * The checksum turns typos and junk away before any database read; only the SHA-256 digest is ever stored.
+ * Keys and nonces: `slp_<kind>_`, then 256 random bits as 43 base62 digits, then the CRC-32 of everything before as 6
+ * base62 digits. The checksum rejects typos without a database read. Only the SHA-256 digest is stored.
  */
 export const applicationKinds = { management: 'mgt', private: 'pvt', public: 'pub' } as const;
 export type Kind = 'mgt' | 'pvt' | 'pub' | 'ses' | 'non';
 export type Digest = Buffer;
 
-/** A value that must not appear in logs, errors or JSON by accident; only `reveal()` gives it out. */
+/** Keeps a secret out of logs, errors and JSON. Only `reveal()` returns it. */
 export class Secret {
   readonly #value: string;
   constructor(value: string) {
@@ -26,11 +26,11 @@ export class Secret {
   }
 }
 
-/** A freshly made credential: the secret goes to its owner once, the rest to the store. */
+/** A new key or nonce. The secret is returned to the client once; the store gets the rest. */
 export interface Minted {
   readonly secret: Secret;
   readonly digest: Digest;
-  /** The last four characters, by which people tell keys apart. */
+  /** The last four characters, to tell keys apart. */
   readonly ending: string;
 }
 
@@ -52,7 +52,7 @@ export function mint(kind: Kind, random: Random = (bytes) => crypto.getRandomVal
   return { secret: new Secret(text), digest: digestOf(text), ending: text.slice(-4) };
 }
 
-/** The kind and digest of a well-formed key or nonce, or nothing for anything else. */
+/** Returns undefined unless the text is a key or nonce with a correct checksum. */
 export function parseKey(text: string): { kind: Kind; digest: Digest } | undefined {
   const kind = shape.exec(text)?.[1] as Kind | undefined;
   if (!kind) return undefined;
@@ -61,58 +61,58 @@ export function parseKey(text: string): { kind: Kind; digest: Digest } | undefin
   return { kind, digest: digestOf(text) };
 }
 
-/** For texts that may have come across a key or a nonce: whatever is shaped like one is left out. */
+/** Replaces keys and nonces in the text by `[secret]`. */
 export function redactSecrets(text: string): string {
   return text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
 }
 
-/** How far the ids of one moment have come, and what all of them begin with. */
-interface Moment {
-  readonly at: number;
-  readonly beginning: string;
-  count: number;
+/** The ids of one millisecond: their common prefix and a counter. */
+interface IdSequence {
+  readonly time: number;
+  readonly prefix: string;
+  counter: number;
 }
 
-/** The latest used last: more of them than one second of refusals has. */
-const moments = new Map<number, Moment>();
-const momentsKept = 2000;
-let latest: Moment | undefined;
+/** Least recently used first. The denial log creates ids for times of up to a second ago, so several are in use. */
+const sequences = new Map<number, IdSequence>();
+const maxSequences = 2000;
+let current: IdSequence | undefined;
 
 /**
- * A UUIDv7: ids made later sort later, also within one millisecond, and whatever other moments come in between.
- * Behind the moment, 24 bits count up from anywhere in their first sixteenth; the last 48 are random.
+ * A UUIDv7. Ids of the same millisecond are ascending in the order of the calls, also if calls for other times come in
+ * between. After the time, a 24-bit counter starts at a random value below 2^20. The last 48 bits are random.
  */
 export function newId(now: number): string {
   const random = crypto.randomUUID();
-  if (latest?.at !== now) latest = turnTo(now, random);
-  latest.count++;
-  const place = hexadecimal(latest.count, 6);
-  return `${latest.beginning}${place.slice(0, 3)}-8${place.slice(3)}-${random.slice(24)}`;
+  if (current?.time !== now) current = sequenceAt(now, random);
+  current.counter++;
+  const counter = hexadecimal(current.counter, 6);
+  return `${current.prefix}${counter.slice(0, 3)}-8${counter.slice(3)}-${random.slice(24)}`;
 }
 
-const lastMoment = 2 ** 48 - 1;
+const maxTime = 2 ** 48 - 1;
 
-/** The lowest id of a moment: ids of earlier moments are lower, all others are not. */
-export function firstIdAt(moment: number): string {
-  const time = hexadecimal(Math.min(Math.max(Math.ceil(moment), 0), lastMoment), 12);
-  return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
+/** A lower bound for the ids of this time and later. Ids of earlier times are lower. */
+export function firstIdAt(time: number): string {
+  const digits = hexadecimal(Math.min(Math.max(Math.ceil(time), 0), maxTime), 12);
+  return `${digits.slice(0, 8)}-${digits.slice(8)}-0000-0000-000000000000`;
 }
 
-function turnTo(now: number, random: string): Moment {
-  const moment = moments.get(now) ?? momentAt(now, random);
-  moments.delete(now);
-  moments.set(now, moment);
-  if (moments.size > momentsKept) moments.delete(moments.keys().next().value as number);
-  return moment;
+function sequenceAt(time: number, random: string): IdSequence {
+  const sequence = sequences.get(time) ?? newSequence(time, random);
+  sequences.delete(time);
+  sequences.set(time, sequence);
+  if (sequences.size > maxSequences) sequences.delete(sequences.keys().next().value as number);
+  return sequence;
 }
 
-function momentAt(now: number, random: string): Moment {
-  const time = hexadecimal(now, 12);
-  const beginning = `${time.slice(0, 8)}-${time.slice(8)}-7`;
-  return { at: now, beginning, count: Number.parseInt(random.slice(0, 5), 16) };
+function newSequence(time: number, random: string): IdSequence {
+  const digits = hexadecimal(time, 12);
+  const prefix = `${digits.slice(0, 8)}-${digits.slice(8)}-7`;
+  return { time, prefix, counter: Number.parseInt(random.slice(0, 5), 16) };
 }
 
-/** The one in front of it keeps its zeros, which is quicker than to pad it. */
+/** Pads with zeros. Adding a leading 1 and removing it is faster than `padStart`. */
 function hexadecimal(number: number, length: number): string {
   return (number + 16 ** length).toString(16).slice(1);
 }
@@ -125,7 +125,7 @@ function digestOf(text: string): Digest {
 
 const codes = Uint8Array.from(digits, (digit) => digit.charCodeAt(0));
 
-/** The digits of 2^0, 2^32, 2^64 and so on to 2^224, lowest first: all eight lowest, then all eight second lowest. */
+/** Base62 digits of 2^0, 2^32, … 2^224. `powers[8 * place + word]` is the digit of 2^(32 * word) at that place. */
 const powers = new Float64Array(8 * randomLength);
 for (let word = 0; word < 8; word++) {
   let power = 2n ** BigInt(32 * word);
@@ -134,20 +134,20 @@ for (let word = 0; word < 8; word++) {
 }
 
 /**
- * 32 bytes as 43 digits: 62^43 is just above 2^256. A digit is the sum of what the words have there and of what was
- * carried: no sum is too large to be exact, and there is one division for each digit.
+ * Writes 32 bytes as 43 base62 digits; 62^43 is just above 2^256. Each digit is the sum over the 32-bit words plus the
+ * carry. The sums stay below 2^53, so they are exact.
  */
 function writeRandom(target: Buffer, bytes: Uint8Array): void {
   const words = new Float64Array(8);
   for (let word = 0; word < 8; word++) words[word] = wordAt(bytes, 28 - 4 * word);
-  let carried = 0;
+  let carry = 0;
   for (let place = 0; place < randomLength; place++) {
     let sum = 0;
     for (let word = 0; word < 8; word++)
       sum += (words[word] as number) * (powers[8 * place + word] as number);
-    sum += carried;
-    carried = Math.floor(sum / 62);
-    target[checksumAt - 1 - place] = codes[sum - carried * 62] as number;
+    sum += carry;
+    carry = Math.floor(sum / 62);
+    target[checksumAt - 1 - place] = codes[sum - carry * 62] as number;
   }
 }
 
@@ -157,20 +157,20 @@ function wordAt(bytes: Uint8Array, at: number): number {
   return word;
 }
 
-/** Of all that is before it. */
+/** Writes the CRC-32 of everything before it. */
 function writeChecksum(target: Buffer): void {
   let rest = Bun.hash.crc32(target.toString('latin1', 0, checksumAt));
   for (let at = target.length - 1; at >= checksumAt; at--) {
-    const carried = Math.floor(rest / 62);
-    target[at] = codes[rest - carried * 62] as number;
-    rest = carried;
+    const carry = Math.floor(rest / 62);
+    target[at] = codes[rest - carry * 62] as number;
+    rest = carry;
   }
 }
 
 const values = new Uint8Array(128);
 for (const [value, code] of codes.entries()) values[code] = value;
 
-/** The number that the digits from there on write. */
+/** Parses base62 digits from `from` to the end. */
 function numberAt(text: string, from: number): number {
   let value = 0;
   for (let at = from; at < text.length; at++) value = value * 62 + (values[text.charCodeAt(at)] as number);

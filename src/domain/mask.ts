@@ -1,32 +1,33 @@
 /**
- * Masks: Liquid outputs in a string, object or array, such as `{{ data.number | reveal_last: 4 }}`. They are
- * rendered once, when a Token is written. No tags, no operators, no filters but ours, and limits on everything.
+ * Masks: Liquid outputs in a string, object or array, such as `{{ data.number | reveal_last: 4 }}`. A mask is rendered
+ * when the token is written. Tags, operators and the standard filters are disabled; size, depth and memory are limited.
  */
 import { Context, Liquid, type Template } from 'liquidjs';
 import { z } from 'zod';
-import { isWellFormed, isWithin } from './common-fields.ts';
+import { hasLength, isWellFormed } from './common-fields.ts';
 
-const largestMask = 4096;
-const deepest = 8;
-/** Characters that all filters of a mask may go through. */
-const mostMemory = 200_000;
-const largestResult = 65_536;
-/** How often what a mask shows is searched for a part of the data. A mask has room for fewer outputs than this. */
-const mostSearches = 512;
+const maxMaskLength = 4096;
+const maxDepth = 8;
+/** Total number of characters that the filters of a mask may process. */
+const maxFilteredCharacters = 200_000;
+const maxResultLength = 65_536;
+/** Limits the substring searches of `revealsAll`. More than the outputs that fit into a mask. */
+const maxSearches = 512;
 
-/** Like data, it comes out of a parser: that it is JSON need not be looked at. */
+/** The value comes from the JSON parser, so its structure is not checked again. */
 export const Mask = z
   .unknown()
   .refine(isTextOrObject, { error: 'must be a string, an object or a list', abort: true })
-  .refine((mask) => isWithin(JSON.stringify(mask), 0, largestMask), {
-    error: `must have at most ${largestMask} characters as JSON`,
+  .refine((mask) => hasLength(JSON.stringify(mask), 0, maxMaskLength), {
+    error: `must have at most ${maxMaskLength} characters as JSON`,
     abort: true,
   })
-  .refine((mask) => depth(mask) <= deepest, `must not be nested deeper than ${deepest} levels`)
+  .refine((mask) => depth(mask) <= maxDepth, `must not be nested deeper than ${maxDepth} levels`)
   .refine(isWellFormed, 'must be well-formed Unicode throughout')
   .meta({
     type: ['string', 'object', 'array'],
-    description: 'What others see of the data: Liquid outputs in a string, object or list.',
+    description:
+      'Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data.',
   });
 export type Mask = z.infer<typeof Mask>;
 
@@ -39,7 +40,7 @@ function depth(value: unknown): number {
   return 1 + Math.max(0, ...Object.values(value).map(depth));
 }
 
-/** The mask cannot be used with this data; the message says why, without a word of the data. */
+/** The mask cannot be used with this data. The message does not contain any of the data. */
 export class MaskError extends Error {}
 
 const engine = new Liquid({
@@ -47,64 +48,63 @@ const engine = new Liquid({
   strictFilters: true,
   strictVariables: true,
   operators: {},
-  outputEscape: single,
+  outputEscape: scalarText,
 });
 Object.assign(engine, { tags: Object.create(null), filters: Object.create(null) });
 
 type FilterThis = { context: { memoryLimit: { use(count: number): void } } };
 
-/** Lists and objects have no characters of their own, and could be long to put into words. */
-function single(value: unknown): string {
+/** Rejects lists and objects, which have no useful text form. */
+function scalarText(value: unknown): string {
   if (typeof value !== 'object' || value === null) return String(value ?? '');
-  throw new MaskError('it shows a list or an object as a whole: name a part of it');
+  throw new MaskError('it outputs a whole list or object: output one of its fields');
 }
 
 function charactersOf({ context }: FilterThis, value: unknown): string[] {
-  const text = single(value);
+  const text = scalarText(value);
   context.memoryLimit.use(text.length);
   return [...text];
 }
 
-/** Replaces every character but those shown by one other. */
-function hidden(characters: string[], hider: unknown, from: number, to: number): string {
-  const [one, ...more] = String(hider);
-  if (one === undefined || more.length > 0)
-    throw new MaskError('what hides a character must be one character');
+/** Replaces all characters outside `from` to `to`. */
+function hideExcept(characters: string[], replacement: unknown, from: number, to: number): string {
+  const [one, ...more] = String(replacement);
+  if (one === undefined || more.length > 0) throw new MaskError('the replacement must be one character');
   return characters.map((each, index) => (index >= from && index < to ? each : one)).join('');
 }
 
-function whole(count: unknown): number {
+function wholeNumber(count: unknown): number {
   if (Number.isSafeInteger(count) && (count as number) >= 0) return count as number;
-  throw new MaskError('how many characters to show must be a whole number');
+  throw new MaskError('the number of characters must be a whole number');
 }
 
 const filters = {
-  reveal_last(this: FilterThis, value: unknown, count: unknown = 0, hider: unknown = 'X') {
+  reveal_last(this: FilterThis, value: unknown, count: unknown = 0, replacement: unknown = 'X') {
     const characters = charactersOf(this, value);
-    return hidden(characters, hider, characters.length - whole(count), characters.length);
+    return hideExcept(characters, replacement, characters.length - wholeNumber(count), characters.length);
   },
-  reveal_first(this: FilterThis, value: unknown, count: unknown = 0, hider: unknown = 'X') {
-    return hidden(charactersOf(this, value), hider, 0, whole(count));
+  reveal_first(this: FilterThis, value: unknown, count: unknown = 0, replacement: unknown = 'X') {
+    return hideExcept(charactersOf(this, value), replacement, 0, wholeNumber(count));
   },
-  hide(this: FilterThis, value: unknown, hider: unknown = 'X') {
-    return hidden(charactersOf(this, value), hider, 0, 0);
+  hide(this: FilterThis, value: unknown, replacement: unknown = 'X') {
+    return hideExcept(charactersOf(this, value), replacement, 0, 0);
   },
   last(this: FilterThis, value: unknown, count: unknown = 1) {
     const characters = charactersOf(this, value);
-    return characters.slice(Math.max(0, characters.length - whole(count))).join('');
+    return characters.slice(Math.max(0, characters.length - wholeNumber(count))).join('');
   },
   first(this: FilterThis, value: unknown, count: unknown = 1) {
-    return charactersOf(this, value).slice(0, whole(count)).join('');
+    return charactersOf(this, value).slice(0, wholeNumber(count)).join('');
   },
 };
 for (const [name, filter] of Object.entries(filters)) engine.registerFilter(name, filter);
 
 /**
- * `value | filter: argument, argument`, and nothing that Liquid would overlook: a comma in the wrong place or a
- * filter without a name would show the value as it is. Arguments and places in a list are written out: if they
- * came from the data, whoever may change a part of it could make the mask show another.
+ * `value | filter: argument, argument`. Liquid ignores some syntax errors, such as a misplaced comma or a filter without
+ * a name, and would output the plain value; this pattern rejects them. Arguments and list indexes must be literals:
+ * taken from the data, they would let a caller who can change one field reveal another.
  */
-const form = (() => {
+const outputSyntax = (() => {
   const name = String.raw`[\p{L}_][\p{L}\p{N}_-]*`;
   const below = String.raw`\.[\p{L}\p{N}_-]+`;
   const literal = String.raw`(?:"[^"\\]*"|'[^'\\]*'|-?\d+(?:\.\d+)?)`;
@@ -115,29 +115,30 @@ const form = (() => {
   return new RegExp(String.raw`^\{\{-?\s*${value}\s*(?:${filter})*-?\}\}$`, 'u');
 })();
 
-const malformedOutput = 'it is not a valid output, which has the form {{ data.name | filter: 4 }}';
+const malformedOutput = 'it is not a valid output: use the form {{ data.name | filter: 4 }}';
 
-/** Parsed templates; what they are rendered with is never kept. */
+/** Cache of parsed templates. It contains no data. */
 const parsed = new Map<string, Template[]>();
-const mostParsed = 1000;
+const maxParsed = 1000;
 
 function parse(template: string): Template[] {
-  const known = parsed.get(template);
-  if (known) return known;
-  if (parsed.size === mostParsed) parsed.clear();
-  const made = engine.parse(template);
-  const texts = made.map(({ token }) => token.getText());
-  if (texts.some((text) => text.startsWith('{{') && !form.test(text))) throw new MaskError(malformedOutput);
-  parsed.set(template, made);
-  return made;
+  const cached = parsed.get(template);
+  if (cached) return cached;
+  if (parsed.size === maxParsed) parsed.clear();
+  const templates = engine.parse(template);
+  const texts = templates.map(({ token }) => token.getText());
+  if (texts.some((text) => text.startsWith('{{') && !outputSyntax.test(text)))
+    throw new MaskError(malformedOutput);
+  parsed.set(template, templates);
+  return templates;
 }
 
 /**
- * The masked value of the data. Throws a MaskError if it does not render, takes too much or would show all of the
- * data. The error depends on the data, so only a caller that sees or sends all of the data may get it.
+ * Returns the masked value. Throws a MaskError if the mask does not render, exceeds a limit or would reveal all of the
+ * data. The error depends on the data, so return it only to a caller that sees or sends all of the data.
  */
 export function renderMask(mask: Mask, data: unknown): unknown {
-  const context = new Context({ data }, engine.options, { memoryLimit: mostMemory });
+  const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });
   let length = 0;
 
   function render(part: unknown): unknown {
@@ -149,65 +150,65 @@ export function renderMask(mask: Mask, data: unknown): unknown {
 
   function renderText(template: string): string {
     let text = '';
-    for (const piece of outcome(() => parse(template))) {
-      const made = outcome(() => engine.renderSync([piece], context) as string);
-      length += made.length;
-      if (length > largestResult) throw new MaskError(`would give more than ${largestResult} characters`);
-      text += made;
+    for (const part of orMaskError(() => parse(template))) {
+      const rendered = orMaskError(() => engine.renderSync([part], context) as string);
+      length += rendered.length;
+      if (length > maxResultLength)
+        throw new MaskError(`must not render to more than ${maxResultLength} characters`);
+      text += rendered;
     }
     return text;
   }
 
   const masked = render(mask);
-  if (showsAll(masked, data)) throw new MaskError('would show all of the data');
+  if (revealsAll(masked, data)) throw new MaskError('must not reveal all of the data');
   return masked;
 }
 
-function outcome<T>(work: () => T): T {
+function orMaskError<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
-    throw new MaskError(`does not render: ${cause(error as Error)}`);
+    throw new MaskError(`cannot be rendered: ${cause(error as Error)}`);
   }
 }
 
-/** In our own words, since the library's may quote a value. */
+/** Does not use messages of the library, because they may quote data. */
 function cause(error: Error & { originalError?: Error }): string {
   const original = error.originalError ?? error;
   if (original instanceof MaskError) return original.message;
-  if (error.name === 'UndefinedVariableError') return 'it names something that the data does not have';
+  if (error.name === 'UndefinedVariableError') return 'the data has no such field';
   if (original.message === 'memory alloc limit exceeded')
-    return `its filters go through more than ${mostMemory} characters`;
+    return `its filters process more than ${maxFilteredCharacters} characters`;
   if (original.message.startsWith('tag "'))
-    return 'only outputs are taken, such as {{ data | hide }}, and no tags';
+    return 'tags are not supported: use outputs such as {{ data | hide }}';
   if (original.message.startsWith('undefined filter: '))
-    return `the filters are ${Object.keys(filters).join(', ')}`;
+    return `unknown filter: use one of ${Object.keys(filters).join(', ')}`;
   return malformedOutput;
 }
 
-/** No text has half a character in it, so none goes across this. */
-const border = '\ud800';
+/** A lone surrogate. The parts are well-formed Unicode, so no match crosses it. */
+const separator = '\ud800';
 
-/** Whether every part of the data stands whole somewhere in the masked value, be it in a name. Of nothing, none does. */
-function showsAll(masked: unknown, data: unknown): boolean {
-  const pieces = new Set(names(masked));
+/** Whether every string, number and boolean of the data occurs in the masked value or its field names. False for empty data. */
+function revealsAll(masked: unknown, data: unknown): boolean {
+  const pieces = new Set(fieldNames(masked));
   everyLeaf(masked, (leaf) => pieces.add(leaf) !== undefined);
-  const shown = [...pieces].join(border);
-  let parts = 0;
+  const output = [...pieces].join(separator);
+  let leaves = 0;
   let searches = 0;
-  const isShown = (leaf: string) => {
-    parts++;
+  const isRevealed = (leaf: string) => {
+    leaves++;
     if (pieces.has(leaf)) return true;
-    if (!shown.includes(leaf)) return false;
-    if (++searches > mostSearches)
-      throw new MaskError('shows too many parts of the data to tell whether it shows all of it');
+    if (!output.includes(leaf)) return false;
+    if (++searches > maxSearches) throw new MaskError('reveals too many parts of the data');
     pieces.add(leaf);
     return true;
   };
-  return everyLeaf(data, isShown) && parts > 0;
+  return everyLeaf(data, isRevealed) && leaves > 0;
 }
 
-/** Whether the test holds for every text, number and so on of which the value is made, but for empty ones. */
+/** Whether the test passes for every string, number and boolean in the value. Skips empty strings and null. */
 function everyLeaf(value: unknown, test: (leaf: string) => boolean): boolean {
   if (typeof value !== 'object') return value === '' || test(String(value));
   if (value === null) return true;
@@ -215,9 +216,9 @@ function everyLeaf(value: unknown, test: (leaf: string) => boolean): boolean {
   return parts.every((part) => everyLeaf(part, test));
 }
 
-/** The names of all fields, however deep. */
-function names(value: unknown): string[] {
+/** All field names, at any depth. */
+function fieldNames(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return [];
-  if (Array.isArray(value)) return value.flatMap(names);
-  return Object.entries(value).flatMap(([name, part]) => [name, ...names(part)]);
+  if (Array.isArray(value)) return value.flatMap(fieldNames);
+  return Object.entries(value).flatMap(([name, part]) => [name, ...fieldNames(part)]);
 }

@@ -1,11 +1,11 @@
-/** Origins: of which pages, by scheme, host and port, a browser may use a public key. */
+/** Web origins (scheme, host, port) whose pages may use a public key. */
 import { z } from 'zod';
 import type { Errors } from './error.ts';
 
-/** Nothing behind the host but a port, and no star that would stand for many. */
+/** No path, query, fragment or credentials, and no wildcard. */
 const shape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*]+$/i;
 
-/** As a browser names it in the Origin header; nothing if it is none. */
+/** The form that browsers send in `Origin`. Returns undefined if the text is not an origin. */
 export function originOf(text: string): string | undefined {
   if (!shape.test(text) || !URL.canParse(text)) return undefined;
   const { protocol, host } = new URL(text);
@@ -31,5 +31,9 @@ export const Origins = z
 
 export function originErrors(type: string, origins: readonly string[] | undefined): Errors {
   if (type === 'public' || !origins || origins.length === 0) return {};
-  return { allowed_origins: [`is for public Applications: the key of a ${type} one is not for browsers`] };
+  return {
+    allowed_origins: [
+      `is only for public applications: the key of a ${type} application must not be used in a browser`,
+    ],
+  };
 }

@@ -2,33 +2,33 @@ import { z } from 'zod';
 import { dedupe } from './dedupe.ts';
 
 /**
- * The permissions that Sallyport itself checks.
- * - `management`: may be handed on only by who holds it (no escalation).
- * - `browser`: may live in a browser, so a public Application or a Session may hold it.
- * - `scoped`: is about data in a container, so the container or conditions of a rule narrow it.
+ * The permissions that Sallyport checks, with their traits.
+ * - `management`: only a holder may grant it (no escalation).
+ * - `browser`: may be granted to public applications and sessions.
+ * - `scoped`: applies to data in a container, so the container or conditions of a rule limit it.
  */
 const table = {
   'application:create': [
-    'Create Applications, and authorize Sessions for anything a Session may hold.',
+    'Create applications. Authorize sessions with any permission that a session may have.',
     'management',
   ],
-  'application:read': [
-    'List and get Applications, and see which keys they have and what they use.',
-    'management browser',
+  'application:read': ['List and get applications, their keys and their usage.', 'management browser'],
+  'application:update': ['Update applications. Create, regenerate and delete their keys.', 'management'],
+  'application:delete': ['Delete applications.', 'management'],
+  'session:authorize': ['Authorize sessions with any permission that a session may have.', 'management'],
+  'session:read': ['List sessions, with their access and who authorized them.', 'management browser'],
+  'session:delete': ['End sessions.', 'management'],
+  'token:create': ['Create tokens.', 'browser scoped'],
+  'token:read': [
+    'List and get tokens. The transform decides how much of the data is returned.',
+    'browser scoped',
   ],
-  'application:update': ['Change Applications, and make and delete their keys.', 'management'],
-  'application:delete': ['Delete Applications.', 'management'],
-  'session:authorize': ['Authorize Sessions for anything a Session may hold.', 'management'],
-  'session:read': ['List Sessions, with what they may do and who authorized them.', 'management browser'],
-  'session:delete': ['End Sessions.', 'management'],
-  'token:create': ['Create Tokens.', 'browser scoped'],
-  'token:read': ['List and get Tokens, as the transform shows them.', 'browser scoped'],
-  'token:update': ['Change Tokens.', 'browser scoped'],
-  'token:delete': ['Delete Tokens.', 'browser scoped'],
-  'decision:create': ['Ask whether a credential may do something, and why.', 'browser'],
+  'token:update': ['Update tokens.', 'browser scoped'],
+  'token:delete': ['Delete tokens.', 'browser scoped'],
+  'decision:create': ['Check whether a key may use a permission on a resource.', 'browser'],
   'log:read': ['Read the audit log.', 'management browser'],
-  'tenant:read': ['Read about the tenant.', 'management browser'],
-} as const satisfies Record<string, readonly [sentence: string, traits: string]>;
+  'tenant:read': ['Get the tenant.', 'management browser'],
+} as const satisfies Record<string, readonly [description: string, traits: string]>;
 
 export type BuiltIn = keyof typeof table;
 type Trait = 'management' | 'browser' | 'scoped';
@@ -40,13 +40,17 @@ export function descriptionOf(permission: BuiltIn): string {
   return table[permission][0];
 }
 
-/** Users' own permissions are free to hand on, may live anywhere, and are narrowed by rules. */
+/** Custom permissions have the traits `browser` and `scoped`. */
 export function isA(trait: Trait, permission: string): boolean {
   return traits[trait].has(permission) || (trait !== 'management' && !Object.hasOwn(table, permission));
 }
 
-const having = (trait: Trait) => new Set<string>(builtIn.filter((name) => table[name][1].includes(trait)));
-const traits = { management: having('management'), browser: having('browser'), scoped: having('scoped') };
+const withTrait = (trait: Trait) => new Set<string>(builtIn.filter((name) => table[name][1].includes(trait)));
+const traits = {
+  management: withTrait('management'),
+  browser: withTrait('browser'),
+  scoped: withTrait('scoped'),
+};
 
 function familyOf(permission: string): string {
   return permission.slice(0, permission.indexOf(':'));
@@ -59,10 +63,13 @@ export const Permission = z
   .max(100)
   .regex(words, 'must be lower-case words joined by colons, such as token:read')
   .refine((name) => !families.has(familyOf(name)) || Object.hasOwn(table, name), {
-    error: (issue) =>
-      `is not a permission of the family ${familyOf(String(issue.input))}: GET /permissions lists them`,
+    error: (issue) => {
+      const family = familyOf(String(issue.input));
+      const known = builtIn.filter((name) => familyOf(name) === family);
+      return `is unknown: the ${family} permissions are ${known.join(', ')}`;
+    },
   })
-  .describe('A built-in permission, or one of your own in a family of your own.');
+  .describe('A built-in permission, or a custom one whose first word is not used by the built-in ones.');
 
 export const maxPermissions = 50;
 export const Permissions = z

@@ -1,8 +1,8 @@
-/** Who is calling, and what it may do at this moment. Every grant is checked here. */
+/** The authenticated caller and its access. All permission checks go through this file. */
 import type { Application } from './application.ts';
 import { fail } from './error.ts';
-import { lacking, type Question, refusal } from './explain.ts';
-import { type Grants, named, type Owner } from './grant.ts';
+import { denialReason, missingReason, type Question } from './explain.ts';
+import { type Grants, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
 import { isA } from './permission.ts';
 import { decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
@@ -10,19 +10,19 @@ import type { Transform } from './transform.ts';
 
 interface Caller {
   readonly tenantId: string;
-  /** The Application itself, or the one that a Session belongs to. */
+  /** The application, or the application of the session. */
   readonly applicationId: string;
   readonly policy: Policy;
   /**
-   * The key without which it could do nothing: its own, or of a Session that may do no more than its
-   * authorizer, the authorizer's. None for a Session whose grants stand on their own.
+   * The application key that the access depends on: the caller's own, or for a session with a ceiling its
+   * authorizer's. Undefined for a session without a ceiling.
    */
   readonly authority: { readonly applicationId: string; readonly keyId: string } | undefined;
-  /** Those whose pages may use the key, if not all may. */
+  /** Origins whose pages may use the key. Undefined if every origin may. */
   readonly origins: readonly string[] | undefined;
-  /** Of the key that was shown. */
+  /** Hash of the presented key. */
   readonly digest: Digest;
-  /** The moment of the request, by the clock that decides. */
+  /** Time of the request in milliseconds, by the database clock. */
   readonly now: number;
 }
 
@@ -35,7 +35,7 @@ export type Principal =
   | (Caller & {
       readonly kind: 'session';
       readonly sessionId: string;
-      /** What the authorizer may do now, for a Session that may never do more than that. */
+      /** The current policy of the authorizer, if it limits the session. */
       readonly ceiling: Policy | undefined;
     });
 
@@ -43,25 +43,26 @@ export function ownerOf(principal: Principal): Owner {
   return principal.kind === 'session' ? 'session' : principal.application.type;
 }
 
-/** Whether the key lives in a browser, where others hold the same public key or further sessions. */
+/** Whether the key is used in browsers, where others hold the same public key or other sessions. */
 export function isInBrowser(principal: Principal): boolean {
   const owner = ownerOf(principal);
   return owner === 'session' || owner === 'public';
 }
 
-/** Whether the principal holds a permission at all, plainly or by a rule, on whatever. */
+/** Whether the principal has the permission on any resource, with or without a rule. */
 export function holds({ policy, ceiling }: Principal, permission: string): boolean {
   return isGrantedSomewhere(policy, permission) && (!ceiling || isGrantedSomewhere(ceiling, permission));
 }
 
-/** Refuses what the principal does not hold at all. */
+/** Throws `permission_missing` unless the principal has the permission on some resource. */
 export function mustHold(principal: Principal, permission: string): void {
-  if (!holds(principal, permission)) throw missing(permission, lacking(questionOf(principal), permission));
+  if (!holds(principal, permission))
+    throw missing(permission, missingReason(questionOf(principal), permission));
 }
 
 /**
- * The transform with which the principal may use the permission on a stored token. The 403 is the same sentence for
- * every container and all rules, so that nobody can find out where the token lies.
+ * Returns the transform for the permission on a stored token. Throws `permission_missing` with a fixed detail that does
+ * not depend on container or rules, so that the caller cannot find out the container of the token.
  */
 export function permit(principal: Principal, permission: string, token: Resource): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, token);
@@ -69,11 +70,11 @@ export function permit(principal: Principal, permission: string, token: Resource
   throw fail('permission_missing', { detail: `You cannot use \`${permission}\` on this token.` });
 }
 
-/** Like `permit`, for a container that the caller named in its request. The 403 explains, by the caller's own rules. */
+/** Like `permit`, for a container in the request. The detail explains the denial by the caller's rules. */
 export function permitNamed(principal: Principal, permission: string, resource: Resource): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
   if (verdict.allowed) return verdict.transform;
-  throw missing(permission, refusal(questionOf(principal), permission, resource));
+  throw missing(permission, denialReason(questionOf(principal), permission, resource));
 }
 
 export function questionOf({ kind, policy, ceiling }: Principal): Question {
@@ -81,24 +82,29 @@ export function questionOf({ kind, policy, ceiling }: Principal): Question {
 }
 
 function missing(permission: string, reason: string) {
-  return fail('permission_missing', { detail: `This needs the permission ${permission}: ${reason}.` });
+  return fail('permission_missing', { detail: `You need the permission \`${permission}\`: ${reason}.` });
 }
 
 /**
- * No escalation: refuses when any of `touched` names a management permission that the principal does not hold.
- * Whoever changes an Application touches what it had and what it is to have; whoever regenerates its key
- * touches all that the key can do.
+ * Throws `grant_not_held` if `affected` contains a management permission that the principal does not hold. An update
+ * affects the old and the new grants of the application. A new key affects all of its grants.
  */
-export function denyEscalation(principal: Principal, ...touched: Grants[]): void {
-  denyUnheldGrants(
-    principal,
-    touched.flatMap(named).filter((permission) => isA('management', permission)),
-  );
+export function denyEscalation(principal: Principal, ...affected: Grants[]): void {
+  const permissions = affected.flatMap(permissionsIn).filter((permission) => isA('management', permission));
+  const missing = firstUnheld(principal, permissions);
+  if (missing === undefined) return;
+  throw fail('grant_not_held', {
+    detail: `You cannot grant or change \`${missing}\`: your key does not hold it.`,
+  });
 }
 
-/** Refuses to hand out a permission that the principal does not hold. */
+/** Throws `grant_not_held` if the principal does not hold one of the permissions. */
 export function denyUnheldGrants(principal: Principal, permissions: string[]): void {
-  const missing = permissions.find((permission) => !holds(principal, permission));
+  const missing = firstUnheld(principal, permissions);
   if (missing === undefined) return;
-  throw fail('grant_not_held', { detail: `This touches ${missing}, which this key does not hold itself.` });
+  throw fail('grant_not_held', { detail: `You cannot grant \`${missing}\`: your key does not hold it.` });
+}
+
+function firstUnheld(principal: Principal, permissions: string[]): string | undefined {
+  return permissions.find((permission) => !holds(principal, permission));
 }

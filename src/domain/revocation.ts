@@ -1,9 +1,9 @@
-/** What the audit log tells of access that was taken away, in the order of the log. */
+/** Finds revoked access in audit entries, so that restoring a backup does not bring it back. */
 import type { Application } from './application.ts';
 import type { Difference, Entry } from './audit.ts';
 
-/** As much of an audit row as it takes. */
-export interface Told {
+/** The columns of an audit row that are needed here. */
+export interface AuditRow {
   readonly id: string;
   readonly tenant_id: string | null;
   readonly operation: string;
@@ -12,34 +12,34 @@ export interface Told {
   readonly entry: string;
 }
 
-/** What an Application may do, and from where. */
+/** The access of an application. */
 export type Access = Pick<Application, 'permissions' | 'rules' | 'allowed_origins'>;
 
-/** What became of one Application. */
+/** The revocations of one application. */
 export interface Revocation {
   readonly tenant: string;
   readonly application: string;
   readonly deleted: boolean;
-  /** The keys that were taken away; all of them, if it got a new one. */
+  /** Ids of the revoked keys. `all` after a regenerate. */
   readonly keys: 'all' | readonly string[];
-  /** What of its access was changed, as it was in the end. */
+  /** The final value of each changed field. */
   readonly access: Partial<Access>;
 }
 
 export interface Revocations {
   readonly applications: readonly Revocation[];
-  /** Those that were closed in the end, by id. */
+  /** Tenants that ended up disabled or deleted, by id. */
   readonly tenants: ReadonlyMap<string, 'disabled' | 'deleted'>;
 }
 
-type Step<T> = (before: T, difference: Difference) => T;
+type Reducer = (before: Revocation, difference: Difference) => Revocation;
 
-const ofApplication: Record<string, Step<Revocation>> = {
+const applicationReducers: Record<string, Reducer> = {
   'application.delete': (before) => ({ ...before, deleted: true }),
   'application.regenerate': (before) => ({ ...before, keys: 'all' }),
   'application.key.delete': (before, { keys }) => {
-    const gone = (keys?.from as { id: string } | undefined)?.id;
-    return gone === undefined || before.keys === 'all' ? before : { ...before, keys: [...before.keys, gone] };
+    const id = (keys?.from as { id: string } | undefined)?.id;
+    return id === undefined || before.keys === 'all' ? before : { ...before, keys: [...before.keys, id] };
   },
   'application.update': (before, difference) => ({
     ...before,
@@ -47,32 +47,33 @@ const ofApplication: Record<string, Step<Revocation>> = {
   }),
 };
 
-const ofTenant: Record<string, 'disabled' | 'deleted' | undefined> = {
+const tenantStates: Record<string, 'disabled' | 'deleted' | undefined> = {
   'tenant.disable': 'disabled',
   'tenant.enable': undefined,
   'tenant.delete': 'deleted',
 };
 
-export function changesAccess({ operation, result }: Told): boolean {
+export function changesAccess({ operation, result }: AuditRow): boolean {
   return (
-    result === 'success' && (Object.hasOwn(ofApplication, operation) || Object.hasOwn(ofTenant, operation))
+    result === 'success' &&
+    (Object.hasOwn(applicationReducers, operation) || Object.hasOwn(tenantStates, operation))
   );
 }
 
-export function revocations(rows: readonly Told[]): Revocations {
+export function revocations(rows: readonly AuditRow[]): Revocations {
   const applications = new Map<string, Revocation>();
   const tenants = new Map<string, 'disabled' | 'deleted'>();
   for (const { tenant_id: tenant, entity_id: entity, operation, entry } of rows.filter(changesAccess)) {
     if (tenant === null || entity === null) continue;
-    const step = ofApplication[operation];
-    if (step) {
-      const fresh = { tenant, application: entity, deleted: false, keys: [], access: {} };
-      const before = applications.get(`${tenant} ${entity}`) ?? fresh;
-      applications.set(`${tenant} ${entity}`, step(before, (JSON.parse(entry) as Entry).difference ?? {}));
+    const reduce = applicationReducers[operation];
+    if (reduce) {
+      const initial = { tenant, application: entity, deleted: false, keys: [], access: {} };
+      const before = applications.get(`${tenant} ${entity}`) ?? initial;
+      applications.set(`${tenant} ${entity}`, reduce(before, (JSON.parse(entry) as Entry).difference ?? {}));
       continue;
     }
-    const closed = ofTenant[operation];
-    if (closed) tenants.set(tenant, closed);
+    const state = tenantStates[operation];
+    if (state) tenants.set(tenant, state);
     else tenants.delete(tenant);
   }
   return { applications: [...applications.values()], tenants };
@@ -90,8 +91,8 @@ function accessIn(difference: Difference): Partial<Access> {
 }
 
 /**
- * Whether somebody with this access could do something that was taken away. One rule more can take away as much
- * as one rule less, so rules count as soon as they differ.
+ * Whether `then` revoked some of the access in `now`. An additional rule can reduce access as well as a removed one, so
+ * any difference in rules counts.
  */
 export function isNarrower(now: Access, then: Partial<Access>): boolean {
   const { permissions, rules, allowed_origins: origins } = then;

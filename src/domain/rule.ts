@@ -5,14 +5,14 @@ import { Permissions } from './permission.ts';
 import { Transform } from './transform.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
-const notPath = 'must be a path such as /pci/high/ of letters, digits, - and _';
+const notPath = 'must be a path such as /pci/high/, with letters, digits, - and _';
 
 const maxLength = 250;
 const maxLevels = 16;
-const tooLong = `must have at most ${maxLength} characters with a slash at each end`;
+const tooLong = `must have at most ${maxLength} characters, including a slash at each end`;
 const tooDeep = `must have at most ${maxLevels} levels`;
 
-/** `/a/b/`; a missing leading or trailing slash is understood, `/` alone is the root. Kept as given. */
+/** `/a/b/`. The leading and the trailing slash are optional; `/` is the root. Stored as given. */
 export const Container = z
   .string()
   .refine(isShort, { error: tooLong, abort: true })
@@ -31,15 +31,15 @@ function containerError(value: string): string | undefined {
   return isShallow(value) ? undefined : tooDeep;
 }
 
-/** A token has an index entry for each level. */
+/** The store has an index entry for each level of a token's container. */
 function isShallow(container: string): boolean {
   return container.split('/').filter(Boolean).length <= maxLevels;
 }
 
-/** No capital letter, and nothing beyond ASCII, of which some has a lower case, too. */
+/** No upper-case letters and only ASCII. */
 const canonical = /^\/(?:[^A-Z\u0080-\uffff]*\/)?$/;
 
-/** The form in which containers are compared: lower case, a slash at each end. Most are in it as they are. */
+/** The form in which containers are compared: lower case, with a slash at each end. */
 export function canonicalContainer(container: string): string {
   if (canonical.test(container)) return container;
   const folded = container.toLowerCase();
@@ -49,40 +49,44 @@ export function canonicalContainer(container: string): string {
 
 export const Condition = z
   .strictObject({
-    attribute: z.enum(['id', 'container']).describe('What of the Token is looked at.'),
+    attribute: z.enum(['id', 'container']).describe('Attribute of the token.'),
     operator: z
       .enum(['starts_with', 'equals'])
-      .describe('How it is compared. Containers are compared by whole segments, ignoring case.'),
-    value: line(1, 500).describe('What it is compared with: for `container`, a path such as `/pci/high/`.'),
+      .describe(
+        'Containers are compared by whole segments, ignoring case: `starts_with` `/pci/` matches `/pci/high/`, but not `/pci-other/`.',
+      ),
+    value: line(1, 500).describe('Value to compare with. For `container`, a path such as `/pci/high/`.'),
   })
   .superRefine(({ attribute, value }, context) => {
-    const wrong = attribute === 'container' ? containerError(value) : undefined;
-    if (wrong !== undefined) context.addIssue({ code: 'custom', path: ['value'], message: wrong });
+    const message = attribute === 'container' ? containerError(value) : undefined;
+    if (message !== undefined) context.addIssue({ code: 'custom', path: ['value'], message });
   })
   .meta({ id: 'AccessRuleCondition' });
 export type Condition = z.infer<typeof Condition>;
 
-/** One shape for all owners; which of `container` and `conditions` an owner must have, grant.ts says. */
+/** Rules of applications and sessions. `grantErrors` checks which of `container` and `conditions` the owner needs. */
 export const Rule = z
   .strictObject({
-    description: optional(Description).describe('What the rule is for.'),
+    description: optional(Description).describe('Purpose of the rule.'),
     priority: z
       .int('must be an integer of at least 1')
       .min(1)
       .max(2_147_483_647, 'must be at most 2147483647')
-      .describe('Of the rules that match, the one with the lowest decides.'),
+      .describe(
+        'Among the matching rules, the one with the lowest priority decides. On a tie, the stricter transform decides.',
+      ),
     container: optional(Container).describe(
-      'Applications only: the rule is about the Tokens in this container and below. Management Applications may leave it out, which means all of them.',
+      'Applications only, and required there: the rule matches tokens in this container and below. A management application may omit it to match all tokens.',
     ),
     conditions: optional(z.array(Condition).min(1, 'must have at least one condition').max(20)).describe(
-      'Sessions only: the rule is about the Tokens of which all of this holds.',
+      'Sessions only, and required there: the rule matches tokens that meet all conditions.',
     ),
     transform: Transform.describe(
-      'What a reply shows of the data. `redact`: nothing. `mask`: its mask, or nothing where there is none. `reveal`: all of it.',
+      'How much of the data is returned. `redact`: no data. `mask`: the masked value, or no data if the token has no mask. `reveal`: the plaintext.',
     ),
     permissions: Permissions.refine((names) => names.length > 0, 'must name at least one permission').meta({
       minItems: 1,
-      description: 'What the rule grants.',
+      description: 'Permissions that the rule grants.',
     }),
   })
   .meta({ id: 'AccessRule' });

@@ -1,30 +1,30 @@
-/** Bounds on the id and the container of a resource, and what they have in common. */
+/** Scopes: sets of resources, bounded by id and container. */
 
-/** One thing that must hold of a resource, with its value ready to compare. */
+/** A condition on a resource, normalized for comparison. */
 export interface Test {
   readonly attribute: 'id' | 'container';
   readonly operator: 'equals' | 'starts_with';
   readonly value: string;
 }
 
-/** A value itself, or everything that starts with it. */
+/** Matches one value, or every value with that prefix. */
 export interface Bound {
   readonly value: string;
   readonly exact: boolean;
 }
 
-/** A scope without bounds is everything. Containers are in canonical form. */
+/** Without bounds, a scope contains every resource. Containers are in canonical form. */
 export interface Scope {
   readonly container?: Bound | undefined;
   readonly id?: Bound | undefined;
 }
 
-/** Where all of the tests hold; undefined if nowhere. */
+/** The resources that pass all tests. Returns undefined if the tests contradict each other. */
 export function scopeOf(tests: readonly Test[]): Scope | undefined {
-  return tests.reduce<Scope | undefined>((scope, test) => scope && meet(scope, asScope(test)), {});
+  return tests.reduce<Scope | undefined>((scope, test) => scope && intersect(scope, asScope(test)), {});
 }
 
-/** At most one test for each attribute that together say the same; undefined if they can never all hold. */
+/** Reduces the tests to at most one per attribute. Returns undefined if they contradict each other. */
 export function narrowest(tests: readonly Test[]): Test[] | undefined {
   const scope = scopeOf(tests);
   return (
@@ -42,8 +42,8 @@ function asScope({ attribute, operator, value }: Test): Scope {
   return { [attribute]: { value, exact: operator === 'equals' } };
 }
 
-/** What lies in both, or undefined. */
-export function meet(a: Scope, b: Scope): Scope | undefined {
+/** Returns undefined if the scopes do not overlap. */
+export function intersect(a: Scope, b: Scope): Scope | undefined {
   const container = narrower(a.container, b.container);
   const id = narrower(a.id, b.id);
   if (container === 'none' || id === 'none') return undefined;

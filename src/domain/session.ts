@@ -8,18 +8,20 @@ export const SessionCreated = z
   .object({
     session_key: z
       .string()
-      .describe('For the browser that made the Session, and nobody else. Shown this once.'),
-    nonce: z.string().describe('For the backend: authorizes the Session, once.'),
-    expires_at: Timestamp.describe('When it ends, authorized or not.'),
+      .describe('Key of the session, for the browser that created it. It is returned only here.'),
+    nonce: z
+      .string()
+      .describe('Send it to your backend, which uses it to authorize the session. It works once.'),
+    expires_at: Timestamp.describe('When the session expires, authorized or not.'),
   })
   .meta({ id: 'SessionCreated' });
 
 export const SessionAuthorize = z
   .strictObject({
-    nonce: z.string().min(1).describe('From the reply to creating the Session.'),
+    nonce: z.string().min(1).describe('The `nonce` from the response of `POST /sessions`.'),
     ...grantFields,
     expires_at: optional(DateTime).describe(
-      'When the Session ends, sooner or later than it would by itself: no later than the longest lifetime after its creation, nor than its Application.',
+      'When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application.',
     ),
   })
   .meta({ id: 'SessionAuthorize' });
@@ -27,30 +29,32 @@ export type SessionAuthorize = z.infer<typeof SessionAuthorize>;
 
 export const SessionState = z
   .enum(['waiting', 'authorized'])
-  .describe('`waiting`: nobody has authorized it, so it can do nothing. `authorized`: its nonce is spent.');
+  .describe('`waiting`: not authorized yet, so it has no access. `authorized`: its nonce has been used.');
 export type SessionState = z.infer<typeof SessionState>;
 
-/** A Session as lists show it: never with its key or its nonce. */
+/** A session in responses, without its key and nonce. */
 export const Session = z
   .object({
-    id: z.uuid().describe('Its own, by which the audit log names it and by which it is ended.'),
-    tenant_id: z.uuid().describe('The tenant that it belongs to.'),
-    application_id: z.uuid().describe('The public Application whose key made it.'),
+    id: z.uuid().describe('Unique identifier of the session.'),
+    tenant_id: z.uuid().describe('The tenant that the session belongs to.'),
+    application_id: z.uuid().describe('The public application whose key created it.'),
     state: SessionState,
-    permissions: z.array(Permission).describe('What it may do; nothing while it waits.'),
-    rules: z.array(Rule).describe('What it may do with which data, and how much of it it sees.'),
-    created_at: Timestamp.describe('When it was made.'),
-    authorized_at: Timestamp.optional().describe('When it was authorized; absent while it waits.'),
-    authorized_by: z.uuid().optional().describe('The Application that authorized it; absent while it waits.'),
+    permissions: z
+      .array(Permission)
+      .describe('Permissions without a rule. Empty until the session is authorized.'),
+    rules: z.array(Rule).describe('Access rules. Empty until the session is authorized.'),
+    created_at: Timestamp.describe('When it was created.'),
+    authorized_at: Timestamp.optional().describe('When it was authorized. Absent until then.'),
+    authorized_by: z.uuid().optional().describe('The application that authorized it. Absent until then.'),
     ceiling: z
       .boolean()
-      .describe('Whether it can never do more than the key that authorized it can do at that moment.'),
-    expires_at: Timestamp.describe('From this moment on it is gone.'),
+      .describe('Whether the session is limited to the current access of the key that authorized it.'),
+    expires_at: Timestamp.describe('When it expires.'),
   })
   .meta({ id: 'Session' });
 export type Session = z.infer<typeof Session>;
 
-/** When a new Session ends: after the given time, or with its Application if that is sooner. */
-export function sessionEnd(now: number, ttl: number, applicationEnd: number | undefined): number {
-  return Math.min(now + ttl, applicationEnd ?? Number.POSITIVE_INFINITY);
+/** A new session expires after `ttl`, or with its application if that is earlier. */
+export function sessionExpiry(now: number, ttl: number, applicationExpiry: number | undefined): number {
+  return Math.min(now + ttl, applicationExpiry ?? Number.POSITIVE_INFINITY);
 }

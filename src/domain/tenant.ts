@@ -1,16 +1,16 @@
 import { z } from 'zod';
 import { Timestamp } from './common-fields.ts';
 
-/** A tenant as those within it see it: whoever can ask is not disabled. */
+/** The tenant of the caller. A disabled tenant is never returned, since its keys are rejected. */
 export const Tenant = z
   .object({
-    id: z.uuid().describe('Its own, for as long as it lives.'),
-    name: z.string().describe('What its operator calls it.'),
+    id: z.uuid().describe('Unique identifier of the tenant.'),
+    name: z.string().describe('Display name.'),
     created_at: Timestamp.describe('When it was created.'),
     applications: z
       .int()
       .min(0)
       .optional()
-      .describe('How many Applications it has. Absent if there are too many to count.'),
+      .describe('Number of applications. Absent if there are too many to count.'),
   })
   .meta({ id: 'Tenant' });

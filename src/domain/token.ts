@@ -16,8 +16,8 @@ import { Container } from './rule.ts';
 export const maxTokenBytes = 1_048_576;
 
 /**
- * Stored tokens are counted in units of this many bytes. An exact count would tell a caller that replaces data the
- * size of data that it cannot see.
+ * The storage quota counts tokens in units of this many bytes. An exact count would reveal the size of hidden data to a
+ * caller that replaces it.
  */
 export const storageUnit = 4096;
 
@@ -25,7 +25,7 @@ export function storedSize(bytes: number): number {
   return Math.ceil(bytes / storageUnit) * storageUnit;
 }
 
-/** Any JSON but null, which means absent. It comes out of a parser, so that it is JSON need not be looked at. */
+/** Any JSON except null, which means absent. The value comes from the JSON parser, so its structure is not checked again. */
 export const Data = z
   .unknown()
   .refine((value) => value !== undefined && value !== null, { error: 'is required', abort: true })
@@ -36,66 +36,76 @@ export const Data = z
       context.addIssue('must be well-formed Unicode throughout');
     return { value, json };
   })
-  .describe('What is kept secret: any JSON but null.');
+  .describe('The sensitive data: any JSON except null. Stored encrypted.');
 
-/** How JSON writes half a character, or a text that looks like it. */
+/** A lone surrogate as JSON escapes it, or text that looks like one. */
 const loneSurrogate = /\\ud[89a-f]/;
 
-/** A body is no larger anyway, but patches could add up to more. */
+/** The body limit covers new tokens, but merged patches can exceed it. */
 function fits({ text }: JsonText): boolean {
   return text.length * 3 <= maxTokenBytes || Buffer.byteLength(text) <= maxTokenBytes;
 }
 
 export const TokenId = z
   .string()
-  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"');
+  .regex(/^[A-Za-z0-9._:-]{3,200}$/, 'must have 3 to 200 characters: A-Z, a-z, 0-9, ".", "_", ":" and "-"');
 
 export const TokenType = z
   .string()
   .regex(
     /^[a-z][a-z0-9_-]{0,99}$/,
-    'must be a word of at most 100 lower-case letters, digits, - and _, and begin with a letter',
+    'must have 1 to 100 lower-case letters, digits, - and _, and start with a letter',
   );
 
 const MetadataName = label(1, 100);
 const MetadataValue = text(0, 500).regex(/^[^\0]*$/u, 'must not contain NUL');
-/** The number of entries first, so that no more of them are looked at than there may be. */
+/** Checks the number of entries first, so that a large object is rejected before its entries are validated. */
 export const Metadata = z
   .unknown()
-  .refine((entries) => !Object.hasOwn(Object(entries), '__proto__'), 'must not have an entry __proto__')
+  .refine(
+    (entries) => !Object.hasOwn(Object(entries), '__proto__'),
+    'must not contain an entry named __proto__',
+  )
   .refine((entries) => hasAtMost(entries, 50), 'must have at most 50 entries')
   .pipe(z.record(MetadataName, MetadataValue))
   .meta({ type: 'object', maxProperties: 50, additionalProperties: { type: 'string', maxLength: 500 } });
 export type Metadata = z.infer<typeof Metadata>;
 
-/** A list may ask for so many entries at once. */
+/** The `metadata.NAME=VALUE` filters of a list. */
 export const MetadataFilter = Metadata.refine(
   (entries) => hasAtMost(entries, 10),
-  'must have at most 10 entries in a filter',
+  'must have at most 10 entries',
 ).meta({ type: 'object', maxProperties: 10, additionalProperties: { type: 'string', maxLength: 500 } });
 
 function hasAtMost(entries: unknown, count: number): boolean {
   return typeof entries !== 'object' || entries === null || Object.keys(entries).length <= count;
 }
 
-/** A Token as responses show it. What `data` holds, if it is there, is up to the caller's transform. */
+/** A token in responses. The caller's transform decides about `data`. */
 export const Token = z
   .object({
-    id: z.string().describe('Unique within the tenant.'),
-    tenant_id: z.uuid().describe('The tenant that owns it.'),
-    type: z.string().describe('A word of your own for what it is.'),
-    container: z.string().describe('Where it lies.'),
+    id: z.string().describe('Identifier of the token, unique within the tenant.'),
+    tenant_id: z.uuid().describe('The tenant that the token belongs to.'),
+    type: z.string().describe('Type of the token, such as `card`.'),
+    container: z.string().describe('Path of the container. Access rules refer to it.'),
     data: z
       .unknown()
       .optional()
-      .describe('The plaintext, or what the mask makes of it, or absent: as the transform has it.'),
-    mask: z.unknown().optional().describe('The mask itself, not what it makes of the data.'),
-    metadata: z.record(z.string(), z.string()).optional().describe('Names and values, kept in the clear.'),
-    created_by: z.uuid().optional().describe('The Application that created it.'),
+      .describe(
+        'The plaintext with the transform `reveal`, the masked value with `mask`, absent with `redact`.',
+      ),
+    mask: z.unknown().optional().describe('The mask template.'),
+    metadata: z.record(z.string(), z.string()).optional().describe('Unencrypted names and values.'),
+    created_by: z.uuid().optional().describe('The application that created it.'),
     created_at: Timestamp.describe('When it was created.'),
-    modified_by: z.uuid().optional().describe('The Application that last changed it; absent until then.'),
-    modified_at: Timestamp.optional().describe('When it was last changed; absent until then.'),
-    expires_at: Timestamp.optional().describe('From this moment on it is gone.'),
+    modified_by: z
+      .uuid()
+      .optional()
+      .describe('The application that last changed it. Absent if it was never changed.'),
+    modified_at: Timestamp.optional().describe('When it was last changed. Absent if it was never changed.'),
+    expires_at: Timestamp.optional().describe(
+      'When it expires: from then on it is treated as deleted. Absent if it never expires.',
+    ),
   })
   .meta({ id: 'Token' });
 export type Token = z.infer<typeof Token>;
@@ -103,50 +113,54 @@ export type Token = z.infer<typeof Token>;
 export const defaultType = 'token';
 export const defaultContainer = '/general/';
 
-/** What can be written of a Token, at first and later. */
+/** The writable fields of a token. */
 export const TokenContentFields = z.strictObject({
   type: optional(TokenType).meta({
     default: defaultType,
-    description: 'A word of your own for what it is.',
+    description: 'Type of the token, such as `card`: lower-case letters, digits, `-` and `_`.',
   }),
   container: optional(Container).meta({
     default: defaultContainer,
-    description: 'Where it lies; rules speak of it.',
+    description: 'Path of the container, such as `/customers/42/`. Access rules refer to it.',
   }),
   data: Data,
   mask: optional(Mask),
-  metadata: optional(Metadata).describe('Names and values that lists can be filtered by. Kept in the clear.'),
-  expires_at: optional(DateTime).describe('From this moment on it is gone. Must be in the future.'),
+  metadata: optional(Metadata).describe('Names and values for filtering lists. Stored unencrypted.'),
+  expires_at: optional(DateTime).describe(
+    'When the token expires. Must be in the future. If absent, it never expires.',
+  ),
 });
 
 export const TokenCreate = TokenContentFields.extend({
-  id: optional(TokenId.refine(containsNoSecret, secretError)).describe('Your own, or one is made.'),
+  id: optional(TokenId.refine(containsNoSecret, secretError)).describe(
+    'Identifier of the token: 3 to 200 characters of `A-Za-z0-9._:-`. If absent, one is generated.',
+  ),
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
 
-/** Any JSON at first: what the patch makes of the Token is checked like a new one. */
+/** Any JSON. The patched token is validated like a new one. */
 const Patched = z.unknown().optional();
 
-/** A JSON merge patch. */
+/** A JSON merge patch (RFC 7396). */
 export const TokenPatch = z
   .strictObject({
-    type: Patched.meta({ type: ['string', 'null'], description: 'Another type; `null` for the default.' }),
+    type: Patched.meta({ type: ['string', 'null'], description: 'New type. `null` sets the default.' }),
     container: Patched.meta({
       type: ['string', 'null'],
-      description: 'Another container; `null` for the default.',
+      description: 'New container. `null` sets the default.',
     }),
-    data: Patched.meta({ description: 'Other data; an object is merged into one that is there.' }),
-    mask: Patched.meta({ description: 'Another mask; `null` for none.' }),
+    data: Patched.meta({ description: 'New data. An object is merged into existing object data.' }),
+    mask: Patched.meta({ description: 'New mask. `null` removes it.' }),
     metadata: Patched.meta({
       type: ['object', 'null'],
-      description: 'Entries to set, or with `null` to remove; `null` for none at all.',
+      description: 'Entries to set. An entry with the value `null` is removed; `null` removes all.',
     }),
     expires_at: Patched.meta({
       type: ['string', 'null'],
       format: 'date-time',
-      description: 'Another moment, in the future; `null` for never.',
+      description: 'New expiry, in the future. `null` removes it.',
     }),
   })
-  .refine((patch) => Object.keys(patch).length > 0, 'must change something')
+  .refine((patch) => Object.keys(patch).length > 0, 'must contain at least one field')
   .meta({ id: 'TokenPatch', minProperties: 1 });
 export type TokenPatch = z.infer<typeof TokenPatch>;

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 
-/** What is left of a Token's data in a response, strictest first. */
+/** How much of a token's data a response contains, strictest first. */
 const transforms = ['redact', 'mask', 'reveal'] as const;
 
 export const Transform = z.enum(transforms);
 export type Transform = z.infer<typeof Transform>;
 
-/** Negative when `a` shows less than `b`. */
+/** Negative if `a` is stricter than `b`. */
 export function compareTransforms(a: Transform, b: Transform): number {
   return transforms.indexOf(a) - transforms.indexOf(b);
 }

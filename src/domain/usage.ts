@@ -1,4 +1,4 @@
-/** What the grants of an Application were used for, and which of them nothing was ever used of. */
+/** Usage of an application's grants: when each permission was last used, and which grants were never used. */
 import { z } from 'zod';
 import { Timestamp } from './common-fields.ts';
 import { type CompiledRule, decide, type Policy } from './policy.ts';
@@ -6,13 +6,13 @@ import { canonicalContainer } from './rule.ts';
 
 export const Use = z
   .object({
-    permission: z.string().describe('Which permission.'),
+    permission: z.string().describe('The permission.'),
     container: z
       .string()
       .describe(
-        'In which container, in lower case: `/` for what has none. Where there were many, it stands for those below it, too.',
+        'The container, in lower case. `/` for permissions without one. May stand for containers below it if there were many.',
       ),
-    last_used_at: Timestamp.describe('When it was last used there.'),
+    last_used_at: Timestamp.describe('When it was last used in this container, to the minute.'),
   })
   .meta({ id: 'Use' });
 export type Use = z.infer<typeof Use>;
@@ -21,20 +21,20 @@ export const UnusedGrant = z
   .object({
     rule: z
       .union([z.int(), z.literal('permissions')])
-      .describe('Which rule of the Application, counted from 1, or its plain permissions.'),
-    permission: z.string().describe('What it grants.'),
-    container: z.string().describe('In which container and below.'),
+      .describe('Number of the rule, from 1, or `permissions` for the permissions without a rule.'),
+    permission: z.string().describe('The granted permission.'),
+    container: z.string().describe('The container of the grant, including those below.'),
   })
   .meta({ id: 'UnusedGrant' });
 export type UnusedGrant = z.infer<typeof UnusedGrant>;
 
-type Place = Pick<Use, 'permission' | 'container'>;
+type PermissionUse = Pick<Use, 'permission' | 'container'>;
 
 /**
- * The grants that no use on record can have come from: none was decided by it, as the grants are now, and none
- * was in a container above, which may stand for those below.
+ * Returns the grants that no recorded use can come from. A use counts for a grant if the grant decides it now, or if its
+ * container is above that of the grant, since it may stand for containers below.
  */
-export function unusedGrants(policy: Policy, uses: readonly Place[]): UnusedGrant[] {
+export function unusedGrants(policy: Policy, uses: readonly PermissionUse[]): UnusedGrant[] {
   const decided = Map.groupBy(
     uses.map((use) => ({ ...use, by: decidedBy(policy, use) })),
     ({ permission }) => permission,
@@ -57,12 +57,12 @@ export function unusedGrants(policy: Policy, uses: readonly Place[]): UnusedGran
 
 type Grantor = CompiledRule | 'permissions';
 
-function decidedBy(policy: Policy, { permission, container }: Place): Grantor | undefined {
+function decidedBy(policy: Policy, { permission, container }: PermissionUse): Grantor | undefined {
   const verdict = decide(policy, permission, { container });
   return verdict.allowed ? (verdict.rule ?? 'permissions') : undefined;
 }
 
-function* grantsOf(policy: Policy): Generator<Place & { by: Grantor }> {
+function* grantsOf(policy: Policy): Generator<PermissionUse & { by: Grantor }> {
   for (const permission of policy.plain) yield { by: 'permissions', permission, container: '/' };
   for (const by of policy.rules.toSorted((a, b) => a.index - b.index)) {
     const container = canonicalContainer(by.rule.container ?? '/');
@@ -70,65 +70,64 @@ function* grantsOf(policy: Policy): Generator<Place & { by: Grantor }> {
   }
 }
 
-/** When something was last done in which container. */
+/** Container → time of the last use. */
 export type LastUses = ReadonlyMap<string, number>;
 
-/** Uses that are recorded for one application, and so returned by `GET /applications/{id}/usage`. */
+/** Recorded uses per application, and so the maximum that `GET /applications/{id}/usage` returns. */
 export const maxUses = 500;
 
 /**
- * At most `most` uses by permission and container, and at most `containers` of each permission. Containers are
- * merged into their parents first. Permissions are dropped only if there are more than `most`, the least recently
- * used first.
+ * Reduces the uses to at most `max` in total and `maxContainers` per permission, by merging containers into their
+ * parents. Drops permissions only if there are more than `max`, least recently used first.
  */
 export function boundedUses(
   uses: ReadonlyMap<string, LastUses>,
-  most: number,
-  containers: number,
+  max: number,
+  maxContainers: number,
 ): Map<string, LastUses> {
-  const recent = uses.size <= most ? [...uses] : mostRecent(uses, most);
-  for (let each = containers; ; each >>= 1) {
-    const bounded = recent.map(([permission, moments]) => [permission, gathered(moments, each)] as const);
-    if (each === 1 || countOf(bounded) <= most) return new Map(bounded);
+  const recent = uses.size <= max ? [...uses] : mostRecent(uses, max);
+  for (let limit = maxContainers; ; limit >>= 1) {
+    const bounded = recent.map(([permission, times]) => [permission, mergeContainers(times, limit)] as const);
+    if (limit === 1 || countOf(bounded) <= max) return new Map(bounded);
   }
 }
 
 function countOf(uses: Iterable<readonly [string, LastUses]>): number {
   let count = 0;
-  for (const [, moments] of uses) count += moments.size;
+  for (const [, times] of uses) count += times.size;
   return count;
 }
 
-function mostRecent(uses: ReadonlyMap<string, LastUses>, most: number): [string, LastUses][] {
+function mostRecent(uses: ReadonlyMap<string, LastUses>, count: number): [string, LastUses][] {
   const dated = Array.from(uses, (use) => ({ use, at: Math.max(...use[1].values()) }));
   return dated
     .sort((a, b) => b.at - a.at)
-    .slice(0, most)
+    .slice(0, count)
     .map(({ use }) => use);
 }
 
-const crowded = 16;
+const initialSiblings = 16;
 
 /**
- * No more than `most` containers: those that share a parent with many others are put together under it, then
- * those that share it with fewer, and last all of them. The latest moment counts.
+ * Reduces the map to at most `max` containers. Merges containers with many siblings into their parent first, then those
+ * with fewer. A merged container has the latest time of its parts.
  */
-export function gathered(moments: LastUses, most: number): LastUses {
-  let left = moments;
-  for (let crowd = crowded; left.size > most; crowd = Math.max(1, crowd / 2)) {
-    const siblings = Map.groupBy(left.keys(), parentOf);
+export function mergeContainers(times: LastUses, max: number): LastUses {
+  let merged = times;
+  for (let minSiblings = initialSiblings; merged.size > max; minSiblings = Math.max(1, minSiblings / 2)) {
+    const siblings = Map.groupBy(merged.keys(), parentOf);
     const next = new Map<string, number>();
-    for (const [container, at] of left) {
+    for (const [container, time] of merged) {
       const parent = parentOf(container);
-      const place = (siblings.get(parent) as string[]).length >= crowd ? parent : container;
-      next.set(place, Math.max(at, next.get(place) ?? at));
+      const target = (siblings.get(parent) as string[]).length >= minSiblings ? parent : container;
+      next.set(target, Math.max(time, next.get(target) ?? time));
     }
-    left = next;
+    merged = next;
   }
-  return left;
+  return merged;
 }
 
-/** The root is its own. */
+/** The root is its own parent. */
 function parentOf(container: string): string {
   return container.slice(0, container.lastIndexOf('/', container.length - 2) + 1);
 }

@@ -1,21 +1,22 @@
-/** Checks input against its schema, and says in plain words what is wrong where. */
+/** Validates input against a zod schema and returns error messages by path. */
 import { z } from 'zod';
 import { type Errors, fail, maxErrors } from './error.ts';
 
 type Issue = Parameters<NonNullable<z.core.ParseContext<z.core.$ZodIssue>['error']>>[0];
 
+/** An error in the input. */
 export interface Fault {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
 
-/** What the schema makes of the value, or what is wrong with it, as far as a response has room for it. */
+/** Returns the parsed value, or the errors up to the number that a response may contain. */
 export function check<S extends z.ZodType>(
   schema: S,
   value: unknown,
   part: 'field' | 'parameter' = 'field',
 ): { readonly data: z.output<S> } | { readonly faults: readonly Fault[] } {
-  const result = schema.safeParse(value, { error: part === 'field' ? sentence : ofParameter });
+  const result = schema.safeParse(value, { error: part === 'field' ? fieldMessage : parameterMessage });
   if (result.success) return { data: result.data };
   const message = `is not a known ${part}`;
   const faults = result.error.issues
@@ -28,24 +29,24 @@ export function check<S extends z.ZodType>(
   return { faults };
 }
 
-const known = new WeakMap<z.ZodType, z.ZodType>();
+const compiledSchemas = new WeakMap<z.ZodType, z.ZodType>();
 
-/** The same schema made to run often, when it is first used: some milliseconds once, and half the time ever after. */
+/** Compiles a schema on first use, which takes some milliseconds and halves the time of each validation. */
 function compiled<S extends z.ZodType>(schema: S): S {
-  const before = known.get(schema);
-  if (before) return before as S;
-  const made = z.compile(schema);
-  known.set(schema, made);
-  return made;
+  const cached = compiledSchemas.get(schema);
+  if (cached) return cached as S;
+  const result = z.compile(schema);
+  compiledSchemas.set(schema, result);
+  return result;
 }
 
-/** `at` names the place when the value as a whole is wrong. */
-export function validate<S extends z.ZodType>(schema: S, value: unknown, at: string): z.output<S> {
-  const checked = check(compiled(schema), value, at === 'query' ? 'parameter' : 'field');
+/** Throws `validation_failed`. `part` is the path of an error about the whole value: `body`, `query` or `path`. */
+export function validate<S extends z.ZodType>(schema: S, value: unknown, part: string): z.output<S> {
+  const checked = check(compiled(schema), value, part === 'query' ? 'parameter' : 'field');
   if ('data' in checked) return checked.data;
   const errors: Errors = Object.create(null);
   for (const { path, message } of checked.faults) {
-    const name = path.length === 0 ? at : path.map(String).join('.');
+    const name = path.length === 0 ? part : path.map(String).join('.');
     errors[name] = [...(errors[name] ?? []), message];
   }
   throw fail('validation_failed', { errors });
@@ -61,14 +62,14 @@ const nouns: Record<string, string> = {
   boolean: 'true or false',
 };
 
-/** A parameter is a list when it is given more than once. */
-function ofParameter(issue: Issue): string {
+/** A query parameter that is repeated arrives as a list. */
+function parameterMessage(issue: Issue): string {
   const single = issue.code === 'invalid_type' || issue.code === 'invalid_value';
-  return single && Array.isArray(issue.input) ? 'must be given once' : sentence(issue);
+  return single && Array.isArray(issue.input) ? 'must not be repeated' : fieldMessage(issue);
 }
 
-/** For issues whose schema has no sentence of its own. */
-function sentence(issue: Issue): string {
+/** Messages for issues whose schema defines none. */
+function fieldMessage(issue: Issue): string {
   switch (issue.code) {
     case 'invalid_type':
       if (issue.input === undefined) return 'is required';
@@ -84,7 +85,7 @@ function sentence(issue: Issue): string {
         ? `must be at least ${issue.minimum}`
         : `must have at least ${counted(issue.minimum, issue.origin)}`;
     case 'invalid_key':
-      return `has a name that ${issue.issues[0]?.message ?? 'is not valid'}`;
+      return `has an invalid name: it ${issue.issues[0]?.message ?? 'is not valid'}`;
     default:
       return 'is not valid';
   }

@@ -2,11 +2,11 @@
 import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import {
   type Access,
+  type AuditRow,
   changesAccess,
   isNarrower,
   type Revocation,
   revocations,
-  type Told,
 } from '../domain/revocation.ts';
 import { applications, originsText, toText } from '../store/applications.ts';
 import { insertEntries } from '../store/audit/log.ts';
@@ -66,8 +66,8 @@ export const none: Revived = { tenants: [], applications: [] };
 export function recovery({ db, masters, chainKeys }: StoreParts): Recovery {
   return {
     revived: async (lines) => {
-      const told: Told[] = [];
-      const onRow = (row: Told) => {
+      const told: AuditRow[] = [];
+      const onRow = (row: AuditRow) => {
         if (changesAccess(row)) told.push(row);
       };
       const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
@@ -98,7 +98,7 @@ type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'diffe
 const several = 500;
 
 /** Those that this audit log has no row of. Every change has one, so what it does not know has not happened here. */
-async function unknownTo(db: Db, told: readonly Told[]): Promise<Told[]> {
+async function unknownTo(db: Db, told: readonly AuditRow[]): Promise<AuditRow[]> {
   const known = new Set<string>();
   for (let start = 0; start < told.length; start += several) {
     const params = new Params();
@@ -109,7 +109,7 @@ async function unknownTo(db: Db, told: readonly Told[]): Promise<Told[]> {
   return told.filter(({ id }) => !known.has(id));
 }
 
-async function lookUp(db: Db, told: readonly Told[]): Promise<Revived> {
+async function lookUp(db: Db, told: readonly AuditRow[]): Promise<Revived> {
   const { tenants: closed, applications: changed } = revocations(told);
   const found: RevivedTenant[] = [];
   for (const [id, how] of closed) {

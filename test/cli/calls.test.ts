@@ -104,7 +104,9 @@ describe('exit codes tell apart', () => {
   test('a refusal of the service, with its code and the id of the request: 4', async () => {
     const { code, err } = await call(['tokens', 'get', 'nothing']);
     expect(code).toBe(4);
-    expect(err).toMatch(/^sallyport: error: There is nothing with this id\. \(not_found, request \S+\)\n$/);
+    expect(err).toMatch(
+      /^sallyport: error: No resource has this id\. It may have been deleted or have expired\. \(not_found, request \S+\)\n$/,
+    );
     const key = mint('pvt').secret.reveal();
     const refused = await call(['whoami'], { env: { SALLYPORT_KEY: key } });
     expect(refused.code).toBe(4);
@@ -120,7 +122,9 @@ describe('exit codes tell apart', () => {
   ])('%s that is not there: 4', async (_, argv) => {
     const { code, out, err } = await call(argv);
     expect([code, out]).toEqual([4, '']);
-    expect(err).toMatch(/^sallyport: error: ([Tt]here is no|no application named).* \(not_found.*\)$/m);
+    expect(err).toMatch(
+      /^sallyport: error: (No resource has this id|[Tt]here is no|no application named).* \(not_found.*\)$/m,
+    );
   });
 
   test('input that is not valid, with a line for every part: 4', async () => {

@@ -125,7 +125,7 @@ describe('an update', () => {
     ['expires_at', 1893456000000],
   ])('is refused when %s is sent as %j', (field, value) => {
     expect(readOnlyErrors(current, sent({ [field]: value }))).toEqual({
-      [field]: ['cannot be changed: leave it out, or send it as it is'],
+      [field]: ['is read-only: omit it or send its current value'],
     });
   });
 

@@ -1,6 +1,6 @@
 /** What a Session may do below an authorizer that it may never exceed. */
 import { describe, expect, test } from 'bun:test';
-import { type Grants, nothing } from '../../src/domain/grant.ts';
+import { type Grants, noGrants } from '../../src/domain/grant.ts';
 import { compilePolicy, decideUnder, type Resource } from '../../src/domain/policy.ts';
 import type { Transform } from '../../src/domain/transform.ts';
 import { at, grants, type Outcome, outcome, when } from '../support/grants.ts';
@@ -29,9 +29,9 @@ describe('a Session under a ceiling', () => {
   });
 
   test.each<[string, Grants, Grants | undefined, Resource, Outcome]>([
-    ['is denied what its authorizer is denied', session('reveal'), nothing, at('/pci/'), 'denied'],
-    ['is denied what only its authorizer may do', nothing, application('reveal'), at('/pci/'), 'denied'],
-    ['may do nothing when both are granted nothing', nothing, nothing, at('/pci/'), 'denied'],
+    ['is denied what its authorizer is denied', session('reveal'), noGrants, at('/pci/'), 'denied'],
+    ['is denied what only its authorizer may do', noGrants, application('reveal'), at('/pci/'), 'denied'],
+    ['may do nothing when both are granted nothing', noGrants, noGrants, at('/pci/'), 'denied'],
     [
       'is denied where its authorizer is granted another container',
       session('reveal'),

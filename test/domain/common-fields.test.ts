@@ -190,5 +190,6 @@ test('an id is a UUID in any case, and kept in lower case', () => {
     `${one}\n`,
     one.replace('5d', '5g'),
   ];
-  for (const text of wrong) expect(sentence(Id, text)).toBe('must be a UUID');
+  for (const text of wrong)
+    expect(sentence(Id, text)).toBe('must be a UUID, such as 0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d');
 });

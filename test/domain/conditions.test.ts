@@ -28,7 +28,7 @@ describe('a condition', () => {
     [
       'a container that cannot be',
       { attribute: 'container', value: '/pci//high/' },
-      'value must be a path such as /pci/high/ of letters, digits, - and _',
+      'value must be a path such as /pci/high/, with letters, digits, - and _',
     ],
     ['another attribute', { attribute: 'type' }, 'attribute '],
     ['another operator', { operator: 'ends_with' }, 'operator '],

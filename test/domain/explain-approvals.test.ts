@@ -21,7 +21,7 @@ const approvals: [
     application(policyOf([read], rule('/pci/', [read]))),
     read,
     'mask',
-    'this Application has token:read among its permissions, with the transform mask',
+    'this application has token:read in its permissions, with the transform mask',
     { of: 'application', rule: 'permissions' },
   ],
   [
@@ -29,7 +29,7 @@ const approvals: [
     application(policyOf([], rule(undefined, [read], { transform: 'reveal', description: 'Payments' }))),
     read,
     'reveal',
-    'rule 1 grants token:read with the transform reveal: it is for everything',
+    'rule 1 grants token:read with the transform reveal: it applies to every resource',
     { of: 'application', rule: 1, description: 'Payments' },
   ],
   [
@@ -86,7 +86,7 @@ const approvals: [
     ),
     read,
     'redact',
-    'this Session may do no more than its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/43/ is in /customers/',
+    'this session is limited by its authorizer, whose rule 1 grants token:read with the transform redact: container /customers/43/ is in /customers/',
     { of: 'authorizer', rule: 1, description: 'Desk' },
   ],
   [
@@ -94,7 +94,7 @@ const approvals: [
     session(policyOf([], rule(inCustomers, [read], { transform: 'reveal' })), policyOf([read])),
     read,
     'mask',
-    'this Session may do no more than its authorizer, which has token:read among its permissions, with the transform mask',
+    'this session is limited by its authorizer, which has token:read in its permissions, with the transform mask',
     { of: 'authorizer', rule: 'permissions' },
   ],
   [
@@ -102,7 +102,7 @@ const approvals: [
     session(policyOf([read]), policyOf([], rule('/', [read], { transform: 'reveal' }))),
     read,
     'mask',
-    'this Session has token:read among its permissions, with the transform mask',
+    'this session has token:read in its permissions, with the transform mask',
     { of: 'session', rule: 'permissions' },
   ],
   [
@@ -110,7 +110,7 @@ const approvals: [
     application(policyOf([], rule('/pci/', ['application:read']))),
     'application:read',
     'mask',
-    'rule 1 grants application:read with the transform mask: application:read is not about data, so nothing narrows it',
+    'rule 1 grants application:read with the transform mask: application:read does not apply to data, so containers and conditions are ignored',
     { of: 'application', rule: 1 },
   ],
 ];
@@ -158,7 +158,7 @@ test('the trace says of every rule, in the order in which they decide, whether i
       transform: 'mask',
       grants: false,
       matches: true,
-      why: 'permissions are for everything',
+      why: 'permissions without a rule apply to every resource',
     },
     {
       of: 'authorizer',
@@ -166,7 +166,7 @@ test('the trace says of every rule, in the order in which they decide, whether i
       transform: 'mask',
       grants: true,
       matches: true,
-      why: 'permissions are for everything',
+      why: 'permissions without a rule apply to every resource',
     },
   ]);
 });

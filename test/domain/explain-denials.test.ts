@@ -1,6 +1,6 @@
 /** Denials as people read them: each row is a set-up, a question, and the sentence that answers it. */
 import { describe, expect, test } from 'bun:test';
-import { explain, lacking, type Question, refusal, trace } from '../../src/domain/explain.ts';
+import { denialReason, explain, missingReason, type Question, trace } from '../../src/domain/explain.ts';
 import type { Resource } from '../../src/domain/policy.ts';
 import { application, type ConditionTuple, policyOf, rule, session } from '../support/explain-inputs.ts';
 
@@ -13,7 +13,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     [
       'an Application without it',
       application(policyOf(['token:create'])),
-      'this Application has token:read neither among its permissions nor in a rule',
+      'this application does not have token:read in its permissions or rules',
     ],
     [
       'a rule for the container that grants something else',
@@ -139,7 +139,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     [
       'a Session that nobody has authorized',
       session(policyOf([])),
-      'this Session has not been authorized yet, so it may do nothing',
+      'this session has not been authorized yet',
     ],
     [
       'a resource without a container',
@@ -172,29 +172,29 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
     [
       'what is not about data',
       application(policyOf([read], rule('/', [read]))),
-      'this Application has application:read neither among its permissions nor in a rule',
+      'this application does not have application:read in its permissions or rules',
       'application:read',
       card,
     ],
     [
       'an authorizer that sees another container',
       session(policyOf([read]), policyOf([], rule('/customers/42/', [read]))),
-      'this Session may do no more than its authorizer, whose rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
+      'this session is limited by its authorizer, whose rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
       'an authorizer whose rule grants something else',
       session(policyOf([read]), policyOf([], rule('/customers/', ['token:create']))),
-      'this Session may do no more than its authorizer, whose rule 1 matches but grants token:create, not token:read',
+      'this session is limited by its authorizer, whose rule 1 matches but grants token:create, not token:read',
     ],
     [
       'an authorizer that has lost it',
       session(policyOf([read]), policyOf(['token:create'])),
-      'this Session may do no more than its authorizer, which has token:read neither among its permissions nor in a rule',
+      'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
     ],
     [
       'a Session that lacks it as well as its authorizer',
       session(policyOf(['token:create']), policyOf(['token:create'])),
-      'this Session has token:read neither among its permissions nor in a rule',
+      'this session does not have token:read in its permissions or rules',
     ],
   ];
 
@@ -207,37 +207,37 @@ describe('a denial names the smallest grant that is missing:', () => {
 });
 
 describe('whoever does not hold a permission at all hears whose it lacks:', () => {
-  const nowhere = 'has token:read neither among its permissions nor in a rule';
+  const nowhere = 'does not have token:read in its permissions or rules';
   test.each([
     [
       'an Application with rules for other things',
       application(policyOf([], rule('/', ['token:create']))),
-      `this Application ${nowhere}`,
+      `this application ${nowhere}`,
     ],
-    ['an Application with nothing', application(policyOf([])), `this Application ${nowhere}`],
-    ['a Session', session(policyOf(['token:create'])), `this Session ${nowhere}`],
+    ['an Application with nothing', application(policyOf([])), `this application ${nowhere}`],
+    ['a Session', session(policyOf(['token:create'])), `this session ${nowhere}`],
     [
       'a Session with a permission and a rule for other things',
       session(policyOf(['token:create'], rule(inCustomers, ['token:create']))),
-      `this Session ${nowhere}`,
+      `this session ${nowhere}`,
     ],
     [
       'a Session under an authorizer that lacks it too',
       session(policyOf(['token:create']), policyOf(['token:create'])),
-      `this Session ${nowhere}`,
+      `this session ${nowhere}`,
     ],
     [
       'a Session whose authorizer has lost it',
       session(policyOf([], rule(inCustomers, [read])), policyOf(['token:create'])),
-      'this Session is limited to what its authorizer may do now',
+      'this session is limited to what its authorizer may do now',
     ],
     [
       'a Session that nobody has authorized',
       session(policyOf([])),
-      'this Session has not been authorized yet, so it may do nothing',
+      'this session has not been authorized yet',
     ],
   ])('%s', (_, asked, reason) => {
-    expect(lacking(asked, read)).toBe(reason);
+    expect(missingReason(asked, read)).toBe(reason);
   });
 });
 
@@ -264,7 +264,7 @@ test('a reason names at most three conditions', () => {
 });
 
 describe('an answer that hides the authorizer', () => {
-  const limited = 'this Session is limited to what its authorizer may do now';
+  const limited = 'this session is limited to what its authorizer may do now';
   const own = policyOf([], rule(inCustomers, [read], { transform: 'reveal' }));
   const hidden = (...above: Parameters<typeof policyOf>) => ({
     ...session(own, policyOf(...above)),
@@ -278,7 +278,7 @@ describe('an answer that hides the authorizer', () => {
     ['has nothing', hidden([])],
   ])('is the same denial whether it %s', (_, asked) => {
     expect(explain(asked, read, card)).toStrictEqual({ allowed: false, reason: limited });
-    expect(refusal(asked, read, card)).toBe(limited);
+    expect(denialReason(asked, read, card)).toBe(limited);
     expect(trace(asked, read, card).map(({ of }) => of)).toEqual(['session', 'session']);
   });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { type Errors, Failure } from '../../src/domain/error.ts';
-import { type Grants, grantErrors, named, nothing, type Owner } from '../../src/domain/grant.ts';
+import { type Grants, grantErrors, noGrants, type Owner, permissionsIn } from '../../src/domain/grant.ts';
 import { builtIn } from '../../src/domain/permission.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { denyEscalation, denyUnheldGrants, holds, type Principal } from '../../src/domain/principal.ts';
@@ -108,7 +108,7 @@ describe('nobody hands out what they do not hold:', () => {
     fc.assert(
       fc.property(somebody, someGrants, (someone, asked) => {
         const allowed = beyond(someone, asked).length === 0;
-        expect(passes(() => denyUnheldGrants(someone.principal, named(asked)))).toBe(allowed);
+        expect(passes(() => denyUnheldGrants(someone.principal, permissionsIn(asked)))).toBe(allowed);
       }),
       { numRuns: 1000 },
     );
@@ -142,7 +142,7 @@ describe('grants', () => {
     fc.assert(
       fc.property(fc.constantFrom<Owner>('public', 'session'), someGrants, (owner, given) => {
         const refused = Object.keys(grantErrors(owner, given)).length > 0;
-        if (named(given).some((name) => notInBrowsers.includes(name))) expect(refused).toBe(true);
+        if (permissionsIn(given).some((name) => notInBrowsers.includes(name))) expect(refused).toBe(true);
       }),
     );
   });
@@ -154,19 +154,19 @@ describe('grants', () => {
       rule({ container: '/x/', permissions: ['token:read', 'application:update'] }),
     );
     expect(grantErrors('public', given)).toEqual({
-      'permissions.1': ['session:authorize may not be held by a public Application'],
-      'rules.0.permissions.1': ['application:update may not be held by a public Application'],
+      'permissions.1': ['session:authorize cannot be granted to a public application'],
+      'rules.0.permissions.1': ['application:update cannot be granted to a public application'],
     });
     expect(grantErrors('session', grants('session:authorize'))).toEqual({
-      'permissions.0': ['session:authorize may not be held by a Session'],
+      'permissions.0': ['session:authorize cannot be granted to a session'],
     });
     expect(grantErrors('private', given)).toEqual({});
     expect(grantErrors('management', given)).toEqual({});
   });
 
   test.each(owners)('of a %s must not be empty', (owner) => {
-    expect(grantErrors(owner, nothing)).toEqual({
-      permissions: ['must be non-empty when there are no rules'],
+    expect(grantErrors(owner, noGrants)).toEqual({
+      permissions: ['must not be empty if there are no rules'],
     });
     expect(grantErrors(owner, grants('token:read'))).toEqual({});
   });
@@ -176,15 +176,15 @@ describe('grants', () => {
   });
 
   test('of nothing name nothing', () => {
-    expect(named(nothing)).toEqual([]);
+    expect(permissionsIn(noGrants)).toEqual([]);
   });
 
   const container = rule({ container: '/pci/' });
   const conditions = rule(when(['id', 'equals', 'x']));
   const neither = rule({});
   const both = rule({ container: '/pci/', ...when(['id', 'equals', 'x']) });
-  const noConditions = { 'rules.0.conditions': ['is for Sessions: give a container instead'] };
-  const noContainer = { 'rules.0.container': ['is for Applications: give conditions instead'] };
+  const noConditions = { 'rules.0.conditions': ['is only for sessions: use container instead'] };
+  const noContainer = { 'rules.0.container': ['is only for applications: use conditions instead'] };
 
   test.each<[Owner, string, Rule, Errors]>([
     ['private', 'a container', container, {}],
@@ -193,7 +193,7 @@ describe('grants', () => {
       'private',
       'neither',
       neither,
-      { 'rules.0.container': ['is required in a rule of a private Application'] },
+      { 'rules.0.container': ['is required in a rule of a private application'] },
     ],
     ['private', 'both', both, noConditions],
     ['public', 'a container', container, {}],
@@ -202,7 +202,7 @@ describe('grants', () => {
       'public',
       'neither',
       neither,
-      { 'rules.0.container': ['is required in a rule of a public Application'] },
+      { 'rules.0.container': ['is required in a rule of a public application'] },
     ],
     ['public', 'both', both, noConditions],
     ['management', 'a container', container, {}],
@@ -211,7 +211,7 @@ describe('grants', () => {
     ['management', 'both', both, noConditions],
     ['session', 'a container', container, noContainer],
     ['session', 'conditions', conditions, {}],
-    ['session', 'neither', neither, { 'rules.0.conditions': ['is required in a rule of a Session'] }],
+    ['session', 'neither', neither, { 'rules.0.conditions': ['is required in a rule of a session'] }],
     ['session', 'both', both, noContainer],
   ])('of a %s, in a rule with %s', (owner, _, given, wrong) => {
     expect(grantErrors(owner, { permissions: [], rules: [given] })).toEqual(wrong);

@@ -4,7 +4,7 @@ import { MaskError, renderMask } from '../../src/domain/mask.ts';
 const render = (mask: unknown, data: unknown) => renderMask(mask, data);
 const number = '4242424242424242';
 
-describe('a mask that would show all of the data is refused:', () => {
+describe('a mask that must not reveal all of the data is refused:', () => {
   test.each<[string, unknown, unknown]>([
     ['a text as it is', '{{ data }}', 'secret'],
     ['a text among other text', 'it is {{ data }}!', 'secret'],
@@ -21,7 +21,7 @@ describe('a mask that would show all of the data is refused:', () => {
     ['an object, empty parts aside', '{{ data.a }}', { a: 'x', b: '', c: null, d: [], e: {} }],
     ['numbers by numbers', [1, 2], [1, 2]],
   ])('%s', (_, mask, data) => {
-    expect(() => render(mask, data)).toThrow(new MaskError('would show all of the data'));
+    expect(() => render(mask, data)).toThrow(new MaskError('must not reveal all of the data'));
   });
 
   test.each<[string, unknown, unknown, unknown]>([

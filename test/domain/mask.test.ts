@@ -59,8 +59,8 @@ describe('a filter', () => {
     expect(render('{{ data.value | reveal_last: 2 }}', { value, other: 'hidden' })).toBe(masked as string);
   });
 
-  const count = 'does not render: how many characters to show must be a whole number';
-  const hider = 'does not render: what hides a character must be one character';
+  const count = 'cannot be rendered: the number of characters must be a whole number';
+  const hider = 'cannot be rendered: the replacement must be one character';
   test.each([
     ['{{ data | last: -1 }}', count],
     ['{{ data | last: 1.5 }}', count],
@@ -110,11 +110,12 @@ describe('a mask', () => {
     expect(render(mask, data)).toEqual(masked);
   });
 
-  const unknown = 'does not render: it names something that the data does not have';
-  const invalid = 'does not render: it is not a valid output, which has the form {{ data.name | filter: 4 }}';
-  const parts = 'does not render: it shows a list or an object as a whole: name a part of it';
-  const tags = 'does not render: only outputs are taken, such as {{ data | hide }}, and no tags';
-  const filters = 'does not render: the filters are reveal_last, reveal_first, hide, last, first';
+  const unknown = 'cannot be rendered: the data has no such field';
+  const invalid = 'cannot be rendered: it is not a valid output: use the form {{ data.name | filter: 4 }}';
+  const parts = 'cannot be rendered: it outputs a whole list or object: output one of its fields';
+  const tags = 'cannot be rendered: tags are not supported: use outputs such as {{ data | hide }}';
+  const filters =
+    'cannot be rendered: unknown filter: use one of reveal_last, reveal_first, hide, last, first';
   test.each([
     ['{{ data.nope }}', unknown],
     ['{{ other }}', unknown],
@@ -208,14 +209,16 @@ describe('the limits', () => {
   test('what a mask shows is searched for at most 512 parts of the data', () => {
     const text = (parts: number) => Array.from({ length: parts }, (_, n) => `part ${n};`);
     const mask = '{{ data[0] }}';
-    const tooMany = 'shows too many parts of the data to tell whether it shows all of it';
-    expect(refusal(mask, [text(512).join(''), ...text(512)])).toBe('would show all of the data');
+    const tooMany = 'reveals too many parts of the data';
+    expect(refusal(mask, [text(512).join(''), ...text(512)])).toBe('must not reveal all of the data');
     expect(refusal(mask, [text(513).join(''), ...text(513)])).toBe(tooMany);
     expect(refusal(mask, [text(600).join(''), 'hidden', ...text(600)])).toContain('gave');
-    expect(refusal([mask, ...text(90)], ['x', ...text(90), ...text(90)])).toBe('would show all of the data');
+    expect(refusal([mask, ...text(90)], ['x', ...text(90), ...text(90)])).toBe(
+      'must not reveal all of the data',
+    );
   });
 
-  const memory = 'does not render: its filters go through more than 200000 characters';
+  const memory = 'cannot be rendered: its filters process more than 200000 characters';
   test('all filters of a mask together go through 200,000 characters', () => {
     const long = 'x'.repeat(100_000);
     expect(render('{{ data | last: 1 }}{{ data | first: 1 }}', `${long}`)).toBe('xx');
@@ -232,7 +235,7 @@ describe('the limits', () => {
     for (let n = 0; n < 3; n++) expect(render('{{ data | last: 2 }}', long)).toBe('xx');
   });
 
-  const size = 'would give more than 65536 characters';
+  const size = 'must not render to more than 65536 characters';
   test('the texts of a masked value have 65,536 characters together', () => {
     const half = { a: 'x'.repeat(32_768), b: 'hidden' };
     expect(render(['{{ data.a }}', '{{ data.a }}'], half)).toEqual([half.a, half.a]);

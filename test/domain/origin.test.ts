@@ -74,7 +74,9 @@ describe('allowed origins', () => {
       expect(originErrors(type, undefined)).toEqual({});
       expect(originErrors(type, [])).toEqual({});
       expect(originErrors(type, origins)).toEqual({
-        allowed_origins: [`is for public Applications: the key of a ${type} one is not for browsers`],
+        allowed_origins: [
+          `is only for public applications: the key of a ${type} application must not be used in a browser`,
+        ],
       });
     }
   });

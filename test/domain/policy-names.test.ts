@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { type Grants, nothing } from '../../src/domain/grant.ts';
+import { type Grants, noGrants } from '../../src/domain/grant.ts';
 import { compilePolicy, decide, isGrantedSomewhere } from '../../src/domain/policy.ts';
 import { at, grants, outcome } from '../support/grants.ts';
 
@@ -10,7 +10,7 @@ describe('holding a permission at all', () => {
     ['plainly', grants('token:read'), 'token:read', true],
     ['by a rule, wherever it acts', grants(pci), 'token:read', true],
     ['not by a rule that grants another', grants(pci), 'token:create', false],
-    ['not without any grant', nothing, 'token:read', false],
+    ['not without any grant', noGrants, 'token:read', false],
   ])('%s', (_, given, permission, expected) => {
     expect(isGrantedSomewhere(compilePolicy(given), permission)).toBe(expected);
   });

@@ -1,6 +1,6 @@
 /** What the access rules mean, sentence by sentence. */
 import { describe, expect, test } from 'bun:test';
-import { type Grants, nothing } from '../../src/domain/grant.ts';
+import { type Grants, noGrants } from '../../src/domain/grant.ts';
 import { compilePolicy, decide, type Resource } from '../../src/domain/policy.ts';
 import { at, grants, type Outcome, outcome, when } from '../support/grants.ts';
 
@@ -197,7 +197,7 @@ const plainly: Row[] = [
     at('/pci/'),
     'mask',
   ],
-  ['without any grant, everything is denied', nothing, at('/pci/'), 'denied'],
+  ['without any grant, everything is denied', noGrants, at('/pci/'), 'denied'],
   ['another plain permission does not help', grants('token:create'), at('/pci/'), 'denied'],
   ['a permission is no prefix of another', grants('token:read'), at('/pci/'), 'denied', 'token:rea'],
   [

@@ -69,7 +69,7 @@ describe('holding a permission at all', () => {
     if (expected) return expect(mustHold(principal, 'token:read')).toBeUndefined();
     const { code, detail } = refusal(() => mustHold(principal, 'token:read'));
     expect(code).toBe('permission_missing');
-    expect(detail).toMatch(/^This needs the permission token:read: .+[^.]\.$/);
+    expect(detail).toMatch(/^You need the permission `token:read`: .+[^.]\.$/);
   });
 });
 
@@ -102,10 +102,10 @@ describe('using a permission on something', () => {
     const named = (principal: Principal) =>
       refusal(() => permitNamed(principal, 'token:read', at('/b/'))).detail;
     expect(named(application(grants(pci)))).toBe(
-      'This needs the permission token:read: rule 1 grants token:read but does not match: container /b/ is not in /pci/.',
+      'You need the permission `token:read`: rule 1 grants token:read but does not match: container /b/ is not in /pci/.',
     );
     expect(named(session(grants('token:read'), grants(pci)))).toBe(
-      'This needs the permission token:read: this Session is limited to what its authorizer may do now.',
+      'You need the permission `token:read`: this session is limited to what its authorizer may do now.',
     );
   });
 });
@@ -114,6 +114,6 @@ test('whoever hands out what it does not hold hears the first of it', () => {
   const asked = ['token:read', 'log:read', 'tenant:read'];
   expect(refusal(() => denyUnheldGrants(application(grants('token:read')), asked))).toEqual({
     code: 'grant_not_held',
-    detail: 'This touches log:read, which this key does not hold itself.',
+    detail: 'You cannot grant `log:read`: your key does not hold it.',
   });
 });

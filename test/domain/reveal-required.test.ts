@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import type { Principal } from '../../src/domain/principal.ts';
-import { type KeepingPatch, needsReveal } from '../../src/domain/reveal-required.ts';
+import { needsReveal, type PartialPatch } from '../../src/domain/reveal-required.ts';
 import type { Transform } from '../../src/domain/transform.ts';
 import { grants } from '../support/grants.ts';
 
@@ -45,7 +45,7 @@ function caller(owner: Owner, own: Grants, ceiling?: Grants): Principal {
 }
 
 const from = { id: 'x', container: '/from/' };
-const stays: KeepingPatch = { from, to: from, remasks: false, merges: false };
+const stays: PartialPatch = { from, to: from, remasks: false, merges: false };
 const moves = { ...stays, to: { id: 'x', container: '/to/' } };
 const owners: Owner[] = ['private', 'management', 'public', 'session'];
 

@@ -1,18 +1,18 @@
 import { describe, expect, test } from 'bun:test';
 import {
   type Access,
+  type AuditRow,
   changesAccess,
   isNarrower,
   revocations,
-  type Told,
 } from '../../src/domain/revocation.ts';
 
 function row(
   operation: string,
   entity: string | null,
   difference?: object,
-  fields: Partial<Told> = {},
-): Told {
+  fields: Partial<AuditRow> = {},
+): AuditRow {
   const entry = JSON.stringify(difference ? { difference } : {});
   return { id: 'x', tenant_id: 't', operation, entity_id: entity, result: 'success', entry, ...fields };
 }
@@ -20,7 +20,7 @@ function row(
 const untouched = { tenant: 't', application: 'a', deleted: false, keys: [], access: {} };
 
 describe('what the audit log tells of access that was taken away:', () => {
-  const cases: [string, Told[], object[]][] = [
+  const cases: [string, AuditRow[], object[]][] = [
     ['nothing', [row('application.create', 'a'), row('token.delete', 'a')], []],
     ['an Application deleted', [row('application.delete', 'a')], [{ ...untouched, deleted: true }]],
     [

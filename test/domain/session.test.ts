@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'bun:test';
-import { Session, SessionAuthorize, SessionCreated, sessionEnd } from '../../src/domain/session.ts';
+import { Session, SessionAuthorize, SessionCreated, sessionExpiry } from '../../src/domain/session.ts';
 
 test('a Session ends after its time, or with its Application if that is sooner', () => {
-  expect(sessionEnd(1000, 180, undefined)).toBe(1180);
-  expect(sessionEnd(1000, 180, 1100)).toBe(1100);
-  expect(sessionEnd(1000, 180, 1180)).toBe(1180);
-  expect(sessionEnd(1000, 180, 2000)).toBe(1180);
+  expect(sessionExpiry(1000, 180, undefined)).toBe(1180);
+  expect(sessionExpiry(1000, 180, 1100)).toBe(1100);
+  expect(sessionExpiry(1000, 180, 1180)).toBe(1180);
+  expect(sessionExpiry(1000, 180, 2000)).toBe(1180);
 });
 
 test('a new Session is shown with its key, its nonce and its end', () => {

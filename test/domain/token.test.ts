@@ -25,7 +25,7 @@ describe('an id', () => {
     'may not be %j',
     (id) => {
       expect(messages(TokenId.safeParse(id))).toEqual([
-        'must have 3 to 200 characters of A-Z, a-z, 0-9, ".", "_", ":" and "-"',
+        'must have 3 to 200 characters: A-Z, a-z, 0-9, ".", "_", ":" and "-"',
       ]);
     },
   );
@@ -37,7 +37,7 @@ describe('a type', () => {
   });
   test.each(['', 'Card', '1x', '-x', 'a b', 'x'.repeat(101), 'x\n', '\nx'])('may not be %j', (type) => {
     expect(messages(TokenType.safeParse(type))).toEqual([
-      'must be a word of at most 100 lower-case letters, digits, - and _, and begin with a letter',
+      'must have 1 to 100 lower-case letters, digits, - and _, and start with a letter',
     ]);
   });
 });
@@ -77,7 +77,7 @@ describe('metadata', () => {
   const messagesOf = (metadata: unknown) => JSON.stringify(Metadata.safeParse(metadata).error?.issues ?? []);
   test.each<[unknown, string]>([
     [many(51), 'must have at most 50 entries'],
-    [JSON.parse('{"__proto__": "x"}'), 'must not have an entry __proto__'],
+    [JSON.parse('{"__proto__": "x"}'), 'must not contain an entry named __proto__'],
     [{ '': 'x' }, 'must have 1 to 100 characters'],
     [{ ['n'.repeat(101)]: 'x' }, 'must have 1 to 100 characters'],
     [{ 'a\n': 'x' }, 'must not contain control characters'],
@@ -160,8 +160,8 @@ describe('a patch', () => {
     for (const [name, value] of Object.entries(patch))
       expect(TokenPatch.parse({ [name]: value })).toEqual({ [name]: value });
   });
-  test('must change something', () => {
-    expect(messages(TokenPatch.safeParse({}))).toEqual(['must change something']);
+  test('must contain at least one field', () => {
+    expect(messages(TokenPatch.safeParse({}))).toEqual(['must contain at least one field']);
   });
   test('cannot change an id', () => {
     expect(TokenPatch.safeParse({ id: 'abc' }).success).toBe(false);

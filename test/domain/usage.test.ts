@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { compilePolicy } from '../../src/domain/policy.ts';
-import { boundedUses, gathered, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
+import { boundedUses, mergeContainers, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
 import { grants } from '../support/grants.ts';
 
 const moments = (...containers: string[]) => new Map(containers.map((container, at) => [container, at + 1]));
@@ -10,12 +10,12 @@ const below = (parent: string, count: number) => Array.from({ length: count }, (
 describe('containers that are too many', () => {
   test('stay as they are while they fit', () => {
     const few = moments('/', '/a/', '/a/b/');
-    expect(gathered(few, 3)).toEqual(few);
+    expect(mergeContainers(few, 3)).toEqual(few);
   });
 
   test('are put together where there are many beside each other, and nowhere else', () => {
     const many = moments('/pci/high/', ...below('/customers/', 30), '/general/');
-    expect(gathered(many, 10)).toEqual(
+    expect(mergeContainers(many, 10)).toEqual(
       new Map([
         ['/pci/high/', 1],
         ['/customers/', 31],
@@ -27,11 +27,11 @@ describe('containers that are too many', () => {
   test('are put together under the most crowded parent first, and no farther than it takes', () => {
     const alone = below('/pci/', 3);
     const many = moments(...below('/customers/', 10), ...alone);
-    expect([...gathered(many, 5).keys()]).toEqual(['/customers/', ...alone]);
+    expect([...mergeContainers(many, 5).keys()]).toEqual(['/customers/', ...alone]);
   });
 
   test('end in the root when nothing else is left', () => {
-    expect(gathered(moments('/a/', '/b/', '/c/d/e/'), 1)).toEqual(new Map([['/', 3]]));
+    expect(mergeContainers(moments('/a/', '/b/', '/c/d/e/'), 1)).toEqual(new Map([['/', 3]]));
   });
 
   test('whatever they are: no more than so many are left, and none is later or lost', () => {
@@ -43,7 +43,7 @@ describe('containers that are too many', () => {
     fc.assert(
       fc.property(some, fc.integer({ min: 1, max: 60 }), (entries, most) => {
         const before = new Map(entries);
-        const after = gathered(before, most);
+        const after = mergeContainers(before, most);
         expect(after.size).toBeLessThanOrEqual(most);
         for (const [place, at] of before) {
           const over = [...after].filter(([above]) => place.startsWith(above)).map(([, moment]) => moment);

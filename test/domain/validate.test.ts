@@ -102,6 +102,6 @@ describe('what is wrong is said in plain words:', () => {
   });
 
   test.each([z.string(), z.enum(['a', 'b'])])('of a parameter that is given twice', (x) => {
-    expect(said(z.object({ x }), { x: ['a', 'b'] }, 'query')).toEqual(['must be given once']);
+    expect(said(z.object({ x }), { x: ['a', 'b'] }, 'query')).toEqual(['must not be repeated']);
   });
 });

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
-import { meet, type Scope } from '../../src/domain/scope.ts';
+import { intersect, type Scope } from '../../src/domain/scope.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
 import { grants, when } from '../support/grants.ts';
 
@@ -124,8 +124,8 @@ describe('two scopes meet', () => {
     [{ id: within('a'), container: within('/a/') }, { container: within('/b/') }, undefined],
     [{ id: within('a'), container: within('/a/') }, { id: within('b') }, undefined],
   ])('%j and %j in %j', (a, b, both) => {
-    expect(meet(a, b)).toEqual(both);
-    expect(meet(b, a)).toEqual(both);
+    expect(intersect(a, b)).toEqual(both);
+    expect(intersect(b, a)).toEqual(both);
   });
 });
 

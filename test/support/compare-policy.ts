@@ -135,7 +135,7 @@ function* compareHidden(
   ];
 }
 
-const limited = 'this Session is limited to what its authorizer may do now';
+const limited = 'this session is limited to what its authorizer may do now';
 
 function expectedSteps(
   { holder, grants }: { holder: Step['of']; grants: Grants },

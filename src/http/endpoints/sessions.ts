@@ -3,10 +3,16 @@ import { type Difference, difference } from '../../domain/audit.ts';
 import { then } from '../../domain/awaitable.ts';
 import { Id, timestamp } from '../../domain/common-fields.ts';
 import { fail, throwIfInvalid } from '../../domain/error.ts';
-import { type Grants, grantErrors, named } from '../../domain/grant.ts';
+import { type Grants, grantErrors, permissionsIn } from '../../domain/grant.ts';
 import { mint, newId, parseKey } from '../../domain/key.ts';
 import { denyUnheldGrants, holds } from '../../domain/principal.ts';
-import { Session, SessionAuthorize, SessionCreated, SessionState, sessionEnd } from '../../domain/session.ts';
+import {
+  Session,
+  SessionAuthorize,
+  SessionCreated,
+  SessionState,
+  sessionExpiry,
+} from '../../domain/session.ts';
 import type { Authorized } from '../../store/store.ts';
 import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
@@ -35,7 +41,7 @@ export const createSession = changeEndpoint({
   },
   handle: ({ principal }, { store, sessionTtl }) => {
     const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
-    const expiresAt = sessionEnd(
+    const expiresAt = sessionExpiry(
       principal.now,
       sessionTtl,
       expiry === undefined ? undefined : Date.parse(expiry),
@@ -82,7 +88,7 @@ export const authorizeSession = changeEndpoint({
     }
     const free = freely.find((permission) => holds(principal, permission));
     if (free) usage.note(principal, free);
-    else denyUnheldGrants(principal, named(body));
+    else denyUnheldGrants(principal, permissionsIn(body));
     const nonce = parseKey(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found');
     const authorization = {

@@ -4,7 +4,7 @@
  */
 import type { Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
-import { boundedUses, gathered, maxUses } from '../../domain/usage.ts';
+import { boundedUses, maxUses, mergeContainers } from '../../domain/usage.ts';
 import type { ApplicationUse, Store } from '../../store/store.ts';
 
 export interface UsageRecorder {
@@ -84,7 +84,7 @@ function place(used: Used, permission: string, container: string, at: number): v
   else used.permissions.set(permission, new Map([[container, at]]));
   used.places++;
   if (places && places.size > maxContainers)
-    used.permissions.set(permission, new Map(gathered(places, maxContainers / 2)));
+    used.permissions.set(permission, new Map(mergeContainers(places, maxContainers / 2)));
   if (used.places > maxRecorded) merge(used);
 }
 

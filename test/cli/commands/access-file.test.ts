@@ -44,7 +44,7 @@ describe('a file that is wrong changes nothing, and says where:', () => {
     [
       'what its type may not hold',
       good.replace('private', 'public').replace('token:read', 'application:create'),
-      ['access.yaml:4: "one": permissions.0 application:create may not be held by a public Application'],
+      ['access.yaml:4: "one": permissions.0 application:create cannot be granted to a public application'],
     ],
     [
       'what its type may not hold, below something said twice',
@@ -56,7 +56,7 @@ describe('a file that is wrong changes nothing, and says where:', () => {
             .map((name) => `\n      - ${name}`)
             .join(''),
         ),
-      ['access.yaml:8: "one": permissions.3 session:delete may not be held by a public Application'],
+      ['access.yaml:8: "one": permissions.3 session:delete cannot be granted to a public application'],
     ],
     [
       'a missing container',

@@ -81,7 +81,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
       [
         'one character more',
         `/${'b'.repeat(249)}/`,
-        'must have at most 250 characters with a slash at each end',
+        'must have at most 250 characters, including a slash at each end',
       ],
     ])('and %s is refused in tokens, rules, conditions and filters', async (_, container, sentence) => {
       const app = { name: 'x', type: 'private' };
@@ -106,7 +106,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
     };
     expect((await list(10)).status).toBe(200);
     const { status, body } = await list(11);
-    expect([status, body.errors]).toEqual([400, { metadata: ['must have at most 10 entries in a filter'] }]);
+    expect([status, body.errors]).toEqual([400, { metadata: ['must have at most 10 entries'] }]);
   });
 
   describe('a page of large tokens', () => {

@@ -4,7 +4,7 @@ import { mint } from '../../../src/domain/key.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const [read, ask] = ['token:read', 'decision:create'];
-const limited = 'this Session is limited to what its authorizer may do now';
+const limited = 'this session is limited to what its authorizer may do now';
 
 let world: TestServer;
 let management: string;
@@ -80,7 +80,7 @@ test('a session that nobody has authorized is denied everything', async () => {
   const question = { credential: body.session_key, permission: read, resource: { container: '/shop/' } };
   expect((await decide(management, question)).body).toMatchObject({
     allowed: false,
-    reason: 'this Session has not been authorized yet, so it may do nothing',
+    reason: 'this session has not been authorized yet',
     missing: { permission: read, container: '/shop/' },
   });
 });

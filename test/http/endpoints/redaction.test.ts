@@ -178,7 +178,9 @@ describe('a key that somebody puts where it does not belong', () => {
   ])('is refused as %s, which is kept in the clear', async (field, path, body) => {
     const { status, body: problem } = await world.call('POST', path, { key, body: body(key) });
     expect(status).toBe(400);
-    expect(problem.errors[field]).toContain('must not hold a key or a nonce, since it is kept in the clear');
+    expect(problem.errors[field]).toContain(
+      'must not contain a key or a nonce, because it is stored unencrypted',
+    );
   });
 
   test('is left out of the path in answers and in the log, however it is written', async () => {

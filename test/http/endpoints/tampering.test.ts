@@ -58,7 +58,7 @@ describe.each(databases)('a Token whose data was tampered with, on %s', (_, data
     expect(status).toBe(500);
     expect(JSON.parse(text)).toMatchObject({
       code: 'internal',
-      detail: 'The service failed: quote the request id to its operator.',
+      detail: 'The service failed to process the request. Report the `request_id` to its operator.',
     });
     const errors = lines.filter((line) => JSON.parse(line).level === 'error');
     expect(errors).toHaveLength(1);

@@ -108,7 +108,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
       const refused = await world.call(method, path, { key: session, body });
       expect(refused.status).toBe(403);
       expect(refused.body.detail).toBe(
-        `This needs the permission ${permission}: this Session is limited to what its authorizer may do now.`,
+        `You need the permission \`${permission}\`: this session is limited to what its authorizer may do now.`,
       );
     }
   });

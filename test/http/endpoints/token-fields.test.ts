@@ -190,10 +190,12 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     const said = async (metadata: unknown, part: string) =>
       (await create({ data: 1, metadata })).body.errors[part];
     expect(await said([], 'metadata')).toEqual(['must be an object']);
-    expect(await said({ '': 'v' }, 'metadata.')).toEqual(['has a name that must have 1 to 100 characters']);
+    expect(await said({ '': 'v' }, 'metadata.')).toEqual([
+      'has an invalid name: it must have 1 to 100 characters',
+    ]);
     const long = 'a'.repeat(101);
     expect(await said({ [long]: 'v' }, `metadata.${long}`)).toEqual([
-      'has a name that must have 1 to 100 characters',
+      'has an invalid name: it must have 1 to 100 characters',
     ]);
   });
 

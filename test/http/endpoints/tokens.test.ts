@@ -238,7 +238,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
       expect(JSON.stringify(body)).not.toContain('4242424242');
       return body.errors.mask[0];
     };
-    expect(await refused('{{ data.nope }}')).toContain('names something');
+    expect(await refused('{{ data.nope }}')).toContain('the data has no such field');
     expect(await refused('{{ data[data.number] }}')).toContain('not a valid');
     expect(await refused('{% if true %}x{% endif %}')).toContain('no tags');
     expect(await refused('{{ data.number | upcase }}')).toContain('filters are');

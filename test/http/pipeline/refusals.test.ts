@@ -29,7 +29,7 @@ describe.each(databases)('refusals on %s', (_, database) => {
     expect(refused).toMatchObject({
       status: 403,
       detail:
-        'This needs the permission decision:create: this Application has decision:create neither among its permissions nor in a rule.',
+        'You need the permission `decision:create`: this application does not have decision:create in its permissions or rules.',
     });
     const { key: foreign } = await world.tenant();
     expect((await decision(management, 'decision:create', {}, foreign)).allowed).toBe(false);
@@ -90,7 +90,7 @@ describe.each(databases)('refusals on %s', (_, database) => {
     );
     expect(missing).toEqual({ permission: 'token:create', container: '/general/' });
     const refused = await world.call('POST', '/tokens', { key: desk.key, body: { ...elsewhere, data: 1 } });
-    expect(refused.body.detail).toBe(`This needs the permission token:create: ${reason}.`);
+    expect(refused.body.detail).toBe(`You need the permission \`token:create\`: ${reason}.`);
   });
 
   test('every operation that needs a permission names it, and why it is not there', async () => {
@@ -103,7 +103,7 @@ describe.each(databases)('refusals on %s', (_, database) => {
       const { status, body } = await world.call(route.method, path, { key: idle.key });
       expect(status).toBe(403);
       expect(body.detail).toBe(
-        `This needs the permission ${route.permission}: this Application has ${route.permission} neither among its permissions nor in a rule.`,
+        `You need the permission \`${route.permission}\`: this application does not have ${route.permission} in its permissions or rules.`,
       );
     }
   });
