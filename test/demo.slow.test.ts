@@ -32,19 +32,19 @@ describe('the demo', () => {
   }
 
   test('fills a tenant in which everyone sees what they are there for', async () => {
-    const world = await openTestServer(sqlite);
-    const { key } = await world.tenant();
-    const seeded = await seed({ url: world.url, key, now: world.clock.now });
+    const server = await openTestServer(sqlite);
+    const { key } = await server.tenant();
+    const seeded = await seed({ url: server.url, key, now: server.clock.now });
     const see = async (name: string, id: string) =>
-      (await new Sallyport({ url: world.url, key: seeded.key(name) }).tokens.get(id)).data;
+      (await new Sallyport({ url: server.url, key: seeded.key(name) }).tokens.get(id)).data;
     const card = { number: '4242424242424242', expiry: '01/29', holder: 'Ada Lovelace' };
     expect(await see('payments worker', 'card-42')).toEqual(card);
     expect(await see('payments worker', 'identity-42')).toBeUndefined();
     expect(await see('help desk', 'card-42')).toEqual({ number: 'XXXXXXXXXXXX4242', expiry: '01/29' });
     expect(await see('nightly report', 'card-42')).toBeUndefined();
-    const { pagination } = await new Sallyport({ url: world.url, key }).applications.list();
+    const { pagination } = await new Sallyport({ url: server.url, key }).applications.list();
     expect(pagination.total_items).toBe(13);
-    await world.close();
+    await server.close();
   });
 
   test('ends when it is told to, if twice at once as under npm, and leaves nothing behind', async () => {

@@ -1,4 +1,4 @@
-/** The service, operation by operation. */
+/** The API client: one method per operation. */
 import type {
   Application,
   ApplicationCreate,
@@ -14,12 +14,18 @@ import type {
   TokenCreate,
   TokenPatch,
 } from './api.ts';
-import { type CallOptions, type Input, type Options, type Transport, transport } from './transport.ts';
+import {
+  type ClientOptions,
+  type Input,
+  type RequestOptions,
+  type Transport,
+  transport,
+} from './transport.ts';
 
 type Query<O extends 'listApplications' | 'listSessions' | 'listTokens' | 'listLogs'> = NonNullable<
   Input<O>['query']
 >;
-type Ask = Omit<DecisionRequest, 'resource' | 'resources'>;
+type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
 export class Sallyport {
   readonly applications: Applications;
@@ -28,7 +34,7 @@ export class Sallyport {
   readonly logs: Logs;
   readonly #transport: Transport;
 
-  constructor(options: Options) {
+  constructor(options: ClientOptions) {
     this.#transport = transport(options);
     this.applications = new Applications(this.#transport);
     this.sessions = new Sessions(this.#transport);
@@ -36,33 +42,36 @@ export class Sallyport {
     this.logs = new Logs(this.#transport);
   }
 
-  /** Whether a credential may do something, how much it may see, and why. */
-  decide(ask: Ask & { resource?: Resource }, options?: CallOptions): Promise<Decision> {
-    return this.#transport.call('decide', { body: ask }, options) as Promise<Decision>;
+  /** Decides whether a credential may use a permission on a resource, with which transform, and why. */
+  decide(question: DecisionQuestion & { resource?: Resource }, options?: RequestOptions): Promise<Decision> {
+    return this.#transport.call('decide', { body: question }, options) as Promise<Decision>;
   }
 
-  /** The same for up to 100 resources at once, answered in their order. */
-  decideAll(ask: Ask & { resources: Resource[] }, options?: CallOptions): Promise<Decisions> {
-    return this.#transport.call('decide', { body: ask }, options) as Promise<Decisions>;
+  /** Decides for up to 100 resources in one request. Results are in the order of `resources`. */
+  decideAll(
+    question: DecisionQuestion & { resources: Resource[] },
+    options?: RequestOptions,
+  ): Promise<Decisions> {
+    return this.#transport.call('decide', { body: question }, options) as Promise<Decisions>;
   }
 
-  /** The tenant that the key belongs to. */
-  tenant(options?: CallOptions) {
+  /** Returns the tenant of the key. */
+  tenant(options?: RequestOptions) {
     return this.#transport.call('getTenant', {}, options);
   }
 
-  /** The permissions that are built in. */
-  async permissions(options?: CallOptions) {
+  /** Lists the built-in permissions. */
+  async permissions(options?: RequestOptions) {
     return (await this.#transport.call('listPermissions', {}, options)).data;
   }
 
-  /** Resolves if requests should be sent there, and throws if not. */
-  async ready(options?: CallOptions): Promise<void> {
+  /** Readiness check. Throws if the service should not receive requests now. */
+  async ready(options?: RequestOptions): Promise<void> {
     await this.#transport.call('ready', {}, options);
   }
 }
 
-abstract class Room {
+abstract class ResourceClient {
   protected readonly transport: Transport;
   constructor(transport: Transport) {
     this.transport = transport;
@@ -74,8 +83,8 @@ interface Page<T> {
   readonly data: T[];
 }
 
-/** Entry after entry, fetching the next page when it is needed. */
-async function* entries<T, Q extends { start?: string; page?: number }>(
+/** Yields every item, and fetches the next page when it is needed. */
+async function* paginate<T, Q extends { start?: string; page?: number }>(
   fetch: (query: Q) => Promise<Page<T>>,
   query: Q,
 ): AsyncGenerator<T, void, undefined> {
@@ -88,105 +97,116 @@ async function* entries<T, Q extends { start?: string; page?: number }>(
   }
 }
 
-class Applications extends Room {
-  /** The reply is the only one that shows the key. */
-  create(body: ApplicationCreate, options?: CallOptions) {
+class Applications extends ResourceClient {
+  /** Creates an application. The key is returned only here. */
+  create(body: ApplicationCreate, options?: RequestOptions) {
     return this.transport.call('createApplication', { body }, options);
   }
-  list(query: Query<'listApplications'> = {}, options?: CallOptions) {
+  /** Returns one page, newest first. */
+  list(query: Query<'listApplications'> = {}, options?: RequestOptions) {
     return this.transport.call('listApplications', { query }, options);
   }
-  /** Every one that matches, newest first, page after page. */
+  /** Iterates over all matching applications, newest first. */
   all(
     query: Query<'listApplications'> = {},
-    options?: CallOptions,
+    options?: RequestOptions,
   ): AsyncGenerator<Application, void, undefined> {
-    return entries((page: Query<'listApplications'>) => this.list(page, options), { size: 100, ...query });
+    return paginate((page: Query<'listApplications'>) => this.list(page, options), { size: 100, ...query });
   }
-  get(id: string, options?: CallOptions) {
+  /** Throws `NotFoundError` if the id is unknown. */
+  get(id: string, options?: RequestOptions) {
     return this.transport.call('getApplication', { params: { id } }, options);
   }
-  /** The one whose key this client uses. */
-  own(options?: CallOptions) {
+  /** Returns the application whose key, or whose session's key, this client uses. */
+  current(options?: RequestOptions) {
     return this.transport.call('getApplicationByKey', {}, options);
   }
-  update(id: string, body: ApplicationUpdate, options?: CallOptions) {
+  /** Replaces the name, grants and expiry. */
+  update(id: string, body: ApplicationUpdate, options?: RequestOptions) {
     return this.transport.call('updateApplication', { params: { id }, body }, options);
   }
-  /** Every older key is dead when this resolves. */
-  regenerate(id: string, options?: CallOptions) {
+  /** Creates a new key and revokes all existing ones immediately. */
+  regenerate(id: string, options?: RequestOptions) {
     return this.transport.call('regenerateKey', { params: { id } }, options);
   }
-  delete(id: string, options?: CallOptions) {
+  /** Deletes the application, its keys and its sessions. */
+  delete(id: string, options?: RequestOptions) {
     return this.transport.call('deleteApplication', { params: { id } }, options);
   }
-  /** What its grants were used for, and which of them never. */
-  usage(id: string, options?: CallOptions) {
+  /** Returns when and where each granted permission was last used. */
+  usage(id: string, options?: RequestOptions) {
     return this.transport.call('getUsage', { params: { id } }, options);
   }
-  /** One more, beside those that go on working. The reply is the only one that shows it. */
-  createKey(id: string, options?: CallOptions) {
+  /** Adds a key; existing keys stay valid. The key is returned only here. */
+  createKey(id: string, options?: RequestOptions) {
     return this.transport.call('createKey', { params: { id } }, options);
   }
-  /** All of them, newest first, by their last four characters. */
-  async keys(id: string, options?: CallOptions) {
+  /** Lists the keys, newest first, each with its last four characters. */
+  async keys(id: string, options?: RequestOptions) {
     return (await this.transport.call('listKeys', { params: { id } }, options)).data;
   }
-  /** It is dead when this resolves. */
-  deleteKey(id: string, keyId: string, options?: CallOptions) {
+  /** Revokes one key immediately. */
+  deleteKey(id: string, keyId: string, options?: RequestOptions) {
     return this.transport.call('deleteKey', { params: { id, key_id: keyId } }, options);
   }
 }
 
-class Sessions extends Room {
-  /** With the key of a public Application. */
-  create(options?: CallOptions) {
+class Sessions extends ResourceClient {
+  /** Creates a pending session. Requires the key of a public application. */
+  create(options?: RequestOptions) {
     return this.transport.call('createSession', {}, options);
   }
-  /** With the key of a backend, once per nonce. */
-  authorize(body: SessionAuthorize, options?: CallOptions) {
+  /** Authorizes a pending session. Requires the key of a private or management application; a nonce works once. */
+  authorize(body: SessionAuthorize, options?: RequestOptions) {
     return this.transport.call('authorizeSession', { body }, options);
   }
-  /** Those whose key works, newest first. */
-  list(query: Query<'listSessions'> = {}, options?: CallOptions) {
+  /** Returns one page of sessions that have not expired, newest first. */
+  list(query: Query<'listSessions'> = {}, options?: RequestOptions) {
     return this.transport.call('listSessions', { query }, options);
   }
-  all(query: Query<'listSessions'> = {}, options?: CallOptions): AsyncGenerator<Session, void, undefined> {
-    return entries((page: Query<'listSessions'>) => this.list(page, options), { size: 100, ...query });
+  /** Iterates over all matching sessions, newest first. */
+  all(query: Query<'listSessions'> = {}, options?: RequestOptions): AsyncGenerator<Session, void, undefined> {
+    return paginate((page: Query<'listSessions'>) => this.list(page, options), { size: 100, ...query });
   }
-  /** It is dead when this resolves. */
-  end(id: string, options?: CallOptions) {
+  /** Ends a session immediately. */
+  end(id: string, options?: RequestOptions) {
     return this.transport.call('endSession', { params: { id } }, options);
   }
 }
 
-class Tokens extends Room {
-  create(body: TokenCreate, options?: CallOptions) {
+class Tokens extends ResourceClient {
+  /** Stores a token. Throws `ConflictError` if the id is taken. */
+  create(body: TokenCreate, options?: RequestOptions) {
     return this.transport.call('createToken', { body }, options);
   }
-  list(query: Query<'listTokens'> = {}, options?: CallOptions) {
+  /** Returns one page of the tokens visible to this key, newest first. */
+  list(query: Query<'listTokens'> = {}, options?: RequestOptions) {
     return this.transport.call('listTokens', { query }, options);
   }
-  all(query: Query<'listTokens'> = {}, options?: CallOptions): AsyncGenerator<Token, void, undefined> {
-    return entries((page: Query<'listTokens'>) => this.list(page, options), { size: 100, ...query });
+  /** Iterates over all matching tokens visible to this key, newest first. */
+  all(query: Query<'listTokens'> = {}, options?: RequestOptions): AsyncGenerator<Token, void, undefined> {
+    return paginate((page: Query<'listTokens'>) => this.list(page, options), { size: 100, ...query });
   }
-  get(id: string, options?: CallOptions) {
+  /** Returns the token with its data revealed, masked or redacted, as the access rules decide. */
+  get(id: string, options?: RequestOptions) {
     return this.transport.call('getToken', { params: { id } }, options);
   }
-  /** A JSON merge patch. */
-  update(id: string, body: TokenPatch, options?: CallOptions) {
+  /** Applies a JSON merge patch. */
+  update(id: string, body: TokenPatch, options?: RequestOptions) {
     return this.transport.call('updateToken', { params: { id }, body }, options);
   }
-  delete(id: string, options?: CallOptions) {
+  delete(id: string, options?: RequestOptions) {
     return this.transport.call('deleteToken', { params: { id } }, options);
   }
 }
 
-class Logs extends Room {
-  list(query: Query<'listLogs'> = {}, options?: CallOptions) {
+class Logs extends ResourceClient {
+  /** Returns one page of audit entries, newest first. */
+  list(query: Query<'listLogs'> = {}, options?: RequestOptions) {
     return this.transport.call('listLogs', { query }, options);
   }
-  all(query: Query<'listLogs'> = {}, options?: CallOptions): AsyncGenerator<LogEntry, void, undefined> {
-    return entries((page: Query<'listLogs'>) => this.list(page, options), { size: 100, ...query });
+  /** Iterates over all matching audit entries, newest first. */
+  all(query: Query<'listLogs'> = {}, options?: RequestOptions): AsyncGenerator<LogEntry, void, undefined> {
+    return paginate((page: Query<'listLogs'>) => this.list(page, options), { size: 100, ...query });
   }
 }

@@ -1,29 +1,30 @@
-/** What can go wrong, as classes to catch. Each that comes from the service has its problem inside. */
+/** Error classes. Errors returned by the service carry the problem document. */
 import type { Problem } from './api.ts';
 
+/** Base class of all errors that the SDK throws. */
 export class SallyportError extends Error {
   override name = 'SallyportError';
 }
 
-/** The service could not be reached, or its answer not be read. */
+/** The service could not be reached, or its response could not be read. */
 export class ConnectionError extends SallyportError {
   override name = 'ConnectionError';
 }
 
-/** No answer in the time that was given. */
+/** No response within the timeout. */
 export class TimeoutError extends ConnectionError {
   override name = 'TimeoutError';
 }
 
-/** The service answered with a problem. */
+/** The service returned an error. */
 export class ProblemError extends SallyportError {
   override name = 'ProblemError';
   readonly problem: Problem;
-  /** Milliseconds after which the service would like to be asked again. */
+  /** Milliseconds from the `Retry-After` header. */
   readonly retryAfter: number | undefined;
 
   constructor(problem: Problem, retryAfter?: number) {
-    super(`${problem.detail}${partsOf(problem)} (${problem.code}, request ${problem.request_id})`);
+    super(`${problem.detail}${fieldErrors(problem)} (${problem.code}, request ${problem.request_id})`);
     this.problem = problem;
     this.retryAfter = retryAfter;
   }
@@ -38,12 +39,12 @@ export class ProblemError extends SallyportError {
   }
 }
 
-function partsOf({ errors = {} }: Problem): string {
-  const parts = Object.entries(errors).map(([part, sentences]) => `${part} ${sentences.join(' and ')}`);
-  return parts.length > 0 ? ` ${parts.join('; ')}` : '';
+function fieldErrors({ errors = {} }: Problem): string {
+  const messages = Object.entries(errors).map(([field, reasons]) => `${field} ${reasons.join(' and ')}`);
+  return messages.length > 0 ? ` ${messages.join('; ')}` : '';
 }
 
-/** 400: `errors` says what is wrong with which part. */
+/** 400: invalid input. `errors` has the messages by field. */
 export class ValidationError extends ProblemError {
   override name = 'ValidationError';
   get errors(): Record<string, string[]> {
@@ -51,32 +52,32 @@ export class ValidationError extends ProblemError {
   }
 }
 
-/** 401: the key is not valid, or not any more. */
+/** 401: the key is missing, unknown, revoked or expired. */
 export class AuthenticationError extends ProblemError {
   override name = 'AuthenticationError';
 }
 
-/** 403: the key is valid, but may not do this. */
+/** 403: the key lacks the permission. */
 export class PermissionError extends ProblemError {
   override name = 'PermissionError';
 }
 
-/** 404 */
+/** 404: no such entity in this tenant. */
 export class NotFoundError extends ProblemError {
   override name = 'NotFoundError';
 }
 
-/** 409: a nonce that was used, an id that is taken. */
+/** 409: the nonce was already used, or the id is taken. */
 export class ConflictError extends ProblemError {
   override name = 'ConflictError';
 }
 
-/** 429 */
+/** 429: a rate limit was exceeded. */
 export class RateLimitError extends ProblemError {
   override name = 'RateLimitError';
 }
 
-/** 503: try again shortly. */
+/** 503: the service is temporarily unavailable. */
 export class UnavailableError extends ProblemError {
   override name = 'UnavailableError';
 }
@@ -91,6 +92,6 @@ const classes: Record<number, typeof ProblemError> = {
   503: UnavailableError,
 };
 
-export function errorOf(problem: Problem, retryAfter: number | undefined): ProblemError {
+export function toError(problem: Problem, retryAfter: number | undefined): ProblemError {
   return new (classes[problem.status] ?? ProblemError)(problem, retryAfter);
 }

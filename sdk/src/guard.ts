@@ -1,123 +1,132 @@
 /**
- * Guards routes of your own: asks the service about the key that a request shows, refuses what is not allowed,
- * and leaves of the answer what the decision leaves. For plain `fetch` handlers, Express, Fastify and Hono.
+ * Middleware for your own API: asks Sallyport for a decision about the caller's key, denies the request or filters
+ * the response by the decision's transform. For `fetch` handlers, Express, Fastify and Hono.
  */
-import {
-  type AnswerOptions,
-  fateOf,
-  leftOf,
-  notInPart,
-  ofTheWhole,
-  type Refusal,
-  refusal,
-} from './answer.ts';
+
 import type { Decision, Resource } from './api.ts';
 import type { Sallyport } from './client.ts';
 import { ProblemError, ValidationError } from './errors.ts';
-import { type ExpressResponse, holdBack, sendRefusal } from './node-response.ts';
+import { type ExpressResponse, interceptResponse, sendDenial } from './express-response.ts';
+import {
+  bodyHeaders,
+  cannotFilter,
+  type Denial,
+  denial,
+  type FilterOptions,
+  filterAction,
+  filterJson,
+} from './response-filter.ts';
 
-export { type AnswerOptions, applyTransform } from './answer.ts';
+export { applyTransform, type FilterOptions } from './response-filter.ts';
 
-/** What every kind of request can say about itself. */
-export interface Shown {
+/** A request, independent of the framework. */
+export interface GuardRequest {
   readonly method: string;
-  /** The path and query. */
+  /** Path and query string. */
   readonly path: string;
   header(name: string): string | undefined;
   readonly params: Readonly<Record<string, string | undefined>>;
 }
 
-export interface GuardOptions extends AnswerOptions {
+export interface GuardOptions extends FilterOptions {
   readonly client: Sallyport;
-  /** What a caller must hold, such as `invoice:read`. */
+  /** The permission that the caller needs, such as `invoice:read`. */
   readonly permission: string;
-  /** What the request is about; without it, only grants for everything count. */
-  readonly resource?: (shown: Shown) => Resource;
-  /** The key that the caller shows: SVC-API-KEY unless told otherwise. */
-  readonly credential?: (shown: Shown) => string | undefined;
+  /** The resource of the request. Without it, only grants on the root container apply. */
+  readonly resource?: (request: GuardRequest) => Resource;
+  /** The caller's key. Default: the `SVC-API-KEY` header. */
+  readonly credential?: (request: GuardRequest) => string | undefined;
 }
 
-export type Verdict =
+export type CheckResult =
   | { readonly allowed: true; readonly decision: Decision }
-  /** `decision` says why, for your own log; absent if there is none. */
-  | ({ readonly allowed: false; readonly decision?: Decision } & Refusal);
+  /** `decision` has the reason, for your own log. It is absent if none was made. */
+  | ({ readonly allowed: false; readonly decision?: Decision } & Denial);
 
 const noKey = 'Send a valid key in the SVC-API-KEY header.';
 
 /**
- * Whether the request may go on. When the service cannot be asked, it may not. A refusal does not repeat the
- * reason of the decision: it would show the caller your containers and the rules of a session's authorizer.
+ * Checks one request. Denies it if the service cannot be reached. The response to the caller omits the decision's
+ * reason, which could reveal your containers and the rules of a session's authorizer.
  */
-export async function check(options: GuardOptions, shown: Shown, signal?: AbortSignal): Promise<Verdict> {
-  const credential = options.credential ? options.credential(shown) : shown.header('svc-api-key');
-  if (!credential) return { allowed: false, ...refusal(401, noKey) };
-  const resource = options.resource?.(shown);
+export async function check(
+  options: GuardOptions,
+  request: GuardRequest,
+  signal?: AbortSignal,
+): Promise<CheckResult> {
+  const credential = options.credential ? options.credential(request) : request.header('svc-api-key');
+  if (!credential) return { allowed: false, ...denial(401, noKey) };
+  const resource = options.resource?.(request);
   const { client, permission } = options;
   try {
-    const ask = { credential, permission, ...(resource && { resource }) };
-    const decision = await client.decide(ask, signal && { signal });
+    const question = { credential, permission, ...(resource && { resource }) };
+    const decision = await client.decide(question, signal && { signal });
     if (decision.allowed) return { allowed: true, decision };
-    if (!decision.principal) return { allowed: false, ...refusal(401, noKey) };
+    if (!decision.principal) return { allowed: false, ...denial(401, noKey) };
     const detail = `You cannot use \`${permission}\` on this resource.`;
-    return { allowed: false, decision, ...refusal(403, detail) };
+    return { allowed: false, decision, ...denial(403, detail) };
   } catch (error) {
-    const wrong = wrongResource(error);
-    if (wrong) return { allowed: false, ...refusal(403, `There can be no such resource: ${wrong}.`) };
+    const invalid = invalidResource(error);
+    if (invalid) return { allowed: false, ...denial(403, `The resource is invalid: ${invalid}.`) };
     const code = error instanceof ProblemError ? error.code : 'unreachable';
-    return { allowed: false, ...refusal(503, `The decision could not be made (${code}).`) };
+    return { allowed: false, ...denial(503, `Access could not be checked (${code}).`) };
   }
 }
 
-/** What of the resource cannot be, if that is all: it comes from the request, so no key could ever be let in. */
-function wrongResource(error: unknown): string | undefined {
+/** The messages about an invalid resource id or container. Undefined if anything else failed: that is no fault of the caller. */
+function invalidResource(error: unknown): string | undefined {
   if (!(error instanceof ValidationError)) return undefined;
-  const parts = Object.entries(error.errors).map(([part, [sentence]]) =>
-    /^resource\.(id|container)$/.test(part) ? `${part.slice('resource.'.length)} ${sentence}` : undefined,
+  const messages = Object.entries(error.errors).map(([field, [reason]]) =>
+    /^resource\.(id|container)$/.test(field) ? `${field.slice('resource.'.length)} ${reason}` : undefined,
   );
-  return parts.includes(undefined) ? undefined : parts.join(', ');
+  return messages.includes(undefined) ? undefined : messages.join(', ');
 }
 
-/** Wraps a `fetch` handler, as Bun, Deno, workers and many frameworks have them. */
+/** Wraps a `fetch` handler, for Bun, Deno, workers and frameworks based on it. */
 export function guardFetch(
   options: GuardOptions,
   handler: (request: Request, decision: Decision) => Response | Promise<Response>,
 ): (request: Request) => Promise<Response> {
   return async (request) => {
-    const verdict = await check(options, shownByFetch(request, {}), request.signal);
-    if (!verdict.allowed) return refusalResponse(verdict);
-    return narrowed(await handler(request, verdict.decision), verdict.decision, options);
+    const result = await check(options, fromFetchRequest(request, {}), request.signal);
+    if (!result.allowed) return denialResponse(result);
+    return filterResponse(await handler(request, result.decision), result.decision, options);
   };
 }
 
-function shownByFetch(request: Request, params: Shown['params']): Shown {
+function fromFetchRequest(request: Request, params: GuardRequest['params']): GuardRequest {
   const { pathname, search } = new URL(request.url);
   const header = (name: string) => request.headers.get(name) ?? undefined;
   return { method: request.method, path: pathname + search, header, params };
 }
 
-function refusalResponse({ status, problem, headers }: Refusal): Response {
+function denialResponse({ status, problem, headers }: Denial): Response {
   return new Response(JSON.stringify(problem), { status, headers });
 }
 
-/** Unless the handler says otherwise, nothing is kept by what stands between: it would show it to the next. */
-async function narrowed(response: Response, decision: Decision, options: GuardOptions): Promise<Response> {
+/** Sets `Cache-Control: no-store` unless the handler set it: a shared cache could serve the response to other callers. */
+async function filterResponse(
+  response: Response,
+  decision: Decision,
+  options: GuardOptions,
+): Promise<Response> {
   if (response.status < 200) return response;
   const { status, statusText } = response;
   const headers = new Headers(response.headers);
   if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store');
   const type = headers.get('Content-Type') ?? undefined;
-  const fate = response.body === null ? 'pass' : fateOf({ status, type }, decision, options);
-  if (fate === 'pass') return new Response(response.body, { status, statusText, headers });
-  const left = fate === 'filter' ? leftOf(await response.text(), decision, options) : undefined;
-  if (left === undefined) {
+  const action = response.body === null ? 'pass' : filterAction({ status, type }, decision, options);
+  if (action === 'pass') return new Response(response.body, { status, statusText, headers });
+  const filtered = action === 'filter' ? filterJson(await response.text(), decision, options) : undefined;
+  if (filtered === undefined) {
     await response.body?.cancel().catch(() => {});
-    return refusalResponse(notInPart);
+    return denialResponse(cannotFilter);
   }
-  for (const name of ofTheWhole) headers.delete(name);
-  return new Response(left, { status, statusText, headers });
+  for (const name of bodyHeaders) headers.delete(name);
+  return new Response(filtered, { status, statusText, headers });
 }
 
-/** It says nothing of `params`, whose type Express and Fastify know from the path. */
+/** Without `params`, whose type Express and Fastify derive from the path. */
 interface NodeRequest {
   readonly method: string;
   readonly url: string;
@@ -125,7 +134,7 @@ interface NodeRequest {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }
 
-function shownByNode(request: NodeRequest): Shown {
+function fromNodeRequest(request: NodeRequest): GuardRequest {
   return {
     method: request.method,
     path: request.originalUrl ?? request.url,
@@ -133,21 +142,21 @@ function shownByNode(request: NodeRequest): Shown {
       const value = request.headers[name.toLowerCase()];
       return Array.isArray(value) ? undefined : value;
     },
-    params: (request as { params?: Shown['params'] }).params ?? {},
+    params: (request as { params?: GuardRequest['params'] }).params ?? {},
   };
 }
 
-/** Express middleware, for a route; the decision is in `res.locals.decision`. */
+/** Express middleware for a route. The decision is in `res.locals.decision`. */
 export function guardExpress(options: GuardOptions) {
   return (request: NodeRequest, response: ExpressResponse, next: (error?: unknown) => void): void => {
-    const judged = (verdict: Verdict) => {
-      if (!verdict.allowed) return sendRefusal(response, verdict);
-      response.locals.decision = verdict.decision;
+    const proceed = (result: CheckResult) => {
+      if (!result.allowed) return sendDenial(response, result);
+      response.locals.decision = result.decision;
       if (!response.getHeader('Cache-Control')) response.setHeader('Cache-Control', 'no-store');
-      holdBack(response, verdict.decision, options);
+      interceptResponse(response, result.decision, options);
       return next();
     };
-    check(options, shownByNode(request)).then(judged).catch(next);
+    check(options, fromNodeRequest(request)).then(proceed).catch(next);
   };
 }
 
@@ -162,7 +171,7 @@ interface FastifyReply {
 
 const decisions = new WeakMap<object, Decision>();
 
-/** The decision about a request of Fastify's, once its guard has let it in. */
+/** Returns the decision about a Fastify request that its guard allowed. */
 export function decisionOf(request: object): Decision | undefined {
   return decisions.get(request);
 }
@@ -171,12 +180,12 @@ export function decisionOf(request: object): Decision | undefined {
 export function guardFastify(options: GuardOptions) {
   return {
     onRequest: async (request: NodeRequest, reply: FastifyReply): Promise<unknown> => {
-      const verdict = await check(options, shownByNode(request));
-      if (!verdict.allowed) {
-        const { status, headers, problem } = verdict;
+      const result = await check(options, fromNodeRequest(request));
+      if (!result.allowed) {
+        const { status, headers, problem } = result;
         return reply.code(status).headers(headers).send(JSON.stringify(problem));
       }
-      decisions.set(request, verdict.decision);
+      decisions.set(request, result.decision);
       if (!reply.getHeader('Cache-Control')) reply.headers({ 'Cache-Control': 'no-store' });
       return undefined;
     },
@@ -184,22 +193,22 @@ export function guardFastify(options: GuardOptions) {
       const decision = decisions.get(request);
       if (!decision) return payload;
       const type = reply.getHeader('Content-Type') as string | undefined;
-      const fate = fateOf({ status: reply.statusCode, type }, decision, options);
-      if (fate === 'pass') return payload;
-      for (const name of ofTheWhole) reply.removeHeader(name);
+      const action = filterAction({ status: reply.statusCode, type }, decision, options);
+      if (action === 'pass') return payload;
+      for (const name of bodyHeaders) reply.removeHeader(name);
       if (payload === null || payload === undefined || payload === '') return payload;
-      const text = fate === 'filter' ? await textOf(payload) : undefined;
-      const left = text === undefined ? undefined : leftOf(text, decision, options);
-      if (left !== undefined) return left;
+      const text = action === 'filter' ? await textOf(payload) : undefined;
+      const filtered = text === undefined ? undefined : filterJson(text, decision, options);
+      if (filtered !== undefined) return filtered;
       (payload as { destroy?: () => void }).destroy?.();
       for (const name of ['Content-Encoding', 'Content-Disposition']) reply.removeHeader(name);
-      reply.code(notInPart.status).headers({ ...notInPart.headers });
-      return JSON.stringify(notInPart.problem);
+      reply.code(cannotFilter.status).headers({ ...cannotFilter.headers });
+      return JSON.stringify(cannotFilter.problem);
     },
   };
 }
 
-/** Of a text, bytes, or a stream of either. */
+/** Reads a string, bytes or a stream of either. */
 async function textOf(payload: unknown): Promise<string | undefined> {
   if (typeof payload === 'string') return payload;
   if (payload instanceof Uint8Array) return new TextDecoder().decode(payload);
@@ -218,18 +227,18 @@ interface HonoContext {
   set(name: string, value: unknown): void;
 }
 
-/** Hono middleware; the decision is in `c.get('decision')`. */
+/** Hono middleware. The decision is in `c.get('decision')`. */
 export function guardHono(options: GuardOptions) {
   return async (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { raw } = context.req;
-    const verdict = await check(options, shownByFetch(raw, context.req.param()), raw.signal);
-    if (!verdict.allowed) return refusalResponse(verdict);
-    context.set('decision', verdict.decision);
+    const result = await check(options, fromFetchRequest(raw, context.req.param()), raw.signal);
+    if (!result.allowed) return denialResponse(result);
+    context.set('decision', result.decision);
     await next();
-    const left = await narrowed(context.res, verdict.decision, options);
-    // Otherwise Hono puts the headers of the old answer on the new one.
+    const filtered = await filterResponse(context.res, result.decision, options);
+    // Assigning undefined first stops Hono from copying the old response's headers.
     context.res = undefined;
-    context.res = left;
+    context.res = filtered;
     return undefined;
   };
 }

@@ -1,4 +1,4 @@
-/** What a program imports. */
+/** Entry point of the package. */
 export type * from './api.ts';
 export { Sallyport } from './client.ts';
 export {
@@ -14,5 +14,5 @@ export {
   UnavailableError,
   ValidationError,
 } from './errors.ts';
-export { authorizeSession, type StartedSession, type StartOptions, startSession } from './session.ts';
-export type { CallOptions, Options } from './transport.ts';
+export { authorizeSession, type ManagedSession, type StartSessionOptions, startSession } from './session.ts';
+export type { ClientOptions, RequestOptions } from './transport.ts';

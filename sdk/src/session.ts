@@ -1,61 +1,61 @@
-/** The two doors, from both sides: a browser starts a Session, its backend authorizes it. */
+/** Browser sessions: the browser starts a session, its backend authorizes it. */
 import type { SessionAuthorize } from './api.ts';
 import { Sallyport } from './client.ts';
 import { SallyportError } from './errors.ts';
-import { unlessAborted, within } from './patience.ts';
-import { type CallOptions, longestAttempt, type Options } from './transport.ts';
+import { withAbort, withTimeout } from './timeout.ts';
+import { type ClientOptions, defaultTimeout, type RequestOptions } from './transport.ts';
 
-export interface StartOptions extends Omit<Options, 'key'> {
-  /** The key of a public Application. */
+export interface StartSessionOptions extends Omit<ClientOptions, 'key'> {
+  /** The key of a public application. */
   readonly publicKey: string;
-  /** Hands the nonce to your backend; resolves when the backend has authorized the Session. */
+  /** Sends the nonce to your backend. Must resolve after the backend has authorized the session. */
   readonly authorize: (nonce: string) => Promise<unknown>;
   /**
-   * Milliseconds before its end at which the Session is replaced by a new one: 20 seconds unless told otherwise,
-   * and never before half of its life is over. Where that fails, it is used until its end.
+   * Milliseconds before its expiry at which a session is renewed. Default: 20 seconds, but not before half of its
+   * lifetime. If renewal fails, the current session is used until it expires.
    */
   readonly renewBefore?: number;
 }
 
-export interface StartedSession {
-  /** Calls with the key of the Session, and renews the Session when it is about to end, or has ended early. */
+export interface ManagedSession {
+  /** Uses the session's key. Renews the session shortly before it expires, or after it was ended early. */
   readonly client: Sallyport;
-  /** The key of the Session, for services of your own that ask Sallyport about it; renewed like the client's. */
+  /** The current session key, for requests to your own services. Renews the session like `client` does. */
   key(): Promise<string>;
-  /** When the present Session ends, unless the backend has said otherwise. */
+  /** Expiry of the current session. The backend may have granted a different one. */
   readonly expiresAt: Date;
-  /** No new Session is started from now on. */
+  /** Stops renewing. */
   stop(): void;
 }
 
-/** For browsers: creates a Session, has it authorized, and keeps one alive for as long as it is used. */
-export async function startSession(options: StartOptions): Promise<StartedSession> {
+/** For browsers: creates a session, has it authorized, and renews it while it is used. */
+export async function startSession(options: StartSessionOptions): Promise<ManagedSession> {
   const { publicKey, authorize, renewBefore = 20_000, ...rest } = options;
-  const { timeout = longestAttempt } = rest;
+  const { timeout = defaultTimeout } = rest;
   const send = rest.fetch ?? globalThis.fetch.bind(globalThis);
-  const door = new Sallyport({ ...rest, key: publicKey });
+  const publicClient = new Sallyport({ ...rest, key: publicKey });
   let stopped = false;
   let renewing: Promise<string> | undefined;
-  let current = await open();
+  let current = await create();
 
-  async function open(): Promise<Opened> {
-    const { session_key, nonce, expires_at } = await door.sessions.create();
+  async function create(): Promise<CurrentSession> {
+    const { session_key, nonce, expires_at } = await publicClient.sessions.create();
     const end = Date.parse(expires_at);
-    const useful = Math.min(Math.max(end - Date.now(), timeout), longestTimer);
-    await within(useful, 'authorization', () => authorize(nonce));
-    return { key: session_key, end, renewAt: renewalOf(end - Date.now(), renewBefore) };
+    const authorizeTimeout = Math.min(Math.max(end - Date.now(), timeout), maxTimer);
+    await withTimeout(authorizeTimeout, 'authorization', () => authorize(nonce));
+    return { key: session_key, end, renewAt: renewalTime(end - Date.now(), renewBefore) };
   }
 
-  /** Requests that come while a new Session is under way share it. */
-  function renewed(): Promise<string> {
-    renewing ??= open()
+  /** Concurrent requests share one renewal. */
+  function renew(): Promise<string> {
+    renewing ??= create()
       .then(
-        (opened) => {
-          current = opened;
-          return opened.key;
+        (created) => {
+          current = created;
+          return created.key;
         },
         (cause: unknown) => {
-          throw new SallyportError('the Session could not be renewed', { cause });
+          throw new SallyportError('the session could not be renewed', { cause });
         },
       )
       .finally(() => {
@@ -64,21 +64,21 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
     return renewing;
   }
 
-  /** A Session that turns out to be over is replaced, and the request sent once more. */
-  async function sendTwice(url: string, init: RequestInit & { headers: Record<string, string> }) {
+  /** On 401, renews the session and sends the request once more. */
+  async function sendWithRenewal(url: string, init: RequestInit & { headers: Record<string, string> }) {
     const response = await send(url, init);
     if (response.status !== 401 || stopped) return response;
     const used = init.headers['SVC-API-KEY'];
-    const key = used === current.key ? await unlessAborted(init.signal ?? undefined, renewed) : current.key;
+    const key = used === current.key ? await withAbort(init.signal ?? undefined, renew) : current.key;
     return send(url, { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } });
   }
 
-  /** While the old key works, a new one is waited for no longer than a moment, and may fail to come. */
+  /** While the current key is valid, a slow or failed renewal does not delay requests further. */
   async function key(): Promise<string> {
     if (stopped || Date.now() < current.renewAt) return current.key;
-    if (Date.now() >= current.end) return within(timeout, 'new Session', renewed);
-    return within(moment, 'new Session', renewed).catch(() => {
-      current = { ...current, renewAt: nextTry(current.end) };
+    if (Date.now() >= current.end) return withTimeout(timeout, 'new session', renew);
+    return withTimeout(renewalTimeout, 'new session', renew).catch(() => {
+      current = { ...current, renewAt: nextRenewal(current.end) };
       return current.key;
     });
   }
@@ -88,7 +88,7 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
     client: new Sallyport({
       ...rest,
       key,
-      fetch: sendTwice as typeof globalThis.fetch,
+      fetch: sendWithRenewal as typeof globalThis.fetch,
     }),
     get expiresAt() {
       return new Date(current.end);
@@ -99,34 +99,35 @@ export async function startSession(options: StartOptions): Promise<StartedSessio
   };
 }
 
-const moment = 1000;
-/** Milliseconds that a timer can be set for: a clock may be wrong by more. */
-const longestTimer = 2 ** 31 - 1;
+/** Milliseconds that a request waits for a renewal while the current key is still valid. */
+const renewalTimeout = 1000;
+/** The longest delay of `setTimeout`. The browser's clock may be wrong by more. */
+const maxTimer = 2 ** 31 - 1;
 
-interface Opened {
+interface CurrentSession {
   readonly key: string;
   readonly end: number;
   readonly renewAt: number;
 }
 
-/** By a clock that runs ahead, a new Session is over already: such a clock says nothing about when to renew. */
-function renewalOf(left: number, renewBefore: number): number {
-  if (left <= 0) return Number.POSITIVE_INFINITY;
-  return Date.now() + Math.max(left - renewBefore, left / 2);
+/** If the browser's clock runs ahead, a new session seems expired. Then only a 401 triggers a renewal. */
+function renewalTime(remaining: number, renewBefore: number): number {
+  if (remaining <= 0) return Number.POSITIVE_INFINITY;
+  return Date.now() + Math.max(remaining - renewBefore, remaining / 2);
 }
 
-/** Not at every request, but after half of the time that is left. */
-function nextTry(end: number): number {
+/** After a failed renewal, retries after half of the remaining time. */
+function nextRenewal(end: number): number {
   const half = (end - Date.now()) / 2;
-  return half < moment ? end : Date.now() + half;
+  return half < renewalTimeout ? end : Date.now() + half;
 }
 
-/** For backends: opens the second door, once, for what is named. */
+/** For backends: authorizes the session of this nonce with the given grant. A nonce works once. */
 export async function authorizeSession(
   client: Sallyport,
   nonce: string,
   grant: Omit<SessionAuthorize, 'nonce'>,
-  options?: CallOptions,
+  options?: RequestOptions,
 ): Promise<void> {
   await client.sessions.authorize({ nonce, ...grant }, options);
 }

@@ -1,148 +1,152 @@
-/** Sends one operation: with a deadline, and again where that is safe and promising. */
+/** Sends API requests with a timeout, and retries them when that is safe. */
 import { type Operations, operations, type Problem } from './api.ts';
 import {
   ConnectionError,
-  errorOf,
   ProblemError,
   SallyportError,
   TimeoutError,
+  toError,
   UnavailableError,
 } from './errors.ts';
-import { sleep, within } from './patience.ts';
+import { sleep, withTimeout } from './timeout.ts';
 
-export interface Options {
-  /** Where the service is, such as `http://127.0.0.1:8080`. */
+export interface ClientOptions {
+  /** The URL of the service, such as `http://127.0.0.1:8080`. */
   readonly url: string | URL;
-  /** The key of an Application or a Session; a function is asked before each request. */
+  /** An application or session key, or a function that is called before each request. */
   readonly key?: string | (() => string | Promise<string>) | undefined;
-  /** Milliseconds that one attempt may take, and that the key may be waited for; 10 seconds unless told otherwise. */
+  /** Timeout of one attempt, and of the `key` function, in milliseconds. Default: 10 seconds. */
   readonly timeout?: number;
-  /** How often a request is sent again after a failure that may pass; 2 unless told otherwise. */
+  /** Number of retries after lost connections, 429 and 503. Default: 2. */
   readonly retries?: number;
-  /** Stands in for the global `fetch`. */
+  /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
 }
 
-export interface CallOptions {
-  /** Gives the request up. */
+export interface RequestOptions {
+  /** Cancels the request. */
   readonly signal?: AbortSignal;
   readonly timeout?: number;
   readonly retries?: number;
   /**
-   * Names the request, so that sending it again does nothing twice. Made up unless given, and sent with whatever
-   * creates or changes something, but not with a DELETE or `sessions.create`, for which the service has no use.
+   * Sent as `Idempotency-Key`, so that a retried change happens once. Default: a random key. Not sent with GET and
+   * DELETE requests, `decide` and `sessions.create`.
    */
   readonly idempotencyKey?: string;
-  /** Finds the request in the log of the service. */
+  /** Sent as `SVC-REQUEST-ID`. The service logs it with the request. */
   readonly requestId?: string;
 }
 
-export const longestAttempt = 10_000;
+export const defaultTimeout = 10_000;
 
 export type Input<O extends keyof Operations> = Operations[O]['input'];
 export type Reply<O extends keyof Operations> = Operations[O]['reply'];
 
-interface Parts {
+interface RequestInput {
   readonly params?: Record<string, string>;
   readonly query?: Record<string, unknown>;
   readonly body?: unknown;
 }
 
 export interface Transport {
-  call<O extends keyof Operations>(name: O, input: Input<O>, options?: CallOptions): Promise<Reply<O>>;
+  call<O extends keyof Operations>(name: O, input: Input<O>, options?: RequestOptions): Promise<Reply<O>>;
 }
 
-export function transport(options: Options): Transport {
+export function transport(options: ClientOptions): Transport {
   const base = String(options.url).replace(/\/+$/, '');
   const send = options.fetch ?? globalThis.fetch.bind(globalThis);
 
   async function attempt(
-    request: Prepared,
+    request: PreparedRequest,
     deadline: number,
     signal: AbortSignal | undefined,
   ): Promise<unknown> {
-    const late = AbortSignal.timeout(deadline);
+    const timedOut = AbortSignal.timeout(deadline);
     try {
       const response = await send(request.url, {
         ...request.init,
-        signal: signal ? AbortSignal.any([signal, late]) : late,
+        signal: signal ? AbortSignal.any([signal, timedOut]) : timedOut,
       });
-      return await read(response);
+      return await readResponse(response);
     } catch (error) {
       if (error instanceof SallyportError || signal?.aborted) throw error;
-      if (late.aborted) throw new TimeoutError(`no answer within ${deadline} ms`, { cause: error });
+      if (timedOut.aborted) throw new TimeoutError(`no response within ${deadline} ms`, { cause: error });
       throw new ConnectionError('the service could not be reached', { cause: error });
     }
   }
 
   return {
     call: async (name, input, call = {}) => {
-      const timeout = call.timeout ?? options.timeout ?? longestAttempt;
-      const { key: asked } = options;
-      const key = typeof asked === 'function' ? await within(timeout, 'key', asked, call.signal) : asked;
-      const request = prepare(base, name, input as Parts, key, call);
+      const timeout = call.timeout ?? options.timeout ?? defaultTimeout;
+      const { key: keyOption } = options;
+      const key =
+        typeof keyOption === 'function'
+          ? await withTimeout(timeout, 'key', keyOption, call.signal)
+          : keyOption;
+      const request = prepareRequest(base, name, input as RequestInput, key, call);
       const tries = (call.retries ?? options.retries ?? 2) + 1;
-      let lost = false;
-      for (let left = tries - 1; ; left--) {
+      let responseLost = false;
+      for (let retriesLeft = tries - 1; ; retriesLeft--) {
         try {
           return (await attempt(request, timeout, call.signal)) as never;
         } catch (error) {
-          if (lost && isGone(request, error)) return undefined as never;
-          lost ||= error instanceof ConnectionError || error instanceof UnavailableError;
-          const pause = left > 0 ? pauseAfter(error, tries - left) : undefined;
-          if (pause === undefined) throw error;
-          await sleep(pause, call.signal);
+          if (responseLost && isAlreadyDeleted(request, error)) return undefined as never;
+          responseLost ||= error instanceof ConnectionError || error instanceof UnavailableError;
+          const delay = retriesLeft > 0 ? retryDelay(error, tries - retriesLeft) : undefined;
+          if (delay === undefined) throw error;
+          await sleep(delay, call.signal);
         }
       }
     },
   };
 }
 
-/** A decision changes nothing, and a new Session is answered from memory to nobody, since pages share a key. */
-const nameless: readonly (keyof Operations)[] = ['decide', 'createSession'];
+/** A decision changes no data. Session responses are never replayed, because all browsers share the public key. */
+const withoutIdempotencyKey: readonly (keyof Operations)[] = ['decide', 'createSession'];
 
-interface Prepared {
+interface PreparedRequest {
   readonly url: string;
   readonly init: RequestInit;
 }
 
-function prepare(
+function prepareRequest(
   base: string,
   name: keyof Operations,
-  { params = {}, query = {}, body }: Parts,
+  { params = {}, query = {}, body }: RequestInput,
   key: string | undefined,
-  options: CallOptions,
-): Prepared {
+  options: RequestOptions,
+): PreparedRequest {
   const [method, path] = operations[name];
-  const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => segment(part, params[part]));
-  const named = method !== 'GET' && method !== 'DELETE' && !nameless.includes(name);
+  const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => pathSegment(part, params[part]));
+  const sendsIdempotencyKey =
+    method !== 'GET' && method !== 'DELETE' && !withoutIdempotencyKey.includes(name);
   const headers: Record<string, string> = {
     ...(key !== undefined && { 'SVC-API-KEY': key }),
     ...(body !== undefined && { 'Content-Type': 'application/json' }),
-    ...(named && { 'Idempotency-Key': options.idempotencyKey ?? newName() }),
+    ...(sendsIdempotencyKey && { 'Idempotency-Key': options.idempotencyKey ?? randomIdempotencyKey() }),
     ...(options.requestId !== undefined && { 'SVC-REQUEST-ID': options.requestId }),
   };
   return {
-    url: base + filled + search(query),
+    url: base + filled + queryString(query),
     init: { method, headers, redirect: 'manual', ...(body !== undefined && { body: JSON.stringify(body) }) },
   };
 }
 
-/** An empty id, `.` and `..` would name another path: that of the list, or of what the thing belongs to. */
-function segment(part: string, id: unknown): string {
+/** Rejects an empty id, `.` and `..`, which would address another path. */
+function pathSegment(name: string, id: unknown): string {
   if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id);
-  throw new SallyportError(`${part} is not an id: ${JSON.stringify(id)}`);
+  throw new SallyportError(`\`${name}\` must be a non-empty string other than "." and ".."`);
 }
 
-/** `randomUUID` is missing in a browser on plain http; nothing secret hangs on this. */
-function newName(): string {
+/** Browsers lack `randomUUID` on plain HTTP. The key need not be secret, so `Math.random` is a valid fallback. */
+function randomIdempotencyKey(): string {
   const bytes =
     globalThis.crypto?.getRandomValues(new Uint8Array(16)) ??
     Array.from({ length: 16 }, () => Math.random() * 256);
   return Array.from(bytes, (byte) => Math.floor(byte).toString(16).padStart(2, '0')).join('');
 }
 
-function search(query: Record<string, unknown>): string {
+function queryString(query: Record<string, unknown>): string {
   const pairs = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined) continue;
@@ -155,30 +159,30 @@ function search(query: Record<string, unknown>): string {
   return text === '' ? '' : `?${text}`;
 }
 
-/** What an attempt whose answer was lost may have deleted is not there for the next one. */
-function isGone({ init }: Prepared, error: unknown): boolean {
+/** Whether a retried DELETE got 404. The first attempt, whose response was lost, may have deleted the entity. */
+function isAlreadyDeleted({ init }: PreparedRequest, error: unknown): boolean {
   return init.method === 'DELETE' && error instanceof ProblemError && error.code === 'not_found';
 }
 
-async function read(response: Response): Promise<unknown> {
+async function readResponse(response: Response): Promise<unknown> {
   if (response.ok) return response.status === 204 ? undefined : await response.json();
   const problem = (await response.json().catch(() => undefined)) as Problem | undefined;
   if (typeof problem?.code !== 'string') {
-    throw new ConnectionError(`something that is not Sallyport answered with ${response.status}`);
+    throw new ConnectionError(`unexpected response with status ${response.status}: not a Sallyport service`);
   }
   const seconds = Number(response.headers.get('Retry-After') ?? Number.NaN);
-  throw errorOf(problem, Number.isFinite(seconds) ? seconds * 1000 : undefined);
+  throw toError(problem, Number.isFinite(seconds) ? seconds * 1000 : undefined);
 }
 
-const longestPause = 30_000;
+const maxRetryDelay = 30_000;
 
-/** Milliseconds to wait before the next attempt; undefined where another one would not help. */
-function pauseAfter(error: unknown, attempt: number): number | undefined {
-  const growing = Math.min(100 * 2 ** attempt, 5000) * (0.5 + Math.random() / 2);
-  if (error instanceof ConnectionError) return growing;
+/** Milliseconds until the next attempt, or undefined if a retry would not help. */
+function retryDelay(error: unknown, attempt: number): number | undefined {
+  const backoff = Math.min(100 * 2 ** attempt, 5000) * (0.5 + Math.random() / 2);
+  if (error instanceof ConnectionError) return backoff;
   if (!(error instanceof ProblemError)) return undefined;
-  const passes = error.status === 429 || error.status === 503 || error.code === 'idempotency_running';
-  if (!passes) return undefined;
-  const asked = error.retryAfter ?? 0;
-  return asked > longestPause ? undefined : Math.max(asked, growing);
+  const retryable = error.status === 429 || error.status === 503 || error.code === 'idempotency_running';
+  if (!retryable) return undefined;
+  const retryAfter = error.retryAfter ?? 0;
+  return retryAfter > maxRetryDelay ? undefined : Math.max(retryAfter, backoff);
 }

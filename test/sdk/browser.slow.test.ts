@@ -1,4 +1,4 @@
-/** The SDK where it lives: in the page of a real browser, on another origin than the service. */
+/** Runs the built SDK in a browser page whose origin differs from the service's. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,23 +9,23 @@ import { noBrowser, openBrowser } from '../support/browser.ts';
 import { installSdk } from '../support/install-sdk.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
-/** What the page has at hand. */
+/** Global of the test page. */
 declare const sdk: { startSession: typeof startSession; Sallyport: typeof Sallyport };
 
 const minutes = 60_000;
 
-describe.skipIf(noBrowser)('the SDK in a browser', () => {
+describe.skipIf(noBrowser)('SDK in a browser:', () => {
   let folder: string;
-  let world: TestServer;
+  let server: TestServer;
   let browser: Browser;
   let shop: Bun.Server<undefined>;
-  let elsewhere: Bun.Server<undefined>;
+  let otherSite: Bun.Server<undefined>;
   let page: Page;
   let publicKey: string;
   const nonces: string[] = [];
 
-  /** A site: the SDK as it is installed, and a backend that lets a Session in for one customer's masked data. */
-  async function site(admin: Sallyport): Promise<Bun.Server<undefined>> {
+  /** Serves a page with the SDK, and a backend that authorizes sessions for one customer's masked data. */
+  async function serveSite(admin: Sallyport): Promise<Bun.Server<undefined>> {
     const modules = join(folder, 'node_modules/@sallyport/sdk/dist');
     const start = `<script type="module">window.sdk = await import('/sallyport.js')</script>`;
     return Bun.serve({
@@ -49,9 +49,9 @@ describe.skipIf(noBrowser)('the SDK in a browser', () => {
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-browser-'));
-    [world, browser] = await Promise.all([openTestServer(sqlite), openBrowser(), installSdk(folder)]);
-    const admin = new Sallyport({ url: world.url, key: (await world.tenant()).key });
-    [shop, elsewhere] = [await site(admin), await site(admin)];
+    [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser(), installSdk(folder)]);
+    const admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
+    [shop, otherSite] = [await serveSite(admin), await serveSite(admin)];
     const web = await admin.applications.create({
       name: 'shop',
       type: 'public',
@@ -65,14 +65,14 @@ describe.skipIf(noBrowser)('the SDK in a browser', () => {
   });
   afterAll(async () => {
     await browser?.close();
-    await Promise.all([shop?.stop(true), elsewhere?.stop(true), world?.close()]);
+    await Promise.all([shop?.stop(true), otherSite?.stop(true), server?.close()]);
     rmSync(folder, { recursive: true, force: true });
   });
 
-  /** A page with the SDK loaded, whose clock is the service's, and off by so much. */
+  /** Opens a page with the SDK. Its clock is the service's plus `off` milliseconds. */
   async function open(origin: string, off = 0): Promise<Page> {
     const opened = await browser.newPage();
-    await opened.clock.setFixedTime(world.clock.now() + off);
+    await opened.clock.setFixedTime(server.clock.now() + off);
     await opened.goto(origin);
     await opened.waitForFunction(() => 'sdk' in window);
     return opened;
@@ -82,26 +82,26 @@ describe.skipIf(noBrowser)('the SDK in a browser', () => {
     nonces.length = 0;
   });
 
-  /** Starts a Session in the page, and keeps it at hand there as `session`. */
-  function begin(of: Page): Promise<string> {
+  /** Starts a session in the page and stores it in `window.session`. */
+  function startIn(of: Page): Promise<string> {
     return of.evaluate(
       async ([url, key]) => {
         const session = await sdk.startSession({
           url: url as string,
           publicKey: key as string,
           authorize: async (nonce) => {
-            const answer = await fetch('/authorize', { method: 'POST', body: nonce });
-            if (!answer.ok) throw new Error(`the backend says ${answer.status}`);
+            const response = await fetch('/authorize', { method: 'POST', body: nonce });
+            if (!response.ok) throw new Error(`the backend returned ${response.status}`);
           },
         });
         Object.assign(window, { session });
         return session.expiresAt.toISOString();
       },
-      [world.url, publicKey],
+      [server.url, publicKey],
     );
   }
 
-  /** What the Session of the page gets to see of a Token, or how it is refused. */
+  /** Reads a token with the page's session. Returns its data or the error. */
   function read(of: Page, id: string): Promise<unknown> {
     return of.evaluate(async (token) => {
       const { session } = window as unknown as { session: Awaited<ReturnType<typeof startSession>> };
@@ -110,24 +110,24 @@ describe.skipIf(noBrowser)('the SDK in a browser', () => {
     }, id);
   }
 
-  test('opens both doors from another origin, and reads what the backend has let it', async () => {
+  test('a page on another origin starts a session and reads what the backend authorized', async () => {
     page = await open(shop.url.origin);
-    expect(await begin(page)).toBe(new Date(world.clock.now() + 3 * minutes).toISOString());
+    expect(await startIn(page)).toBe(new Date(server.clock.now() + 3 * minutes).toISOString());
     expect(await read(page, 'card-42')).toBe('XXXXXXXXXXXX4242');
     expect(await read(page, 'card-43')).toBe('PermissionError: permission_missing');
     expect(nonces).toHaveLength(1);
     await page.close();
   });
 
-  test('renews the Session before it ends, once, however many ask at the same time', async () => {
+  test('concurrent requests share one renewal', async () => {
     page = await open(shop.url.origin);
-    await begin(page);
-    world.clock.advance(2 * minutes);
-    await page.clock.setFixedTime(world.clock.now());
+    await startIn(page);
+    server.clock.advance(2 * minutes);
+    await page.clock.setFixedTime(server.clock.now());
     expect(await read(page, 'card-42')).toBe('XXXXXXXXXXXX4242');
     expect(nonces).toHaveLength(1);
-    world.clock.advance(45_000);
-    await page.clock.setFixedTime(world.clock.now());
+    server.clock.advance(45_000);
+    await page.clock.setFixedTime(server.clock.now());
     expect(await Promise.all([read(page, 'card-42'), read(page, 'card-42')])).toEqual([
       'XXXXXXXXXXXX4242',
       'XXXXXXXXXXXX4242',
@@ -139,28 +139,25 @@ describe.skipIf(noBrowser)('the SDK in a browser', () => {
   test.each([
     ['behind', -10 * minutes],
     ['ahead', 10 * minutes],
-  ])(
-    'goes on past the end of a Session with a clock that is %s, and asks for no Session too many',
-    async (_, off) => {
-      page = await open(shop.url.origin, off);
-      await begin(page);
-      await read(page, 'card-42');
-      expect(nonces).toHaveLength(1);
-      world.clock.advance(4 * minutes);
-      await page.clock.setFixedTime(world.clock.now() + off);
-      expect(await Promise.all([read(page, 'card-42'), read(page, 'card-42')])).toEqual([
-        'XXXXXXXXXXXX4242',
-        'XXXXXXXXXXXX4242',
-      ]);
-      expect(nonces).toHaveLength(2);
-      await page.close();
-    },
-  );
+  ])('a page whose clock is %s renews an expired session once', async (_, off) => {
+    page = await open(shop.url.origin, off);
+    await startIn(page);
+    await read(page, 'card-42');
+    expect(nonces).toHaveLength(1);
+    server.clock.advance(4 * minutes);
+    await page.clock.setFixedTime(server.clock.now() + off);
+    expect(await Promise.all([read(page, 'card-42'), read(page, 'card-42')])).toEqual([
+      'XXXXXXXXXXXX4242',
+      'XXXXXXXXXXXX4242',
+    ]);
+    expect(nonces).toHaveLength(2);
+    await page.close();
+  });
 
-  test('tells a page of another site why it is refused', async () => {
-    page = await open(elsewhere.url.origin);
-    const refused = await begin(page).catch(String);
-    expect(refused).toContain('origin_refused');
+  test('a page whose origin is not allowed gets the error code', async () => {
+    page = await open(otherSite.url.origin);
+    const error = await startIn(page).catch(String);
+    expect(error).toContain('origin_refused');
     expect(nonces).toEqual([]);
     await page.close();
   });

@@ -1,4 +1,4 @@
-/** The guards in front of real routes, in Node, in each framework that they are made for. */
+/** Runs the guards in Node, in every supported framework. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,20 +13,20 @@ const iban = 'DE02120300000000202051';
 const frameworks = ['fetch', 'Hono', 'Express 5', 'Express 4', 'Fastify'];
 const nodeStyle = ['Express 5', 'Express 4'];
 
-/** What each customer's container shows. */
+/** Customer ids by the transform that applies to them. */
 const customers = { redact: 1, mask: 2, reveal: 3, nothing: 4 } as const;
 const whole = { id: 1, iban, issued: '2026-11-15T12:00:00.000Z', lines: [{ iban, big: 1e21 }] };
-const shown = {
+const expected = {
   redact: { id: 1, issued: whole.issued, lines: [{ big: 1e21 }] },
   mask: { id: 1, iban: '…2051', issued: whole.issued, lines: [{ iban: '…2051', big: 1e21 }] },
   reveal: whole,
 };
 const transforms = ['redact', 'mask', 'reveal'] as const;
-const inPart = ['redact', 'mask'] as const;
+const partialTransforms = ['redact', 'mask'] as const;
 
-describe('the guards', () => {
+describe('guards', () => {
   let folder: string;
-  let world: TestServer;
+  let server: TestServer;
   let apps: Bun.Subprocess<'pipe', 'pipe', 'inherit'>;
   let ports: Record<string, number>;
   let key: string;
@@ -34,19 +34,24 @@ describe('the guards', () => {
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
     const [opened, installed] = await Promise.all([openTestServer(sqlite), installSdk(folder)]);
-    world = opened;
-    const { key: admin } = await world.tenant();
-    const asker = await world.application(admin, { permissions: ['decision:create'] });
+    server = opened;
+    const { key: admin } = await server.tenant();
+    const guardApplication = await server.application(admin, { permissions: ['decision:create'] });
     const rules = transforms.map((transform) => ({
       priority: 1,
       transform,
       permissions: ['invoice:read'],
       container: `/customers/${customers[transform]}/`,
     }));
-    ({ key } = await world.application(admin, { permissions: [], rules }));
+    ({ key } = await server.application(admin, { permissions: [], rules }));
     apps = Bun.spawn(['node', 'apps.js'], {
       cwd: home,
-      env: { PATH: process.env.PATH, SDK: join(installed, 'dist'), URL: world.url, KEY: asker.key },
+      env: {
+        PATH: process.env.PATH,
+        SDK: join(installed, 'dist'),
+        URL: server.url,
+        KEY: guardApplication.key,
+      },
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     const { value } = await apps.stdout.getReader().read();
@@ -55,17 +60,17 @@ describe('the guards', () => {
   afterAll(async () => {
     apps?.stdin.end();
     await apps?.exited;
-    await world?.close();
+    await server?.close();
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test('fit the types of the frameworks', async () => {
+  test('match the types of the frameworks', async () => {
     const check = Bun.spawn([join(root, 'node_modules/.bin/tsc'), '-p', home], { stdout: 'pipe' });
     expect(await new Response(check.stdout).text()).toBe('');
   });
 
   describe.each(frameworks)('for %s', (framework) => {
-    interface Seen {
+    interface Received {
       readonly status: number;
       readonly text: string;
       readonly headers: Headers;
@@ -74,25 +79,29 @@ describe('the guards', () => {
       as: keyof typeof customers,
       route: string,
       { method = 'GET', headers = { 'SVC-API-KEY': key } as Record<string, string> } = {},
-    ): Promise<Seen> {
+    ): Promise<Received> {
       const url = `http://127.0.0.1:${ports[framework]}/${customers[as]}/${route}`;
       const response = await fetch(url, { method, headers, redirect: 'manual' });
       return { status: response.status, text: await response.text(), headers: response.headers };
     }
-    function expectProblem({ status, text, headers }: Seen, expected: number, detail: string | RegExp): void {
-      expect(status).toBe(expected);
+    function expectProblem(
+      { status, text, headers }: Received,
+      expectedStatus: number,
+      detail: string | RegExp,
+    ): void {
+      expect(status).toBe(expectedStatus);
       expect(headers.get('content-type')).toStartWith('application/problem+json');
       expect(headers.get('cache-control')).toBe('no-store');
       expect(JSON.parse(text)).toEqual({
         type: 'about:blank',
         title: expect.any(String),
-        status: expected,
+        status: expectedStatus,
         detail: expect.stringMatching(detail),
       });
       expect(text).not.toContain(iban);
     }
 
-    test('a caller without a valid key is told so, and one without the right learns no containers or rules', async () => {
+    test('an invalid key gets 401, and a denied caller learns neither containers nor rules', async () => {
       expectProblem(await get('mask', 'invoice', { headers: {} }), 401, /valid key/);
       expectProblem(await get('mask', 'invoice', { headers: { 'SVC-API-KEY': 'junk' } }), 401, /valid key/);
       expectProblem(
@@ -102,19 +111,19 @@ describe('the guards', () => {
       );
     });
 
-    test('where nobody can be asked, nobody is let in', async () => {
-      expectProblem(await get('reveal', 'unreachable'), 503, /could not be made \(unreachable\)/);
-      const { status, text } = await get('reveal', 'misguided');
+    test('requests are denied when no decision can be made', async () => {
+      expectProblem(await get('reveal', 'unreachable'), 503, /could not be checked \(unreachable\)/);
+      const { status, text } = await get('reveal', 'throwing');
       expect([status, text.includes(iban)]).toEqual([500, false]);
     });
 
     const bodies = ['invoice', 'text', 'stream'];
     if (nodeStyle.includes(framework)) bodies.push('raw', 'bytes');
     if (framework === 'Fastify') bodies.push('bytes');
-    test.each(bodies)('JSON sent as %s shows what the decision leaves', async (route) => {
+    test.each(bodies)('JSON sent as %s is filtered by the transform', async (route) => {
       for (const transform of transforms) {
         const { status, text, headers } = await get(transform, route);
-        expect([status, JSON.parse(text)]).toEqual([200, shown[transform]]);
+        expect([status, JSON.parse(text)]).toEqual([200, expected[transform]]);
         expect(headers.get('content-type')).toStartWith('application/json');
         expect(headers.get('cache-control')).toBe('no-store');
       }
@@ -122,39 +131,39 @@ describe('the guards', () => {
 
     const others = ['page', 'file', 'lines', 'broken'];
     if (nodeStyle.includes(framework)) others.push('jsonp?callback=show');
-    test.each(others)('what is not JSON (%s) is shown as a whole or not at all', async (route) => {
-      for (const transform of inPart) {
-        const refused = await get(transform, route);
-        expectProblem(refused, 403, 'cannot be shown in part');
-        expect(refused.headers.get('content-disposition')).toBeNull();
+    test.each(others)('a response that is not JSON (%s) is sent whole or denied', async (route) => {
+      for (const transform of partialTransforms) {
+        const denied = await get(transform, route);
+        expectProblem(denied, 403, 'cannot be filtered');
+        expect(denied.headers.get('content-disposition')).toBeNull();
       }
       const { status, text } = await get('reveal', route);
       expect([status, text.includes(iban)]).toEqual([200, true]);
     });
 
-    test('a route without such fields may say so, and shows its pages', async () => {
+    test('a route with notJson: pass sends its pages', async () => {
       const { status, text } = await get('redact', 'open-page');
       expect([status, text]).toEqual([200, `<p>${iban}</p>`]);
     });
 
-    test('errors, redirects and empty answers stay what they are', async () => {
+    test('errors, redirects and empty responses pass', async () => {
       const problem = await get('mask', 'problem');
-      expect([problem.status, JSON.parse(problem.text)]).toEqual([404, shown.mask]);
+      expect([problem.status, JSON.parse(problem.text)]).toEqual([404, expected.mask]);
       expect(await get('mask', 'error')).toMatchObject({ status: 500, text: 'out of order' });
       expect(await get('mask', 'empty')).toMatchObject({ status: 204, text: '' });
       const { status, headers } = await get('mask', 'moved');
       expect([status, headers.get('location')]).toEqual([302, '/elsewhere']);
-      expect((await get('mask', 'no-such-answer')).status).toBe(500);
+      expect((await get('mask', 'no-such-response')).status).toBe(500);
     });
 
-    test('an answer that breaks off shows nothing of what was held back', async () => {
+    test('a response stream that fails sends none of the buffered data', async () => {
       const seen = await get('mask', 'cut').catch((error: Error) => ({ status: 0, text: error.message }));
       expect(seen.status).not.toBe(200);
       expect(seen.text).not.toContain(iban);
       expect((await get('mask', 'invoice')).status).toBe(200);
     });
 
-    test('a caller who goes away while the decision is made leaves nothing behind', async () => {
+    test('the guard still works after a caller disconnects during the decision', async () => {
       const url = `http://127.0.0.1:${ports[framework]}/${customers.mask}/invoice`;
       const leave = new AbortController();
       const gone = fetch(url, { headers: { 'SVC-API-KEY': key }, signal: leave.signal });
@@ -164,14 +173,14 @@ describe('the guards', () => {
     });
 
     if (nodeStyle.includes(framework))
-      test('a decision that comes after the answer ends neither the process nor the answer', async () => {
+      test('a decision that arrives after the response was sent is ignored', async () => {
         for (const as of ['mask', 'nothing'] as const) {
-          expect(await get(as, 'hasty')).toMatchObject({ status: 200, text: 'answered before the guard' });
+          expect(await get(as, 'hasty')).toMatchObject({ status: 200, text: 'sent before the guard' });
           for (let i = 0; i < 3; i++) expect((await get('mask', 'invoice')).status).toBe(200);
         }
       });
 
-    test('nothing about the whole can be learned from the headers of a part', async () => {
+    test('the headers of a filtered response reveal nothing about the unfiltered one', async () => {
       const all = await get('reveal', 'invoice');
       const headers = { 'SVC-API-KEY': key, 'If-None-Match': all.headers.get('etag') ?? '"whole"' };
       expect((await get('mask', 'invoice', { headers })).status).toBe(200);

@@ -10,85 +10,83 @@ import {
   startSession,
   TimeoutError,
 } from '../../sdk/src/sallyport.ts';
-import { databases, openTestServer, type TestServer } from '../support/test-server.ts';
+import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
-const [[, sqlite]] = databases as [(typeof databases)[0]];
-
-describe('a Session by the SDK', () => {
-  let world: TestServer;
+describe('SDK sessions and guards:', () => {
+  let server: TestServer;
   let admin: Sallyport;
   let publicKey: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
-    admin = new Sallyport({ url: world.url, key: (await world.tenant()).key });
+    server = await openTestServer(sqlite);
+    admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
     const web = { name: 'web', type: 'public', permissions: ['token:create'] } as const;
     publicKey = (await admin.applications.create({ ...web, permissions: [...web.permissions] })).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   function advance(milliseconds: number): void {
-    world.clock.advance(milliseconds);
-    setSystemTime(world.clock.now());
+    server.clock.advance(milliseconds);
+    setSystemTime(server.clock.now());
   }
   afterEach(() => {
     setSystemTime();
   });
 
-  /** One whose backend counts how often it is asked. */
-  async function started(lifetime = 180_000) {
+  /** Starts a session whose backend records each nonce that it authorizes. */
+  async function startAuthorized(lifetime = 180_000) {
     const nonces: string[] = [];
     const session = await startSession({
-      url: world.url,
+      url: server.url,
       publicKey,
       authorize: async (nonce) => {
         nonces.push(nonce);
-        const expires_at = new Date(world.clock.now() + lifetime).toISOString();
+        const expires_at = new Date(server.clock.now() + lifetime).toISOString();
         await authorizeSession(admin, nonce, { permissions: ['token:read'], expires_at });
       },
     });
     return { session, nonces };
   }
 
-  test('gives its key to services that ask about it, renewed in time', async () => {
+  test('key() returns a key that other services can check, and renews it', async () => {
     advance(0);
-    const { session, nonces } = await started();
+    const { session, nonces } = await startAuthorized();
     const first = await session.key();
-    const asked = { permission: 'token:read' };
-    expect((await admin.decide({ ...asked, credential: first })).allowed).toBe(true);
+    const question = { permission: 'token:read' };
+    expect((await admin.decide({ ...question, credential: first })).allowed).toBe(true);
     advance(170_000);
     const second = await session.key();
     expect(second).not.toBe(first);
     expect(nonces).toHaveLength(2);
-    expect((await admin.decide({ ...asked, credential: second })).allowed).toBe(true);
+    expect((await admin.decide({ ...question, credential: second })).allowed).toBe(true);
   });
 
-  test('is started by the browser, authorized by the backend, and replaced before it ends', async () => {
+  test('a session is renewed once, shortly before it expires', async () => {
     advance(0);
-    const { session, nonces } = await started();
-    expect(session.expiresAt.getTime()).toBe(world.clock.now() + 180_000);
+    const { session, nonces } = await startAuthorized();
+    expect(session.expiresAt.getTime()).toBe(server.clock.now() + 180_000);
     advance(159_000);
     await session.client.tokens.list();
     expect(nonces).toHaveLength(1);
     advance(1000);
     await Promise.all([session.client.tokens.list(), session.client.tokens.list()]);
     expect(nonces).toHaveLength(2);
-    expect(session.expiresAt.getTime()).toBe(world.clock.now() + 180_000);
+    expect(session.expiresAt.getTime()).toBe(server.clock.now() + 180_000);
   });
 
-  test('is replaced when the backend has made it shorter, and the request that found out goes through', async () => {
+  test('a session that the backend shortened is renewed on 401, and the request succeeds', async () => {
     advance(0);
-    const { session, nonces } = await started(5000);
+    const { session, nonces } = await startAuthorized(5000);
     advance(5000);
-    const made = await Promise.all([session.client.tokens.list(), session.client.tokens.list()]);
-    expect(made.map(({ data }) => data)).toEqual([[], []]);
+    const pages = await Promise.all([session.client.tokens.list(), session.client.tokens.list()]);
+    expect(pages.map(({ data }) => data)).toEqual([[], []]);
     expect(nonces).toHaveLength(2);
   });
 
-  /** One whose backend lets it in once, and then does as it is told. */
+  /** Starts a session whose backend authorizes once and then calls `again`. */
   async function startedOnce(again: () => Promise<never>, timeout = 60_000) {
     const asked: string[] = [];
     const session = await startSession({
-      url: world.url,
+      url: server.url,
       publicKey,
       timeout,
       authorize: async (nonce) => {
@@ -103,25 +101,25 @@ describe('a Session by the SDK', () => {
   const silent = () => new Promise<never>(() => {});
 
   test.each([
-    ['by a clock that says so', true],
-    ['by a clock that is behind', false],
-  ])('that is over %s and not let in again says so, and asks once', async (_, told) => {
+    ['the clock is correct', true],
+    ['the clock is behind', false],
+  ])('an expired session that cannot be renewed fails after one attempt when %s', async (_, correct) => {
     advance(0);
     const { session, asked } = await startedOnce(loggedOut);
-    if (told) advance(200_000);
-    else world.clock.advance(200_000);
-    const error = await session.client.tokens.list().catch((one) => one);
+    if (correct) advance(200_000);
+    else server.clock.advance(200_000);
+    const error = await session.client.tokens.list().catch((reason) => reason);
     expect(error).toBeInstanceOf(SallyportError);
-    expect([error.message, error.cause.message]).toEqual(['the Session could not be renewed', 'logged out']);
+    expect([error.message, error.cause.message]).toEqual(['the session could not be renewed', 'logged out']);
     expect(asked).toHaveLength(2);
   });
 
   test.each([
-    ['refused', loggedOut, 60_000],
+    ['denied', loggedOut, 60_000],
     // The renewal must time out. The other requests must not, also on a busy machine.
     ['never answered', silent, 4000],
   ])(
-    'whose renewal is %s goes on with its key until that ends, and is not renewed at every request',
+    'a session whose renewal is %s is used until it expires, without a renewal for every request',
     async (_, again, timeout) => {
       advance(0);
       const { session, asked } = await startedOnce(again, timeout);
@@ -134,19 +132,19 @@ describe('a Session by the SDK', () => {
     },
   );
 
-  test('that turns out to be over does not wait for its backend longer than for an answer', async () => {
+  test('a renewal on 401 is limited by the request timeout', async () => {
     advance(0);
     const { session } = await startedOnce(silent);
-    world.clock.advance(200_000);
+    server.clock.advance(200_000);
     const { signal } = new AbortController();
     const call = session.client.tokens.list({}, { signal, timeout: 50, retries: 0 });
     expect(await call.catch((error) => error)).toBeInstanceOf(TimeoutError);
     expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 
-  test('is not replaced after it was told to stop', async () => {
+  test('stop() prevents renewals', async () => {
     advance(0);
-    const { session, nonces } = await started();
+    const { session, nonces } = await startAuthorized();
     session.stop();
     advance(170_000);
     await session.client.tokens.list();
@@ -155,16 +153,16 @@ describe('a Session by the SDK', () => {
     expect(nonces).toHaveLength(1);
   });
 
-  test('is refused to a browser whose backend says no', async () => {
-    const refusing = startSession({
-      url: world.url,
+  test('startSession fails if the backend denies', async () => {
+    const starting = startSession({
+      url: server.url,
       publicKey,
-      authorize: () => Promise.reject(new Error('no')),
+      authorize: () => Promise.reject(new Error('denied')),
     });
-    expect(refusing).rejects.toThrow('no');
+    expect(starting).rejects.toThrow('denied');
   });
 
-  test('opens a route of your own as far as its rules go', async () => {
+  test('guardFetch allows, masks and denies by the rules of the session', async () => {
     const rules = [
       {
         priority: 1,
@@ -175,7 +173,7 @@ describe('a Session by the SDK', () => {
         ],
       },
     ];
-    const { session_key, nonce } = await new Sallyport({ url: world.url, key: publicKey }).sessions.create();
+    const { session_key, nonce } = await new Sallyport({ url: server.url, key: publicKey }).sessions.create();
     await admin.sessions.authorize({ nonce, rules });
     const guarded = guardFetch(
       {
@@ -192,22 +190,22 @@ describe('a Session by the SDK', () => {
     expect(await (await ask('/invoices/42', session_key)).json()).toEqual({
       invoices: [{ id: 1, iban: '…2051' }],
     });
-    const refused = await ask('/invoices/43', session_key);
-    expect(refused.status).toBe(403);
-    expect(((await refused.json()) as { detail: string }).detail).toBe(
+    const denied = await ask('/invoices/43', session_key);
+    expect(denied.status).toBe(403);
+    expect(((await denied.json()) as { detail: string }).detail).toBe(
       'You cannot use `invoice:read` on this resource.',
     );
     expect((await ask('/invoices/42')).status).toBe(401);
     expect((await ask('/invoices/42', 'junk')).status).toBe(401);
   });
 
-  describe('whose guard asks about what a request names', () => {
+  describe('a guard whose resource comes from the request', () => {
     const guarding = (permission: string, resource: Resource, client = admin) =>
       guardFetch({ client, permission, resource: () => resource, fields: [] }, () => Response.json({}));
     const ask = async (guard: ReturnType<typeof guarding>, key = 'junk') => {
       const headers: Record<string, string> = key ? { 'SVC-API-KEY': key } : {};
-      const answer = await guard(new Request('http://localhost/', { headers }));
-      return [answer.status, ((await answer.json()) as { detail?: string }).detail];
+      const response = await guard(new Request('http://localhost/', { headers }));
+      return [response.status, ((await response.json()) as { detail?: string }).detail];
     };
 
     test.each<[string, Resource, string]>([
@@ -215,25 +213,27 @@ describe('a Session by the SDK', () => {
       ['is too long', { container: `/${'c'.repeat(600)}/` }, 'container must have at most 250 characters'],
       ['is empty', { container: '/customers//' }, 'container must be a path such as'],
       ['is an empty id', { id: '' }, 'id must have 1 to 500 characters'],
-    ])('refuses what can be nowhere, where it %s', async (_, resource, why) => {
-      const { key } = await world.application((await world.tenant()).key, { permissions: ['invoice:read'] });
+    ])('denies an invalid resource that %s', async (_, resource, why) => {
+      const { key } = await server.application((await server.tenant()).key, {
+        permissions: ['invoice:read'],
+      });
       const guard = guarding('invoice:read', resource);
       expect(await ask(guard, key)).toEqual([403, expect.stringContaining(why)]);
       expect((await ask(guard, ''))[0]).toBe(401);
     });
 
-    test('says that it cannot ask where the fault is its own', async () => {
+    test('returns 503 when its own configuration is wrong', async () => {
       const wrong = { container: '/a b/' };
       const unknown = { place: '/customers/' } as Resource;
-      const failed = [503, 'The decision could not be made (validation_failed).'];
+      const failed = [503, 'Access could not be checked (validation_failed).'];
       expect(await ask(guarding('invoice', wrong))).toEqual(failed);
       expect(await ask(guarding('invoice:read', unknown))).toEqual(failed);
-      const keyless = new Sallyport({ url: world.url, key: 'junk' });
+      const keyless = new Sallyport({ url: server.url, key: 'junk' });
       expect((await ask(guarding('invoice:read', wrong, keyless)))[0]).toBe(503);
     });
   });
 
-  test('leaves of JSON what the decision leaves', () => {
+  test('applyTransform removes or masks the named fields at any depth', () => {
     const json = { data: 'secret', list: [{ data: { deep: 1 }, kept: true }] };
     const under = (transform: 'redact' | 'mask' | 'reveal') =>
       applyTransform<unknown>(json, { transform }, { fields: ['data'], mask: () => 'X' });

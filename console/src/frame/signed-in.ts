@@ -46,7 +46,7 @@ export async function signIn(key: string, lost: () => void): Promise<SignedIn> {
 /** A good key that may not read Applications is refused, but with another error than a bad one. */
 async function ownApplication(api: Sallyport): Promise<Application | undefined> {
   try {
-    return await api.applications.own();
+    return await api.applications.current();
   } catch (error) {
     if (error instanceof PermissionError && !(error instanceof AuthenticationError)) return undefined;
     throw error;

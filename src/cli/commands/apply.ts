@@ -82,7 +82,7 @@ async function planned({ service, options, terminal }: Call, wanted: readonly Wa
     seen.say(`${current.length} Applications read`);
   }
   seen.done();
-  const own = (await service.applications.own()).id;
+  const own = (await service.applications.current()).id;
   const now = Date.now();
   complain(basename(file), conflicts(wanted, current, { now }));
   return planOf(wanted, current, { prune: options.on('prune'), own, now });

@@ -105,7 +105,7 @@ export const appCommands: readonly RemoteCommand[] = [
     takes: [],
     summary: 'Show the application that owns the current key.',
     examples: ['sallyport whoami --key-file data/management.key'],
-    call: async (call) => show(call, await call.service.applications.own()),
+    call: async (call) => show(call, await call.service.applications.current()),
   },
 ];
 

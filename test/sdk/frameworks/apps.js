@@ -1,5 +1,5 @@
-// The same routes in every framework, each behind the guard made for it. Prints where they are, and serves
-// until its standard input is closed.
+// The same routes in every framework, each behind its guard. Prints the ports as JSON, and serves until its
+// standard input is closed.
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { serve } from '@hono/node-server';
@@ -33,7 +33,7 @@ const unreachable = {
 };
 /** @type {import('../../../sdk/src/guard.ts').GuardOptions} */
 const withPages = { ...options, notJson: 'pass' };
-const misguided = {
+const throwing = {
   ...options,
   resource: () => {
     throw new Error('no such resource');
@@ -46,15 +46,15 @@ const cutOff = () =>
   Readable.from(
     (async function* () {
       yield bytes.subarray(0, -5);
-      throw new Error('the source is gone');
+      throw new Error('the source failed');
     })(),
   );
 
 /**
- * What each route answers: status, type, and a text or how to stream it.
+ * The response of each route: status, type, and a body as text or stream.
  * @type {Record<string, { status?: number, type?: string, headers?: Record<string, string>, body: string | (() => Readable) }>}
  */
-const answers = {
+const responses = {
   text: { type: json, body: text },
   stream: { type: json, body: parts },
   cut: { type: json, body: cutOff },
@@ -72,14 +72,14 @@ function response(name) {
   if (name === 'invoice') return Response.json(invoice);
   if (name === 'empty') return new Response(null, { status: 204 });
   if (name === 'moved') return new Response(null, { status: 302, headers: { Location: '/elsewhere' } });
-  const { status = 200, type = '', headers = {}, body } = answers[name] ?? fails();
+  const { status = 200, type = '', headers = {}, body } = responses[name] ?? fails();
   const sent = typeof body === 'string' ? body : /** @type {ReadableStream} */ (Readable.toWeb(body()));
   return new Response(sent, { status, headers: { 'Content-Type': type, ...headers } });
 }
 
 /** @returns {never} */
 function fails() {
-  throw new Error('there is nothing to answer with');
+  throw new Error('unknown response');
 }
 
 /** @param {(request: Request) => Response | Promise<Response>} fetch */
@@ -94,7 +94,7 @@ function plainFetch() {
   const name = (request) => new URL(request.url).pathname.split('/')[2] ?? '';
   const routes = {
     unreachable: guardFetch(unreachable, () => response('invoice')),
-    misguided: guardFetch(misguided, () => response('invoice')),
+    throwing: guardFetch(throwing, () => response('invoice')),
     'open-page': guardFetch(withPages, () => response('page')),
   };
   const guarded = guardFetch(options, (request) => response(name(request)));
@@ -105,10 +105,10 @@ function plainFetch() {
 
 function hono() {
   const app = new Hono();
-  app.onError((_, context) => context.text('it failed', 500));
+  app.onError((_, context) => context.text('failed', 500));
   app.get('/:customer/invoice', guardHono(options), (context) => context.json(invoice));
   app.get('/:customer/unreachable', guardHono(unreachable), (context) => context.json(invoice));
-  app.get('/:customer/misguided', guardHono(misguided), (context) => context.json(invoice));
+  app.get('/:customer/throwing', guardHono(throwing), (context) => context.json(invoice));
   app.get('/:customer/open-page', guardHono(withPages), () => response('page'));
   app.get('/:customer/:name', guardHono(options), (context) => response(context.req.param('name')));
   return listen(app.fetch);
@@ -123,15 +123,15 @@ function anyExpress(framework) {
   app.get('/:customer/unreachable', guardExpress(unreachable), (_, response) => {
     response.json(invoice);
   });
-  app.get('/:customer/misguided', guardExpress(misguided), (_, response) => {
+  app.get('/:customer/throwing', guardExpress(throwing), (_, response) => {
     response.json(invoice);
   });
   app.get('/:customer/open-page', guardExpress(withPages), (_, response) => {
-    response.send(answers.page?.body);
+    response.send(responses.page?.body);
   });
   /** @type {import('express').RequestHandler} */
   const hasty = (_, response, next) => {
-    response.send('answered before the guard');
+    response.send('sent before the guard');
     next();
   };
   app.get('/:customer/hasty', hasty, guardExpress(options), (_, response) => {
@@ -152,14 +152,14 @@ function anyExpress(framework) {
     const { name } = request.params;
     if (name === 'empty') return response.status(204).end();
     if (name === 'moved') return response.redirect('/elsewhere');
-    const { status = 200, type = '', headers = {}, body } = answers[name] ?? fails();
+    const { status = 200, type = '', headers = {}, body } = responses[name] ?? fails();
     response.status(status).set({ 'Content-Type': type, ...headers });
     if (typeof body === 'string') return response.send(body);
     return pipeline(body(), response).catch((error) => response.headersSent || next(error));
   });
   /** @type {import('express').ErrorRequestHandler} */
   const failed = (_error, _request, response, _next) => {
-    if (!response.headersSent) response.status(500).send('it failed');
+    if (!response.headersSent) response.status(500).send('failed');
   };
   app.use(failed);
   return new Promise((resolve) => {
@@ -173,16 +173,16 @@ async function anyFastify() {
   const app = fastify();
   app.get('/:customer/invoice', guardFastify(options), async () => invoice);
   app.get('/:customer/unreachable', guardFastify(unreachable), async () => invoice);
-  app.get('/:customer/misguided', guardFastify(misguided), async () => invoice);
+  app.get('/:customer/throwing', guardFastify(throwing), async () => invoice);
   app.get('/:customer/open-page', guardFastify(withPages), async (_, reply) =>
-    reply.type('text/html').send(answers.page?.body),
+    reply.type('text/html').send(responses.page?.body),
   );
   app.get('/:customer/bytes', guardFastify(options), async (_, reply) => reply.type(json).send(bytes));
   app.get('/:customer/:name', guardFastify(options), async (request, reply) => {
     const { name } = /** @type {{ name: string }} */ (request.params);
     if (name === 'empty') return reply.code(204).send();
     if (name === 'moved') return reply.redirect('/elsewhere');
-    const { status = 200, type = '', headers = {}, body } = answers[name] ?? fails();
+    const { status = 200, type = '', headers = {}, body } = responses[name] ?? fails();
     return reply
       .code(status)
       .headers({ 'Content-Type': type, ...headers })

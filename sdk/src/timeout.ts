@@ -1,11 +1,8 @@
-/** How long something is waited for. Nothing of it stays behind: neither a timer nor a listener. */
+/** Timeouts and cancellation. Timers and listeners are always removed. */
 import { TimeoutError } from './errors.ts';
 
-/** What the work comes to, unless the caller gives up before. */
-export async function unlessAborted<T>(
-  signal: AbortSignal | undefined,
-  work: () => T | Promise<T>,
-): Promise<T> {
+/** Rejects with the signal's reason if it aborts before the work is done. */
+export async function withAbort<T>(signal: AbortSignal | undefined, work: () => T | Promise<T>): Promise<T> {
   if (!signal) return work();
   signal.throwIfAborted();
   let abort = () => {};
@@ -20,20 +17,20 @@ export async function unlessAborted<T>(
   }
 }
 
-/** What the work comes to within so many milliseconds; `what` is named when it comes to nothing. */
-export async function within<T>(
+/** Throws `TimeoutError` ("no `what` within …") if the work takes longer. */
+export async function withTimeout<T>(
   milliseconds: number,
   what: string,
   work: () => T | Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const give = () => reject(new TimeoutError(`no ${what} within ${milliseconds} ms`));
-    timer = setTimeout(give, milliseconds);
+  const timedOut = new Promise<never>((_, reject) => {
+    const expire = () => reject(new TimeoutError(`no ${what} within ${milliseconds} ms`));
+    timer = setTimeout(expire, milliseconds);
   });
   try {
-    return await unlessAborted(signal, () => Promise.race([work(), late]));
+    return await withAbort(signal, () => Promise.race([work(), timedOut]));
   } finally {
     clearTimeout(timer);
   }
@@ -46,7 +43,7 @@ export async function sleep(milliseconds: number, signal: AbortSignal | undefine
       timer = setTimeout(resolve, milliseconds);
     });
   try {
-    await unlessAborted(signal, pause);
+    await withAbort(signal, pause);
   } finally {
     clearTimeout(timer);
   }
