@@ -32,8 +32,8 @@ function nanoseconds(applications: number, containers: number): number {
     const before = Bun.nanoseconds();
     for (let call = 0; call < calls; call++) {
       const who = principals[call % applications] as Principal;
-      noted.note(who);
-      noted.note(who, 'token:read', places[call % containers]);
+      noted.record(who);
+      noted.record(who, 'token:read', places[call % containers]);
     }
     return (Bun.nanoseconds() - before) / calls;
   });

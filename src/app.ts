@@ -1,7 +1,6 @@
-/** The program as an object: tests open it on port 0, `main` on the configured one. */
+/** The whole service as an object, which tests open on a free port. */
 import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config.ts';
-import { then } from './domain/awaitable.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
 import { denialLog } from './http/pipeline/denial-log.ts';
@@ -9,15 +8,11 @@ import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { listenForScrapes } from './http/pipeline/metrics-server.ts';
 import { oneUseLink } from './http/pipeline/one-use-link.ts';
-import {
-  type PendingSessionLimit,
-  pendingSessionLimit,
-  unlimitedPending,
-} from './http/pipeline/pending-sessions.ts';
+import { type Quota, quota, unlimited } from './http/pipeline/quota.ts';
 import type { HandlerContext } from './http/pipeline/route.ts';
 import { listen } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
-import { served } from './http/routes.ts';
+import { allRoutes } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
 import { type Observer, observe, unobserved } from './observe.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
@@ -30,27 +25,27 @@ import type { Store } from './store/store.ts';
 
 export interface App {
   readonly url: string;
-  /** Where Prometheus finds the figures, if it was asked for. */
+  /** The Prometheus endpoint, if metrics are enabled. */
   readonly metricsUrl: string | undefined;
   readonly store: Store;
   readonly migrated: Migrated;
   readonly bootstrapped: Bootstrapped;
-  /** Opens the console with the first key, if this start has made it. */
+  /** The code of the console link, if this start created the first management key. */
   readonly link?: Secret | undefined;
-  /** Does at once what is done now and then. */
+  /** Runs the background jobs now. */
   flush(): Promise<void>;
-  /** Says that it is not ready, serves on for a while, answers what was accepted, and closes. */
+  /** Reports itself as not ready, drains, answers all accepted requests, and closes. */
   close(): Promise<void>;
 }
 
 export interface AppOptions {
-  /** Replaces the clock that decides. */
+  /** Replaces the clock, in tests. */
   readonly now?: () => number;
   readonly log?: Log;
   readonly checkReplies?: boolean;
   /** Whether other processes listen on the same port. */
   readonly shared?: boolean;
-  /** Whether background jobs run on timers, which is the default. Without, `flush` runs them. */
+  /** Whether background jobs run on timers; true by default. If false, only `flush` runs them. */
   readonly timers?: boolean;
   /** See `openStore`. */
   readonly through?: OpenOptions['through'];
@@ -58,34 +53,34 @@ export interface AppOptions {
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
-  const observed =
+  const metrics =
     config.metricsPort === undefined
       ? undefined
       : observe(
           () => store.gauges(),
           () => store.inFlight(),
         );
-  const observer = observed ?? unobserved;
-  const opening = { clock: options.now, timing: observed?.database, through: options.through };
-  const { store, migrated, bootstrapped } = await openData(config, opening);
+  const observer = metrics ?? unobserved;
+  const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
+  const { store, migrated, bootstrapped } = await openData(config, storeOptions);
   const opened: { close(): Promise<void> }[] = [store];
-  const refused = denialLog(store, log, options.now ?? Date.now);
-  const clock = options.now ?? steady;
-  const used = usageRecorder(store);
+  const denials = denialLog(store, log, options.now ?? Date.now);
+  const clock = options.now ?? monotonicTime;
+  const usage = usageRecorder(store);
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
-  const context = {
+  const context: HandlerContext = {
     store,
     log,
     observer,
-    observed: observed !== undefined || log.watches('debug'),
-    denials: refused,
+    observed: metrics !== undefined || log.watches('debug'),
+    denials,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
-    pendingSessions: pendingSessionsOf(config, store, clock, observer),
+    pendingSessions: pendingSessionQuota(config, store, clock, observer),
     largeReplies: new LargeReplies(),
-    ...storageOf(config, store, clock, observer),
-    usage: used,
-    underWay: new Set<string>(),
+    ...storageQuota(config, store, clock, observer),
+    usage,
+    idempotentRequests: new Set(),
     link,
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
@@ -94,29 +89,34 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   };
   const { host, port, metricsPort } = config;
   const server = await tryListen('PORT', port, () =>
-    listen(served, context, { host, port, shared: options.shared ?? false, trusts: config.trustedProxies }),
+    listen(allRoutes, context, {
+      host,
+      port,
+      shared: options.shared ?? false,
+      trusts: config.trustedProxies,
+    }),
   );
-  const metrics =
-    observed &&
+  const metricsServer =
+    metrics &&
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
-      listenForScrapes(host, at, observed),
+      listenForScrapes(host, at, metrics),
     ));
-  const chores = startBackgroundJobs(store, refused, used, observer, log, options.timers ?? true);
-  const at = (port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const jobs = startBackgroundJobs(store, denials, usage, observer, log, options.timers ?? true);
+  const urlOf = (port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   return {
-    url: at(server.port),
+    url: urlOf(server.port),
     store,
     migrated,
     bootstrapped,
     link: link?.code,
-    metricsUrl: metrics && `${at(metrics.port)}/metrics`,
-    flush: () => chores.flush(),
+    metricsUrl: metricsServer && `${urlOf(metricsServer.port)}/metrics`,
+    flush: () => jobs.flush(),
     close: async () => {
       ready = false;
       await Bun.sleep(config.drain);
       await server.close();
-      await metrics?.close();
-      await chores.stop();
+      await metricsServer?.close();
+      await jobs.stop();
       await store.close();
     },
   };
@@ -147,55 +147,55 @@ function ratesOf(config: Config): Rates {
   };
 }
 
-function pendingSessionsOf(
+function pendingSessionQuota(
   { sessionsWaiting }: Config,
   { sessions }: Store,
   now: () => number,
   observer: Observer,
-): PendingSessionLimit {
-  if (sessionsWaiting === 0) return unlimitedPending;
-  const detail = `This Application has ${sessionsWaiting} Sessions that nobody has authorized yet, the most that it may have: try again when some were authorized or have ended.`;
-  return pendingSessionLimit(sessionsWaiting, sessions.waiting, now, () => {
+): Quota {
+  if (sessionsWaiting === 0) return unlimited;
+  const detail = `This application already has ${sessionsWaiting} pending sessions, the maximum. Retry when some have been authorized or have expired.`;
+  return quota(sessionsWaiting, sessions.waiting, now, () => {
     observer.limited('waiting');
     return fail('too_many_requests', { detail });
   });
 }
 
-function storageOf(
+function storageQuota(
   { tokenBytes }: Config,
   { tokens }: Store,
   now: () => number,
   observer: Observer,
 ): Pick<HandlerContext, 'storage' | 'storageQuota'> {
-  if (tokenBytes === 0) return { storage: unlimitedPending, storageQuota: undefined };
-  const count = (tenant: string, application: string) =>
-    then(tokens.stored(tenant, application), ({ bytes }) => bytes);
-  const full = () => {
+  if (tokenBytes === 0) return { storage: unlimited, storageQuota: undefined };
+  const count = async (tenant: string, application: string) =>
+    (await tokens.stored(tenant, application)).bytes;
+  const exceeded = () => {
     observer.limited('storage');
     return fail('storage_full');
   };
-  return { storage: pendingSessionLimit(tokenBytes, count, now, full), storageQuota: tokenBytes };
+  return { storage: quota(tokenBytes, count, now, exceeded), storageQuota: tokenBytes };
 }
 
-/** Milliseconds that go on evenly, whatever becomes of the machine's clock. */
-function steady(): number {
+/** In milliseconds; unaffected by changes of the system clock. */
+function monotonicTime(): number {
   return Math.floor(performance.now());
 }
 
 export function cannotListen(variable: string, host: string, port: number, error: unknown): ConfigError {
   return new ConfigError(
     `HOST and ${variable}: cannot listen on ${host}:${port}: ${(error as Error).message}`,
-    `where another program has that port, name another, or ${variable}=0 for a free one`,
+    `if another program uses that port, set another one, or ${variable}=0 for any free port`,
   );
 }
 
-/** The database, with its schema up to date. */
+/** Opens the database and migrates its schema. */
 export async function openDatabase({ databaseUrl, databaseTimeout }: Config, options: OpenOptions = {}) {
-  if (databaseUrl.startsWith('sqlite:')) makeDataFolder(dirname(databaseUrl.slice('sqlite:'.length)));
+  if (databaseUrl.startsWith('sqlite:')) createDataFolder(dirname(databaseUrl.slice('sqlite:'.length)));
   return openStore(databaseUrl, { timeout: databaseTimeout, ...options });
 }
 
-/** The same, with its keys at hand and at least one tenant in it. */
+/** Opens the database with the master key, and creates the first tenant if there is none. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
   const { store, migrated } = await openDatabase(config, { ...options, masters: masterKeys(config) });
   try {
@@ -207,10 +207,10 @@ export async function openData(config: Config, options: Omit<OpenOptions, 'maste
   }
 }
 
-function makeDataFolder(path: string): void {
+function createDataFolder(path: string): void {
   try {
     makeFolder(path);
   } catch (error) {
-    throw new ConfigError(`SALLYPORT_DATA_DIR: cannot make ${path}: ${(error as Error).message}`);
+    throw new ConfigError(`SALLYPORT_DATA_DIR: cannot create ${path}: ${(error as Error).message}`);
   }
 }

@@ -51,19 +51,19 @@ export const bugs: readonly Bug[] = [
     database: 'PostgreSQL',
     changes: [
       {
-        file: 'src/http/pipeline/authenticate.ts',
+        file: 'src/http/pipeline/handle-request.ts',
         from: '  return then(credentials.find(kind, digest), (principal) => {\n',
         to: `  const name = digest.toString('hex');
   const cached = cache.get(name);
-  if (cached && performance.now() - cached.at < 5000) return next(cached.principal);
+  if (cached && performance.now() - cached.at < 5000) return cached.principal;
   return then(credentials.find(kind, digest), (principal) => {
     if (principal) cache.set(name, { at: performance.now(), principal });
 `,
       },
       {
-        file: 'src/http/pipeline/authenticate.ts',
-        from: '/** Goes on with whoever',
-        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/** Goes on with whoever',
+        file: 'src/http/pipeline/handle-request.ts',
+        from: '/** Not async: ',
+        to: 'const cache = new Map<string, { at: number; principal: Principal }>();\n\n/** Not async: ',
       },
     ],
   },
@@ -97,7 +97,7 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/pipeline/authenticate.ts',
+        file: 'src/http/pipeline/handle-request.ts',
         from: "  if (!key) throw fail('unauthenticated');\n",
         to: "  if (!key) throw fail('unauthenticated');\n  process.stderr.write(headers.get('svc-api-key') + '\\n');\n",
       },
@@ -133,9 +133,9 @@ export const bugs: readonly Bug[] = [
     database: 'SQLite',
     changes: [
       {
-        file: 'src/http/pipeline/run-change.ts',
-        from: "tx.record({ ...auditContext(principal, where), ...what, result: 'success' });",
-        to: "setTimeout(() => context.store.audit.write([{ ...auditContext(principal, where), ...what, result: 'success' }]).catch(() => {}));",
+        file: 'src/http/pipeline/handle-request.ts',
+        from: "tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });",
+        to: "setTimeout(() => context.store.audit.write([{ ...auditFields(principal, requestInfo), ...change, result: 'success' }]).catch(() => {}));",
       },
     ],
   },

@@ -55,17 +55,17 @@ export interface AccessRuleCondition {
 }
 
 export interface Problem {
-  /** Where this kind of failure is explained. */
+  /** The URL path that documents this error. */
   type: string;
-  /** The kind of failure, in words that do not change with the request. */
+  /** A short summary, the same for every error with this `code`. */
   title: string;
-  /** The status of the response. */
+  /** The HTTP status code. */
   status: number;
-  /** What is wrong this time, or what to do about it. */
+  /** What is wrong with this request, and what to do about it. */
   detail: string;
   /** The path of the request. */
   instance: string;
-  /** The kind of failure, for programs. */
+  /** The error code, for programs. */
   code:
     | 'validation_failed'
     | 'unauthenticated'
@@ -89,9 +89,9 @@ export interface Problem {
     | 'internal'
     | 'unavailable'
     | 'storage_full';
-  /** As in the `SVC-REQUEST-ID` header. */
+  /** The request id, as in the `SVC-REQUEST-ID` header. */
   request_id: string;
-  /** Only for input that is not valid: what must change, by the dotted path of the part. */
+  /** For `validation_failed`: the messages for each invalid field, by its dotted path. */
   errors?: Record<string, Array<string>>;
 }
 
@@ -112,20 +112,20 @@ export interface ApplicationCreate {
 
 export interface ApplicationPage {
   pagination: Pagination;
-  /** The entries. */
+  /** The entries of this page. */
   data: Array<Application>;
 }
 
 export interface Pagination {
-  /** How many entries there are in all. Absent with `start`, and for lists too long to count. */
+  /** The total number of entries. Absent with `start`, and for lists that are too long to count. */
   total_items?: number;
-  /** Which page this is. Not with `start`. */
+  /** The page number. Absent with `start`. */
   page_number?: number;
-  /** How many entries a page has at most. */
+  /** The maximum number of entries on a page. */
   page_size: number;
-  /** How many pages there are. Absent with `total_items`. */
+  /** The total number of pages. Absent if `total_items` is absent. */
   total_pages?: number;
-  /** What to send as `start` for the entries after these. Absent at the end of the list; a page that is short or empty may have it. */
+  /** The cursor of the next page, to send as `start`. Absent on the last page. A page that is short or empty can have it. */
   next?: string;
 }
 
@@ -203,7 +203,7 @@ export interface ApplicationKeyCreated {
 }
 
 export interface ApplicationKeys {
-  /** At most 3. */
+  /** The keys, at most 3. */
   data: Array<ApplicationKey>;
 }
 
@@ -221,11 +221,11 @@ export interface ApplicationKey {
 }
 
 export interface ApplicationUsage {
-  /** When it was last used at all; absent if never. */
+  /** When the application was last used. Absent if never. */
   last_used_at?: string;
-  /** What its grants were used for, the latest first. At most 500: if there are more, containers are merged into their parents, then the least recently used permissions are dropped. */
+  /** When and where each permission was last used, latest first. At most 500 entries: beyond that, containers are merged into their parents, then the least recently used permissions are dropped. */
   uses: Array<Use>;
-  /** Grants, as they are now, of which no use is on record: they may not be needed. */
+  /** Current grants without a recorded use. They may be unnecessary. */
   unused: Array<UnusedGrant>;
 }
 
@@ -269,7 +269,7 @@ export interface SessionAuthorize {
 
 export interface SessionPage {
   pagination: Pagination;
-  /** The entries. */
+  /** The entries of this page. */
   data: Array<Session>;
 }
 
@@ -344,7 +344,7 @@ export interface TokenCreate {
 
 export interface TokenPage {
   pagination: Pagination;
-  /** The entries. */
+  /** The entries of this page. */
   data: Array<Token>;
 }
 
@@ -364,103 +364,103 @@ export interface TokenPatch {
 }
 
 export interface Decision {
-  /** Whether the credential may do it. */
+  /** Whether the credential has access. */
   allowed: boolean;
-  /** How much of the data to show. Absent if denied. */
+  /** How to show the data. Absent if denied. */
   transform?: 'redact' | 'mask' | 'reveal';
-  /** What decided, in words. */
+  /** The reason, as a sentence. */
   reason: string;
   /** The rule that allowed it. */
   rule?: DecidingRule;
-  /** The smallest grant that would allow it. Absent if allowed, if the credential is not valid, and where it is the grant of an authorizer that the caller may not see. */
+  /** The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules. */
   missing?: MissingGrant;
-  /** Every rule in the order in which they decide. Only with `explain`. */
+  /** All rules in order of evaluation. Only with `explain`. */
   trace?: Array<DecisionStep>;
-  /** Whose credential it is; absent when it is not valid. */
+  /** The principal that the credential belongs to. Absent if the credential is invalid. */
   principal?: Principal;
 }
 
 export interface DecidingRule {
-  /** Whose rule it is. */
+  /** The owner of the rule. */
   of: 'application' | 'session' | 'authorizer';
-  /** Which one, counted from 1, or the plain permissions. */
+  /** The position of the rule, starting at 1, or `permissions` for the plain permissions. */
   rule: number | 'permissions';
-  /** What the rule says it is for. */
+  /** The description of the rule. */
   description?: string;
 }
 
 export interface MissingGrant {
-  /** The permission. */
+  /** The missing permission. */
   permission: string;
-  /** The container to grant it on. Absent for a grant that no container narrows. */
+  /** The container to grant it on. Absent if the grant needs no container. */
   container?: string;
 }
 
 export interface DecisionStep {
-  /** Whose rule it is. */
+  /** The owner of the rule. */
   of: 'application' | 'session' | 'authorizer';
-  /** Which one, counted from 1, or the plain permissions. */
+  /** The position of the rule, starting at 1, or `permissions` for the plain permissions. */
   rule: number | 'permissions';
-  /** Of the rule. The plain permissions have none: they come last. */
+  /** The priority of the rule. Absent for the plain permissions, which come last. */
   priority?: number;
-  /** How much of the data it shows. */
+  /** The transform of the rule. */
   transform: 'redact' | 'mask' | 'reveal';
-  /** Whether it grants the permission. */
+  /** Whether the rule grants the permission. */
   grants: boolean;
-  /** Whether it is about the resource. */
+  /** Whether the rule matches the resource. */
   matches: boolean;
-  /** Why it is about the resource, or is not. */
+  /** Why the rule matches or does not match. */
   why: string;
 }
 
 export interface Principal {
-  /** What the credential belongs to. */
+  /** The kind of principal that the credential belongs to. */
   kind: 'application' | 'session';
-  /** The id of that Application or Session. */
+  /** The id of the application or session. */
   id: string;
-  /** The Application itself, or the one that the Session belongs to. */
+  /** The id of the application, or of the application of the session. */
   application_id: string;
 }
 
 export interface Decisions {
-  /** Whose credential it is; absent when it is not valid. */
+  /** The principal that the credential belongs to. Absent if the credential is invalid. */
   principal?: Principal;
-  /** One for each resource, in their order. */
+  /** One decision per resource, in the same order. */
   decisions: Array<Outcome>;
 }
 
 export interface Outcome {
-  /** Whether the credential may do it. */
+  /** Whether the credential has access. */
   allowed: boolean;
-  /** How much of the data to show. Absent if denied. */
+  /** How to show the data. Absent if denied. */
   transform?: 'redact' | 'mask' | 'reveal';
-  /** What decided, in words. */
+  /** The reason, as a sentence. */
   reason: string;
   /** The rule that allowed it. */
   rule?: DecidingRule;
-  /** The smallest grant that would allow it. Absent if allowed, if the credential is not valid, and where it is the grant of an authorizer that the caller may not see. */
+  /** The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules. */
   missing?: MissingGrant;
-  /** Every rule in the order in which they decide. Only with `explain`. */
+  /** All rules in order of evaluation. Only with `explain`. */
   trace?: Array<DecisionStep>;
 }
 
 export interface DecisionRequest {
-  /** The key that was shown to you, whatever it is. */
+  /** The key to check, exactly as you received it. It does not have to be valid. */
   credential: string;
-  /** What it is to be used for. */
+  /** The permission to check. */
   permission: string;
-  /** What it is to be used on; without it, only grants for everything count. */
+  /** The resource to check. Without it, only grants for all resources match. */
   resource?: Resource;
-  /** Several at once, instead of `resource`. */
+  /** Several resources, instead of `resource`. */
   resources?: Array<Resource>;
-  /** Whether to add `trace`. It takes more time and a larger reply. */
+  /** Whether to add `trace`. The response is then slower and larger. */
   explain?: boolean | null;
 }
 
 export interface Resource {
-  /** What rules compare as `id`. */
+  /** The resource id. Rules compare it as `id`. */
   id?: string;
-  /** What rules compare as `container`. */
+  /** The container. Rules compare it as `container`. */
   container?: string;
 }
 
@@ -477,7 +477,7 @@ export interface Tenant {
 
 export interface LogEntryPage {
   pagination: Pagination;
-  /** The entries. */
+  /** The entries of this page. */
   data: Array<LogEntry>;
 }
 
@@ -534,109 +534,109 @@ export interface LogEntry {
 }
 
 export interface Permission {
-  /** As grants name it. */
+  /** The name used in grants. */
   name: string;
   /** What it allows. */
   description: string;
-  /** Whether a public Application or a Session may hold it. */
+  /** Whether a public application or a session can hold it. */
   browser: boolean;
-  /** Whether only those who hold it may hand it on. */
+  /** Whether only holders of this permission can grant it. */
   management: boolean;
 }
 
 export interface Operations {
-  /** Create an Application */
+  /** Create an application */
   createApplication: { input: { body: ApplicationCreate }; reply: ApplicationWithKey };
-  /** List Applications */
+  /** List applications */
   listApplications: {
     input: {
       query?: {
-        /** Which page, from 1. */
+        /** The page number, starting at 1. */
         page?: number;
-        /** How many entries a page has at most. */
+        /** The maximum number of entries on a page. */
         size?: number;
-        /** Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`. */
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
-        /** Only those with these ids: repeated, or separated by commas. */
+        /** Filter by ids. Repeat the parameter or separate ids with commas. */
         id?: Array<string>;
-        /** Only those of this type. */
+        /** Filter by type. */
         type?: 'private' | 'public' | 'management';
-        /** Only those with this in their name, in any case. */
+        /** Filter by a part of the name. Ignores case. */
         name?: string;
-        /** Only those that expire before this moment, to be warned of them in time. */
+        /** Return only applications that expire before this time. */
         expires_before?: string;
       };
     };
     reply: ApplicationPage;
   };
-  /** Get the Application of the key that is shown */
+  /** Get the application of your key */
   getApplicationByKey: { input: Record<never, never>; reply: Application };
-  /** Get an Application */
+  /** Get an application */
   getApplication: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
       };
     };
     reply: Application;
   };
-  /** Update an Application */
+  /** Update an application */
   updateApplication: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
       };
       body: ApplicationUpdate;
     };
     reply: Application;
   };
-  /** Delete an Application */
+  /** Delete an application */
   deleteApplication: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
       };
     };
     reply: undefined;
   };
-  /** Regenerate the key of an Application */
+  /** Regenerate the key of an application */
   regenerateKey: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
       };
     };
     reply: ApplicationWithKey;
   };
-  /** Add a key to an Application */
+  /** Create a key */
   createKey: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
       };
     };
     reply: ApplicationKeyCreated;
   };
-  /** List the keys of an Application */
+  /** List the keys of an application */
   listKeys: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
       };
     };
     reply: ApplicationKeys;
   };
-  /** Delete a key of an Application */
+  /** Delete a key */
   deleteKey: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
         /** The id of the key. */
         key_id: string;
@@ -644,118 +644,118 @@ export interface Operations {
     };
     reply: undefined;
   };
-  /** See what an Application makes use of */
+  /** Get the usage of an application */
   getUsage: {
     input: {
       params: {
-        /** The id of the Application. */
+        /** The id of the application. */
         id: string;
       };
     };
     reply: ApplicationUsage;
   };
-  /** Create a Session */
+  /** Create a session */
   createSession: { input: Record<never, never>; reply: SessionCreated };
-  /** List Sessions */
+  /** List sessions */
   listSessions: {
     input: {
       query?: {
-        /** Which page, from 1. */
+        /** The page number, starting at 1. */
         page?: number;
-        /** How many entries a page has at most. */
+        /** The maximum number of entries on a page. */
         size?: number;
-        /** Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`. */
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
-        /** Only those with these ids: repeated, or separated by commas. */
+        /** Filter by ids. Repeat the parameter or separate ids with commas. */
         id?: Array<string>;
-        /** Only those made with a key of this Application. */
+        /** Filter by the application that created the session. */
         application_id?: string;
-        /** Only those that this Application authorized. */
+        /** Filter by the application that authorized the session. */
         authorized_by?: string;
-        /** Only those that wait, or only those that are authorized. */
+        /** Filter by state. */
         state?: 'waiting' | 'authorized';
       };
     };
     reply: SessionPage;
   };
-  /** Authorize a Session */
+  /** Authorize a session */
   authorizeSession: { input: { body: SessionAuthorize }; reply: undefined };
-  /** End a Session */
+  /** End a session */
   endSession: {
     input: {
       params: {
-        /** The id of the Session. */
+        /** The id of the session. */
         id: string;
       };
     };
     reply: undefined;
   };
-  /** Create a Token */
+  /** Create a token */
   createToken: { input: { body: TokenCreate }; reply: Token };
-  /** List Tokens */
+  /** List tokens */
   listTokens: {
     input: {
       query?: {
-        /** Which page, from 1. */
+        /** The page number, starting at 1. */
         page?: number;
-        /** How many entries a page has at most. */
+        /** The maximum number of entries on a page. */
         size?: number;
-        /** Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`. */
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
-        /** Only those with these ids: repeated, or separated by commas. */
+        /** Filter by ids. Repeat the parameter or separate ids with commas. */
         id?: Array<string>;
-        /** Only those of this type. */
+        /** Filter by type. */
         type?: string;
-        /** Only those in this container and below. */
+        /** Filter by container. Includes the containers below it. */
         container?: string;
-        /** Only those with this metadata, as `metadata.NAME=VALUE`; at most 10 of them. */
+        /** Filter by metadata, as `metadata.NAME=VALUE`, at most 10 times. */
         metadata?: Record<string, string>;
       };
     };
     reply: TokenPage;
   };
-  /** Get a Token */
+  /** Get a token */
   getToken: {
     input: {
       params: {
-        /** The id of the Token. */
+        /** The id of the token. */
         id: string;
       };
     };
     reply: Token;
   };
-  /** Update a Token */
+  /** Update a token */
   updateToken: {
     input: {
       params: {
-        /** The id of the Token. */
+        /** The id of the token. */
         id: string;
       };
       body: TokenPatch;
     };
     reply: Token;
   };
-  /** Delete a Token */
+  /** Delete a token */
   deleteToken: {
     input: {
       params: {
-        /** The id of the Token. */
+        /** The id of the token. */
         id: string;
       };
     };
     reply: undefined;
   };
-  /** Ask whether a credential may do something, and why */
+  /** Check access */
   decide: { input: { body: DecisionRequest }; reply: Decision | Decisions };
-  /** Get the tenant of the key that is shown */
+  /** Get the tenant of your key */
   getTenant: { input: Record<never, never>; reply: Tenant };
-  /** Read the audit log */
+  /** List audit log entries */
   listLogs: {
     input: {
       query?: {
-        /** How many entries a page has at most. */
+        /** The maximum number of entries on a page. */
         size?: number;
-        /** Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`. */
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
         /** Only entries of this application or session. */
         actor?: string;
@@ -777,23 +777,23 @@ export interface Operations {
   listPermissions: {
     input: Record<never, never>;
     reply: {
-      /** Every one of them, in no more than one page. */
+      /** All built-in permissions, without pagination. */
       data: Array<Permission>;
     };
   };
-  /** Whether the process runs */
+  /** Check liveness */
   live: {
     input: Record<never, never>;
     reply: {
-      /** Any other state is a failure. */
+      /** Always `ok`. Otherwise, the response is an error. */
       status: 'ok';
     };
   };
-  /** Whether to send requests here */
+  /** Check readiness */
   ready: {
     input: Record<never, never>;
     reply: {
-      /** Any other state is a failure. */
+      /** Always `ok`. Otherwise, the response is an error. */
       status: 'ok';
     };
   };

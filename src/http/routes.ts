@@ -1,4 +1,4 @@
-/** The route table: method, path, access and handler of every endpoint. Start reading here. */
+/** Every endpoint: method, path, access and handler. */
 import {
   createApplication,
   deleteApplication,
@@ -55,7 +55,7 @@ const api: readonly Route[] = [
 const { getOpenApi, getReference } = documentation(() => [...api, openApi]);
 const openApi = route('GET', '/openapi.json', noKey, getOpenApi);
 
-/** Every route of the API. */
+/** The routes of the API. */
 export const routes: readonly Route[] = [
   ...api,
   openApi,
@@ -63,8 +63,8 @@ export const routes: readonly Route[] = [
   route('GET', '/', noKey, getHome),
 ];
 
-/** Every route, with those of the console. */
-export const served: readonly Route[] = [
+/** The routes of the API and of the console. */
+export const allRoutes: readonly Route[] = [
   ...routes,
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),

@@ -1,5 +1,5 @@
 /** The first, the second, … call to the database fails, for every operation. */
-import { isRepeatable, type Route } from '../../src/http/pipeline/route.ts';
+import { type Route, takesIdempotencyKey } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 import { type ChangeRequest, changeRequests, createToken } from '../../test/support/change-requests.ts';
 import { type ApiResponse, openTestServer, type TestServer } from '../../test/support/test-server.ts';
@@ -42,7 +42,7 @@ async function run(context: Context): Promise<Outcome> {
   );
   for (const route of guarded) {
     for (const kind of kinds) await failEach(bench, route, kind, false, tried);
-    if (isRepeatable(route)) await failEach(bench, route, 'lost', true, tried);
+    if (takesIdempotencyKey(route)) await failEach(bench, route, 'lost', true, tried);
   }
   return {
     figures: {

@@ -1,10 +1,10 @@
-/** The console: a page and what it loads, made when they are first asked for, and kept. */
+/** Serves the console. Its files are built on the first request and cached. */
 import type { ConsoleFile } from '../../../console/build.ts';
 import { fail } from '../../domain/error.ts';
 import { pathOf } from '../pipeline/request-info.ts';
 import { openEndpoint, type Reply } from '../pipeline/route.ts';
 
-/** Nothing from elsewhere, nothing inline, no text that becomes markup or code. */
+/** Allows no other origins and no inline code. Trusted types block DOM injection. */
 export const consolePolicy = [
   "default-src 'none'",
   "script-src 'self'",
@@ -18,27 +18,27 @@ export const consolePolicy = [
   "trusted-types 'none'",
 ].join('; ');
 
-const always = {
+const commonHeaders = {
   'Content-Security-Policy': consolePolicy,
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Referrer-Policy': 'no-referrer',
   Vary: 'Accept-Encoding',
 };
-const kept = { 'Cache-Control': 'public, max-age=31536000, immutable' };
+const immutableHeaders = { 'Cache-Control': 'public, max-age=31536000, immutable' };
 
-let made: Promise<Map<string, ConsoleFile>> | undefined;
+let built: Promise<Map<string, ConsoleFile>> | undefined;
 
-/** What failed once is tried again. */
+/** A failed build is retried by the next request. */
 function files(): Promise<Map<string, ConsoleFile>> {
-  made ??= make().catch((error) => {
-    made = undefined;
+  built ??= build().catch((error) => {
+    built = undefined;
     throw error;
   });
-  return made;
+  return built;
 }
 
-async function make(): Promise<Map<string, ConsoleFile>> {
+async function build(): Promise<Map<string, ConsoleFile>> {
   const { buildConsole } = await import('../../../console/build.ts');
   return new Map((await buildConsole()).map((file) => [file.path, file]));
 }
@@ -52,8 +52,8 @@ async function send(request: Request): Promise<Reply> {
   const body = encoding === 'br' ? file.brotli : encoding === 'gzip' ? file.gzip : file.plain;
   const headers = {
     'Content-Type': file.type,
-    ...always,
-    ...(file.lasting && kept),
+    ...commonHeaders,
+    ...(file.lasting && immutableHeaders),
     ...(encoding && { 'Content-Encoding': encoding }),
   };
   return { status: 200, body, headers };
@@ -62,15 +62,15 @@ async function send(request: Request): Promise<Reply> {
 export const getConsole = openEndpoint({
   name: 'getConsole',
   tag: 'Reference',
-  summary: 'Open the console',
-  replies: { 200: { description: 'The page.' } },
+  summary: 'Get the console page',
+  replies: { 200: { description: 'The console page.' } },
   handle: (_, request) => send(request),
 });
 
 export const getConsoleFile = openEndpoint({
   name: 'getConsoleFile',
   tag: 'Reference',
-  summary: 'Get a file that the console loads',
+  summary: 'Get a file of the console',
   replies: { 200: { description: 'The file.' } },
   failures: ['path_unknown'],
   handle: (_, request) => send(request),

@@ -14,30 +14,34 @@ import { example } from '../reference/examples.ts';
 
 const Resource = z
   .strictObject({
-    id: optional(text(1, 500)).describe('What rules compare as `id`.'),
-    container: optional(Container).describe('What rules compare as `container`.'),
+    id: optional(text(1, 500)).describe('The resource id. Rules compare it as `id`.'),
+    container: optional(Container).describe('The container. Rules compare it as `container`.'),
   })
   .meta({ id: 'Resource' });
 
-/** What is asked about when nothing is named: only grants for everything cover it. */
-const anything: z.output<typeof Resource> = { id: undefined, container: undefined };
+/** A request without a resource: only grants for all resources match. */
+const anyResource: z.output<typeof Resource> = { id: undefined, container: undefined };
 
-const mostResources = 100;
-const largestReply = 4_194_304;
-/** Room for all of a reply but its decisions. */
-const envelope = 1024;
+const maxResources = 100;
+const maxReplyBytes = 4_194_304;
+/** Reserved for the parts of a reply other than its decisions. */
+const envelopeBytes = 1024;
 
 const DecisionRequest = z
   .strictObject({
-    credential: z.string().describe('The key that was shown to you, whatever it is.'),
-    permission: Permission.describe('What it is to be used for.'),
+    credential: z
+      .string()
+      .describe('The key to check, exactly as you received it. It does not have to be valid.'),
+    permission: Permission.describe('The permission to check.'),
     resource: optional(Resource).describe(
-      'What it is to be used on; without it, only grants for everything count.',
+      'The resource to check. Without it, only grants for all resources match.',
     ),
-    resources: optional(z.array(Resource).min(1).max(mostResources)).describe(
-      'Several at once, instead of `resource`.',
+    resources: optional(z.array(Resource).min(1).max(maxResources)).describe(
+      'Several resources, instead of `resource`.',
     ),
-    explain: optional(z.boolean()).describe('Whether to add `trace`. It takes more time and a larger reply.'),
+    explain: optional(z.boolean()).describe(
+      'Whether to add `trace`. The response is then slower and larger.',
+    ),
   })
   .refine(({ resource, resources }) => !resource || !resources, {
     path: ['resources'],
@@ -45,78 +49,85 @@ const DecisionRequest = z
   })
   .meta({ id: 'DecisionRequest' });
 
-const place = {
-  of: z.enum(['application', 'session', 'authorizer']).describe('Whose rule it is.'),
+const ruleFields = {
+  of: z.enum(['application', 'session', 'authorizer']).describe('The owner of the rule.'),
   rule: z
     .union([z.int(), z.literal('permissions')])
-    .describe('Which one, counted from 1, or the plain permissions.'),
+    .describe('The position of the rule, starting at 1, or `permissions` for the plain permissions.'),
 };
 
 const Step = z
   .object({
-    ...place,
-    priority: z.int().optional().describe('Of the rule. The plain permissions have none: they come last.'),
-    transform: Transform.describe('How much of the data it shows.'),
-    grants: z.boolean().describe('Whether it grants the permission.'),
-    matches: z.boolean().describe('Whether it is about the resource.'),
-    why: z.string().describe('Why it is about the resource, or is not.'),
+    ...ruleFields,
+    priority: z
+      .int()
+      .optional()
+      .describe('The priority of the rule. Absent for the plain permissions, which come last.'),
+    transform: Transform.describe('The transform of the rule.'),
+    grants: z.boolean().describe('Whether the rule grants the permission.'),
+    matches: z.boolean().describe('Whether the rule matches the resource.'),
+    why: z.string().describe('Why the rule matches or does not match.'),
   })
   .meta({ id: 'DecisionStep' });
 
 const DecidingRule = z
-  .object({ ...place, description: z.string().optional().describe('What the rule says it is for.') })
+  .object({ ...ruleFields, description: z.string().optional().describe('The description of the rule.') })
   .meta({ id: 'DecidingRule' });
 
 const MissingGrant = z
   .object({
-    permission: z.string().describe('The permission.'),
+    permission: z.string().describe('The missing permission.'),
     container: z
       .string()
       .optional()
-      .describe('The container to grant it on. Absent for a grant that no container narrows.'),
+      .describe('The container to grant it on. Absent if the grant needs no container.'),
   })
   .meta({ id: 'MissingGrant' });
 
 const Outcome = z
   .object({
-    allowed: z.boolean().describe('Whether the credential may do it.'),
-    transform: Transform.optional().describe('How much of the data to show. Absent if denied.'),
-    reason: z.string().describe('What decided, in words.'),
+    allowed: z.boolean().describe('Whether the credential has access.'),
+    transform: Transform.optional().describe('How to show the data. Absent if denied.'),
+    reason: z.string().describe('The reason, as a sentence.'),
     rule: DecidingRule.optional().describe('The rule that allowed it.'),
     missing: MissingGrant.optional().describe(
-      'The smallest grant that would allow it. Absent if allowed, if the credential is not valid, and where it is the grant of an authorizer that the caller may not see.',
+      'The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules.',
     ),
-    trace: z
-      .array(Step)
-      .optional()
-      .describe('Every rule in the order in which they decide. Only with `explain`.'),
+    trace: z.array(Step).optional().describe('All rules in order of evaluation. Only with `explain`.'),
   })
   .meta({ id: 'Outcome' });
 
 const PrincipalView = z
   .object({
-    kind: z.enum(['application', 'session']).describe('What the credential belongs to.'),
-    id: z.uuid().describe('The id of that Application or Session.'),
-    application_id: z.uuid().describe('The Application itself, or the one that the Session belongs to.'),
+    kind: z
+      .enum(['application', 'session'])
+      .describe('The kind of principal that the credential belongs to.'),
+    id: z.uuid().describe('The id of the application or session.'),
+    application_id: z.uuid().describe('The id of the application, or of the application of the session.'),
   })
   .meta({ id: 'Principal' });
 
-const principal = PrincipalView.optional().describe('Whose credential it is; absent when it is not valid.');
+const principal = PrincipalView.optional().describe(
+  'The principal that the credential belongs to. Absent if the credential is invalid.',
+);
 
 const Decision = z.union([
   Outcome.extend({ principal }).meta({ id: 'Decision' }),
   z
-    .object({ principal, decisions: z.array(Outcome).describe('One for each resource, in their order.') })
+    .object({
+      principal,
+      decisions: z.array(Outcome).describe('One decision per resource, in the same order.'),
+    })
     .meta({ id: 'Decisions' }),
 ]);
 
-const invalid = { allowed: false, reason: 'the credential is not valid' };
+const invalidCredential = { allowed: false, reason: 'the credential is not valid' };
 
 export const decide = readEndpoint({
   name: 'decide',
   tag: 'Decisions',
-  summary: 'Ask whether a credential may do something, and why',
-  description: `For services that guard data of their own. With \`resources\`, up to ${mostResources} answers in their order. With \`explain\`, every rule says whether and why it matched; a reply has at most 4 MiB. An invalid credential is denied without a reason. A Session may ask only about its own key. Sessions and public Applications do not see the rules of a Session's authorizer.`,
+  summary: 'Check access',
+  description: `Checks whether a credential has a permission on a resource, and returns the reason. Use it to protect data of your own services. With \`resources\`, checks up to ${maxResources} resources at once. With \`explain\`, the response says for every rule whether and why it matched. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: {
@@ -126,46 +137,46 @@ export const decide = readEndpoint({
     const subject = await subjectOf(body.credential, principal, store.credentials);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
     const outcomeOf = (resource: z.output<typeof Resource>) => {
-      const outcome = question ? explain(question, body.permission, resource) : invalid;
+      const outcome = question ? explain(question, body.permission, resource) : invalidCredential;
       observer.decision(outcome.allowed);
-      if (subject && outcome.allowed) usage.note(subject, body.permission, resource.container);
+      if (subject && outcome.allowed) usage.record(subject, body.permission, resource.container);
       if (!body.explain) return outcome;
       return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };
     const who = subject && { principal: viewOf(subject) };
-    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? anything) } };
+    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? anyResource) } };
     const decisions = JsonText.list(withinLimit(body.resources, outcomeOf));
     return { status: 200, body: JsonText.extended({ ...who }, 'decisions', decisions) };
   },
 });
 
-/** Stops as soon as the outcomes together are larger than a reply may be. */
+/** Rejects the request as soon as the outcomes exceed the maximum size of a reply. */
 function withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => object): JsonText[] {
-  let bytes = envelope;
+  let bytes = envelopeBytes;
   return resources.map((resource) => {
     const outcome = JsonText.of(outcomeOf(resource));
     bytes += Buffer.byteLength(outcome.text) + 1;
-    if (bytes > largestReply)
-      throwIfInvalid({ resources: ['have traces of more than 4 MiB: ask about fewer at once'] });
+    if (bytes > maxReplyBytes)
+      throwIfInvalid({ resources: ['have traces of more than 4 MiB: send fewer resources'] });
     return outcome;
   });
 }
 
-/** Whose credential it is, if it is valid. A credential of another tenant is not. */
+/** The principal of the credential, or undefined if it is invalid or belongs to another tenant. */
 async function subjectOf(
   credential: string,
-  asker: Principal,
+  caller: Principal,
   credentials: Credentials,
 ): Promise<Principal | undefined> {
   const key = parseKey(credential);
-  if (asker.kind === 'session') {
-    if (key?.kind === 'ses' && asker.digest.equals(key.digest)) return asker;
+  if (caller.kind === 'session') {
+    if (key?.kind === 'ses' && caller.digest.equals(key.digest)) return caller;
     throw fail('permission_missing', {
       detail: 'A session can use `decision:create` only to ask about its own key.',
     });
   }
   const found = key && (await credentials.find(key.kind, key.digest));
-  return found?.tenantId === asker.tenantId ? found : undefined;
+  return found?.tenantId === caller.tenantId ? found : undefined;
 }
 
 function viewOf(principal: Principal): z.infer<typeof PrincipalView> {

@@ -2,28 +2,29 @@ import { z } from 'zod';
 import { fail } from '../../domain/error.ts';
 import { openEndpoint } from '../pipeline/route.ts';
 
-const Status = z.object({ status: z.literal('ok').describe('Any other state is a failure.') });
+const Status = z.object({
+  status: z.literal('ok').describe('Always `ok`. Otherwise, the response is an error.'),
+});
 const tag = 'Health';
 const ok = { status: 200, body: { status: 'ok' } };
 
 export const livez = openEndpoint({
   name: 'live',
   tag,
-  summary: 'Whether the process runs',
-  replies: { 200: { description: 'It does.', schema: Status, example: ok.body } },
-  handle: () => ok,
+  summary: 'Check liveness',
+  replies: { 200: { description: 'The process is running.', schema: Status, example: ok.body } },
+  handle: async () => ok,
 });
 
 export const readyz = openEndpoint({
   name: 'ready',
   tag,
-  summary: 'Whether to send requests here',
-  description:
-    'Not while the database is out of reach, and not from the moment that the program was told to stop.',
-  replies: { 200: { description: 'Yes.', schema: Status, example: ok.body } },
+  summary: 'Check readiness',
+  description: 'Returns 503 while the database is unreachable or the process is shutting down.',
+  replies: { 200: { description: 'The service accepts requests.', schema: Status, example: ok.body } },
   failures: ['unavailable'],
   handle: async ({ ready, store }) => {
-    if (!ready()) throw fail('unavailable', { detail: 'The service is stopping.', expected: true });
+    if (!ready()) throw fail('unavailable', { detail: 'The service is shutting down.', expected: true });
     await store.ping();
     return ok;
   },

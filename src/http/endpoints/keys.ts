@@ -1,4 +1,4 @@
-/** More than one key for an Application, so that a new one is in place before the old one goes. */
+/** Several keys per application, so that a new key can be deployed before the old one is deleted. */
 import { z } from 'zod';
 import { ApplicationKey, ApplicationKeyCreated, maxKeys } from '../../domain/application.ts';
 import { Id } from '../../domain/common-fields.ts';
@@ -15,11 +15,15 @@ export const createKey = changeEndpoint({
   name: 'createKey',
   operation: 'application.key.create',
   tag,
-  summary: 'Add a key to an Application',
-  description: `The others go on working, ${maxKeys} at most at once. The reply is the only one that shows the key. The caller must hold the management permissions that the Application has.`,
+  summary: 'Create a key',
+  description: `Adds a key to an application. Existing keys stay valid. An application can have up to ${maxKeys} keys. Only this response contains the key. Your key must hold every management permission of the application.`,
   params,
   replies: {
-    201: { description: 'Made.', schema: ApplicationKeyCreated, example: example.applicationKeyCreated },
+    201: {
+      description: 'The new key.',
+      schema: ApplicationKeyCreated,
+      example: example.applicationKeyCreated,
+    },
   },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
   handle: async ({ principal, params }, { store }) => {
@@ -39,7 +43,7 @@ export const createKey = changeEndpoint({
       status: 201,
       body: { ...made, key: key.secret.reveal() },
       entity: entityOf(params.id),
-      difference: { keys: { to: named(made) } },
+      difference: { keys: { to: auditedKey(made) } },
     };
   },
 });
@@ -47,14 +51,15 @@ export const createKey = changeEndpoint({
 export const listKeys = readEndpoint({
   name: 'listKeys',
   tag,
-  summary: 'List the keys of an Application',
-  description: 'Newest first, each by its last four characters.',
+  summary: 'List the keys of an application',
+  description:
+    'Returns the keys of an application, newest first. Each is identified by its id and its last four characters.',
   params,
   replies: {
     200: {
-      description: 'All of them.',
+      description: 'All keys of the application.',
       schema: z
-        .object({ data: z.array(ApplicationKey).describe(`At most ${maxKeys}.`) })
+        .object({ data: z.array(ApplicationKey).describe(`The keys, at most ${maxKeys}.`) })
         .meta({ id: 'ApplicationKeys' }),
       example: { data: [example.applicationKey] },
     },
@@ -73,24 +78,24 @@ export const deleteKey = changeEndpoint({
   name: 'deleteKey',
   operation: 'application.key.delete',
   tag,
-  summary: 'Delete a key of an Application',
+  summary: 'Delete a key',
   description:
-    'It is dead for every request sent after the reply, and with it every Session that may do no more than it. The last one may go, too: the Application stays, and can be given another. The caller must hold the management permissions that the Application has.',
+    'Revokes a key of an application immediately, together with the sessions whose access is limited by this key. You can delete the last key: the application stays, and you can create another key. Your key must hold every management permission of the application.',
   params: params.extend({
     key_id: Id.meta({ description: 'The id of the key.', examples: [example.applicationKey.id] }),
   }),
   replies: { 204: { description: 'Deleted.' } },
   failures: ['grant_not_held', 'not_found'],
   handle: async ({ principal, params }, { store }) => {
-    const gone = await store.keys.delete(principal.tenantId, params.id, params.key_id, (current) =>
+    const deleted = await store.keys.delete(principal.tenantId, params.id, params.key_id, (current) =>
       denyEscalation(principal, current),
     );
-    if (!gone) throw fail('not_found');
-    return { status: 204, entity: entityOf(params.id), difference: { keys: { from: named(gone) } } };
+    if (!deleted) throw fail('not_found');
+    return { status: 204, entity: entityOf(params.id), difference: { keys: { from: auditedKey(deleted) } } };
   },
 });
 
-/** What the audit log calls a key. */
-function named({ id, ending }: ApplicationKey) {
+/** How the audit log identifies a key. */
+function auditedKey({ id, ending }: ApplicationKey) {
   return { id, ending };
 }

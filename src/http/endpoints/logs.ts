@@ -13,11 +13,13 @@ const ListQuery = z.strictObject({
 export const listLogs = readEndpoint({
   name: 'listLogs',
   tag: 'Logs',
-  summary: 'Read the audit log',
+  summary: 'List audit log entries',
   description:
-    'Newest first, by cursor. Every change is there from the moment that it was answered; refusals follow within seconds, those of one kind together. A page examines a limited number of entries, so with a filter it may be short or empty: go on while there is a `next`.',
+    'Returns audit log entries, newest first. Changes are listed as soon as they are committed. Denials are aggregated and follow within seconds. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`.',
   query: ListQuery,
-  replies: { 200: { description: 'One page of it.', schema: pageOf(LogEntry), example: example.logPage } },
+  replies: {
+    200: { description: 'A page of audit log entries.', schema: pageOf(LogEntry), example: example.logPage },
+  },
   handle: async ({ principal, query: { size = defaultSize, start, ...filter } }, { store }) => {
     const { entries, next } = await store.audit.list(principal.tenantId, filter, {
       limit: size,

@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { builtIn, descriptionOf, isA } from '../../domain/permission.ts';
-import { readQuery } from '../pipeline/read-query.ts';
+import { readQuery } from '../pipeline/read-input.ts';
 import { openEndpoint } from '../pipeline/route.ts';
 
 const PermissionView = z
   .object({
-    name: z.string().describe('As grants name it.'),
+    name: z.string().describe('The name used in grants.'),
     description: z.string().describe('What it allows.'),
-    browser: z.boolean().describe('Whether a public Application or a Session may hold it.'),
-    management: z.boolean().describe('Whether only those who hold it may hand it on.'),
+    browser: z.boolean().describe('Whether a public application or a session can hold it.'),
+    management: z.boolean().describe('Whether only holders of this permission can grant it.'),
   })
   .meta({ id: 'Permission' });
 
@@ -23,18 +23,19 @@ export const listPermissions = openEndpoint({
   name: 'listPermissions',
   tag: 'Reference',
   summary: 'List the built-in permissions',
-  description: 'Names in other families are free for resources of your own.',
+  description:
+    'Returns all built-in permissions. You can use permission names in other families for your own resources.',
   replies: {
     200: {
-      description: 'All of them.',
+      description: 'All built-in permissions.',
       schema: z.object({
-        data: z.array(PermissionView).describe('Every one of them, in no more than one page.'),
+        data: z.array(PermissionView).describe('All built-in permissions, without pagination.'),
       }),
       example: { data },
     },
   },
   failures: ['validation_failed'],
-  handle: (_, { url }) => {
+  handle: async (_, { url }) => {
     readQuery(undefined, url);
     return { status: 200, body: { data } };
   },

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
-import { then } from '../../domain/awaitable.ts';
 import { Id, timestamp } from '../../domain/common-fields.ts';
 import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { type Grants, grantErrors, permissionsIn } from '../../domain/grant.ts';
@@ -23,23 +22,23 @@ const tag = 'Sessions';
 export const createSession = changeEndpoint({
   name: 'createSession',
   operation: 'session.create',
-  repeatable: false,
+  idempotent: false,
   tag,
-  summary: 'Create a Session',
+  summary: 'Create a session',
   description:
-    'For browsers, with the key of a public Application. The Session can do nothing until a backend authorizes it with the nonce.',
+    'Creates a pending session. Call it from the browser with the key of a public application, and send the nonce to your backend. The session key has no access until the backend authorizes the session.',
   replies: {
     201: {
-      description: 'Created, not yet authorized.',
+      description: 'The pending session, with its key and nonce.',
       schema: SessionCreated,
       example: example.sessionCreated,
     },
   },
-  enter: ({ principal, where, quotas }, { limits, pendingSessions }) => {
-    limits.sessions(principal.digest, where, quotas);
-    return pendingSessions.enter(principal.tenantId, principal.applicationId);
+  checkLimits: async ({ principal, requestInfo }, { limits, pendingSessions }) => {
+    limits.checkSessions(principal.digest, requestInfo);
+    return pendingSessions.reserve(principal.tenantId, principal.applicationId);
   },
-  handle: ({ principal }, { store, sessionTtl }) => {
+  handle: async ({ principal }, { store, sessionTtl }) => {
     const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
     const expiresAt = sessionExpiry(
       principal.now,
@@ -56,38 +55,37 @@ export const createSession = changeEndpoint({
       createdAt: principal.now,
       expiresAt,
     };
+    await store.sessions.create(principal.tenantId, session);
     const body = {
       session_key: key.secret.reveal(),
       nonce: nonce.secret.reveal(),
       expires_at: timestamp(expiresAt),
     };
-    return then(store.sessions.create(principal.tenantId, session), () => {
-      return { status: 201, body, entity: { kind: 'session', id } };
-    });
+    return { status: 201, body, entity: { kind: 'session', id } };
   },
 });
 
-/** Who holds one of these may grant anything that a Session may hold. */
-const freely = ['session:authorize', 'application:create'];
+/** A holder of one of these can grant any permission that a session can hold. */
+const unrestrictedBy = ['session:authorize', 'application:create'];
 
 export const authorizeSession = changeEndpoint({
   name: 'authorizeSession',
   operation: 'session.authorize',
   tag,
-  summary: 'Authorize a Session',
+  summary: 'Authorize a session',
   description:
-    'For backends, once per nonce. Permissions or rules must be non-empty. Who holds `session:authorize` or `application:create` may grant anything that a Session may hold; anyone else only permissions of its own, and the Session can then never do more than its authorizer at that moment.',
+    'Grants access to a pending session. Call it from your backend with the key of a private or management application. Each nonce works once. Send at least one permission or rule. If your key holds `session:authorize` or `application:create`, you can grant any permission that a session can hold. Otherwise you can grant only permissions that your key holds, and your key limits the session: at any time, the session can do only what your key can do.',
   body: SessionAuthorize,
   bodyExample: example.sessionAuthorize,
-  replies: { 204: { description: 'Authorized.' } },
+  replies: { 204: { description: 'The session is active.' } },
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
-  handle: ({ principal, body }, { store, usage, sessionTtlMax }) => {
+  handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
     throwIfInvalid(grantErrors('session', body));
     if (body.expires_at !== undefined && body.expires_at <= principal.now) {
       throwIfInvalid({ expires_at: ['must be in the future'] });
     }
-    const free = freely.find((permission) => holds(principal, permission));
-    if (free) usage.note(principal, free);
+    const unrestricted = unrestrictedBy.find((permission) => holds(principal, permission));
+    if (unrestricted) usage.record(principal, unrestricted);
     else denyUnheldGrants(principal, permissionsIn(body));
     const nonce = parseKey(body.nonce);
     if (nonce?.kind !== 'non') throw fail('nonce_not_found');
@@ -95,19 +93,18 @@ export const authorizeSession = changeEndpoint({
       permissions: body.permissions,
       rules: body.rules,
       by: principal.applicationId,
-      ceiling: free ? undefined : principal.digest,
+      ceiling: unrestricted ? undefined : principal.digest,
       expiresAt: body.expires_at,
       longest: sessionTtlMax,
     };
-    return then(store.sessions.authorize(principal.tenantId, nonce.digest, authorization), (result) => {
-      const session = authorized(result);
-      return { status: 204, entity: { kind: 'session', id: session }, difference: granted(body) };
-    });
+    const result = await store.sessions.authorize(principal.tenantId, nonce.digest, authorization);
+    const id = authorizedId(result);
+    return { status: 204, entity: { kind: 'session', id }, difference: grantDifference(body) };
   },
 });
 
-/** The id of the Session, or why there is none. */
-function authorized(result: Authorized): string {
+/** Returns the session's id, or throws the reason why it was not authorized. */
+function authorizedId(result: Authorized): string {
   switch (result.outcome) {
     case 'authorized':
       return result.session;
@@ -116,13 +113,12 @@ function authorized(result: Authorized): string {
     case 'used':
       throw fail('nonce_used');
     case 'too_long':
-      throwIfInvalid({ expires_at: [`must be at most ${timestamp(result.latest)} for this Session`] });
+      throwIfInvalid({ expires_at: [`must be at most ${timestamp(result.latest)} for this session`] });
       throw fail('internal');
   }
 }
 
-/** What the Session may do from now on. */
-function granted({ permissions, rules }: SessionAuthorize): Difference {
+function grantDifference({ permissions, rules }: SessionAuthorize): Difference {
   return difference({ permissions: [], rules: [] } as Grants, { permissions, rules }, [
     'permissions',
     'rules',
@@ -133,20 +129,21 @@ const ListQuery = z
   .strictObject({
     ...pageFields,
     id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
-    application_id: Id.optional().describe('Only those made with a key of this Application.'),
-    authorized_by: Id.optional().describe('Only those that this Application authorized.'),
-    state: SessionState.optional().describe('Only those that wait, or only those that are authorized.'),
+    application_id: Id.optional().describe('Filter by the application that created the session.'),
+    authorized_by: Id.optional().describe('Filter by the application that authorized the session.'),
+    state: SessionState.optional().describe('Filter by state.'),
   })
   .refine(notBoth, notBothError);
 
 export const listSessions = readEndpoint({
   name: 'listSessions',
   tag,
-  summary: 'List Sessions',
-  description: 'Those whose key works, newest first. Every parameter narrows the list.',
+  summary: 'List sessions',
+  description:
+    'Returns the pending and active sessions of your tenant, newest first. Filters can be combined.',
   query: ListQuery,
   replies: {
-    200: { description: 'One page of them.', schema: pageOf(Session), example: example.sessionPage },
+    200: { description: 'A page of sessions.', schema: pageOf(Session), example: example.sessionPage },
   },
   handle: async ({ principal, query }, { store }) => {
     const { id: ids, application_id: application, authorized_by: authorizer, state } = query;
@@ -160,13 +157,12 @@ export const endSession = changeEndpoint({
   name: 'endSession',
   operation: 'session.delete',
   tag,
-  summary: 'End a Session',
-  description:
-    'Its key is dead for every request sent after the reply. One that waits can no longer be authorized.',
+  summary: 'End a session',
+  description: 'Revokes the session key immediately. A pending session can no longer be authorized.',
   params: z.object({
-    id: Id.meta({ description: 'The id of the Session.', examples: [example.session.id] }),
+    id: Id.meta({ description: 'The id of the session.', examples: [example.session.id] }),
   }),
-  replies: { 204: { description: 'Ended.' } },
+  replies: { 204: { description: 'The session has ended.' } },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
     const ended = await store.sessions.end(principal.tenantId, params.id);

@@ -6,7 +6,7 @@ import { example } from '../reference/examples.ts';
 export const getTenant = readEndpoint({
   name: 'getTenant',
   tag: 'Tenants',
-  summary: 'Get the tenant of the key that is shown',
+  summary: 'Get the tenant of your key',
   replies: { 200: { description: 'The tenant.', schema: Tenant, example: example.tenant } },
   handle: async ({ principal: { tenantId } }, { store }) => {
     const [tenant, applications] = await Promise.all([

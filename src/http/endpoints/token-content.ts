@@ -1,4 +1,4 @@
-/** What a Token is to hold: from a new body, or from what it holds and a patch. */
+/** The content of a token to write: from a new body, or from the stored token and a patch. */
 
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
@@ -19,14 +19,14 @@ import { stricter, type Transform } from '../../domain/transform.ts';
 import { validate } from '../../domain/validate.ts';
 import type { StoredToken, TokenContent } from '../../store/store.ts';
 
-/** All that is written of a Token but its data. */
+/** The fields that are not encrypted. */
 const OpenFields = TokenContentFields.omit({ data: true });
 type OpenFields = z.output<typeof OpenFields>;
 const DataField = z.object({ data: Data });
 
 export function contentOf(fields: z.output<typeof TokenContentFields>, now: number): TokenContent {
   const { data, mask } = fields;
-  const masked = mask === undefined ? undefined : rendered(mask, data.value);
+  const masked = mask === undefined ? undefined : renderOrReject(mask, data.value);
   return { ...openContent(fields, now), data: data.json, masked };
 }
 
@@ -42,7 +42,7 @@ function openContent({ type, container, mask, metadata, expires_at }: OpenFields
   };
 }
 
-function rendered(mask: Mask, data: unknown): JsonText {
+function renderOrReject(mask: Mask, data: unknown): JsonText {
   try {
     return JsonText.of(renderMask(mask, data));
   } catch (error) {
@@ -52,22 +52,22 @@ function rendered(mask: Mask, data: unknown): JsonText {
 }
 
 /**
- * What the patch makes of the Token. The caller needs `token:update` in the old and in the new container; the
- * stricter transform shows the result. Data that the caller does not see is not parsed, checked or rendered.
+ * Applies a patch. The caller needs `token:update` in the old and the new container; the stricter transform applies
+ * to the response. Data that the caller cannot see is not parsed, validated or rendered.
  */
-export function revised(
+export function patchedContent(
   principal: Principal,
   current: StoredToken,
   patch: TokenPatch,
 ): { content: TokenContent; transform: Transform; difference: Difference } {
-  const here = permit(principal, 'token:update', current);
+  const oldTransform = permit(principal, 'token:update', current);
   const { type, container, mask, metadata, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
   const merged = mergePatch({ type, container, mask, metadata, expires_at }, rest);
   const fields = validate(OpenFields, merged, 'body');
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
   const next = { id: current.id, container: open.container };
-  const there = permitNamed(principal, 'token:update', next);
+  const newTransform = permitNamed(principal, 'token:update', next);
 
   const stored = current.plaintext();
   const merges = isObject(newData) && stored.text.startsWith('{');
@@ -83,19 +83,23 @@ export function revised(
           .json;
   const masked = () => {
     if (open.mask === undefined) return undefined;
-    return newData === undefined && !remasks ? current.masked() : rendered(open.mask, data.value());
+    return newData === undefined && !remasks ? current.masked() : renderOrReject(open.mask, data.value());
   };
   const content = { ...open, data, masked: masked() };
-  return { content, transform: stricter(here, there), difference: changed(current.token, content, patch) };
+  return {
+    content,
+    transform: stricter(oldTransform, newTransform),
+    difference: contentDifference(current.token, content, patch),
+  };
 }
 
-/** Of data and metadata only that they changed: what they hold stays out of the log. */
-function changed(
+/** Says only that data, mask, metadata or expiry changed, so that their values stay out of the audit log. */
+function contentDifference(
   before: StoredToken['token'],
   { type, container }: TokenContent,
   patch: TokenPatch,
 ): Difference {
-  const silent = (['data', 'mask', 'metadata', 'expires_at'] as const).filter(
+  const withoutValues = (['data', 'mask', 'metadata', 'expires_at'] as const).filter(
     (field) => patch[field] !== undefined,
   );
   return {
@@ -103,7 +107,7 @@ function changed(
       'type',
       'container',
     ]),
-    ...Object.fromEntries(silent.map((field) => [field, {}])),
+    ...Object.fromEntries(withoutValues.map((field) => [field, {}])),
   };
 }
 

@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { then } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
@@ -31,14 +30,14 @@ import {
 } from '../pipeline/pagination.ts';
 import { changeEndpoint, type Reply, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { contentOf, revised } from './token-content.ts';
+import { contentOf, patchedContent } from './token-content.ts';
 
 const tag = 'Tokens';
 const params = z.object({
-  id: TokenId.meta({ description: 'The id of the Token.', examples: [example.token.id] }),
+  id: TokenId.meta({ description: 'The id of the token.', examples: [example.token.id] }),
 });
 const reply = {
-  description: 'The Token, as the transform shows it.',
+  description: 'The token. `data` depends on your transform.',
   schema: TokenView,
   example: example.token,
 };
@@ -46,29 +45,27 @@ const reply = {
 export const createToken = changeEndpoint({
   name: 'createToken',
   tag,
-  summary: 'Create a Token',
+  summary: 'Create a token',
   description:
-    'Its data is sealed at once, and its mask is rendered now: a mask that does not render is refused.',
+    'Stores data encrypted. The masked value is computed when the token is written; a mask that cannot be rendered is rejected.',
   body: TokenCreate,
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenCreate,
   replies: { 201: reply },
   failures: ['token_exists', 'storage_full'],
-  enter: ({ principal, bytes, quotas }, { limits, storage }) => {
-    limits.tokens(principal.applicationId, bytes, quotas);
-    return storage.enter(principal.tenantId, principal.applicationId, storedSize(bytes));
+  checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
+    limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
+    return storage.reserve(principal.tenantId, principal.applicationId, storedSize(bodyBytes));
   },
   replay,
-  handle: ({ principal, body }, { store, usage }) => {
+  handle: async ({ principal, body }, { store, usage }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
     const transform = permitNamed(principal, 'token:create', { id, container: content.container });
-    usage.note(principal, 'token:create', content.container);
-    const creating = store.tokens.create(principal.tenantId, id, content, changeBy(principal));
-    return then(creating, (made) => {
-      if (!made) throw fail('token_exists');
-      return { ...shown(201, made, transform), entity: { kind: 'token', id } };
-    });
+    usage.record(principal, 'token:create', content.container);
+    const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
+    if (!token) throw fail('token_exists');
+    return { ...tokenReply(201, token, transform), entity: { kind: 'token', id } };
   },
 });
 
@@ -76,10 +73,10 @@ const ListQuery = z
   .strictObject({
     ...pageFields,
     id: oneOrMore(TokenId, { type: 'string' }),
-    type: TokenType.optional().describe('Only those of this type.'),
-    container: Container.optional().describe('Only those in this container and below.'),
+    type: TokenType.optional().describe('Filter by type.'),
+    container: Container.optional().describe('Filter by container. Includes the containers below it.'),
     metadata: MetadataFilter.optional().describe(
-      'Only those with this metadata, as `metadata.NAME=VALUE`; at most 10 of them.',
+      'Filter by metadata, as `metadata.NAME=VALUE`, at most 10 times.',
     ),
   })
   .refine(notBoth, notBothError);
@@ -87,25 +84,25 @@ const ListQuery = z
 export const listTokens = readEndpoint({
   name: 'listTokens',
   tag,
-  summary: 'List Tokens',
+  summary: 'List tokens',
   description:
-    'Newest first: those that the key may read, each as its transform shows it. A request examines a bounded number of Tokens, and a page has at most 8 MiB: a page may be shorter than `size`, or empty, and still have a `next`. Totals are left out where there are too many Tokens to count.',
+    'Returns the tokens that your key can read, newest first. `data` depends on the transform for each token. A request examines a limited number of tokens, and a page has at most 8 MiB. A page can therefore be short or empty and still have `next`. Totals are absent if there are too many tokens to count.',
   query: ListQuery,
   replies: {
-    200: { description: 'One page of them.', schema: pageOf(TokenView), example: example.tokenPage },
+    200: { description: 'A page of tokens.', schema: pageOf(TokenView), example: example.tokenPage },
   },
   handle: async ({ principal, query }, { store, usage }) => {
     const container = canonicalContainer(query.container ?? '/');
-    const lies = within(visible(principal, 'token:read'), container);
-    for (const scope of lies.scopes) usage.note(principal, 'token:read', scope.container?.value);
+    const readable = within(visible(principal, 'token:read'), container);
+    for (const scope of readable.scopes) usage.record(principal, 'token:read', scope.container?.value);
     const { size = defaultSize, start: before } = query;
     const page = before === undefined ? (query.page ?? 1) : undefined;
     const found = await store.tokens.list(principal.tenantId, {
-      visible: lies,
+      visible: readable,
       show: (token) => {
         if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
-        const verdict = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
-        return verdict.allowed ? verdict.transform : undefined;
+        const decision = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
+        return decision.allowed ? decision.transform : undefined;
       },
       filter: { ids: query.id, type: query.type, metadata: query.metadata },
       size,
@@ -121,25 +118,25 @@ export const listTokens = readEndpoint({
 export const getToken = readEndpoint({
   name: 'getToken',
   tag,
-  summary: 'Get a Token',
+  summary: 'Get a token',
   params,
   replies: { 200: reply },
   failures: ['not_found'],
-  handle: ({ principal, params }, { store, usage }) =>
-    then(store.tokens.get(principal.tenantId, params.id), (token) => {
-      if (!token) throw fail('not_found');
-      const transform = permit(principal, 'token:read', token);
-      usage.note(principal, 'token:read', token.container);
-      return { status: 200, body: view(token, transform) };
-    }),
+  handle: async ({ principal, params }, { store, usage }) => {
+    const token = await store.tokens.get(principal.tenantId, params.id);
+    if (!token) throw fail('not_found');
+    const transform = permit(principal, 'token:read', token);
+    usage.record(principal, 'token:read', token.container);
+    return { status: 200, body: transformed(token, transform) };
+  },
 });
 
 export const updateToken = changeEndpoint({
   name: 'updateToken',
   tag,
-  summary: 'Update a Token',
+  summary: 'Update a token',
   description:
-    'A JSON merge patch. Moving a Token needs `token:update` on both containers. Changing the mask or part of `data` needs the transform `reveal`, unless the same patch replaces `data` as a whole. So does a move by a Session or a public key, and a move to a container where the caller sees more of the data.',
+    'Applies a JSON merge patch. To move a token, your key needs `token:update` on both containers. The transform `reveal` is required to change the mask or a part of `data`, unless the patch replaces `data` completely. `reveal` is also required if a session or a public key moves a token, and to move it to a container where your key sees more of the data.',
   params,
   body: TokenPatch,
   bodyLimit: maxTokenBytes,
@@ -147,44 +144,44 @@ export const updateToken = changeEndpoint({
   replies: { 200: reply },
   failures: ['not_found', 'reveal_required', 'storage_full'],
   replay,
-  enter: ({ principal, bytes, quotas }, { limits }) => {
-    limits.tokens(principal.applicationId, bytes, quotas);
-    return () => {};
+  checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits }) => {
+    limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
+    return undefined;
   },
   handle: async ({ principal, params, body }, { store, usage, storageQuota }) => {
-    let next: ReturnType<typeof revised> | undefined;
+    let next: ReturnType<typeof patchedContent> | undefined;
     const revise = (current: StoredToken) => {
-      next = revised(principal, current, body);
-      for (const { container } of [current, next.content]) usage.note(principal, 'token:update', container);
+      next = patchedContent(principal, current, body);
+      for (const { container } of [current, next.content]) usage.record(principal, 'token:update', container);
       return next.content;
     };
     const change = changeBy(principal);
     const token = await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota);
     if (!token || !next) throw fail('not_found');
     const { transform, difference } = next;
-    return { ...shown(200, token, transform), entity: { kind: 'token', id: params.id }, difference };
+    return { ...tokenReply(200, token, transform), entity: { kind: 'token', id: params.id }, difference };
   },
 });
 
 export const deleteToken = changeEndpoint({
   name: 'deleteToken',
   tag,
-  summary: 'Delete a Token',
+  summary: 'Delete a token',
   params,
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store, usage }) => {
-    const gone = await store.tokens.delete(principal.tenantId, params.id, (current) => {
+    const deleted = await store.tokens.delete(principal.tenantId, params.id, (current) => {
       permit(principal, 'token:delete', current);
-      usage.note(principal, 'token:delete', current.container);
+      usage.record(principal, 'token:delete', current.container);
     });
-    if (!gone) throw fail('not_found');
+    if (!deleted) throw fail('not_found');
     return { status: 204, entity: { kind: 'token', id: params.id } };
   },
 });
 
-/** What the transform leaves of it. Only `reveal` ever opens the plaintext. */
-function view(stored: StoredToken, transform: Transform): JsonText {
+/** Decrypts the plaintext only for `reveal`. */
+function transformed(stored: StoredToken, transform: Transform): JsonText {
   const data =
     transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
   return viewOf(stored.token, data);
@@ -194,28 +191,28 @@ function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonTe
   return data ? JsonText.extended(token, 'data', data) : JsonText.of(token);
 }
 
-/** A reply that shows data, and what of it is remembered: everything but the data. */
-interface Kept {
+/** Stored for idempotent retries: the reply without its data. */
+interface TokenRecord {
   readonly status: number;
   readonly token: StoredToken['token'];
   readonly transform: Transform;
 }
 
-function shown(status: number, stored: StoredToken, transform: Transform) {
-  const kept: Kept = { status, token: stored.token, transform };
-  return { status, body: view(stored, transform), kept };
+function tokenReply(status: number, stored: StoredToken, transform: Transform) {
+  const idempotencyRecord: TokenRecord = { status, token: stored.token, transform };
+  return { status, body: transformed(stored, transform), idempotencyRecord };
 }
 
-/** With its data only while the Token is as it was: what has been deleted, moved or changed since is not shown. */
+/** Adds the data only if the token is unchanged. A token that was changed or deleted since is returned without. */
 async function replay(
-  remembered: unknown,
+  idempotencyRecord: unknown,
   { principal }: { principal: Principal },
   { store }: { store: Pick<StoreTransaction, 'tokens'> },
 ): Promise<Reply> {
-  const { status, token, transform } = remembered as Kept;
+  const { status, token, transform } = idempotencyRecord as TokenRecord;
   const stored = await store.tokens.get(principal.tenantId, token.id);
-  const same = stored && isDeepStrictEqual(stored.token, token);
-  return { status, body: same ? view(stored, transform) : token };
+  const isUnchanged = stored && isDeepStrictEqual(stored.token, token);
+  return { status, body: isUnchanged ? transformed(stored, transform) : token };
 }
 
 function changeBy(principal: Principal) {

@@ -9,28 +9,26 @@ import { params } from './applications.ts';
 
 const ApplicationUsage = z
   .object({
-    last_used_at: Timestamp.optional().describe('When it was last used at all; absent if never.'),
+    last_used_at: Timestamp.optional().describe('When the application was last used. Absent if never.'),
     uses: z
       .array(Use)
       .max(maxUses)
       .describe(
-        `What its grants were used for, the latest first. At most ${maxUses}: if there are more, containers are merged into their parents, then the least recently used permissions are dropped.`,
+        `When and where each permission was last used, latest first. At most ${maxUses} entries: beyond that, containers are merged into their parents, then the least recently used permissions are dropped.`,
       ),
-    unused: z
-      .array(UnusedGrant)
-      .describe('Grants, as they are now, of which no use is on record: they may not be needed.'),
+    unused: z.array(UnusedGrant).describe('Current grants without a recorded use. They may be unnecessary.'),
   })
   .meta({ id: 'ApplicationUsage' });
 
 export const getUsage = readEndpoint({
   name: 'getUsage',
   tag: 'Applications',
-  summary: 'See what an Application makes use of',
+  summary: 'Get the usage of an application',
   description:
-    'Which of its permissions were last used when and in which container, and which never. Written once a minute. What a Session does counts for its authorizer if it can do no more than that one, and for nobody otherwise; an allowed decision counts for the credential that it is about.',
+    'Returns when each permission of an application was last used, in which container, and which grants were never used. Usage is recorded once a minute. Requests of a session count for its authorizer if the session is limited by it, and otherwise for no application. An allowed decision counts for the credential in question.',
   params,
   replies: {
-    200: { description: 'What is on record.', schema: ApplicationUsage, example: example.usage },
+    200: { description: 'The recorded usage.', schema: ApplicationUsage, example: example.usage },
   },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {

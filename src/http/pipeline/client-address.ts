@@ -1,28 +1,28 @@
-/** Addresses: one form for each, and whose word about another's is taken. */
+/** IP addresses: canonical form, networks, and the client's address behind trusted proxies. */
 import { BlockList, isIP } from 'node:net';
 
-/** Whether the one at this address may say on whose behalf it sends. */
+/** Whether the proxy at this address may set X-Forwarded-For and Forwarded. */
 export type Trust = (address: string) => boolean;
 
 export const trustNobody: Trust = () => false;
 
-/** An address in its one form: IPv4 also where it came wrapped in IPv6, IPv6 in its short form. */
+/** The canonical form: IPv4-mapped IPv6 addresses become IPv4, other IPv6 addresses are compressed. */
 export function addressOf(text: string): string | undefined {
   const family = isIP(text);
   if (family !== 6) return family === 4 ? text : undefined;
-  const short = new URL(`http://[${text.replace(/%.*/, '')}]`).hostname.slice(1, -1);
-  const wrapped = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(short);
-  if (!wrapped) return short;
-  const [high, low] = wrapped.slice(1).map((group) => Number.parseInt(group, 16)) as [number, number];
+  const compressed = new URL(`http://[${text.replace(/%.*/, '')}]`).hostname.slice(1, -1);
+  const mapped = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(compressed);
+  if (!mapped) return compressed;
+  const [high, low] = mapped.slice(1).map((group) => Number.parseInt(group, 16)) as [number, number];
   return [high >> 8, high & 255, low >> 8, low & 255].join('.');
 }
 
-/** As the system names a peer: IPv4 is wrapped where the listening socket takes both. */
+/** On a dual-stack socket, the system reports an IPv4 peer as an IPv4-mapped IPv6 address. */
 export function unwrapped(peer: string): string {
   return peer.startsWith('::ffff:') ? peer.slice('::ffff:'.length) : peer;
 }
 
-/** The part of an address that its owner cannot change at will: all of IPv4, the first 64 bits of IPv6. */
+/** What identifies a client for limits: an IPv4 address, or the /64 network of an IPv6 address. */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address;
   const [head = [], tail] = address.split('::').map((part) => part.split(':'));
@@ -31,7 +31,7 @@ export function networkOf(address: string): string {
   return `${groups.map((group) => group || '0').join(':')}::/64`;
 }
 
-/** Reads a list such as `10.0.0.0/8, 192.0.2.7, 2001:db8::/32`. Throws a sentence that says what is accepted. */
+/** Parses a list such as `10.0.0.0/8, 192.0.2.7, 2001:db8::/32`. Throws an error that says what is accepted. */
 export function parseTrust(text: string | undefined): Trust {
   if (text === undefined) return trustNobody;
   const trusted = new BlockList();
@@ -48,16 +48,16 @@ function addNetwork(list: BlockList, text: string): boolean {
   const address = addressOf(host);
   if (address === undefined || host.includes('%')) return false;
   const version = isIP(address);
-  const widest = version === 4 ? 32 : 128;
-  const isWrapped = version !== isIP(host);
-  if (bits !== undefined && (isWrapped || Number(bits) > widest)) return false;
-  list.addSubnet(address, Number(bits ?? widest), version === 4 ? 'ipv4' : 'ipv6');
+  const maxBits = version === 4 ? 32 : 128;
+  const isMapped = version !== isIP(host);
+  if (bits !== undefined && (isMapped || Number(bits) > maxBits)) return false;
+  list.addSubnet(address, Number(bits ?? maxBits), version === 4 ? 'ipv4' : 'ipv6');
   return true;
 }
 
 /**
- * Who sent the request in the first place: from hop to hop, as long as the hop is trusted to name the one before
- * it. Where both headers are there and do not agree, one of them was not written by the trusted: neither counts.
+ * The client's address: follows the hops of X-Forwarded-For or Forwarded backwards, as long as each is a trusted
+ * proxy. If both headers are present and disagree, one of them was forged, so neither is used.
  */
 export function senderOf(peer: string, headers: Headers, trusts: Trust): string {
   if (!trusts(peer)) return peer;
@@ -65,12 +65,14 @@ export function senderOf(peer: string, headers: Headers, trusts: Trust): string 
     headers.get('x-forwarded-for')?.split(','),
     headers.get('forwarded')?.split(',').map(forOf),
   ];
-  const senders = chains.filter((hops) => hops !== undefined).map((hops) => furthest(peer, hops, trusts));
+  const senders = chains
+    .filter((hops) => hops !== undefined)
+    .map((hops) => firstUntrusted(peer, hops, trusts));
   const [first = peer, second = first] = senders;
   return first === second ? first : peer;
 }
 
-function furthest(peer: string, hops: readonly string[], trusts: Trust): string {
+function firstUntrusted(peer: string, hops: readonly string[], trusts: Trust): string {
   let known = peer;
   for (const hop of hops.toReversed()) {
     const before = addressOf(withoutPort(hop.trim()));
@@ -85,7 +87,7 @@ function forOf(element: string): string {
   return /(?:^|;)\s*for=("?)([^";]*)\1/i.exec(element)?.[2] ?? '';
 }
 
-/** `192.0.2.7:4711`, `[2001:db8::1]:4711` and `[2001:db8::1]` name a port, or could. */
+/** Handles `192.0.2.7:4711`, `[2001:db8::1]:4711` and `[2001:db8::1]`. */
 function withoutPort(text: string): string {
   return /^\[(.*)\](?::\d+)?$/.exec(text)?.[1] ?? /^([\d.]+):\d+$/.exec(text)?.[1] ?? text;
 }

@@ -1,225 +1,163 @@
-/** How a request walks through its route. */
-import { isDeepStrictEqual } from 'node:util';
-import { z } from 'zod';
+/** The steps of every request, in order. Comments name the status with which a step rejects the request. */
 import { type Awaitable, then } from '../../domain/awaitable.ts';
-import { Failure, fail } from '../../domain/error.ts';
-import { JsonText } from '../../domain/json-text.ts';
+import { fail } from '../../domain/error.ts';
+import { parseKey } from '../../domain/key.ts';
 import { isA } from '../../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
-import { validate } from '../../domain/validate.ts';
-import { authenticate, presentedKey } from './authenticate.ts';
-import { largeReply } from './large-replies.ts';
-import { noQuotas, Quotas } from './limits.ts';
+import type { Credentials, StoreTransaction } from '../../store/store.ts';
+import { checkFailure, checkReply } from './check-reply.ts';
+import { excludeConcurrent, idempotencyOf } from './idempotency.ts';
 import { problemResponse } from './problem.ts';
-import { type Json, jsonTypes, mergePatchTypes, type RequestBody, readBody, readJson } from './read-body.ts';
-import { readQuery } from './read-query.ts';
-import type { RequestInfo } from './request-info.ts';
-import { type Content, respondWith } from './response.ts';
+import type { Release } from './quota.ts';
+import { bodyLimit, readInput, receiveBody } from './read-input.ts';
+import { auditFields, type RequestInfo } from './request-info.ts';
+import { closeIfStopping, toResponse } from './response.ts';
 import {
-  type Admission,
-  failuresOf,
-  type GuardedRoute,
+  type Call,
+  type ChangeRoute,
   type HandlerContext,
+  type KeyedRoute,
   operationOf,
   type Reply,
   type Route,
   takesBody,
 } from './route.ts';
-import { repeatable, runChange } from './run-change.ts';
 
-export const bodyLimit = 65_536;
-
-/** Every request walks these steps, in this order, and waits only where there is something to wait for. */
-export function handleRequest(
+export async function handleRequest(
   route: Route,
   request: Request,
-  params: object,
-  where: RequestInfo,
+  pathParams: object,
+  requestInfo: RequestInfo,
   context: HandlerContext,
-): Awaitable<Response> {
+): Promise<Response> {
+  const { limits, store } = context;
   let principal: Principal | undefined;
-  const quotas = new Quotas();
-  const refuse = (error: unknown) => {
-    if (route.kind !== 'open') context.denials.note(operationOf(route), principal, error, where);
-    const failure = context.checkReplies ? declaredFailure(route, error) : error;
-    const shown = isBadKey(failure) ? noQuotas : quotas;
-    return closeIfStopping(problemResponse(failure, where, context.log, {}, shown), context);
-  };
-  const enter = (caller: Principal): void => {
-    principal = caller;
-    refuseOrigin(caller, request.headers);
-    admit(route as GuardedRoute, caller);
-  };
-  const walk = (): Awaitable<Reply> => {
-    if (route.kind === 'open') return route.handle(context, request);
-    context.limits.address(where, quotas);
-    const key = presentedKey(request.headers);
-    context.limits.key(key.digest, quotas);
-    const body = takesBody(route) ? readBody(request, route.bodyLimit ?? bodyLimit) : undefined;
-    const proceedAs = (caller: Principal, arrived?: RequestBody) => {
-      context.usage.note(caller, atRoot(route.permission));
-      const entering = { principal: caller, where, quotas, bytes: arrived?.bytes.length ?? 0 };
-      return proceed(route, entering, request, params, arrived, context);
-    };
-    return authenticate(key, context.store.credentials, (caller) => {
-      enter(caller);
-      if (!body) return proceedAs(caller);
-      return body.then((arrived) => {
-        if (!arrived.late) return proceedAs(caller, arrived);
-        // Whoever waits with the body may have lost the key meanwhile.
-        principal = undefined;
-        return authenticate(key, context.store.credentials, (still) => {
-          enter(still);
-          return proceedAs(still, arrived);
-        });
-      });
-    });
-  };
-  const answer = (reply: Reply): Response => {
-    try {
-      return closeIfStopping(respond(route, reply, where, context, quotas, principal), context);
-    } catch (error) {
-      return refuse(error);
-    }
-  };
+  let release: Release | undefined;
   try {
-    const reply = walk();
-    return reply instanceof Promise ? reply.then(answer, refuse) : answer(reply);
+    if (route.kind === 'open') {
+      const reply = await route.handle(context, request);
+      return respond(route, reply, undefined, requestInfo, context);
+    }
+    limits.checkAddress(requestInfo); // 429
+    const key = presentedKey(request.headers); // 401
+    limits.checkKey(key.digest, requestInfo); // 429
+    // Received while the key is looked up. Errors are thrown by `readInput`, after 401 and 403.
+    const receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
+    const found = authenticate(key, store.credentials); // 401
+    principal = found instanceof Promise ? await found : found;
+    requireAccess(route, principal, request.headers); // 403
+    const received = receiving && (await receiving);
+    if (received?.late) {
+      // The key may have been revoked while the body was on its way.
+      principal = undefined;
+      principal = await authenticate(key, store.credentials);
+      requireAccess(route, principal, request.headers);
+    }
+    recordUse(route, principal, context);
+    if (route.checkLimits) {
+      // Before validation, so that rejected requests count, too.
+      const bodyBytes = received?.bytes.length ?? 0;
+      release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
+    }
+    const { call, bodyText } = readInput(route, principal, request, pathParams, received); // 400, 413, 415
+    const reply =
+      route.kind === 'change'
+        ? await runChange(route, call, request.headers, bodyText, requestInfo, context)
+        : await route.handle(call, context);
+    return respond(route, reply, principal, requestInfo, context);
   } catch (error) {
-    return refuse(error);
+    if (route.kind !== 'open') context.denials.record(operationOf(route), principal, error, requestInfo);
+    const failure = context.checkReplies ? checkFailure(route, error) : error;
+    return closeIfStopping(problemResponse(failure, requestInfo, context.log), context);
+  } finally {
+    release?.();
   }
 }
 
-/** From the moment that it was told to stop, every answer is the last on its connection, and says so. */
-export function closeIfStopping(response: Response, context: HandlerContext): Response {
-  if (!context.ready()) response.headers.set('Connection', 'close');
-  return response;
+type PresentedKey = NonNullable<ReturnType<typeof parseKey>>;
+
+/** The key in `SVC-API-KEY`. If the header is sent twice, the values arrive joined by a comma, which is no key. */
+function presentedKey(headers: Headers): PresentedKey {
+  const key = parseKey(headers.get('svc-api-key') ?? '');
+  if (!key) throw fail('unauthenticated');
+  return key;
 }
 
-/** All bad keys get one and the same answer, so it does not count them. */
-function isBadKey(failure: unknown): boolean {
-  return failure instanceof Failure && failure.code === 'unauthenticated';
-}
-
-function proceed(
-  route: GuardedRoute,
-  entry: Admission,
-  request: Request,
-  params: object,
-  arrived: RequestBody | undefined,
-  context: HandlerContext,
-): Awaitable<Reply> {
-  const { principal, where } = entry;
-  const handle = (): Awaitable<Reply> => {
-    const checked = {
-      principal,
-      params: route.params && validate(route.params, params, 'path'),
-      query: readQuery(route.query, request.url),
-    };
-    const { value, text } = arrived ? bodyOf(route, arrived, request.headers) : noBody;
-    const call = { ...checked, body: value };
-    return route.kind === 'read'
-      ? route.handle(call, context)
-      : runChange(route, call, repeatable(route, call, request, text), where, context);
-  };
-  // Limits count rejected requests too, so they come before validation.
-  return route.enter ? inside(route.enter(entry, context), handle) : handle();
-}
-
-function inside(entering: Awaitable<() => void>, handle: () => Awaitable<Reply>): Awaitable<Reply> {
-  return then(entering, async (leave) => {
-    try {
-      return await handle();
-    } finally {
-      leave();
-    }
+/** Not async: SQLite often answers without waiting, and an `await` would cost a GET about 3 % more CPU time. */
+function authenticate({ kind, digest }: PresentedKey, credentials: Credentials): Awaitable<Principal> {
+  return then(credentials.find(kind, digest), (principal) => {
+    if (!principal) throw fail('unauthenticated');
+    return principal;
   });
 }
 
-/** Browsers say truly of which origin a page is; who does not say it is none, or says what it likes anyway. */
-function refuseOrigin({ origins }: Principal, headers: Headers): void {
+function requireAccess({ callers, permission }: KeyedRoute, principal: Principal, headers: Headers): void {
+  requireOrigin(principal, headers);
+  const owner = ownerOf(principal);
+  if (callers && !callers.includes(owner)) {
+    const presented = owner === 'session' ? 'a session' : `a ${owner} application`;
+    throw fail('key_type_refused', {
+      detail: `This operation requires the key of a ${callers.join(' or ')} application. You sent the key of ${presented}.`,
+    });
+  }
+  if (permission) mustHold(principal, permission);
+}
+
+/** Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed. */
+function requireOrigin({ origins }: Principal, headers: Headers): void {
   if (!origins) return;
   const origin = headers.get('origin');
   if (origin !== null && !origins.includes(origin)) throw fail('origin_refused');
 }
 
-function admit(route: GuardedRoute, principal: Principal): void {
-  const owner = ownerOf(principal);
-  if (route.callers && !route.callers.includes(owner)) {
-    const accepted = `This takes the key of a ${route.callers.join(' or ')} Application`;
-    const shown = owner === 'session' ? 'a Session' : `a ${owner} Application`;
-    throw fail('key_type_refused', { detail: `${accepted}; this is the key of ${shown}.` });
+/** For permissions that rules limit to containers, the handler records the container. */
+function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: HandlerContext): void {
+  usage.record(principal, permission !== undefined && isA('scoped', permission) ? undefined : permission);
+}
+
+/** Commits the change, its audit entry and its idempotency record in one transaction. */
+async function runChange(
+  route: ChangeRoute,
+  call: Call,
+  headers: Headers,
+  bodyText: string,
+  requestInfo: RequestInfo,
+  context: HandlerContext,
+): Promise<Reply> {
+  const { principal, params } = call;
+  const tenant = principal.tenantId;
+  const idempotency = idempotencyOf(route, call, headers, bodyText);
+
+  async function inTransaction(tx: StoreTransaction): Promise<Reply> {
+    const changeContext = { ...context, store: tx };
+    const earlier = idempotency && (await tx.idempotency.recall(tenant, idempotency));
+    if (earlier) {
+      const reply = route.replay ? await route.replay(earlier, call, changeContext) : (earlier as Reply);
+      return { ...reply, headers: { 'Idempotency-Replayed': 'true' } };
+    }
+    const { entity, difference, idempotencyRecord, ...reply } = await route.handle(call, changeContext);
+    const change = { operation: operationOf(route), entity, ...(difference && { difference }) };
+    tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });
+    if (idempotency)
+      await tx.idempotency.remember(tenant, idempotency, idempotencyRecord ?? reply, principal.now);
+    return reply;
   }
-  if (route.permission) mustHold(principal, route.permission);
-}
 
-/** Of a permission that rules narrow, the handler says where it is used. */
-function atRoot(permission: string | undefined): string | undefined {
-  return permission === undefined || isA('scoped', permission) ? undefined : permission;
-}
-
-/** What an operation that takes no body puts up with, since some clients always send an object. */
-const NoFields = z.strictObject({});
-
-const noBody: Json = { value: undefined, text: '' };
-
-function bodyOf(route: GuardedRoute, arrived: RequestBody, headers: Headers): Json {
-  const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
-  const { value, text } = readJson(arrived, headers, types);
-  if (route.body) return { value: validate(route.body, value, 'body'), text };
-  return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
+  const entity = (params as { id?: string } | undefined)?.id ?? Symbol('new');
+  const commit = () => context.store.change(tenant, inTransaction, entity);
+  if (!idempotency) return commit();
+  return excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
 }
 
 function respond(
   route: Route,
   reply: Reply,
-  where: RequestInfo,
+  principal: Principal | undefined,
+  requestInfo: RequestInfo,
   context: HandlerContext,
-  quotas: Quotas,
-  caller: Principal | undefined,
 ): Response {
   if (context.checkReplies) checkReply(route, reply);
-  const content = contentOf(reply);
-  // What was changed is answered in any case: such a response is hardly larger than its request.
-  const isLarge = route.kind === 'read' && typeof content === 'string' && content.length > largeReply;
-  const body = isLarge && caller ? context.largeReplies.stream(caller.applicationId, content) : content;
-  return respondWith(body, reply.status, where.requestId, reply.headers, quotas);
-}
-
-function contentOf({ body, headers, lasting }: Reply): Content {
-  if (body === undefined) return null;
-  if (headers?.['Content-Type'] !== undefined) return body as Content;
-  if (body instanceof JsonText) return body.text;
-  return lasting ? lastingText(body as object) : JSON.stringify(body);
-}
-
-const texts = new WeakMap<object, string>();
-
-/** The same object is the same text. */
-function lastingText(body: object): string {
-  let text = texts.get(body);
-  if (text === undefined) {
-    text = JSON.stringify(body);
-    texts.set(body, text);
-  }
-  return text;
-}
-
-function declaredFailure(route: Route, error: unknown): unknown {
-  if (!(error instanceof Failure) || failuresOf(route).includes(error.code)) return error;
-  return new Error(`${route.name} failed with ${error.code}, which it does not declare`);
-}
-
-/** A field that is not declared would be stripped by its schema, and so show as a difference. */
-function checkReply(route: Route, reply: Reply): void {
-  const declared = route.replies[reply.status];
-  if (declared && !declared.schema) return;
-  const body = reply.body instanceof JsonText ? reply.body.value() : reply.body;
-  const allowed = declared?.schema?.parse(body);
-  if (declared && isDeepStrictEqual(plain(body), plain(allowed))) return;
-  throw new Error(`${route.name} answered ${reply.status} in a shape that it does not declare`);
-}
-
-function plain(value: unknown): unknown {
-  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+  // A change is done by now, so its reply is sent whatever its size. It is hardly larger than the request.
+  const reader = route.kind === 'read' ? principal?.applicationId : undefined;
+  return closeIfStopping(toResponse(reply, requestInfo, context.largeReplies, reader), context);
 }

@@ -1,62 +1,62 @@
 /**
- * Large responses are sent as fast as the client reads them, and wait in memory until then. So their bytes are
- * counted: a client that asks and does not read cannot fill the memory. Small responses are not counted.
+ * A large response stays in memory until the client has read it. Limits those bytes per application and in total, so
+ * that clients that do not read cannot fill the memory.
  */
 import { fail } from '../../domain/error.ts';
 
-/** Responses of more characters than this are counted. */
+/** Responses with more characters than this count. */
 export const largeReply = 262_144;
 
-/** Bytes that may wait to be sent. */
+/** Maximum bytes that wait to be sent. */
 export interface ReplyBudget {
   readonly perApplication: number;
   readonly total: number;
 }
 
-export const usualReplyBudget: ReplyBudget = {
+export const defaultReplyBudget: ReplyBudget = {
   perApplication: 64 * 1024 * 1024,
   total: 256 * 1024 * 1024,
 };
 
-const pieceBytes = 65_536;
+const chunkBytes = 65_536;
 
 export class LargeReplies {
   readonly #budget: ReplyBudget;
-  readonly #waiting = new Map<string, number>();
-  #total = 0;
+  readonly #unsent = new Map<string, number>();
+  #totalUnsent = 0;
 
-  constructor(budget: ReplyBudget = usualReplyBudget) {
+  constructor(budget: ReplyBudget = defaultReplyBudget) {
     this.#budget = budget;
   }
 
-  /** Bytes that wait to be sent at this moment. */
-  get waiting(): number {
-    return this.#total;
+  /** Bytes that wait to be sent now. */
+  get unsentBytes(): number {
+    return this.#totalUnsent;
   }
 
-  /** A body that is counted until it is sent or the client is gone. Throws if too many bytes wait already. */
+  /** Counts the bytes until they are sent or the client disconnects. Throws if the budget is exceeded. */
   stream(application: string, text: string): ReadableStream<Uint8Array> {
     const bytes = Buffer.from(text);
-    const mine = this.#waiting.get(application) ?? 0;
-    if (mine + bytes.length > this.#budget.perApplication) {
+    const unsent = this.#unsent.get(application) ?? 0;
+    if (unsent + bytes.length > this.#budget.perApplication) {
       throw fail('too_many_requests', {
-        detail: 'Earlier responses to this Application have not been read yet: read them, then try again.',
+        detail: 'This application has not read its earlier responses yet. Read them, then retry.',
       });
     }
-    if (this.#total + bytes.length > this.#budget.total) throw fail('unavailable', { expected: true });
+    if (this.#totalUnsent + bytes.length > this.#budget.total) throw fail('unavailable', { expected: true });
     this.#count(application, bytes.length);
     let sent = 0;
-    let counted = true;
+    let isCounted = true;
     const end = () => {
-      if (counted) this.#count(application, -bytes.length);
-      counted = false;
+      if (isCounted) this.#count(application, -bytes.length);
+      isCounted = false;
     };
     return new ReadableStream<Uint8Array>(
       {
         pull: (controller) => {
           if (sent < bytes.length) {
-            controller.enqueue(bytes.subarray(sent, sent + pieceBytes));
-            sent += pieceBytes;
+            controller.enqueue(bytes.subarray(sent, sent + chunkBytes));
+            sent += chunkBytes;
             return;
           }
           end();
@@ -69,9 +69,9 @@ export class LargeReplies {
   }
 
   #count(application: string, bytes: number): void {
-    this.#total += bytes;
-    const mine = (this.#waiting.get(application) ?? 0) + bytes;
-    if (mine > 0) this.#waiting.set(application, mine);
-    else this.#waiting.delete(application);
+    this.#totalUnsent += bytes;
+    const unsent = (this.#unsent.get(application) ?? 0) + bytes;
+    if (unsent > 0) this.#unsent.set(application, unsent);
+    else this.#unsent.delete(application);
   }
 }

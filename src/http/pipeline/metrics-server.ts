@@ -1,4 +1,4 @@
-/** Figures for Prometheus, on a port of their own: whoever may see them need not reach the service. */
+/** Serves Prometheus metrics on a separate port, so that access to them can be restricted separately. */
 import type { Observed } from '../../observe.ts';
 
 export interface MetricsServer {

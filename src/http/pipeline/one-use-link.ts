@@ -1,10 +1,10 @@
-/** A code that stands for the first management key, once and for ten minutes. */
+/** A code that can be exchanged for the first management key, once, within ten minutes. */
 import { mint, parseKey, type Secret } from '../../domain/key.ts';
 
 export interface OneUseLink {
-  /** What follows the # of the address. */
+  /** The URL fragment of the link. */
   readonly code: Secret;
-  /** The key, to the first who shows the code in time. */
+  /** Returns the key once; undefined if the code is wrong, expired or already used. */
   take(code: string): Secret | undefined;
 }
 
@@ -12,15 +12,15 @@ const lifetime = 600_000;
 
 export function oneUseLink(key: Secret, now: () => number): OneUseLink {
   const { secret, digest } = mint('non');
-  const end = now() + lifetime;
-  let kept: Secret | undefined = key;
+  const expiresAt = now() + lifetime;
+  let unused: Secret | undefined = key;
   return {
     code: secret,
     take: (code) => {
-      if (now() >= end) kept = undefined;
+      if (now() >= expiresAt) unused = undefined;
       if (!parseKey(code)?.digest.equals(digest)) return undefined;
-      const taken = kept;
-      kept = undefined;
+      const taken = unused;
+      unused = undefined;
       return taken;
     },
   };

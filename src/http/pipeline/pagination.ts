@@ -1,18 +1,17 @@
-/** Lists: by page number with totals, or by cursor without them. */
+/** Pagination: by page number with totals, or by cursor without them. */
 import { z } from 'zod';
-import type { Awaitable } from '../../domain/awaitable.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import type { ListPage, ListWindow } from '../../store/store.ts';
 
-function whole(least: number, most: number, fallback: number, description: string) {
-  const message = `must be a whole number from ${least} to ${most}`;
+function integer(min: number, max: number, fallback: number, description: string) {
+  const message = `must be an integer from ${min} to ${max}`;
   return z
     .string()
     .regex(/^\d{1,10}$/, message)
     .transform(Number)
-    .refine((value) => value >= least && value <= most, message)
+    .refine((value) => value >= min && value <= max, message)
     .optional()
-    .meta({ type: 'integer', minimum: least, maximum: most, default: fallback, description });
+    .meta({ type: 'integer', minimum: min, maximum: max, default: fallback, description });
 }
 
 const Cursor = z
@@ -20,18 +19,18 @@ const Cursor = z
   .transform((text, context) => {
     const bytes = Buffer.from(text, 'base64url');
     if (bytes.length === 16 && bytes.toString('base64url') === text) return toUuid(bytes.toString('hex'));
-    context.addIssue('must be a cursor from `next` of an earlier reply');
+    context.addIssue('must be a `next` value of an earlier response');
     return z.NEVER;
   })
   .optional()
   .describe(
-    'Go on behind this cursor, the `next` of an earlier reply. Totals are left out then. Not together with `page`.',
+    'A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`.',
   );
 
 /** The query parameters that every list takes. */
 export const pageFields = {
-  page: whole(1, 1_000_000_000, 1, 'Which page, from 1.'),
-  size: whole(1, 100, 20, 'How many entries a page has at most.'),
+  page: integer(1, 1_000_000_000, 1, 'The page number, starting at 1.'),
+  size: integer(1, 100, 20, 'The maximum number of entries on a page.'),
   start: Cursor,
 };
 
@@ -51,11 +50,11 @@ export function oneOrMore<S extends z.ZodType<unknown, string>>(
       type: 'array',
       items,
       maxItems: 100,
-      description: 'Only those with these ids: repeated, or separated by commas.',
+      description: 'Filter by ids. Repeat the parameter or separate ids with commas.',
     });
 }
 
-/** `page` and `start` are two ways to say the same. */
+/** Rejects `page` together with `start`. */
 export function notBoth(query: z.output<typeof PageQuery>): boolean {
   return query.page === undefined || query.start === undefined;
 }
@@ -67,15 +66,21 @@ export const Pagination = z
       .int()
       .min(0)
       .optional()
-      .describe('How many entries there are in all. Absent with `start`, and for lists too long to count.'),
-    page_number: z.int().min(1).optional().describe('Which page this is. Not with `start`.'),
-    page_size: z.int().min(1).describe('How many entries a page has at most.'),
-    total_pages: z.int().min(0).optional().describe('How many pages there are. Absent with `total_items`.'),
+      .describe(
+        'The total number of entries. Absent with `start`, and for lists that are too long to count.',
+      ),
+    page_number: z.int().min(1).optional().describe('The page number. Absent with `start`.'),
+    page_size: z.int().min(1).describe('The maximum number of entries on a page.'),
+    total_pages: z
+      .int()
+      .min(0)
+      .optional()
+      .describe('The total number of pages. Absent if `total_items` is absent.'),
     next: z
       .string()
       .optional()
       .describe(
-        'What to send as `start` for the entries after these. Absent at the end of the list; a page that is short or empty may have it.',
+        'The cursor of the next page, to send as `start`. Absent on the last page. A page that is short or empty can have it.',
       ),
   })
   .meta({ id: 'Pagination' });
@@ -83,7 +88,7 @@ export const Pagination = z
 export function pageOf<S extends z.ZodType>(schema: S) {
   const name = z.globalRegistry.get(schema)?.id;
   return z
-    .object({ pagination: Pagination, data: z.array(schema).describe('The entries.') })
+    .object({ pagination: Pagination, data: z.array(schema).describe('The entries of this page.') })
     .meta(name ? { id: `${name}Page` } : {});
 }
 
@@ -94,15 +99,13 @@ interface Page<T> {
 
 export const defaultSize = 20;
 
-export const pageTooDeep = 'is too far from the newest entry: follow `next`, or send it as `start`';
+export const pageTooDeep = 'is too high to be reached: use `next` as `start` instead';
 
-/** How a store answers a list: see `ListPage`. */
-type Found = Partial<Omit<ListPage<unknown>, 'rows'>>;
+type PageInfo = Partial<Omit<ListPage<unknown>, 'rows'>>;
 
-/** By page number with totals, as far as they could be counted, or by cursor without them. */
 export async function paginate<T>(
   { size = defaultSize, page: given, start: before }: z.output<typeof PageQuery>,
-  fetch: (window: ListWindow) => Awaitable<ListPage<T>>,
+  fetch: (window: ListWindow) => Promise<ListPage<T>>,
 ): Promise<Page<T>> {
   const page = before === undefined ? (given ?? 1) : undefined;
   const found = await fetch({ size, page, before });
@@ -112,7 +115,7 @@ export async function paginate<T>(
 export function paginationOf(
   size: number,
   page: number | undefined,
-  { total, next, tooDeep }: Found,
+  { total, next, tooDeep }: PageInfo,
 ): z.infer<typeof Pagination> {
   if (tooDeep) throwIfInvalid({ page: [pageTooDeep] });
   return {

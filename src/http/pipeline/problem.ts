@@ -1,53 +1,57 @@
-/** The only place where an error becomes a response: RFC 9457 problem details. */
+/** Turns errors into RFC 9457 problem details. */
 import { z } from 'zod';
 import { type Code, codes, Failure, fail, problem } from '../../domain/error.ts';
 import { redactSecrets } from '../../domain/key.ts';
 import type { Log } from '../../log.ts';
-import { noQuotas } from './limits.ts';
-import { logFields, type RequestInfo } from './request-info.ts';
+import { logFields, RateLimitStatus, type RequestInfo } from './request-info.ts';
 import { respondWith } from './response.ts';
 
 export const Problem = z
   .object({
-    type: z.string().describe('Where this kind of failure is explained.'),
-    title: z.string().describe('The kind of failure, in words that do not change with the request.'),
-    status: z.int().min(400).max(599).describe('The status of the response.'),
-    detail: z.string().describe('What is wrong this time, or what to do about it.'),
+    type: z.string().describe('The URL path that documents this error.'),
+    title: z.string().describe('A short summary, the same for every error with this `code`.'),
+    status: z.int().min(400).max(599).describe('The HTTP status code.'),
+    detail: z.string().describe('What is wrong with this request, and what to do about it.'),
     instance: z.string().describe('The path of the request.'),
-    code: z.enum(codes as [Code, ...Code[]]).describe('The kind of failure, for programs.'),
-    request_id: z.string().describe('As in the `SVC-REQUEST-ID` header.'),
+    code: z.enum(codes as [Code, ...Code[]]).describe('The error code, for programs.'),
+    request_id: z.string().describe('The request id, as in the `SVC-REQUEST-ID` header.'),
     errors: z
       .record(z.string(), z.array(z.string()))
       .optional()
-      .describe('Only for input that is not valid: what must change, by the dotted path of the part.'),
+      .describe('For `validation_failed`: the messages for each invalid field, by its dotted path.'),
   })
   .meta({ id: 'Problem' });
 
-const extraHeaders: Partial<Record<Failure['code'], Record<string, string>>> = {
+const codeHeaders: Partial<Record<Code, Record<string, string>>> = {
   unauthenticated: { 'WWW-Authenticate': 'ApiKey header="SVC-API-KEY"' },
   too_many_requests: { 'Retry-After': '1' },
   unavailable: { 'Retry-After': '1' },
 };
 
+/** Every 401 is the same, so it does not report rate limits. */
+const noRateLimits = new RateLimitStatus();
+
+/** An error that is not a `Failure` becomes `internal`. Server errors are logged; their cause is never sent. */
 export function problemResponse(
   error: unknown,
-  where: RequestInfo,
+  requestInfo: RequestInfo,
   log: Log,
-  extra: Record<string, string> = {},
-  quotas = noQuotas,
+  extraHeaders: Record<string, string> = {},
 ): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error });
-  const { status } = problem(failure.code);
+  const { code, retryAfter } = failure;
+  const { status } = problem(code);
   if (status >= 500 && !failure.expected)
-    log.error('request failed', { ...logFields(where), code: failure.code, error: failure.cause ?? failure });
-  const text = redactSecrets(JSON.stringify(problemBody(failure, where)));
-  const more = {
+    log.error('request failed', { ...logFields(requestInfo), code, error: failure.cause ?? failure });
+  const text = redactSecrets(JSON.stringify(problemBody(failure, requestInfo)));
+  const headers = {
     'Content-Type': 'application/problem+json',
-    ...extraHeaders[failure.code],
-    ...(failure.retryAfter !== undefined && { 'Retry-After': String(failure.retryAfter) }),
-    ...extra,
+    ...codeHeaders[code],
+    ...(retryAfter !== undefined && { 'Retry-After': String(retryAfter) }),
+    ...extraHeaders,
   };
-  return respondWith(text, status, where.requestId, more, quotas);
+  const rateLimits = code === 'unauthenticated' ? noRateLimits : requestInfo.rateLimits;
+  return respondWith(text, status, { requestId: requestInfo.requestId, rateLimits }, headers);
 }
 
 export function problemBody(
@@ -55,9 +59,8 @@ export function problemBody(
   { path, requestId }: Pick<RequestInfo, 'path' | 'requestId'>,
 ): z.infer<typeof Problem> {
   const { status, title } = problem(code);
-  const type = `/docs#error-${code}`;
   return {
-    type,
+    type: `/docs#error-${code}`,
     title,
     status,
     detail,

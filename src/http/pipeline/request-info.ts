@@ -1,12 +1,15 @@
-/** Where a request came in, and from whom, as far as that is known before its key is looked at. */
+/** Facts about a request that do not depend on its key: id, path, client, and the rate limits it counted against. */
+import type { Entry } from '../../domain/audit.ts';
 import { redactSecrets } from '../../domain/key.ts';
+import type { Principal } from '../../domain/principal.ts';
 
-const longestUserAgent = 200;
+const maxUserAgentLength = 200;
 
-/** Most requests need little of it, so each part is made when it is asked for. */
+/** Most requests need few of these values, so they are computed on demand. */
 export class RequestInfo {
   readonly method: string;
   readonly requestId: string;
+  readonly rateLimits = new RateLimitStatus();
   readonly #request: Request;
   readonly #addressOf: (request: Request) => string | undefined;
   #address: string | undefined | null = null;
@@ -18,63 +21,112 @@ export class RequestInfo {
     this.#addressOf = addressOf;
   }
 
-  /** Without the query, which may hold what does not belong in a log. */
+  /** Without the query, which may contain sensitive values, and with keys redacted. */
   get path(): string {
-    return discreet(pathOf(this.#request.url));
+    return redactPath(pathOf(this.#request.url));
   }
 
-  /** Of the trace that the request is part of, if it says so. */
+  /** The trace id of the W3C `traceparent` header. */
   get traceId(): string | undefined {
-    return traceIdOf(this.#request.headers);
+    const header = this.#request.headers.get('traceparent');
+    return header === null ? undefined : /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(header)?.[1];
   }
 
-  /** The sender's, as far as it can be believed. */
+  /** The client's address, behind trusted proxies. */
   address(): string | undefined {
     if (this.#address === null) this.#address = this.#addressOf(this.#request);
     return this.#address;
   }
 
+  /** As the audit log stores it. */
   from(): { ip?: string; user_agent?: string } {
     const ip = this.address();
     const agent = this.#request.headers.get('user-agent');
-    return { ...(ip !== undefined && { ip }), ...(agent !== null && { user_agent: shown(agent) }) };
+    return {
+      ...(ip !== undefined && { ip }),
+      ...(agent !== null && { user_agent: redactSecrets(agent).slice(0, maxUserAgentLength) }),
+    };
   }
 }
 
-function shown(agent: string): string {
-  return redactSecrets(agent).slice(0, longestUserAgent);
+/** A list of rate limits, as in `RateLimit-Policy`. One object per combination, so that headers can be cached by it. */
+export class RateLimitPolicies {
+  readonly text: string;
+  readonly #longer = new Map<string, RateLimitPolicies>();
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  and(policy: string): RateLimitPolicies {
+    const known = this.#longer.get(policy);
+    if (known) return known;
+    const longer = new RateLimitPolicies(this.text === '' ? policy : `${this.text}, ${policy}`);
+    this.#longer.set(policy, longer);
+    return longer;
+  }
 }
 
-/** A key is one however its characters are written. */
-function discreet(path: string): string {
-  if (!path.includes('%')) return path;
-  const plain = path.replace(/%([0-9a-f]{2})/gi, (_, code) => String.fromCharCode(Number.parseInt(code, 16)));
-  const without = redactSecrets(plain);
-  return without === plain ? path : without.replace(/[^\x21-\x7e]/g, '?');
+const noPolicies = new RateLimitPolicies('');
+
+/** The values of the `RateLimit-Policy` and `RateLimit` headers (IETF draft). */
+export class RateLimitStatus {
+  policies = noPolicies;
+  remaining = '';
+
+  add(policy: string, remaining: string): void {
+    this.policies = this.policies.and(policy);
+    this.remaining = this.remaining === '' ? remaining : `${this.remaining}, ${remaining}`;
+  }
 }
 
-/** The URL is the path alone when the Host header makes no sense. */
-export function pathOf(url: string): string {
-  const path = url.startsWith('/') ? url : url.slice(url.indexOf('/', 8));
-  const mark = path.indexOf('?');
-  return mark < 0 ? path : path.slice(0, mark);
+/** Who, when and from where, for the audit log. */
+export function auditFields(principal: Principal, requestInfo: RequestInfo) {
+  return {
+    tenantId: principal.tenantId,
+    at: principal.now,
+    actor: actorOf(principal),
+    from: requestInfo.from(),
+    request_id: requestInfo.requestId,
+    ...(requestInfo.traceId !== undefined && { trace_id: requestInfo.traceId }),
+  };
 }
 
-/** The second part of a W3C traceparent. */
-function traceIdOf(headers: Headers): string | undefined {
-  const header = headers.get('traceparent');
-  return header === null ? undefined : /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(header)?.[1];
+function actorOf(principal: Principal): Entry['actor'] {
+  const { kind, applicationId } = principal;
+  return {
+    kind,
+    id: kind === 'session' ? principal.sessionId : applicationId,
+    application_id: applicationId,
+  };
 }
 
-/** What a log line says of it. */
 export function logFields({ method, path, requestId, traceId }: RequestInfo) {
   return { method, path, request_id: requestId, ...(traceId !== undefined && { trace_id: traceId }) };
 }
 
-const sane = /^[A-Za-z0-9._:-]{1,128}$/;
+/** Finds keys in percent-encoded paths, too. */
+function redactPath(path: string): string {
+  if (!path.includes('%')) return path;
+  const decoded = path.replace(/%([0-9a-f]{2})/gi, (_, code) =>
+    String.fromCharCode(Number.parseInt(code, 16)),
+  );
+  const redacted = redactSecrets(decoded);
+  return redacted === decoded ? path : redacted.replace(/[^\x21-\x7e]/g, '?');
+}
 
-/** The caller's own request id if it is a sane one, else a new one. */
+/** If the Host header is invalid, the URL is only the path. */
+export function pathOf(url: string): string {
+  const path = url.startsWith('/') ? url : url.slice(url.indexOf('/', 8));
+  const queryStart = path.indexOf('?');
+  return queryStart < 0 ? path : path.slice(0, queryStart);
+}
+
+const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
+
+/** The caller's `SVC-REQUEST-ID` if it is valid and contains no key, else a new id. */
 export function requestIdOf(headers: Headers): string {
   const given = headers.get('svc-request-id');
-  return given !== null && sane.test(given) && redactSecrets(given) === given ? given : crypto.randomUUID();
+  const isValid = given !== null && validRequestId.test(given) && redactSecrets(given) === given;
+  return isValid ? given : crypto.randomUUID();
 }

@@ -1,53 +1,31 @@
-/** Listening: hands each request to its route, and closes without losing any. */
-import type { Awaitable } from '../../domain/awaitable.ts';
+/** Listens, and passes each request to its route. */
 import { fail } from '../../domain/error.ts';
 import type { Log } from '../../log.ts';
 import { senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
-import { closeIfStopping, handleRequest } from './handle-request.ts';
+import { handleRequest } from './handle-request.ts';
 import { problemResponse } from './problem.ts';
 import { logFields, RequestInfo } from './request-info.ts';
-import { preflightResponse } from './response.ts';
+import { closeIfStopping, preflightResponse } from './response.ts';
 import type { HandlerContext, Route } from './route.ts';
 
 export interface Server {
   readonly port: number;
-  /** Resolves when every request that was accepted has been answered. */
+  /** Resolves when every accepted request has been answered. */
   close(): Promise<void>;
 }
 
-export interface Listen {
+export interface ListenOptions {
   readonly host: string;
   readonly port: number;
   /** Whether other processes listen on the same port. */
   readonly shared: boolean;
-  /** Whose word is taken about where a request came from. */
+  /** The proxies that may set X-Forwarded-For and Forwarded. */
   readonly trusts: Trust;
 }
 
-type Incoming = Request & { params?: Record<string, string> };
-type Handler = (request: Incoming, server: Peers) => Awaitable<Response>;
-/** Knows who is at the other end of a connection. */
-type Peers = { requestIP(request: Request): { address: string } | null };
-const throughProxy =
-  'a request came through a proxy that is not trusted, whose address now stands for everyone behind it: see SALLYPORT_TRUSTED_PROXIES';
-
-type Senders = (server: Peers) => (request: Request) => string | undefined;
-
-function sendersBy(trusts: Trust, log: Log): Senders {
-  let silent = trusts !== trustNobody;
-  return (server) => (request) => {
-    const peer = server.requestIP(request)?.address;
-    if (!silent && request.headers.has('x-forwarded-for')) {
-      silent = true;
-      log.warn(throughProxy, { address: peer });
-    }
-    return peer === undefined ? undefined : senderOf(unwrapped(peer), request.headers, trusts);
-  };
-}
-
-export function listen(routes: readonly Route[], context: HandlerContext, options: Listen): Server {
+export function listen(routes: readonly Route[], context: HandlerContext, options: ListenOptions): Server {
   const { host, port, shared, trusts } = options;
-  const senders = sendersBy(trusts, context.log);
+  const clientAddress = clientAddressOf(trusts, context.log);
   const server = Bun.serve({
     hostname: host,
     port,
@@ -55,80 +33,111 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
     development: false,
     idleTimeout: 10,
     maxRequestBodySize: 1024 * 1024 * 1024,
-    routes: table(routes, context, senders),
+    routes: handlersByPath(routes, context, clientAddress),
     fetch: (request, server) => {
-      const where = new RequestInfo(request, senders(server));
-      return aside('unknownPath', where, context, () =>
-        problemResponse(fail('path_unknown'), where, context.log),
+      const requestInfo = new RequestInfo(request, clientAddress(server));
+      return respondWithoutRoute('unknownPath', requestInfo, context, () =>
+        problemResponse(fail('path_unknown'), requestInfo, context.log),
       );
     },
     error: (error) => {
-      const where = new RequestInfo(new Request('http://unknown/'), () => undefined);
-      return problemResponse(error, where, context.log);
+      const requestInfo = new RequestInfo(new Request('http://unknown/'), () => undefined);
+      return problemResponse(error, requestInfo, context.log);
     },
   });
   return { port: server.port as number, close: () => server.stop() };
 }
 
-/** Bun's router finds the path; the method is found here, so that a wrong one is answered properly. */
-function table(routes: readonly Route[], context: HandlerContext, senders: Senders): Record<string, Handler> {
-  const byPath = Map.groupBy(routes, (route) => route.path);
-  const entries = [...byPath].flatMap(([path, at]): [string, Handler][] => {
-    const handler = onPath(at, context, senders);
-    return path === '/'
-      ? [[path, handler]]
-      : [
-          [path, handler],
-          [`${path}/`, handler],
-        ];
+type BunRequest = Request & { params?: Record<string, string> };
+type BunServer = { requestIP(request: Request): { address: string } | null };
+type BunHandler = (request: BunRequest, server: BunServer) => Response | Promise<Response>;
+type ClientAddress = (server: BunServer) => (request: Request) => string | undefined;
+
+const untrustedProxy =
+  'received X-Forwarded-For from a proxy that is not trusted: its address is used for all clients behind it; set SALLYPORT_TRUSTED_PROXIES';
+
+/** Warns once about an untrusted proxy if no proxy is configured. */
+function clientAddressOf(trusts: Trust, log: Log): ClientAddress {
+  let mayWarn = trusts === trustNobody;
+  return (server) => (request) => {
+    const peer = server.requestIP(request)?.address;
+    if (mayWarn && request.headers.has('x-forwarded-for')) {
+      mayWarn = false;
+      log.warn(untrustedProxy, { address: peer });
+    }
+    return peer === undefined ? undefined : senderOf(unwrapped(peer), request.headers, trusts);
+  };
+}
+
+function handlersByPath(
+  routes: readonly Route[],
+  context: HandlerContext,
+  clientAddress: ClientAddress,
+): Record<string, BunHandler> {
+  const entries = [...Map.groupBy(routes, ({ path }) => path)].flatMap(([path, group]) => {
+    const handler = handlerOf(group, context, clientAddress);
+    const paths = path === '/' ? [path] : [path, `${path}/`];
+    return paths.map((each) => [each, handler] as const);
   });
   return Object.fromEntries(entries);
 }
 
-function onPath(routes: readonly Route[], context: HandlerContext, senders: Senders): Handler {
+/** Bun matches the path. The method is matched here, so that a wrong one gets 405 with `Allow`. */
+function handlerOf(
+  routes: readonly Route[],
+  context: HandlerContext,
+  clientAddress: ClientAddress,
+): BunHandler {
   const byMethod = new Map<string, Route>(routes.map((route) => [route.method, route]));
   const get = byMethod.get('GET');
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
-  const handle = context.observed ? watched : handleRequest;
+  const handle = context.observed ? handleAndObserve : handleRequest;
   return (request, server) => {
-    const where = new RequestInfo(request, senders(server));
+    const requestInfo = new RequestInfo(request, clientAddress(server));
     const route = byMethod.get(request.method);
-    if (route) return handle(route, request, request.params ?? {}, where, context);
+    if (route) return handle(route, request, request.params ?? {}, requestInfo, context);
     if (request.method === 'OPTIONS')
-      return aside('preflight', where, context, () => preflightResponse(where.requestId, allow));
-    const refuse = () => problemResponse(fail('method_not_allowed'), where, context.log, { Allow: allow });
-    return aside('wrongMethod', where, context, refuse);
+      return respondWithoutRoute('preflight', requestInfo, context, () =>
+        preflightResponse(requestInfo, allow),
+      );
+    return respondWithoutRoute('wrongMethod', requestInfo, context, () =>
+      problemResponse(fail('method_not_allowed'), requestInfo, context.log, { Allow: allow }),
+    );
   };
 }
 
-/** What no route answers. It has a name of its own, since its path may be anything. */
-function aside(name: string, where: RequestInfo, context: HandlerContext, answer: () => Response): Response {
+/** Metrics use the fixed `name`, since the path can be anything. */
+function respondWithoutRoute(
+  name: string,
+  requestInfo: RequestInfo,
+  context: HandlerContext,
+  respond: () => Response,
+): Response {
   const start = performance.now();
-  const response = closeIfStopping(answer(), context);
-  if (context.observed) note(name, false, where, response, start, context);
+  const response = closeIfStopping(respond(), context);
+  if (context.observed) observe(name, false, requestInfo, response, start, context);
   return response;
 }
 
-/** The same, for those who want to know of every single request. */
-async function watched(
-  ...[route, request, params, where, context]: Parameters<typeof handleRequest>
+async function handleAndObserve(
+  ...[route, request, pathParams, requestInfo, context]: Parameters<typeof handleRequest>
 ): Promise<Response> {
   const start = performance.now();
-  const response = await handleRequest(route, request, params, where, context);
-  note(route.name, route.kind !== 'open', where, response, start, context);
+  const response = await handleRequest(route, request, pathParams, requestInfo, context);
+  observe(route.name, route.kind !== 'open', requestInfo, response, start, context);
   return response;
 }
 
-function note(
+function observe(
   name: string,
-  guarded: boolean,
-  where: RequestInfo,
+  requiresKey: boolean,
+  requestInfo: RequestInfo,
   { status }: Response,
   start: number,
   { observer, log }: HandlerContext,
 ): void {
   const seconds = (performance.now() - start) / 1000;
-  observer.request(name, guarded, status, seconds);
-  log.debug('request', { ...logFields(where), status, seconds });
+  observer.request(name, requiresKey, status, seconds);
+  log.debug('request', { ...logFields(requestInfo), status, seconds });
 }

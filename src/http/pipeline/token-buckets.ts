@@ -1,4 +1,4 @@
-/** A bucket holds `burst` units, such as requests or bytes. `rate` of them flow back in every `per` milliseconds. */
+/** A token bucket holds `burst` units, such as requests or bytes, and gains `rate` units every `per` milliseconds. */
 export interface Rate {
   readonly rate: number;
   readonly per: number;
@@ -7,19 +7,18 @@ export interface Rate {
 
 export interface Taken {
   readonly granted: boolean;
-  /** How many units could be taken at once after this. */
-  readonly left: number;
-  /** Milliseconds until it is one more, or until this is granted. */
+  /** Units that can be taken immediately after this. */
+  readonly remaining: number;
+  /** If granted, milliseconds until one more unit is available; otherwise, until this request would be granted. */
   readonly wait: number;
 }
 
-/** So many names are told apart at most; an address or a key takes about 150 bytes. */
-const mostNames = 100_000;
+/** Buckets in memory. One for an address or a key takes about 150 bytes. */
+const maxBuckets = 100_000;
 
 /**
- * One bucket for each name. Kept is only the moment at which it will be full again, in whole numbers: a
- * millisecond counts `rate`, a request `per`. A bucket that nobody asked for while many others came up is
- * forgotten, and so full again: memory stays bounded however many names there are.
+ * One bucket per client. A bucket is stored as the time at which it will be full again, in integers: a millisecond
+ * counts `rate`, a unit counts `per`. The least recently used buckets are dropped, which makes them full again.
  */
 export class Buckets {
   readonly #rate: Rate;
@@ -32,24 +31,24 @@ export class Buckets {
     this.#start = start;
   }
 
-  /** Takes `units`, which must not be more than `burst`, or nothing. */
-  take(name: string, at: number, units = 1): Taken {
+  /** Takes all `units` or none. `units` must not exceed `burst`. */
+  take(client: string, at: number, units = 1): Taken {
     const { rate, per, burst } = this.#rate;
     const now = (at - this.#start) * rate;
-    const fullAt = Math.max(this.#recent.get(name) ?? this.#recalled(name), now);
-    const room = burst * per - (fullAt - now);
+    const fullAt = Math.max(this.#recent.get(client) ?? this.#olderOrNew(client), now);
+    const available = burst * per - (fullAt - now);
     const cost = units * per;
-    const granted = room >= cost;
-    this.#recent.set(name, granted ? fullAt + cost : fullAt);
-    if (!granted) return { granted, left: Math.floor(room / per), wait: (cost - room) / rate };
-    const rest = room - cost;
-    return { granted, left: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
+    const granted = available >= cost;
+    this.#recent.set(client, granted ? fullAt + cost : fullAt);
+    if (!granted) return { granted, remaining: Math.floor(available / per), wait: (cost - available) / rate };
+    const rest = available - cost;
+    return { granted, remaining: Math.floor(rest / per), wait: (per - (rest % per)) / rate };
   }
 
-  /** One that is to be kept with the recent ones, for which there is room then. */
-  #recalled(name: string): number {
-    const fullAt = this.#older.get(name) ?? 0;
-    if (this.#recent.size >= mostNames / 2) {
+  /** Makes room among the recent buckets, since the caller adds this one to them. */
+  #olderOrNew(client: string): number {
+    const fullAt = this.#older.get(client) ?? 0;
+    if (this.#recent.size >= maxBuckets / 2) {
       this.#older = this.#recent;
       this.#recent = new Map();
     }

@@ -1,6 +1,6 @@
 /**
- * When which key, permission and container was last used: gathered in memory beside the requests, and written
- * now and then. Answering a request never waits for it.
+ * Records when each key and each permission was last used, and in which container. Collected in memory and written
+ * by a background job: requests do not wait for it.
  */
 import type { Principal } from '../../domain/principal.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
@@ -8,65 +8,65 @@ import { boundedUses, maxUses, mergeContainers } from '../../domain/usage.ts';
 import type { ApplicationUse, Store } from '../../store/store.ts';
 
 export interface UsageRecorder {
-  /** That the principal was let in, and what it did by its grants, in `/` if not in a container. */
-  note(principal: Principal, permission?: string, container?: string): void;
-  /** Writes what was noted. What cannot be written is kept for the next time. */
+  /** Records the use of a key and, if given, of a permission. The container is `/` by default. */
+  record(principal: Principal, permission?: string, container?: string): void;
+  /** Writes what was recorded. If that fails, it is written by the next flush. */
   flush(): Promise<void>;
 }
 
-/** Containers of one permission, and uses of one application, that are held in memory: more are merged. */
+/** Containers per permission, and uses per application, in memory. Further containers are merged into their parents. */
 const maxContainers = 100;
 const maxRecorded = 2 * maxUses;
-/** How many Applications one transaction writes. */
-const batch = 20;
+/** Applications per transaction. */
+const batchSize = 20;
 
-interface Used extends ApplicationUse {
+interface PendingUse extends ApplicationUse {
   at: number;
   readonly keys: Map<string, number>;
   permissions: Map<string, Map<string, number>>;
-  /** An upper bound of the places in `permissions`. */
-  places: number;
+  /** An upper bound of the containers in `permissions`. */
+  containers: number;
 }
 
 export function usageRecorder(store: Pick<Store, 'usage'>): UsageRecorder {
-  let waiting = new Map<string, Used>();
+  let pending = new Map<string, PendingUse>();
 
-  function usedBy(tenantId: string, applicationId: string, at: number): Used {
-    let used = waiting.get(applicationId);
-    if (!used) {
-      used = { tenantId, applicationId, at, keys: new Map(), permissions: new Map(), places: 0 };
-      waiting.set(applicationId, used);
-    } else if (used.at < at) used.at = at;
-    return used;
+  function pendingUse(tenantId: string, applicationId: string, at: number): PendingUse {
+    let use = pending.get(applicationId);
+    if (!use) {
+      use = { tenantId, applicationId, at, keys: new Map(), permissions: new Map(), containers: 0 };
+      pending.set(applicationId, use);
+    } else if (use.at < at) use.at = at;
+    return use;
   }
 
-  function putBack(unwritten: readonly Used[]): void {
+  function putBack(unwritten: readonly PendingUse[]): void {
     for (const { tenantId, applicationId, at, keys, permissions } of unwritten) {
-      const used = usedBy(tenantId, applicationId, at);
-      for (const [key, moment] of keys) move(used.keys, key, moment);
-      for (const [permission, places] of permissions)
-        for (const [container, moment] of places) place(used, permission, container, moment);
+      const use = pendingUse(tenantId, applicationId, at);
+      for (const [key, lastUse] of keys) setLatest(use.keys, key, lastUse);
+      for (const [permission, containers] of permissions)
+        for (const [container, lastUse] of containers) addUse(use, permission, container, lastUse);
     }
   }
 
   return {
-    note: ({ tenantId, applicationId, authority, now }, permission, container) => {
-      if (authority?.applicationId !== applicationId) usedBy(tenantId, applicationId, now);
+    record: ({ tenantId, applicationId, authority, now }, permission, container) => {
+      if (authority?.applicationId !== applicationId) pendingUse(tenantId, applicationId, now);
       if (!authority) return;
-      const used = usedBy(tenantId, authority.applicationId, now);
-      move(used.keys, authority.keyId, now);
+      const use = pendingUse(tenantId, authority.applicationId, now);
+      setLatest(use.keys, authority.keyId, now);
       if (permission !== undefined)
-        place(used, permission, container === undefined ? '/' : canonicalContainer(container), now);
+        addUse(use, permission, container === undefined ? '/' : canonicalContainer(container), now);
     },
 
     flush: async () => {
-      const noted = [...waiting.values()].sort((a, b) => (a.applicationId < b.applicationId ? -1 : 1));
-      waiting = new Map();
-      for (let from = 0; from < noted.length; from += batch) {
+      const uses = [...pending.values()].sort((a, b) => (a.applicationId < b.applicationId ? -1 : 1));
+      pending = new Map();
+      for (let from = 0; from < uses.length; from += batchSize) {
         try {
-          await store.usage.write(noted.slice(from, from + batch));
+          await store.usage.write(uses.slice(from, from + batchSize));
         } catch (error) {
-          putBack(noted.slice(from));
+          putBack(uses.slice(from));
           throw error;
         }
       }
@@ -74,29 +74,30 @@ export function usageRecorder(store: Pick<Store, 'usage'>): UsageRecorder {
   };
 }
 
-function place(used: Used, permission: string, container: string, at: number): void {
-  const places = used.permissions.get(permission);
-  if (places?.has(container)) {
-    move(places, container, at);
+function addUse(use: PendingUse, permission: string, container: string, at: number): void {
+  const containers = use.permissions.get(permission);
+  if (containers?.has(container)) {
+    setLatest(containers, container, at);
     return;
   }
-  if (places) places.set(container, at);
-  else used.permissions.set(permission, new Map([[container, at]]));
-  used.places++;
-  if (places && places.size > maxContainers)
-    used.permissions.set(permission, new Map(mergeContainers(places, maxContainers / 2)));
-  if (used.places > maxRecorded) merge(used);
+  if (containers) containers.set(container, at);
+  else use.permissions.set(permission, new Map([[container, at]]));
+  use.containers++;
+  if (containers && containers.size > maxContainers)
+    use.permissions.set(permission, new Map(mergeContainers(containers, maxContainers / 2)));
+  if (use.containers > maxRecorded) mergeAll(use);
 }
 
-function merge(used: Used): void {
-  const bounded = boundedUses(used.permissions, maxUses, maxContainers);
-  used.permissions = new Map(Array.from(bounded, ([permission, places]) => [permission, new Map(places)]));
-  used.places = 0;
-  for (const places of used.permissions.values()) used.places += places.size;
+function mergeAll(use: PendingUse): void {
+  const bounded = boundedUses(use.permissions, maxUses, maxContainers);
+  use.permissions = new Map(
+    Array.from(bounded, ([permission, containers]) => [permission, new Map(containers)]),
+  );
+  use.containers = 0;
+  for (const containers of use.permissions.values()) use.containers += containers.size;
 }
 
-/** Never back. */
-function move(moments: Map<string, number>, name: string, at: number): void {
-  const known = moments.get(name);
-  if (known === undefined || known < at) moments.set(name, at);
+function setLatest(times: Map<string, number>, name: string, at: number): void {
+  const known = times.get(name);
+  if (known === undefined || known < at) times.set(name, at);
 }

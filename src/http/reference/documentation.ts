@@ -1,7 +1,7 @@
 /** The OpenAPI document and the reference page. Both are generated on the first request and cached. */
 import { z } from 'zod';
 import { version } from '../../version.ts';
-import { readQuery } from '../pipeline/read-query.ts';
+import { readQuery } from '../pipeline/read-input.ts';
 import { openEndpoint, type Route } from '../pipeline/route.ts';
 import { openApi } from './openapi.ts';
 import { contentSecurityPolicy, referencePage } from './page.ts';
@@ -34,7 +34,7 @@ export function documentation(api: () => readonly Route[]) {
     description: 'Generated from the declarations that validate requests.',
     replies: { 200: { description: 'The document.', schema: OpenApi, example: sample } },
     failures: ['validation_failed'],
-    handle: (_, { url }) => {
+    handle: async (_, { url }) => {
       readQuery(undefined, url);
       return { status: 200, body: document() };
     },
@@ -45,7 +45,7 @@ export function documentation(api: () => readonly Route[]) {
     tag: 'Reference',
     summary: 'Read this interface as a page',
     replies: { 200: { description: 'The page.' } },
-    handle: () => ({ status: 200, body: page(), headers: pageHeaders }),
+    handle: async () => ({ status: 200, body: page(), headers: pageHeaders }),
   });
 
   return { getOpenApi, getReference };
@@ -56,7 +56,7 @@ export const getHome = openEndpoint({
   tag: 'Reference',
   summary: 'Go to the reference',
   replies: { 302: { description: 'It is at /docs.' } },
-  handle: () => ({ status: 302, headers: { Location: '/docs' } }),
+  handle: async () => ({ status: 302, headers: { Location: '/docs' } }),
 });
 
 function once<T>(make: () => T): () => T {

@@ -1,6 +1,6 @@
 /** Headers in the OpenAPI document: those of responses are said once and referred to. */
 
-import { isRepeatable, type Route } from '../pipeline/route.ts';
+import { type Route, takesIdempotencyKey } from '../pipeline/route.ts';
 import type { Parameter, Reference } from './openapi-types.ts';
 
 const text = { type: 'string' };
@@ -69,7 +69,7 @@ export function headersOf(kind: Route['kind'], status = 200): Record<string, Ref
 
 /** Of an answer that is remembered where a request may be sent again. */
 export function headersOfSuccess(route: Route): Record<string, Reference> {
-  return { ...headersOf(route.kind), ...(isRepeatable(route) && referred(['Idempotency-Replayed'])) };
+  return { ...headersOf(route.kind), ...(takesIdempotencyKey(route) && referred(['Idempotency-Replayed'])) };
 }
 
 function referred(names: (keyof typeof responseHeaders)[]): Record<string, Reference> {
@@ -97,5 +97,5 @@ const idempotencyKey: Parameter = {
 
 /** Beside the key, which is said elsewhere. */
 export function requestHeaders(route: Route): Parameter[] {
-  return isRepeatable(route) ? [idempotencyKey, ownRequestId] : [ownRequestId];
+  return takesIdempotencyKey(route) ? [idempotencyKey, ownRequestId] : [ownRequestId];
 }

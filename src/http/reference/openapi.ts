@@ -1,9 +1,8 @@
 /** The OpenAPI 3.1 document, from the same declarations that check requests. */
 import type { z } from 'zod';
 import { type Code, codes, fail, problem } from '../../domain/error.ts';
-import { bodyLimit } from '../pipeline/handle-request.ts';
 import { Problem, problemBody } from '../pipeline/problem.ts';
-import { jsonTypes, mergePatchTypes } from '../pipeline/read-body.ts';
+import { bodyLimit, jsonTypes, mergePatchTypes } from '../pipeline/read-input.ts';
 import { failuresOf, type Route } from '../pipeline/route.ts';
 import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema, withoutNull } from './json-schema.ts';

@@ -156,7 +156,7 @@ describe('a start that cannot be says why in one line, without the password, and
   test('with a way out for whoever has another program on that port', async () => {
     const { err } = await shell(['serve'], { env: environment(folder, { PORT: String(taken.port) }) });
     expect(err).toEndWith(
-      'sallyport: hint: where another program has that port, name another, or PORT=0 for a free one\n',
+      'sallyport: hint: if another program uses that port, set another one, or PORT=0 for any free port\n',
     );
   });
 });

@@ -108,7 +108,7 @@ describe('the size of a reply', () => {
     const { status, body } = await decide(management, { ...question, resources });
     expect([status, body.errors]).toEqual([
       400,
-      { resources: ['have traces of more than 4 MiB: ask about fewer at once'] },
+      { resources: ['have traces of more than 4 MiB: send fewer resources'] },
     ]);
     const few = await decide(management, { ...question, resources: resources.slice(0, 10) });
     expect(few.status).toBe(200);

@@ -45,7 +45,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     for (const [other, owner] of [
       [key, 'management'],
       [backend.key, 'private'],
-      [session.session_key, 'Session'],
+      [session.session_key, 'session'],
     ]) {
       const answer = await start(other);
       expect(outcome(answer)).toEqual([403, 'key_type_refused']);

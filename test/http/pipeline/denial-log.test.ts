@@ -26,7 +26,7 @@ describe('a flood of refusals', () => {
     ({ kind: 'session', tenantId, sessionId, applicationId, now: 0 }) as Principal;
   const from = (address: string) => new RequestInfo(new Request('http://test/'), () => address);
   const refuse = (operation: string, who: Principal | undefined, address = '192.0.2.1') =>
-    gathered.note(operation, who, fail(who ? 'permission_missing' : 'unauthenticated'), from(address));
+    gathered.record(operation, who, fail(who ? 'permission_missing' : 'unauthenticated'), from(address));
   const shown = () =>
     written.map(({ operation, tenantId, actor, count }) => [operation, tenantId, actor.id, count]);
 

@@ -21,18 +21,18 @@ describe('a large response', () => {
   test('arrives whole, and counts until it is read', async () => {
     const replies = new LargeReplies(budget);
     const stream = replies.stream('a', text);
-    expect(replies.waiting).toBe(bytes);
+    expect(replies.unsentBytes).toBe(bytes);
     expect(await new Response(stream).text()).toBe(text);
-    expect(replies.waiting).toBe(0);
+    expect(replies.unsentBytes).toBe(0);
   });
 
   test('counts until the client is gone', async () => {
     const replies = new LargeReplies(budget);
     const reader = replies.stream('a', text).getReader();
     await reader.read();
-    expect(replies.waiting).toBe(bytes);
+    expect(replies.unsentBytes).toBe(bytes);
     await reader.cancel();
-    expect(replies.waiting).toBe(0);
+    expect(replies.unsentBytes).toBe(0);
   });
 
   test('is refused while too many bytes wait for its application, or for all', async () => {

@@ -97,7 +97,7 @@ describe('rate limits', () => {
     const refused = await create(web.key, here);
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '29']);
     expect(refused.body.detail).toStartWith(
-      'At most 3 new Sessions from one address at once, and 2 every minute',
+      'At most 3 new sessions from one address at once, and 2 every minute',
     );
     expect(told(refused)[0]).toEndWith(', "sessions";q=3;w=90');
     expect(told(refused)[1]).toEndWith(', "sessions";r=0;t=29');

@@ -9,7 +9,7 @@ describe('a bucket', () => {
     const buckets = new Buckets(three, start);
     const taken = Array.from({ length: 7 }, () => buckets.take('a', start));
     expect(taken.map(({ granted }) => granted)).toEqual([true, true, true, true, true, false, false]);
-    expect(taken.map(({ left }) => left)).toEqual([4, 3, 2, 1, 0, 0, 0]);
+    expect(taken.map(({ remaining }) => remaining)).toEqual([4, 3, 2, 1, 0, 0, 0]);
   });
 
   test('refills at its rate, not sooner and not later, to the millisecond', () => {
@@ -45,7 +45,7 @@ describe('a bucket', () => {
   test('is another’s business for nobody', () => {
     const buckets = new Buckets(three, start);
     for (let i = 0; i < 6; i++) buckets.take('a', start);
-    expect(buckets.take('b', start)).toMatchObject({ granted: true, left: 4 });
+    expect(buckets.take('b', start)).toMatchObject({ granted: true, remaining: 4 });
   });
 
   test('is kept while it is asked for, and the room for all of them does not grow with their number', () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { isRepeatable, type Route } from '../../../src/http/pipeline/route.ts';
+import { type Route, takesIdempotencyKey } from '../../../src/http/pipeline/route.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { changeRequests, createToken } from '../../support/change-requests.ts';
 import { allRows, failInserts } from '../../support/database.ts';
@@ -45,7 +45,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
   test.each(changing.map((route) => [route.name, route] as const))(
     '%s changes nothing, releases no secret, and can be tried again',
     async (_name, route) => {
-      const names = isRepeatable(route) ? [{}, { 'Idempotency-Key': crypto.randomUUID() }] : [{}];
+      const names = takesIdempotencyKey(route) ? [{}, { 'Idempotency-Key': crypto.randomUUID() }] : [{}];
       for (const headers of names) {
         const { refused, done } = await refusedThenDone(route, headers as Record<string, string>);
         expect(refused).toMatchObject({ status: 503, body: { code: 'unavailable' } });
@@ -61,6 +61,6 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
     expect((await world.call('GET', '/applications')).status).toBe(401);
     await world.flush();
     await allow();
-    expect(world.logged.join('\n')).toContain('refusals could not be written to the audit log');
+    expect(world.logged.join('\n')).toContain('denials could not be written to the audit log');
   });
 });

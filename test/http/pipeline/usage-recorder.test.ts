@@ -32,7 +32,7 @@ async function written(note: (noted: ReturnType<typeof usageRecorder>) => void):
 test('however many containers callers make up, few are kept in memory, and the latest moment with them', async () => {
   const [backend] = await written((noted) => {
     for (let at = 0; at < 10_000; at++)
-      noted.note({ ...principal, now: at }, 'token:create', `/customers/${at}/`);
+      noted.record({ ...principal, now: at }, 'token:create', `/customers/${at}/`);
   });
   const places = backend!.permissions.get('token:create')!;
   expect(places.size).toBeLessThanOrEqual(100);
@@ -42,7 +42,7 @@ test('however many containers callers make up, few are kept in memory, and the l
 test('however many permissions and containers are used, memory holds a bounded number of uses', async () => {
   const [backend] = await written((noted) => {
     for (let at = 0; at < 20_000; at++)
-      noted.note({ ...principal, now: at }, `invoice:action-${at % 2000}`, `/customers/${at}/`);
+      noted.record({ ...principal, now: at }, `invoice:action-${at % 2000}`, `/customers/${at}/`);
   });
   const places = [...backend!.permissions.values()].reduce((sum, moments) => sum + moments.size, 0);
   expect(places).toBeLessThanOrEqual(2 * maxUses);
@@ -51,7 +51,7 @@ test('however many permissions and containers are used, memory holds a bounded n
 
 test('a moment that comes late moves nothing back', async () => {
   const [backend, web] = await written((noted) => {
-    for (const now of [2000, 1000]) noted.note({ ...principal, now }, 'token:read', '/a/');
+    for (const now of [2000, 1000]) noted.record({ ...principal, now }, 'token:read', '/a/');
   });
   expect([web!.at, backend!.at, backend!.keys.get('key')]).toEqual([2000, 2000, 2000]);
   expect(backend!.permissions.get('token:read')).toEqual(new Map([['/a/', 2000]]));
@@ -62,7 +62,7 @@ test('what was written is not written again', async () => {
   const noted = usageRecorder({
     usage: { write: async (some) => void counts.push(some.length), list: () => [] },
   });
-  noted.note(principal);
+  noted.record(principal);
   await noted.flush();
   await noted.flush();
   expect(counts).toEqual([2]);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Failure, fail } from '../../../src/domain/error.ts';
-import { pendingSessionLimit } from '../../../src/http/pipeline/pending-sessions.ts';
+import { quota } from '../../../src/http/pipeline/quota.ts';
 import { failInserts } from '../../support/database.ts';
 import {
   Clock,
@@ -37,7 +37,7 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
     const { web } = await filled();
     const { status, body, headers } = await create(web);
     expect([status, body.code, headers.get('retry-after')]).toEqual([429, 'too_many_requests', '1']);
-    expect(body.detail).toContain('5 Sessions that nobody has authorized');
+    expect(body.detail).toContain('already has 5 pending sessions');
     expect((await create(await application())).status).toBe(201);
   });
 
@@ -102,13 +102,13 @@ describe('the waiting room', () => {
       counts++;
       return count();
     };
-    const made = pendingSessionLimit(most, counting, clock.now, () => {
+    const made = quota(most, counting, clock.now, () => {
       turnedAway++;
       return fail('too_many_requests');
     });
     return {
       clock,
-      enter: () => Promise.try(() => made.enter(...tenantAnd)),
+      enter: () => Promise.try(() => made.reserve(...tenantAnd)),
       counts: () => counts,
       turnedAway: () => turnedAway,
     };

@@ -1,0 +1,52 @@
+/** Requests with an `Idempotency-Key` header. The records are stored by src/store/idempotency.ts. */
+import { fail, throwIfInvalid } from '../../domain/error.ts';
+import type { Principal } from '../../domain/principal.ts';
+import type { Repeatable } from '../../store/store.ts';
+import { type Call, type Route, takesIdempotencyKey } from './route.ts';
+
+const header = 'idempotency-key';
+
+/** Returns undefined if the request has no idempotency key. Throws `validation_failed` if the key is invalid. */
+export function idempotencyOf(
+  route: Route,
+  { principal, params }: Call,
+  headers: Headers,
+  bodyText: string,
+): Repeatable | undefined {
+  const key = takesIdempotencyKey(route) ? headers.get(header) : null;
+  if (key === null) return undefined;
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throwIfInvalid({ [header]: ['must have 1 to 255 visible ASCII characters'] });
+  }
+  const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
+  const target = `${route.method} ${route.path} ${JSON.stringify(params)}`;
+  return { caller, key, request: `${target}\n${grantsOf(route, principal)}\n${bodyText}` };
+}
+
+/**
+ * A reply depends on the caller's grants, so a retry with other grants does not get the stored reply. A PUT is an
+ * exception: its reply contains no secret, and it may have changed the caller's own grants.
+ */
+function grantsOf({ method }: Route, { policy, ceiling }: Principal): string {
+  return method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants]);
+}
+
+/**
+ * Runs a request unless this process is already handling one with the same idempotency key: then throws
+ * `idempotency_running`. Other processes are excluded by a lock in the database.
+ */
+export async function excludeConcurrent<T>(
+  inProgress: Set<string>,
+  tenant: string,
+  { caller, key }: Repeatable,
+  run: () => Promise<T>,
+): Promise<T> {
+  const name = `${tenant} ${caller} ${key}`;
+  if (inProgress.has(name)) throw fail('idempotency_running');
+  inProgress.add(name);
+  try {
+    return await run();
+  } finally {
+    inProgress.delete(name);
+  }
+}

@@ -1,0 +1,192 @@
+/** Reads and validates path, query and body. */
+import { z } from 'zod';
+import { Failure, fail } from '../../domain/error.ts';
+import { findInexactNumber } from '../../domain/number-precision.ts';
+import type { Principal } from '../../domain/principal.ts';
+import { validate } from '../../domain/validate.ts';
+import type { Call, KeyedRoute } from './route.ts';
+
+export const jsonTypes = ['application/json'];
+export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
+
+/** In bytes, unless the endpoint declares another limit. */
+export const bodyLimit = 65_536;
+const maxDepth = 32;
+
+export interface Json {
+  /** Undefined if there is no body. */
+  readonly value: unknown;
+  readonly text: string;
+}
+
+/** `failure` is thrown by `readJson`, so that a caller without access gets 401 or 403 first. */
+export interface ReceivedBody {
+  readonly bytes: Uint8Array;
+  readonly failure?: Failure;
+  /** Whether it arrived later than the headers. */
+  readonly late: boolean;
+}
+
+/** Validates all input of a request. Throws `validation_failed`, `too_large` or `unsupported_media_type`. */
+export function readInput(
+  route: KeyedRoute,
+  principal: Principal,
+  request: Request,
+  pathParams: object,
+  received: ReceivedBody | undefined,
+): { call: Call; bodyText: string } {
+  const params = route.params && validate(route.params, pathParams, 'path');
+  const query = readQuery(route.query, request.url);
+  const { value: body, text: bodyText } = received ? readBody(route, received, request.headers) : noBody;
+  return { call: { principal, params, query, body }, bodyText };
+}
+
+const noBody: Json = { value: undefined, text: '' };
+
+/** Some clients always send a JSON object, so an operation without a body accepts an empty one. */
+const NoFields = z.strictObject({});
+
+function readBody(route: KeyedRoute, received: ReceivedBody, headers: Headers): Json {
+  const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
+  const { value, text } = readJson(received, headers, types);
+  if (route.body) return { value: validate(route.body, value, 'body'), text };
+  return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
+}
+
+/** Rejects any parameter if there is no schema. */
+export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
+  const queryStart = url.indexOf('?');
+  if (queryStart < 0 && !schema) return undefined;
+  const search = new URLSearchParams(queryStart < 0 ? '' : url.slice(queryStart + 1));
+  if (schema) return validate(schema, queryFields(search), 'query');
+  const unknown = [...new Set(search.keys())];
+  if (unknown.length === 0) return undefined;
+  throw fail('validation_failed', {
+    errors: Object.fromEntries(unknown.map((name) => [name, ['is not a known parameter']])),
+  });
+}
+
+const metadataPrefix = 'metadata.';
+
+/** A repeated parameter becomes a list; `metadata.KEY=VALUE` becomes an entry of `metadata`. */
+function queryFields(search: URLSearchParams): Record<string, unknown> {
+  const query: Record<string, unknown> = Object.create(null);
+  const metadata: Record<string, unknown> = Object.create(null);
+  for (const name of new Set(search.keys())) {
+    const values = search.getAll(name);
+    const value = values.length === 1 ? values[0] : values;
+    if (name.startsWith(metadataPrefix)) metadata[name.slice(metadataPrefix.length)] = value;
+    else query[name] = value;
+  }
+  return Object.keys(metadata).length > 0 ? { ...query, metadata } : query;
+}
+
+/** Receives the body up to the limit. Never rejects. */
+export async function receiveBody(request: Request, limit: number): Promise<ReceivedBody> {
+  const start = eventLoopTurn();
+  try {
+    const bytes = await receiveBytes(request, limit);
+    return { bytes, late: eventLoopTurn() !== start };
+  } catch (error) {
+    const failure = error instanceof Failure ? error : invalid('did not arrive completely');
+    return { bytes: new Uint8Array(), failure, late: eventLoopTurn() !== start };
+  }
+}
+
+let turn = 0;
+let isCounting = false;
+
+/** Counts turns of the event loop. Bytes that arrive together with the headers are available in the same turn. */
+function eventLoopTurn(): number {
+  if (!isCounting) {
+    isCounting = true;
+    setImmediate(() => {
+      isCounting = false;
+      turn++;
+    });
+  }
+  return turn;
+}
+
+async function receiveBytes(request: Request, limit: number): Promise<Uint8Array> {
+  const declared = request.headers.get('content-length');
+  if (declared !== null && Number(declared) > limit) throw tooLarge(limit);
+  if (declared === null && request.body) return receiveChunks(request.body, limit);
+  return request.bytes();
+}
+
+/** A body without Content-Length is read only up to the limit. */
+async function receiveChunks(body: ReadableStream<Uint8Array>, limit: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    length += chunk.length;
+    if (length > limit) throw tooLarge(limit);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function tooLarge(limit: number) {
+  return fail('too_large', { detail: `The body may have at most ${limit} bytes.` });
+}
+
+export function readJson({ bytes, failure }: ReceivedBody, headers: Headers, types: readonly string[]): Json {
+  if (failure) throw failure;
+  if (bytes.length === 0) return noBody;
+  if (!isContentType(types, headers.get('content-type'))) throw fail('unsupported_media_type');
+  if (isNestedDeeper(bytes, maxDepth)) throw invalid(`must not be nested deeper than ${maxDepth} levels`);
+  const json = parse(bytes);
+  const path = findInexactNumber(json.text);
+  if (path !== undefined)
+    throw invalid('is a number that cannot be stored exactly: send it as a string', path);
+  return json;
+}
+
+/** Accepts no parameter other than `charset=utf-8`. */
+function isContentType(types: readonly string[], contentType: string | null): boolean {
+  if (contentType !== null && types.includes(contentType)) return true;
+  const [type, ...parameters] = (contentType ?? '')
+    .toLowerCase()
+    .split(';')
+    .map((part) => part.trim());
+  return (
+    types.includes(type as string) && parameters.every((each) => /^(charset\s*=\s*"?utf-8"?)?$/.test(each))
+  );
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+function parse(bytes: Uint8Array): Json {
+  try {
+    const text = utf8.decode(bytes);
+    return { value: JSON.parse(text), text };
+  } catch {
+    throw invalid('must be JSON in UTF-8');
+  }
+}
+
+function invalid(message: string, path?: string) {
+  return fail('validation_failed', { errors: { [path || 'body']: [message] } });
+}
+
+const [quote, backslash, openList, closeList, openObject, closeObject] = Buffer.from('"\\[]{}');
+
+/** Checked before parsing, since deep nesting makes `JSON.parse` slow. */
+function isNestedDeeper(json: Uint8Array, levels: number): boolean {
+  let depth = 0;
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at];
+    if (byte === quote) at = closingQuote(json, at + 1);
+    else if (byte === openList || byte === openObject) depth++;
+    else if (byte === closeList || byte === closeObject) depth--;
+    if (depth > levels) return true;
+  }
+  return false;
+}
+
+function closingQuote(json: Uint8Array, from: number): number {
+  let at = from;
+  while (at < json.length && json[at] !== quote) at += json[at] === backslash ? 2 : 1;
+  return at;
+}
