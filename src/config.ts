@@ -1,4 +1,4 @@
-/** Every setting, once: its variable, its flag, what it means, and what it accepts. docs/config.md is made from here. */
+/** Every setting, once: its variable, its flag, what it means, and what it accepts. docs/reference/config.md is made from here. */
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';

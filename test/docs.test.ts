@@ -1,4 +1,4 @@
-/** Holds the pages to the code: what they name exists, and what exists is on them. */
+/** Checks the documentation against the code: links, settings, commands, permissions and error codes exist. */
 import { describe, expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -13,11 +13,11 @@ import { builtIn } from '../src/domain/permission.ts';
 
 const root = join(import.meta.dirname, '..');
 const settingFlags = settingList.map(({ variable }) => flagOf(variable));
-const paths = [...markdownIn('.', false), ...markdownIn('docs', true)];
+const paths = [...filesIn('.', /\.md$/, false), ...filesIn('docs', /\.md$/)];
 
-function markdownIn(folder: string, recursive: boolean): string[] {
+function filesIn(folder: string, pattern: RegExp, recursive = true): string[] {
   return readdirSync(join(root, folder), { recursive, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.md'))
+    .filter((name) => pattern.test(name) && !name.includes('node_modules'))
     .map((name) => join(folder, name));
 }
 
@@ -26,13 +26,13 @@ function read(path: string): string {
 }
 
 /** Every match of the pattern's first group on any page, with the page. */
-function mentions(pattern: RegExp): { path: string; name: string }[] {
-  return paths.flatMap((path) =>
+function mentions(pattern: RegExp, files = paths): { path: string; name: string }[] {
+  return files.flatMap((path) =>
     Array.from(read(path).matchAll(pattern), (match) => ({ path, name: match[1] as string })),
   );
 }
 
-/** As a heading is linked to. */
+/** Anchors of the headings of a page, as GitHub generates them. */
 function anchors(path: string): string[] {
   return Array.from(read(path).matchAll(/^#+ (.+)$/gm), ([, heading]) =>
     (heading as string)
@@ -42,25 +42,48 @@ function anchors(path: string): string[] {
   );
 }
 
-test('the generated pages are what the code says', () => {
+test('the generated pages are up to date', () => {
   expect(stalePages()).toEqual([]);
 });
 
-test('what is shown as the default of a setting may be given as its value', () => {
+test('documented defaults are valid values', () => {
   const row = /^\| `(\w+)` *\| [^|]+ \| `([^`<]+)` *\|/gm;
-  const shown = Array.from(read('docs/config.md').matchAll(row), ([, variable, value]) => [variable, value]);
-  expect(shown.length).toBeGreaterThan(12);
-  for (const [variable, value] of shown)
-    expect(() => readConfig({ env: { [variable as string]: value } })).not.toThrow();
+  const defaults = Array.from(read('docs/reference/config.md').matchAll(row), ([, variable, value]) => ({
+    [variable as string]: value,
+  }));
+  expect(defaults.length).toBeGreaterThan(12);
+  for (const env of defaults) expect(() => readConfig({ env })).not.toThrow();
 });
 
 test('every error code is documented, and every documented code exists', () => {
-  const documented = Array.from(read('docs/errors.md').matchAll(/^## `(\w+)`$/gm), (match) => match[1]);
+  const documented = Array.from(
+    read('docs/reference/errors.md').matchAll(/^## `(\w+)`$/gm),
+    ([, code]) => code,
+  );
   expect(documented).toEqual(codes);
 });
 
-describe('what the pages point at is there:', () => {
-  test('relative links', () => {
+test('every page is in the index', () => {
+  const indexed = Array.from(read('docs/README.md').matchAll(/\]\(([\w/-]+\.md)\)/g), ([, path]) =>
+    join('docs', path as string),
+  );
+  const pages = filesIn('docs', /\.md$/).filter(
+    (path) => path !== 'docs/README.md' && !/^docs\/decisions\/\d/.test(path),
+  );
+  expect(pages.filter((path) => !indexed.includes(path))).toEqual([]);
+});
+
+test('messages, comments and manifests refer to pages that exist', () => {
+  const files = ['src', 'sdk', 'console', 'deploy', 'demo', 'bench', 'torture', 'mutation'].flatMap(
+    (folder) => filesIn(folder, /\.(ts|tsx|mjs|md|yaml|service|json)$/),
+  );
+  const named = mentions(/\b(docs\/[\w/-]+\.md)\b/g, files);
+  expect(named.length).toBeGreaterThan(4);
+  expect(named.filter(({ name }) => !existsSync(join(root, name)))).toEqual([]);
+});
+
+describe('the pages mention only existing', () => {
+  test('relative links and anchors', () => {
     const links = mentions(/\]\((?!\w+:)([^)\s]+)\)/g);
     const broken = links.filter(({ path, name }) => {
       const [file, anchor] = name.split('#') as [string, string?];
@@ -98,21 +121,20 @@ describe('what the pages point at is there:', () => {
     expect(named.filter(({ name }) => !Object.hasOwn(manifest.scripts, name))).toEqual([]);
   });
 
-  test('commands, with their options', () => {
+  test('commands and options', () => {
     const called = paths.flatMap((path) => commandsOn(path).map((words) => ({ path, words })));
     expect(called.length).toBeGreaterThan(60);
-    const wrong = called.filter(({ words }) => !isCommand(words));
-    expect(wrong).toEqual([]);
+    expect(called.filter(({ words }) => !isCommand(words))).toEqual([]);
   });
 
-  test('JSON', () => {
+  test('valid JSON', () => {
     const blocks = mentions(/^```json\n(.*?)^```$/gms);
     expect(blocks.length).toBeGreaterThan(5);
     for (const { name } of blocks) expect(() => JSON.parse(name)).not.toThrow();
   });
 });
 
-/** Where a shell would look for a command: in blocks of shell, and in code that begins with it. */
+/** Calls of the CLI in shell blocks and in inline code. */
 function commandsOn(path: string): string[][] {
   const text = read(path);
   const blocks = Array.from(text.matchAll(/^```sh\n(.*?)^```$/gms), ([, block]) => block as string);
@@ -122,13 +144,13 @@ function commandsOn(path: string): string[][] {
   return [...inShell, ...inProse].map(([, words]) => (words as string).trim().split(/\s+/));
 }
 
-const general = ['json', 'help', 'version'];
+const generalOptions = ['json', 'help', 'version'];
 
 function isCommand(words: readonly string[]): boolean {
   const given = Array.from(words.join(' ').matchAll(/--([a-z-]+)/g), ([, name]) => name as string);
-  const command = commands.find((one) => one.words.every((word, at) => words[at] === word));
+  const command = commands.find((one) => one.words.every((word, index) => words[index] === word));
   if (!command) return given.includes('help');
-  const usual = 'call' in command ? callOptions.map(({ name }) => name) : settingFlags;
-  const known = [...general, ...usual, ...(command.options ?? []).map(({ name }) => name)];
+  const shared = 'call' in command ? callOptions.map(({ name }) => name) : settingFlags;
+  const known = [...generalOptions, ...shared, ...(command.options ?? []).map(({ name }) => name)];
   return given.every((name) => known.includes(name));
 }

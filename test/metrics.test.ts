@@ -125,14 +125,16 @@ describe.each(databases)('metrics on %s', (_, database) => {
   /** The series that the page has an alert on, for the route X. */
   function alertOn503(): string {
     const [, name, status] =
-      /rate\((\w+)\{(status="503"), route!="ready"\}/.exec(docs('observability.md')) ?? [];
+      /rate\((\w+)\{(status="503"), route!="ready"\}/.exec(docs('operations/monitoring.md')) ?? [];
     return `${name}{route="X",${status}}`;
   }
 
   test('are what the dashboard and the page ask for', async () => {
     const text = await scrape();
     const asked = new Set(
-      `${docs('grafana.json')}${docs('observability.md')}`.match(/\b(sallyport|process)_[a-z_]+[a-z]\b/g),
+      `${docs('operations/grafana.json')}${docs('operations/monitoring.md')}`.match(
+        /\b(sallyport|process)_[a-z_]+[a-z]\b/g,
+      ),
     );
     const known = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name, type]) =>
       type === 'histogram' ? [name, `${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],

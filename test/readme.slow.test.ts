@@ -1,29 +1,35 @@
-/** Does what the README tells a newcomer to do, and expects what it shows, in the order of a terminal. */
+/** Pastes the commands of the README and of pages for the same folder into a terminal, and compares the output. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Example, isStatus, readExample, runInTerminal } from './support/page-examples.ts';
+import manifest from '../package.json' with { type: 'json' };
+import { type Example, isStatus, readExample, runInTerminal, type Step } from './support/page-examples.ts';
 import { program, root, runBannerCommand, type Service, startService } from './support/service.ts';
 import { noCurl } from './support/skip.ts';
 import { databases, postgres, testMasterKey } from './support/test-server.ts';
 
-const under = (heading: string) => readExample('README.md', heading);
+const command = `node '${join(root, 'bin/sallyport.mjs')}'`;
 const statusesIn = ({ steps }: Example) => steps.flatMap(({ expected }) => expected.filter(isStatus));
 
-describe.each(databases)('the README, on %s', (_, database) => {
+test('the README starts with the commands to run and to test', () => {
+  const scripts = readExample('README.md', 'Run').steps.concat(readExample('README.md', 'Test').steps);
+  expect(scripts.map(({ script }) => script)).toEqual(['npm ci && npm start\n', 'npm test\n']);
+  expect(Object.keys(manifest.scripts)).toContainValues(['start', 'test']);
+});
+
+describe.each(databases)('pasted into a terminal, on %s,', (_, database) => {
   let service: Service;
 
   beforeAll(async () => {
-    const fleet = database.name === 'PostgreSQL';
+    const isPostgres = database.name === 'PostgreSQL';
     service = await startService(
-      fleet ? { DATABASE_URL: await database.createEmpty(''), SALLYPORT_MASTER_KEY: testMasterKey } : {},
+      isPostgres ? { DATABASE_URL: await database.createEmpty(''), SALLYPORT_MASTER_KEY: testMasterKey } : {},
     );
   });
   afterAll(() => service.close());
 
   function follow(example: Example): Promise<void> {
     const { url, folder, env } = service;
-    const command = `node '${join(root, 'bin/sallyport.mjs')}'`;
     return runInTerminal(example, {
       folder,
       env,
@@ -31,26 +37,24 @@ describe.each(databases)('the README, on %s', (_, database) => {
     });
   }
 
-  test.skipIf(noCurl)('the first tour prints what it shows', async () => {
-    const tour = under('A first tour');
+  test.skipIf(noCurl)('the tour of the README prints what it shows', async () => {
+    const tour = readExample('README.md', 'Tour');
     expect(statusesIn(tour)).toContain('409');
     await follow(tour);
   });
 
-  test.skipIf(noCurl)('the second tour prints what it shows, also when it is repeated', async () => {
-    const [helpers] = under('A first tour').steps;
-    const tour = under('A second tour');
-    expect(statusesIn(tour)).toContain('403');
-    const steps = [helpers as Example['steps'][0], ...tour.steps];
-    for (let run = 0; run < 2; run++) await follow({ ...tour, steps });
+  test.skipIf(noCurl)('the curl guide prints what it shows, also when it is repeated', async () => {
+    const guide = readExample('docs/guides/redact-mask-reveal.md');
+    expect(statusesIn(guide)).toContain('403');
+    for (let run = 0; run < 2; run++) await follow(guide);
   });
 
-  test('the PostgreSQL section works after the tours in the same folder, also when it is repeated', async () => {
-    const [step] = under('On PostgreSQL').steps;
+  test('PostgreSQL can be tried in the folder of the tour, also when it is repeated', async () => {
+    const [step] = readExample('docs/operations/postgresql.md', 'Try it').steps as [Step];
     const key = readFileSync(join(service.folder, 'data/management.key'), 'utf8');
-    const script = (step as Example['steps'][0]).script
+    const script = step.script
       .replace('postgres://user:password@db.example.com/sallyport', await postgres.createEmpty(''))
-      .replace('npx sallyport', `node '${join(root, 'bin/sallyport.mjs')}'`)
+      .replace('npx sallyport', command)
       .replace('npm start', 'exec "$@"');
     for (let run = 0; run < 2; run++) {
       const node = await startService({}, ['sh', '-e', '-c', script, 'sh', ...program], service.folder);
@@ -61,8 +65,8 @@ describe.each(databases)('the README, on %s', (_, database) => {
     expect(readFileSync(join(service.folder, 'data/management.key'), 'utf8')).toBe(key);
   });
 
-  test('another tenant is made while the service runs', async () => {
-    const { steps, files } = under('More tenants');
+  test('a tenant is created while the service runs', async () => {
+    const { steps, files } = readExample('docs/operations/tenants.md');
     expect(steps).toHaveLength(1);
     await follow({ steps, files });
   });

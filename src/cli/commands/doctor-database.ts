@@ -35,7 +35,7 @@ export async function checkDatabase(config: Config): Promise<Check[]> {
 }
 
 const reach = 'check that it is there, and can be reached and written to from here';
-const restore = 'stop the service, and restore a backup: docs/backup.md';
+const restore = 'stop the service, and restore a backup: docs/operations/backups.md';
 
 /** What SQLite says of a file that is torn, or is none of its own. */
 function isDamage({ cause }: { cause?: unknown }): boolean {
@@ -168,7 +168,7 @@ const longestSweep = 300;
 const longestUnsealed = 60_000;
 
 const start = 'start the service, or look for the reason in its log';
-const prove = 'sallyport audit export, then sallyport audit verify: docs/audit.md';
+const prove = 'sallyport audit export, then sallyport audit verify: docs/operations/audit.md';
 const keyFirst = 'give the right master key first: nothing can be proved without it';
 
 function checkHealth(engine: Engine, health: Health, quota: number): Check[] {

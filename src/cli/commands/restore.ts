@@ -123,7 +123,7 @@ function withSchema(
 }
 
 const elseUnverified =
-  'or --unverified, if you trust the file and every place where it was kept: see docs/backup.md';
+  'or --unverified, if you trust the file and every place where it was kept: see docs/operations/backups.md';
 
 /** Names what is wrong with the file, if SQLite cannot read it. */
 function tryUnpack(

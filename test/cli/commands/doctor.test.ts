@@ -160,7 +160,7 @@ describe('doctor on SQLite', () => {
       const bytes = readFileSync(at('sallyport.db'));
       writeFileSync(at('sallyport.db'), bytes.fill(0xff, from, to));
       expect(bad((await examine(desk)).checks)).toMatchObject([
-        { name: 'database', state: 'fail', todo: 'stop the service, and restore a backup: docs/backup.md' },
+        { name: 'database', state: 'fail', todo: 'stop the service, and restore a backup: docs/operations/backups.md' },
       ]);
     }
   });
@@ -189,7 +189,7 @@ describe('doctor on SQLite', () => {
         name: 'database',
         state: 'fail',
         says: expect.stringMatching(new RegExp(`is not there, but .*${name} shows that it was in use$`)),
-        todo: 'stop the service, and restore a backup: docs/backup.md',
+        todo: 'stop the service, and restore a backup: docs/operations/backups.md',
       },
     ]);
   });
