@@ -160,7 +160,11 @@ describe('doctor on SQLite', () => {
       const bytes = readFileSync(at('sallyport.db'));
       writeFileSync(at('sallyport.db'), bytes.fill(0xff, from, to));
       expect(bad((await examine(desk)).checks)).toMatchObject([
-        { name: 'database', state: 'fail', todo: 'stop the service, and restore a backup: docs/operations/backups.md' },
+        {
+          name: 'database',
+          state: 'fail',
+          todo: 'stop the service, and restore a backup: docs/operations/backups.md',
+        },
       ]);
     }
   });
