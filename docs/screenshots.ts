@@ -1,4 +1,4 @@
-/** Makes the pictures of the console in docs/images: `npm run screenshots`, from the demo's own data. */
+/** Takes the screenshots of the console in docs/images, with the demo's data: `npm run screenshots`. */
 import { mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,29 +9,30 @@ import { readConfig } from '../src/config.ts';
 import { makeLog } from '../src/log.ts';
 import { openBrowser } from '../test/support/browser.ts';
 
-interface Picture {
+interface Screenshot {
   readonly name: string;
   readonly dark?: boolean;
   readonly width?: number;
   readonly height: number;
-  readonly pose: (page: Page) => Promise<void>;
+  /** Brings the page into the state to show. */
+  readonly prepare: (page: Page) => Promise<void>;
 }
 
-const go = (page: Page, place: string) =>
+const goTo = (page: Page, fragment: string) =>
   page.evaluate((hash) => {
     location.hash = hash;
-  }, place);
+  }, fragment);
 
-const pictures: readonly Picture[] = [
+const screenshots: readonly Screenshot[] = [
   {
     name: 'console-applications',
     height: 720,
-    pose: (page) => page.locator('.cell-keys code').first().waitFor(),
+    prepare: (page) => page.locator('.cell-keys code').first().waitFor(),
   },
   {
     name: 'console-edit',
     height: 820,
-    pose: async (page) => {
+    prepare: async (page) => {
       await page.getByRole('link', { name: 'help desk' }).click();
       await page.getByRole('link', { name: 'Edit' }).click();
       await page.getByText('Reveal', { exact: true }).first().click();
@@ -42,8 +43,8 @@ const pictures: readonly Picture[] = [
     name: 'console-activity',
     dark: true,
     height: 720,
-    pose: async (page) => {
-      await go(page, '#/activity');
+    prepare: async (page) => {
+      await goTo(page, '#/activity');
       await page.getByRole('button', { name: '1 hour' }).click();
       await page.locator('.entry').first().waitFor();
     },
@@ -52,14 +53,14 @@ const pictures: readonly Picture[] = [
     name: 'console-phone',
     width: 390,
     height: 720,
-    pose: async (page) => {
-      await go(page, '#/sessions');
+    prepare: async (page) => {
+      await goTo(page, '#/sessions');
       await page.locator('.session').first().waitFor();
     },
   },
 ];
 
-const folder = mkdtempSync(join(tmpdir(), 'sallyport-pictures-'));
+const folder = mkdtempSync(join(tmpdir(), 'sallyport-screenshots-'));
 const images = join(import.meta.dirname, 'images');
 mkdirSync(images, { recursive: true });
 const config = readConfig({ env: { PORT: '0', SALLYPORT_DATA_DIR: folder, SALLYPORT_DRAIN: '0' } });
@@ -69,14 +70,14 @@ await seed({ url: app.url, key });
 await app.flush();
 
 const browser = await openBrowser();
-for (const { name, dark = false, width = 1240, height, pose } of pictures) {
+for (const { name, dark = false, width = 1240, height, prepare } of screenshots) {
   const colorScheme = dark ? 'dark' : 'light';
   const page = await browser.newPage({ viewport: { width, height }, colorScheme, reducedMotion: 'reduce' });
   await page.goto(`${app.url}/console`);
   await page.getByLabel('Key', { exact: true }).fill(key);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('navigation', { name: 'Sections' }).waitFor();
-  await pose(page);
+  await prepare(page);
   await page.waitForLoadState('networkidle');
   const path = join(images, `${name}.png`);
   await page.screenshot({ path });

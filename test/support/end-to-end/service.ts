@@ -1,4 +1,4 @@
-/** The service, on a clock that its parent process moves: each message is a number of milliseconds. */
+/** The service with a clock that the parent process controls: each message advances it by milliseconds. */
 import { openApp } from '../../../src/app.ts';
 import { readConfig } from '../../../src/config.ts';
 import { Clock } from '../test-server.ts';

@@ -1,7 +1,4 @@
-/**
- * The shop's backend. It alone has the private key, knows its customers by a cookie, and lets a browser in for
- * what that customer may see.
- */
+/** The shop's backend: it has the private key, identifies customers by a cookie and authorizes their sessions. */
 const { SALLYPORT, PRIVATE_KEY } = process.env as { SALLYPORT: string; PRIVATE_KEY: string };
 
 function sallyport(method: string, path: string, body?: object): Promise<Response> {
@@ -9,14 +6,14 @@ function sallyport(method: string, path: string, body?: object): Promise<Respons
   return fetch(SALLYPORT + path, { method, headers, ...(body && { body: JSON.stringify(body) }) });
 }
 
-/** The card goes from where the page may only put things to where this customer's things are. */
-async function keepCard(customer: string, id: string): Promise<Response> {
+/** Moves a card from the page's container to the customer's. */
+function saveCard(customer: string, id: string): Promise<Response> {
   return sallyport('PATCH', `/tokens/${id}`, { container: `/customers/${customer}/` });
 }
 
-async function letIn(customer: string, nonce: string): Promise<Response> {
+function authorizeSession(customer: string, nonce: string): Promise<Response> {
   const rule = {
-    description: `What customer ${customer} may see`,
+    description: `cards of customer ${customer}`,
     priority: 1,
     transform: 'mask',
     permissions: ['token:read'],
@@ -25,7 +22,7 @@ async function letIn(customer: string, nonce: string): Promise<Response> {
   return sallyport('POST', '/sessions/authorize', { nonce, rules: [rule] });
 }
 
-/** What is charged; nothing but whether the whole number was there leaves this process. */
+/** Returns only whether the full card number was readable. */
 async function pay(id: string): Promise<Response> {
   const { data } = (await (await sallyport('GET', `/tokens/${id}`)).json()) as { data?: { number?: string } };
   return Response.json({ charged: /^\d{16}$/.test(data?.number ?? '') });
@@ -36,11 +33,11 @@ const server = Bun.serve({
   port: 0,
   fetch: async (request) => {
     const customer = /customer=(\d+)/.exec(request.headers.get('cookie') ?? '')?.[1];
-    if (!customer) return new Response('Who are you?', { status: 401 });
+    if (!customer) return new Response('', { status: 401 });
     const { id, nonce } = (await request.json()) as { id: string; nonce: string };
     const { pathname } = new URL(request.url);
-    if (pathname === '/cards') return keepCard(customer, id);
-    if (pathname === '/enter') return letIn(customer, nonce);
+    if (pathname === '/cards') return saveCard(customer, id);
+    if (pathname === '/session') return authorizeSession(customer, nonce);
     if (pathname === '/pay') return pay(id);
     return new Response('', { status: 404 });
   },
