@@ -67,8 +67,7 @@ function errorsPage(): string {
   });
   return lines(
     '# Errors',
-    'All error codes of the API, with the endpoints that return them. Errors are `application/problem+json` objects (RFC 9457). Programs should use `code`, which is stable. `detail` is for people and may be more specific than the sentence below. `request_id` identifies the request in the log. `validation_failed` also has `errors`: messages by the dotted path of the field.',
-    '```json\n{\n  "type": "/docs#error-validation_failed",\n  "status": 400,\n  "code": "validation_failed",\n  "errors": { "rules.0.priority": ["must be an integer of at least 1"] }\n}\n```',
+    'All error codes of the API, with the endpoints that return them. Errors are problem details (RFC 9457): see [the format, with examples](api.md#errors). Programs should use `code`, which is stable. `detail` is for people and may be more specific than the sentence below. Quote `request_id` when you ask the operator about an error.',
     ...sections,
   );
 }
@@ -79,6 +78,8 @@ function returnedBy(code: Code): string[] {
   if (returning.length === 0) return [];
   if (withKey.every((route) => returning.includes(route)))
     return ['Returned by every endpoint that needs a key.'];
+  if (returning.length > 5)
+    return [`Returned by ${returning.length} endpoints; \`/docs\` lists the errors of each.`];
   return [
     `Returned by ${returning.map(({ method, path }) => `\`${method} ${openApiPath(path)}\``).join(', ')}.`,
   ];
