@@ -88,28 +88,21 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     checkReplies: options.checkReplies ?? false,
   };
   const { host, port, metricsPort } = config;
-  const server = await tryListen('PORT', port, () =>
-    listen(allRoutes, context, {
-      host,
-      port,
-      shared: options.shared ?? false,
-      trusts: config.trustedProxies,
-    }),
-  );
+  const listening = { host, port, shared: options.shared ?? false, trusts: config.trustedProxies };
+  const server = await tryListen('PORT', port, () => listen(allRoutes, context, listening));
   const metricsServer =
     metrics &&
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
       listenForScrapes(host, at, metrics),
     ));
   const jobs = startBackgroundJobs(store, denials, usage, observer, log, options.timers ?? true);
-  const urlOf = (port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   return {
-    url: urlOf(server.port),
+    url: urlOf(host, server.port),
     store,
     migrated,
     bootstrapped,
     link: link?.code,
-    metricsUrl: metricsServer && `${urlOf(metricsServer.port)}/metrics`,
+    metricsUrl: metricsServer && `${urlOf(host, metricsServer.port)}/metrics`,
     flush: () => jobs.flush(),
     close: async () => {
       ready = false;
@@ -127,14 +120,18 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     attempt: (port: number) => T,
   ): Promise<T> {
     try {
-      const listening = attempt(port);
-      opened.unshift(listening);
-      return listening;
+      const server = attempt(port);
+      opened.unshift(server);
+      return server;
     } catch (error) {
       for (const each of opened) await each.close();
       throw cannotListen(variable, config.host, port, error);
     }
   }
+}
+
+function urlOf(host: string, port: number): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 function ratesOf(config: Config): Rates {
@@ -155,7 +152,9 @@ function pendingSessionQuota(
 ): Quota {
   if (sessionsWaiting === 0) return unlimited;
   const detail = `This application already has ${sessionsWaiting} pending sessions, the maximum. Retry when some have been authorized or have expired.`;
-  return quota(sessionsWaiting, sessions.waiting, now, () => {
+  const count = async (tenant: string, application: string, max: number) =>
+    sessions.waiting(tenant, application, max);
+  return quota(sessionsWaiting, count, now, () => {
     observer.limited('waiting');
     return fail('too_many_requests', { detail });
   });

@@ -112,6 +112,12 @@ describe('imports:', () => {
     expect(importers.map(arrow)).toEqual([]);
   });
 
+  test('only the store and authentication return a value or a promise', () => {
+    const importers = imports.filter(({ to }) => to === 'src/domain/awaitable.ts').map(({ from }) => from);
+    const outsideStore = importers.filter((path) => !path.startsWith('src/store/'));
+    expect(outsideStore).toEqual(['src/http/pipeline/handle-request.ts']);
+  });
+
   test('domain, store and HTTP never import operator tools', () => {
     const upward = imports.filter(
       ({ from, to }) => to.startsWith('src/operations/') && /^src\/(domain|store|http)\//.test(from),

@@ -569,8 +569,6 @@ export interface Operations {
     };
     reply: ApplicationPage;
   };
-  /** Get the application of your key */
-  getApplicationByKey: { input: Record<never, never>; reply: Application };
   /** Get an application */
   getApplication: {
     input: {
@@ -602,6 +600,8 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** Get the application of your key */
+  getApplicationByKey: { input: Record<never, never>; reply: Application };
   /** Regenerate the key of an application */
   regenerateKey: {
     input: {
@@ -802,10 +802,10 @@ export interface Operations {
 export const operations = {
   createApplication: ['POST', '/applications'],
   listApplications: ['GET', '/applications'],
-  getApplicationByKey: ['GET', '/applications/key'],
   getApplication: ['GET', '/applications/{id}'],
   updateApplication: ['PUT', '/applications/{id}'],
   deleteApplication: ['DELETE', '/applications/{id}'],
+  getApplicationByKey: ['GET', '/applications/key'],
   regenerateKey: ['POST', '/applications/{id}/regenerate'],
   createKey: ['POST', '/applications/{id}/keys'],
   listKeys: ['GET', '/applications/{id}/keys'],

@@ -1,4 +1,4 @@
-/** Every endpoint: method, path, access and handler. */
+/** Every endpoint: method, path, access and handler, in the order of the API reference. */
 import {
   createApplication,
   deleteApplication,
@@ -26,8 +26,8 @@ import { documentation, getHome } from './reference/documentation.ts';
 const api: readonly Route[] = [
   route('POST',   '/applications',                  'application:create',            createApplication),
   route('GET',    '/applications',                  'application:read',              listApplications),
-  route('GET',    '/applications/key',              'application:read',              getApplicationByKey),
   route('GET',    '/applications/:id',              'application:read',              getApplication),
+  route('GET',    '/applications/key',              'application:read',              getApplicationByKey),
   route('PUT',    '/applications/:id',              'application:update',            updateApplication),
   route('POST',   '/applications/:id/regenerate',   'application:update',            regenerateKey),
   route('DELETE', '/applications/:id',              'application:delete',            deleteApplication),

@@ -2,7 +2,6 @@
  * Quotas per application: pending sessions, and bytes of stored tokens. They keep a public key from filling the
  * disk. A count from the database is reused for one second; requests of this process since then are added to it.
  */
-import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Failure } from '../../domain/error.ts';
 
 export interface Quota {
@@ -29,7 +28,7 @@ interface CachedCount {
 }
 
 /** Counts up to `max`. */
-type Count = (tenant: string, application: string, max: number) => Awaitable<number>;
+type Count = (tenant: string, application: string, max: number) => Promise<number>;
 
 export function quota(max: number, count: Count, now: () => number, exceeded: () => Failure): Quota {
   const cache = new Map<string, CachedCount>();

@@ -92,75 +92,73 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
   });
 });
 
-describe('the waiting room', () => {
-  const tenantAnd = ['tenant', 'application'] as const;
-
-  function room(most: number, count: () => number | Promise<number>) {
+describe('a quota', () => {
+  function openQuota(max: number, count: () => number | Promise<number>) {
     const clock = new Clock();
-    let [counts, turnedAway] = [0, 0];
-    const counting = () => {
+    let [counts, rejections] = [0, 0];
+    const counter = async () => {
       counts++;
       return count();
     };
-    const made = quota(most, counting, clock.now, () => {
-      turnedAway++;
+    const limited = quota(max, counter, clock.now, () => {
+      rejections++;
       return fail('too_many_requests');
     });
     return {
       clock,
-      enter: () => Promise.try(() => made.reserve(...tenantAnd)),
+      reserve: () => limited.reserve('tenant', 'application'),
       counts: () => counts,
-      turnedAway: () => turnedAway,
+      rejections: () => rejections,
     };
   }
 
-  test('is counted once a second at most, however many come in or are turned away', async () => {
-    let waiting = 0;
-    const { clock, enter, counts, turnedAway } = room(100, () => waiting);
-    for (; waiting < 99; waiting++) (await enter())();
+  test('counts at most once a second, however many requests it allows or rejects', async () => {
+    let stored = 0;
+    const { clock, reserve, counts, rejections } = openQuota(100, () => stored);
+    for (; stored < 99; stored++) (await reserve())();
     expect(counts()).toBe(1);
-    (await enter())();
-    waiting++;
-    for (let i = 0; i < 50; i++) await expect(enter()).rejects.toThrow(Failure);
-    expect([counts(), turnedAway()]).toEqual([2, 50]);
+    (await reserve())();
+    stored++;
+    for (let i = 0; i < 50; i++) await expect(reserve()).rejects.toThrow(Failure);
+    expect([counts(), rejections()]).toEqual([2, 50]);
     clock.advance(999);
-    await expect(enter()).rejects.toThrow(Failure);
+    await expect(reserve()).rejects.toThrow(Failure);
     expect(counts()).toBe(2);
     clock.advance(1);
-    waiting = 50;
-    (await enter())();
+    stored = 50;
+    (await reserve())();
     expect(counts()).toBe(3);
   });
 
-  test('counts those that are still being made', async () => {
-    const { enter } = room(3, () => 0);
-    const leaving = await Promise.all([enter(), enter(), enter()]);
-    await expect(enter()).rejects.toThrow(Failure);
-    for (const leave of leaving) leave();
-    expect((await enter())()).toBeUndefined();
+  test('includes requests in progress', async () => {
+    const { reserve } = openQuota(3, () => 0);
+    const releases = await Promise.all([reserve(), reserve(), reserve()]);
+    await expect(reserve()).rejects.toThrow(Failure);
+    for (const release of releases) release();
+    expect((await reserve())()).toBeUndefined();
   });
 
-  test('counts those that were made while it was being counted', async () => {
+  test('includes requests that finish while it counts', async () => {
     let counted = Promise.resolve(0);
-    const { clock, enter } = room(1, () => counted);
-    const leave = await enter();
+    const { clock, reserve } = openQuota(1, () => counted);
+    const release = await reserve();
     clock.advance(1000);
     const counting = Promise.withResolvers<number>();
     counted = counting.promise;
-    const entering = enter();
-    leave();
+    const reserving = reserve();
+    release();
     counting.resolve(0);
-    await expect(entering).rejects.toThrow(Failure);
+    await expect(reserving).rejects.toThrow(Failure);
   });
 
-  test('can be counted again after a count has failed', async () => {
+  test('counts again after a count failed', async () => {
     let broken = true;
-    const { enter } = room(3, () => {
+    const { reserve } = openQuota(3, () => {
       if (broken) throw new Error('the database is gone');
       return 0;
     });
-    await expect(enter()).rejects.toThrow('the database is gone');
+    await expect(reserve()).rejects.toThrow('the database is gone');
     broken = false;
-    expect((await enter())()).toBeUndefined();
+    expect((await reserve())()).toBeUndefined();
   });
 });
