@@ -197,14 +197,15 @@ function tortureTable(rows: Kept['rows']): string {
 }
 
 function decisionsPage(): string {
-  const entries = readdirSync(join(here, 'decisions'))
+  const rows = readdirSync(join(here, 'decisions'))
     .filter((name) => /^\d{4}-.*\.md$/.test(name))
     .sort()
-    .map((name) => `- [${titleOf(`decisions/${name}`)}](${name})`);
+    .map((name) => [name.slice(0, 4), `[${titleOf(`decisions/${name}`)}](${name})`]);
   return lines(
     '# Design decisions',
-    'Why Sallyport works the way it does: context, choice, rejected alternatives and cost of each decision. Read a page before you change what it describes.',
-    entries.join('\n'),
+    'Decisions about security, durability and compatibility, with the alternatives that were rejected and why. Read the page before you change what it describes.',
+    table(['number', 'decision'], rows),
+    'Tuning notes are in [performance](../performance.md). Terms are in the [glossary](../glossary.md).',
   );
 }
 
