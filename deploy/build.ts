@@ -1,6 +1,6 @@
 /**
- * Makes the one file: `npm run build`. Server, pages and command line in an executable that needs neither Node
- * nor Bun. Another place than dist/sallyport can be named.
+ * `npm run build [-- PATH]`: compiles server, console and command line into one executable, dist/sallyport by
+ * default. It needs neither Node nor Bun.
  */
 import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -11,19 +11,19 @@ const root = join(import.meta.dirname, '..');
 const outfile = resolve(process.argv[2] ?? join(root, 'dist/sallyport'));
 mkdirSync(dirname(outfile), { recursive: true });
 
-/** What lies in the folder that it is started in must not change what the program is. */
-const alone = {
+/** Files in the current folder must not change the program. */
+const ignoreCurrentFolder = {
   autoloadDotenv: false,
   autoloadBunfig: false,
   autoloadTsconfig: false,
   autoloadPackageJson: false,
 };
 
-// Before the other build begins: one inside another waits for ever.
+// Before Bun.build below: nested builds deadlock.
 const files = (await buildConsole({ quality: 11 })).map(asSource).join(',');
 
-/** What would make the console when it is asked for has made it already. */
-const consoleInside: BunPlugin = {
+/** Replaces console/build.ts with a module that contains the finished files. */
+const embeddedConsole: BunPlugin = {
   name: 'console',
   setup(build) {
     build.onLoad({ filter: /console[\\/]build\.ts$/ }, () => {
@@ -42,10 +42,10 @@ function asSource({ path, type, lasting, plain, gzip, brotli }: ConsoleFile): st
 
 const { success, logs } = await Bun.build({
   entrypoints: [join(root, 'src/main.ts')],
-  compile: { outfile, ...alone },
+  compile: { outfile, ...ignoreCurrentFolder },
   minify: true,
-  plugins: [consoleInside],
-  // Half the time to start, and errors that name the lines of the source.
+  plugins: [embeddedConsole],
+  // Bytecode halves the start time; source maps give errors the lines of the source.
   bytecode: true,
   format: 'esm',
   sourcemap: 'inline',

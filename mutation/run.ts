@@ -1,6 +1,6 @@
 /**
- * Runs the tests of the domain on the mutant that is switched on: those that import its file, directly or not,
- * since no other can tell the difference. Those that try thousands of cases come last.
+ * Runs the domain tests on the active mutant. Only tests that import the mutated file, directly or indirectly, can
+ * fail, so the others are skipped. Tests with thousands of generated cases run last.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -13,34 +13,34 @@ function filesIn(folder: string): string[] {
     .map((name) => join(folder, name));
 }
 
-const seen = new Map<string, string[]>();
+const importCache = new Map<string, string[]>();
 
-/** All that a file needs when it runs; what it takes from others for their types alone is gone by then. */
-function reachedFrom(path: string, reached = new Set<string>()): Set<string> {
-  if (reached.has(path)) return reached;
-  reached.add(path);
-  for (const target of importsOf(path)) reachedFrom(target, reached);
-  return reached;
+/** The file and everything it imports at run time. Type-only imports are not followed. */
+function reachableFrom(path: string, reachable = new Set<string>()): Set<string> {
+  if (reachable.has(path)) return reachable;
+  reachable.add(path);
+  for (const target of importsOf(path)) reachableFrom(target, reachable);
+  return reachable;
 }
 
 function importsOf(path: string): string[] {
-  const known = seen.get(path);
+  const known = importCache.get(path);
   if (known) return known;
   const matches = readFileSync(path, 'utf8').matchAll(
     /^(?:import|export)\s+(?!type\s)(?:[^'";]*?\sfrom\s+)?'(\.[^']+\.ts)'/gm,
   );
   const imports = Array.from(matches, ([, target]) => join(dirname(path), target as string));
-  seen.set(path, imports);
+  importCache.set(path, imports);
   return imports;
 }
 
-/** The file in which the mutant stands; none on the first run, when all is as it was. */
-function mutated(): string | undefined {
+/** The mutated file, or undefined in Stryker's first run, which has no mutant. */
+function mutatedFile(): string | undefined {
   const active = process.env.__STRYKER_ACTIVE_MUTANT__;
   if (active === undefined) return undefined;
-  const mark = `stryMutAct_9fa48("${active}")`;
-  const found = filesIn('src/domain').find((path) => readFileSync(path, 'utf8').includes(mark));
-  if (!found) throw new Error(`there is no mutant ${active}`);
+  const marker = `stryMutAct_9fa48("${active}")`;
+  const found = filesIn('src/domain').find((path) => readFileSync(path, 'utf8').includes(marker));
+  if (!found) throw new Error(`mutant ${active} is in no file of src/domain`);
   return found;
 }
 
@@ -50,7 +50,7 @@ function pass(tests: string[]): boolean {
   return Bun.spawnSync(command, { stdio: ['ignore', 'ignore', file ? 'ignore' : 'inherit'] }).exitCode === 0;
 }
 
-const file = mutated();
-const tests = filesIn('test/domain').filter((test) => !file || reachedFrom(test).has(file));
+const file = mutatedFile();
+const tests = filesIn('test/domain').filter((test) => !file || reachableFrom(test).has(file));
 const ok = pass(tests.filter((test) => !slow.test(test))) && pass(tests.filter((test) => slow.test(test)));
 process.exitCode = ok ? 0 : 1;

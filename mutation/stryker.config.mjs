@@ -1,16 +1,16 @@
-/** Every mutant of src/domain against test/domain: see docs/mutation.md. */
+/** Mutates src/domain and runs test/domain on each mutant. See docs/mutation.md. */
 export default {
-  plugins: [import.meta.resolve('./prose.mjs')],
+  plugins: [import.meta.resolve('./ignore-descriptions.mjs')],
   mutate: ['src/domain/**/*.ts'],
   ignorePatterns: ['**', '!src/domain/**', '!test/domain/**', '!test/support/**', '!mutation/run.ts'],
-  ignorers: ['prose'],
+  ignorers: ['descriptions'],
   testRunner: 'command',
   commandRunner: { command: 'node_modules/.bin/bun --no-env-file mutation/run.ts' },
-  // Bun strips types without looking at them, so there is no tsconfig.json to rewrite.
+  // Bun does not check types, so Stryker need not rewrite tsconfig.json.
   tsconfigFile: 'none.json',
   checkers: [],
   concurrency: 2,
-  // The first run is of all tests, and takes longer than any other that comes to an end.
+  // Added to the time of the first run, which runs all tests.
   timeoutMS: 10_000,
   timeoutFactor: 2,
   reporters: ['progress', 'clear-text', 'json'],

@@ -1,10 +1,10 @@
 /**
- * Leaves out what only describes: `.describe('…')` and `.meta({ … })` of a schema end up in the OpenAPI document,
- * which has tests of its own, and change nothing that the domain does.
+ * Ignores `.describe('…')` and `.meta({ … })` of schemas: they only affect the OpenAPI document, which has its own
+ * tests.
  */
 import { declareValuePlugin, PluginKind } from '@stryker-mutator/api/plugin';
 
-const prose = {
+const descriptions = {
   shouldIgnore({ node, parent }) {
     const called = parent?.type === 'CallExpression' && parent.arguments.includes(node) && parent.callee;
     const name = called && called.type === 'MemberExpression' && called.property.name;
@@ -13,4 +13,4 @@ const prose = {
   },
 };
 
-export const strykerPlugins = [declareValuePlugin(PluginKind.Ignore, 'prose', prose)];
+export const strykerPlugins = [declareValuePlugin(PluginKind.Ignore, 'descriptions', descriptions)];
