@@ -2,7 +2,16 @@
 export default {
   plugins: [import.meta.resolve('./ignore-descriptions.mjs')],
   mutate: ['src/domain/**/*.ts'],
-  ignorePatterns: ['**', '!src/domain/**', '!test/domain/**', '!test/support/**', '!mutation/run.ts'],
+  // A domain test reads the route table, so all of src is copied into the sandbox.
+  ignorePatterns: [
+    '**',
+    '!src/**',
+    '!console/**',
+    '!package.json',
+    '!test/domain/**',
+    '!test/support/**',
+    '!mutation/run.ts',
+  ],
   ignorers: ['descriptions'],
   testRunner: 'command',
   commandRunner: { command: 'node_modules/.bin/bun --no-env-file mutation/run.ts' },
