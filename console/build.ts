@@ -1,6 +1,5 @@
 /**
- * Makes the files of the console, in memory: run when somebody first asks for it, or once and for all when the
- * one file is made.
+ * Bundles the console in memory: at the first request for it, or ahead of time when the single executable is built.
  */
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -8,11 +7,11 @@ import { brotliCompress, constants, gzip } from 'node:zlib';
 import { page } from './page.ts';
 
 export interface ConsoleFile {
-  /** The page is `console`; what it loads lies below that. */
+  /** `/console` for the page; its assets are below. */
   readonly path: string;
   readonly type: string;
-  /** Whether its name changes with its content, so that it can be kept for ever. */
-  readonly lasting: boolean;
+  /** Whether the name contains a content hash, so that browsers may cache the file indefinitely. */
+  readonly immutable: boolean;
   readonly plain: Uint8Array<ArrayBuffer>;
   readonly gzip: Uint8Array<ArrayBuffer>;
   readonly brotli: Uint8Array<ArrayBuffer>;
@@ -24,12 +23,12 @@ const types: Record<string, string> = {
   css: 'text/css; charset=utf-8',
 };
 
-export interface Effort {
-  /** Of Brotli, up to 11. */
+export interface BuildOptions {
+  /** Brotli quality, 0 to 11. */
   readonly quality: number;
 }
 
-export async function buildConsole({ quality }: Effort = { quality: 7 }): Promise<ConsoleFile[]> {
+export async function buildConsole({ quality }: BuildOptions = { quality: 7 }): Promise<ConsoleFile[]> {
   const { outputs } = await Bun.build({
     entrypoints: [join(import.meta.dirname, 'src/main.tsx')],
     target: 'browser',
@@ -43,24 +42,24 @@ export async function buildConsole({ quality }: Effort = { quality: 7 }): Promis
     outputs.map(async (output) => {
       const path = `${mount}/${output.path.split('/').at(-1)}`;
       const type = types[path.slice(path.lastIndexOf('.') + 1)] as string;
-      return pack({ path, type, lasting: true }, new Uint8Array(await output.arrayBuffer()), quality);
+      return pack({ path, type, immutable: true }, new Uint8Array(await output.arrayBuffer()), quality);
     }),
   );
   const entry = outputs.findIndex(({ kind, path }) => kind === 'entry-point' && path.endsWith('.js'));
   const style = outputs.findIndex(({ path }) => path.endsWith('.css'));
   const html = page((files[entry] as ConsoleFile).path, (files[style] as ConsoleFile).path);
-  const front = { path: mount, type: 'text/html; charset=utf-8', lasting: false };
+  const front = { path: mount, type: 'text/html; charset=utf-8', immutable: false };
   return [await pack(front, new TextEncoder().encode(html), quality), ...files];
 }
 
 async function pack(
-  file: Pick<ConsoleFile, 'path' | 'type' | 'lasting'>,
+  file: Pick<ConsoleFile, 'path' | 'type' | 'immutable'>,
   plain: Uint8Array<ArrayBuffer>,
   quality: number,
 ): Promise<ConsoleFile> {
-  const [zipped, pressed] = await Promise.all([
+  const [gzipped, compressed] = await Promise.all([
     promisify(gzip)(plain, { level: 9 }),
     promisify(brotliCompress)(plain, { params: { [constants.BROTLI_PARAM_QUALITY]: quality } }),
   ]);
-  return { ...file, plain, gzip: new Uint8Array(zipped), brotli: new Uint8Array(pressed) };
+  return { ...file, plain, gzip: new Uint8Array(gzipped), brotli: new Uint8Array(compressed) };
 }

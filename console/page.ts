@@ -1,4 +1,4 @@
-/** The one page that everything is drawn into. */
+/** The HTML page of the console. */
 const arches = 'M3.5 21V11a8.5 8.5 0 0 1 17 0v10M8.5 21v-9a3.5 3.5 0 0 1 7 0v9';
 const drawing = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path d="${arches}" fill="none" stroke="#0f7681" stroke-width="2.4" stroke-linecap="round"/></svg>`;
 
@@ -16,7 +16,7 @@ export function page(script: string, style: string): string {
 </head>
 <body>
 <div id="root"></div>
-<noscript>The console needs JavaScript. The command line does everything that it does.</noscript>
+<noscript>The console needs JavaScript. The command line offers the same functions.</noscript>
 </body>
 </html>
 `;

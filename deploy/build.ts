@@ -34,9 +34,9 @@ export const buildConsole = async () => [${files}];`;
   },
 };
 
-function asSource({ path, type, lasting, plain, gzip, brotli }: ConsoleFile): string {
+function asSource({ path, type, immutable, plain, gzip, brotli }: ConsoleFile): string {
   const bytes = (content: Uint8Array) => `bytes('${Buffer.from(content).toString('base64')}')`;
-  const head = `path: '${path}', type: '${type}', lasting: ${lasting}`;
+  const head = `path: '${path}', type: '${type}', immutable: ${immutable}`;
   return `{ ${head}, plain: ${bytes(plain)}, gzip: ${bytes(gzip)}, brotli: ${bytes(brotli)} }`;
 }
 

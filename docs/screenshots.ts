@@ -36,7 +36,7 @@ const screenshots: readonly Screenshot[] = [
       await page.getByRole('link', { name: 'help desk' }).click();
       await page.getByRole('link', { name: 'Edit' }).click();
       await page.getByText('Reveal', { exact: true }).first().click();
-      await page.locator('.place-changed > button').first().click();
+      await page.locator('.resource-changed > button').first().click();
     },
   },
   {

@@ -1,16 +1,16 @@
-/** Who is signed in sees the page of the place; everyone else is asked for a key. */
+/** Shows the sign-in form or the page of the current route. */
 import { lazy, type ReactNode, Suspense, useCallback, useEffect, useState } from 'react';
 import { Applications } from './applications/list.tsx';
-import { Boundary } from './frame/boundary.tsx';
-import { useJourneys } from './frame/keyboard.ts';
-import { parsePlace, useHash } from './frame/place.ts';
+import { ErrorBoundary } from './frame/error-boundary.tsx';
+import { useSectionKeys } from './frame/keyboard.ts';
+import { parseRoute, useHash } from './frame/route.ts';
 import { sections } from './frame/sections.ts';
 import { Shell } from './frame/shell.tsx';
 import { SignIn } from './frame/sign-in.tsx';
 import { type SignedIn, SignedInProvider } from './frame/signed-in.ts';
 
 const OneApplication = lazy(async () => ({
-  default: (await import('./applications/one.tsx')).OneApplication,
+  default: (await import('./applications/application-page.tsx')).ApplicationPage,
 }));
 const NewApplication = lazy(async () => ({
   default: (await import('./applications/edit.tsx')).EditApplication,
@@ -35,7 +35,7 @@ export function Console({ given }: { given: Promise<string | undefined> }) {
   const [reason, setReason] = useState<string>();
   const lost = useCallback(() => {
     setSignedIn(undefined);
-    setReason('This key no longer works: it has expired, or was replaced or deleted. Sign in with another.');
+    setReason('Signed out: the key has expired or was revoked. Sign in with another key.');
   }, []);
   const leave = useCallback(() => {
     setSignedIn(undefined);
@@ -44,27 +44,27 @@ export function Console({ given }: { given: Promise<string | undefined> }) {
   if (!signedIn) return <SignIn given={given} reason={reason} enter={setSignedIn} lost={lost} />;
   return (
     <SignedInProvider value={signedIn}>
-      <Inside leave={leave} />
+      <Pages leave={leave} />
     </SignedInProvider>
   );
 }
 
-function Inside({ leave }: { leave: () => void }) {
-  const { parts } = parsePlace(useHash());
-  const place = sections.some(({ at }) => at === parts[0]) ? parts : ['applications'];
-  const label = sections.find(({ at }) => at === place[0])?.label;
+function Pages({ leave }: { leave: () => void }) {
+  const { parts } = parseRoute(useHash());
+  const place = sections.some(({ path }) => path === parts[0]) ? parts : ['applications'];
+  const label = sections.find(({ path }) => path === place[0])?.label;
   useEffect(() => {
     document.title = `${label} · Sallyport`;
     return () => {
       document.title = 'Sallyport';
     };
   }, [label]);
-  useJourneys();
+  useSectionKeys();
   return (
     <Shell at={place[0] as string} leave={leave}>
-      <Boundary key={place.join('/')}>
+      <ErrorBoundary key={place.join('/')}>
         <Suspense fallback={<div className="page" aria-busy="true" />}>{pageOf(place)}</Suspense>
-      </Boundary>
+      </ErrorBoundary>
     </Shell>
   );
 }

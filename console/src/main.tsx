@@ -2,10 +2,10 @@ import './styles.css';
 import { MantineProvider } from '@mantine/core';
 import { createRoot } from 'react-dom/client';
 import { Console } from './console.tsx';
-import { keyOfLink } from './frame/link.ts';
+import { redeemSignInLink } from './frame/sign-in-link.ts';
 import { theme } from './theme.ts';
 
-/** Remembered as long as the page is open. */
+/** The color scheme is not stored; it lasts until the page is closed. */
 const scheme = {
   get: (fallback: 'light' | 'dark' | 'auto') => fallback,
   set() {},
@@ -22,6 +22,6 @@ createRoot(document.getElementById('root') as HTMLElement).render(
     withCssVariables={false}
     withGlobalClasses={false}
   >
-    <Console given={keyOfLink()} />
+    <Console given={redeemSignInLink()} />
   </MantineProvider>,
 );

@@ -1,6 +1,6 @@
 import { createTheme } from '@mantine/core';
 
-/** Colours are in colours.css: a style element made by a script would be refused by the page's policy. */
+/** Colors are in colors.css, because the content security policy blocks style elements created by scripts. */
 export const theme = createTheme({
   primaryColor: 'teal',
   cursorType: 'pointer',

@@ -1,4 +1,4 @@
-/** Grants while they are being written. */
+/** Helpers for editing and describing grants. */
 import type { AccessRule, AccessRuleCondition, Permission } from '../../../sdk/src/sallyport.ts';
 
 export type Owner = 'private' | 'public' | 'management' | 'session';
@@ -8,7 +8,7 @@ export interface Grants {
   readonly rules: readonly AccessRule[];
 }
 
-export const nothing: Grants = { permissions: [], rules: [] };
+export const noGrants: Grants = { permissions: [], rules: [] };
 
 export function newRule(owner: Owner, rules: readonly AccessRule[]): AccessRule {
   const priority = Math.max(0, ...rules.map((rule) => rule.priority)) + 1;
@@ -22,26 +22,26 @@ export function newCondition(): AccessRuleCondition {
   return { attribute: 'container', operator: 'starts_with', value: '/general/' };
 }
 
-/** Why this owner may not hold it, or this key not hand it on; nothing if it may. */
-export function obstacle(
+/** Why this owner cannot hold the permission, or why the signed-in key cannot grant it. Undefined if it can. */
+export function whyNotGrantable(
   { name, browser, management }: Permission,
   owner: Owner,
   held: (permission: string) => boolean | undefined,
 ): string | undefined {
-  if (!browser && owner === 'public') return 'not for a key that lives in a browser';
-  if (!browser && owner === 'session') return 'not for a Session';
-  if (management && held(name) === false) return 'only who holds it can hand it on';
+  if (!browser && owner === 'public') return 'Not for public applications.';
+  if (!browser && owner === 'session') return 'Not for sessions.';
+  if (management && held(name) === false) return 'Your key must hold it to grant it.';
   return undefined;
 }
 
 export function ruleTitle(rule: AccessRule): string {
   if (rule.container !== undefined) return rule.container;
-  if (!rule.conditions) return 'everywhere';
+  if (!rule.conditions) return 'all containers';
   return rule.conditions
     .map(({ attribute, operator, value }) =>
       attribute === 'container'
         ? `${operator === 'equals' ? 'exactly ' : ''}${value}`
-        : `id ${operator === 'equals' ? '=' : 'begins with'} ${value}`,
+        : `id ${operator === 'equals' ? '=' : 'starts with'} ${value}`,
     )
     .join(' and ');
 }
@@ -55,8 +55,7 @@ export function describeRule(rule: AccessRule): string {
   return `${rule.priority}. ${rule.transform} in ${ruleTitle(rule)}: ${rule.permissions.join(', ')}${rule.description ? ` (${rule.description})` : ''}`;
 }
 
-/** What of one list is not in the other, as lines. */
-function lines(before: readonly string[], after: readonly string[], what: string): Difference[] {
+function listDifferences(before: readonly string[], after: readonly string[], what: string): Difference[] {
   const removed = before.filter((line) => !after.includes(line));
   const added = after.filter((line) => !before.includes(line));
   return [
@@ -65,18 +64,18 @@ function lines(before: readonly string[], after: readonly string[], what: string
   ];
 }
 
-export interface Described extends Grants {
+export interface ApplicationFields extends Grants {
   readonly name: string;
   readonly allowed_origins?: readonly string[] | undefined;
 }
 
-export function differences(before: Described, after: Described): Difference[] {
+export function differences(before: ApplicationFields, after: ApplicationFields): Difference[] {
   return [
     ...(before.name === after.name
       ? []
       : [{ kind: 'changed' as const, text: `name “${before.name}” → “${after.name}”` }]),
-    ...lines(before.permissions, after.permissions, 'permission'),
-    ...lines(before.rules.map(describeRule), after.rules.map(describeRule), 'rule'),
-    ...lines(before.allowed_origins ?? [], after.allowed_origins ?? [], 'origin'),
+    ...listDifferences(before.permissions, after.permissions, 'permission'),
+    ...listDifferences(before.rules.map(describeRule), after.rules.map(describeRule), 'rule'),
+    ...listDifferences(before.allowed_origins ?? [], after.allowed_origins ?? [], 'origin'),
   ];
 }

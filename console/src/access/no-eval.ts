@@ -1,4 +1,4 @@
-/** The page's policy allows no code made from text, so the schemas of the rules must not even try. */
+/** The content security policy forbids eval, so zod must not compile schemas. */
 import { config } from 'zod';
 
 config({ jitless: true });

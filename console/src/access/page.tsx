@@ -1,14 +1,14 @@
-/** What would it see? For an Application that is there, or for a Session grant that is being thought over. */
+/** Access preview for an application, a session grant or a key. */
 import { Button, PasswordInput, SegmentedControl, Select, TextInput } from '@mantine/core';
 import { type FormEvent, useMemo, useState } from 'react';
 import type { Decision } from '../../../sdk/src/sallyport.ts';
-import { useRoll } from '../applications/roll.ts';
+import { useApplications } from '../applications/application-store.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
-import { Complaint } from '../frame/problem.tsx';
+import { InlineError } from '../frame/error-notice.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { GrantsEditor } from './editor.tsx';
-import { type Grants, newRule, nothing } from './grants.ts';
-import { Ladder } from './ladder.tsx';
+import { DecisionTrace } from './decision-trace.tsx';
+import { type Grants, newRule, noGrants } from './grants.ts';
+import { GrantsEditor } from './grants-editor.tsx';
 import { Preview } from './preview.tsx';
 
 type Subject = 'application' | 'session' | 'key';
@@ -19,40 +19,40 @@ export function PreviewPage() {
     <div className="page">
       <header className="page-head">
         <div>
-          <h1>What would it see?</h1>
-          <p className="quiet">Decided by the same code that guards the data, with every reason.</p>
+          <h1>Access preview</h1>
+          <p className="quiet">See what a key can access, and which rule decides. Nothing is saved.</p>
         </div>
         <SegmentedControl
-          aria-label="About what"
+          aria-label="Preview for"
           data={[
-            { value: 'application', label: 'An Application' },
-            { value: 'session', label: 'A Session grant' },
-            { value: 'key', label: 'A key' },
+            { value: 'application', label: 'Application' },
+            { value: 'session', label: 'Session grant' },
+            { value: 'key', label: 'Key' },
           ]}
           value={subject}
           onChange={(value) => setSubject(value as Subject)}
         />
       </header>
-      {subject === 'application' && <OfApplication />}
-      {subject === 'session' && <OfSession />}
-      {subject === 'key' && <OfKey />}
+      {subject === 'application' && <ApplicationPreview />}
+      {subject === 'session' && <SessionPreview />}
+      {subject === 'key' && <KeyPreview />}
     </div>
   );
 }
 
 function useChoices() {
-  const { list } = useRoll(useSignedIn().roll);
+  const { list } = useApplications(useSignedIn().applications);
   return useMemo(() => list.slice(0, 2000).map(({ id, name }) => ({ value: id, label: name })), [list]);
 }
 
-function OfApplication() {
+function ApplicationPreview() {
   const signedIn = useSignedIn();
-  const { byId, list } = useRoll(signedIn.roll);
+  const { byId, list } = useApplications(signedIn.applications);
   const choices = useChoices();
   const [id, setId] = useState<string | null>(null);
   const application = byId.get(id ?? '') ?? list.find(({ rules }) => rules.length > 0) ?? list[0];
   const [draft, setDraft] = useState<{ id: string; grants: Grants }>();
-  if (!application) return <p className="quiet">There is no Application that this key may see.</p>;
+  if (!application) return <p className="quiet">No applications visible to this key.</p>;
   const grants = draft?.id === application.id ? draft.grants : application;
   return (
     <div className="columns">
@@ -67,7 +67,7 @@ function OfApplication() {
           limit={50}
         />
         <section className="card stack">
-          <h2>If its grants were</h2>
+          <h2>Grants</h2>
           <GrantsEditor
             owner={application.type}
             grants={grants}
@@ -77,27 +77,27 @@ function OfApplication() {
         </section>
       </div>
       <aside className="card sticky">
-        <h2>Its key would see</h2>
+        <h2>Preview</h2>
         <Preview holder="application" before={application} after={grants} />
       </aside>
     </div>
   );
 }
 
-function OfSession() {
-  const { byId } = useRoll(useSignedIn().roll);
+function SessionPreview() {
+  const { byId } = useApplications(useSignedIn().applications);
   const choices = useChoices();
   const [authorizer, setAuthorizer] = useState<string | null>(null);
-  const [grants, setGrants] = useState<Grants>(() => ({ ...nothing, rules: [newRule('session', [])] }));
+  const [grants, setGrants] = useState<Grants>(() => ({ ...noGrants, rules: [newRule('session', [])] }));
   const [before, setBefore] = useState(grants);
   const body = JSON.stringify({ nonce: '…', permissions: grants.permissions, rules: grants.rules }, null, 2);
   return (
     <div className="columns">
       <div className="stack-wide">
         <Select
-          label="Bound by its authorizer"
-          description="A Session that is authorized by a key without session:authorize never sees more than that key."
-          placeholder="by nobody"
+          label="Limited by authorizer"
+          description="A session authorized by a key without session:authorize is limited to what that key can access."
+          placeholder="Not limited"
           searchable
           clearable
           data={choices}
@@ -106,11 +106,11 @@ function OfSession() {
           limit={50}
         />
         <section className="card stack">
-          <h2>The grant</h2>
+          <h2>Session grant</h2>
           <GrantsEditor owner="session" grants={grants} errors={{}} change={setGrants} />
         </section>
         <section className="card stack-tight">
-          <h2>As your backend sends it</h2>
+          <h2>Request body for your backend</h2>
           <div className="snippet">
             <pre>{body}</pre>
             <CopyButton text={body} />
@@ -118,11 +118,11 @@ function OfSession() {
         </section>
       </div>
       <aside className="card sticky">
-        <h2>The Session would see</h2>
+        <h2>Preview</h2>
         <Preview holder="session" before={before} after={grants} ceiling={byId.get(authorizer ?? '')} />
         {before !== grants && (
           <Button variant="subtle" size="compact-xs" mt={8} onClick={() => setBefore(grants)}>
-            Compare with this from here on
+            Use as new baseline
           </Button>
         )}
       </aside>
@@ -130,7 +130,7 @@ function OfSession() {
   );
 }
 
-function OfKey() {
+function KeyPreview() {
   const { api, decideForOwnKey } = useSignedIn();
   const [credential, setCredential] = useState('');
   const [permission, setPermission] = useState('token:read');
@@ -156,10 +156,10 @@ function OfKey() {
   return (
     <div className="columns">
       <form className="card stack" onSubmit={ask}>
-        <h2>Ask the service</h2>
+        <h2>Check access</h2>
         <PasswordInput
-          label="Key of an Application or a Session"
-          placeholder="the one that is signed in"
+          label="Application or session key"
+          placeholder="Signed-in key"
           autoComplete="off"
           value={credential}
           onChange={(event) => setCredential(event.currentTarget.value.trim())}
@@ -175,24 +175,23 @@ function OfKey() {
           onChange={(event) => setContainer(event.currentTarget.value)}
         />
         <TextInput
-          label="Id of the Token"
-          placeholder="none"
+          label="Token ID"
+          placeholder="Optional"
           value={id}
           onChange={(event) => setId(event.currentTarget.value)}
         />
-        <Complaint error={error} />
+        <InlineError error={error} />
         <div className="foot">
-          <Button type="submit">Ask</Button>
+          <Button type="submit">Check</Button>
         </div>
       </form>
       <aside className="card sticky" aria-live="polite">
-        <h2>Its answer</h2>
+        <h2>Decision</h2>
         {decision ? (
-          <Ladder verdict={decision} permission={permission} />
+          <DecisionTrace verdict={decision} permission={permission} />
         ) : (
           <p className="fine">
-            The answer of <code>POST /decisions</code>, drawn: every rule in the order in which they are
-            asked.
+            Shows the result of <code>POST /decisions</code> with every rule in evaluation order.
           </p>
         )}
       </aside>

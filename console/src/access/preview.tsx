@@ -1,14 +1,14 @@
-/** What would this key see? Of places, one by one: before and after, and why. */
+/** Shows for sample or stored tokens what a key can access, before and after an edit, and why. */
 import { Button, SegmentedControl, Select, TextInput } from '@mantine/core';
 import { type FormEvent, useMemo, useState } from 'react';
+import { describeError } from '../frame/error-notice.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad } from '../frame/load.ts';
-import { advice } from '../frame/problem.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
+import { type DecisionResult, DecisionTrace, outcomeOf } from './decision-trace.tsx';
+import { evaluator, type Resource, sampleResources } from './evaluate.ts';
 import type { Grants } from './grants.ts';
-import { judge, type Resource, samplesOf } from './judge.ts';
-import { answerOf, Ladder, type Verdict } from './ladder.tsx';
-import { Outcome } from './outcome.tsx';
+import { OutcomeBadge } from './outcome.tsx';
 
 interface Props {
   readonly holder: 'application' | 'session';
@@ -17,42 +17,45 @@ interface Props {
   readonly ceiling?: Grants | undefined;
 }
 
-const usual = ['token:read', 'token:create', 'token:update', 'token:delete'];
-const mostTokens = 100;
+const tokenPermissions = ['token:read', 'token:create', 'token:update', 'token:delete'];
+const maxTokens = 100;
 
-function namedIn({ permissions, rules }: Grants): string[] {
+function permissionsIn({ permissions, rules }: Grants): string[] {
   return [...permissions, ...rules.flatMap((rule) => rule.permissions)];
 }
 
-function permissionsOf(before: Grants | undefined, after: Grants): string[] {
-  return [...new Set([...usual, ...(before ? namedIn(before) : []), ...namedIn(after)])];
+function permissionChoices(before: Grants | undefined, after: Grants): string[] {
+  return [
+    ...new Set([...tokenPermissions, ...(before ? permissionsIn(before) : []), ...permissionsIn(after)]),
+  ];
 }
 
 function useTokens(wanted: boolean) {
   const { api } = useSignedIn();
   return useLoad(`tokens-${wanted}`, async (signal) =>
-    wanted ? (await api.tokens.list({ size: mostTokens }, { signal })).data : undefined,
+    wanted ? (await api.tokens.list({ size: maxTokens }, { signal })).data : undefined,
   );
 }
 
 export function Preview({ holder, before, after, ceiling }: Props) {
   const [picked, setPicked] = useState<string>();
-  const offered = permissionsOf(before, after);
-  const permission = picked ?? usual.find((name) => namedIn(after).includes(name)) ?? 'token:read';
+  const offered = permissionChoices(before, after);
+  const permission =
+    picked ?? tokenPermissions.find((name) => permissionsIn(after).includes(name)) ?? 'token:read';
   const [source, setSource] = useState<'samples' | 'real'>('samples');
   const [own, setOwn] = useState<readonly Resource[]>([]);
   const tokens = useTokens(source === 'real');
   const resources: readonly Resource[] =
     source === 'real'
       ? (tokens.data ?? []).map(({ id, container }) => ({ id, container }))
-      : samplesOf(before, after);
-  const decideAfter = useMemo(() => judge({ holder, grants: after, ceiling }), [holder, after, ceiling]);
+      : sampleResources(before, after);
+  const decideAfter = useMemo(() => evaluator({ holder, grants: after, ceiling }), [holder, after, ceiling]);
   const decideBefore = useMemo(
-    () => before && judge({ holder, grants: before, ceiling }),
+    () => before && evaluator({ holder, grants: before, ceiling }),
     [holder, before, ceiling],
   );
   return (
-    <section className="preview" aria-label="What would this key see?">
+    <section className="preview" aria-label="Access preview">
       <div className="preview-tools">
         <Select
           aria-label="Permission"
@@ -62,22 +65,22 @@ export function Preview({ holder, before, after, ceiling }: Props) {
           allowDeselect={false}
         />
         <SegmentedControl
-          aria-label="Which Tokens"
+          aria-label="Tokens"
           data={[
             { value: 'samples', label: 'Samples' },
-            { value: 'real', label: 'Real Tokens' },
+            { value: 'real', label: 'Stored tokens' },
           ]}
           value={source}
           onChange={(value) => setSource(value as 'samples' | 'real')}
         />
       </div>
-      {tokens.error !== undefined && <p className="complaint">{advice(tokens.error).title}.</p>}
+      {tokens.error !== undefined && <p className="error-text">{describeError(tokens.error).title}.</p>}
       {source === 'real' && tokens.data?.length === 0 && (
-        <p className="fine">There are no Tokens yet that this key may see. Look at samples instead.</p>
+        <p className="fine">No tokens visible to the signed-in key. Use samples instead.</p>
       )}
-      <ul className="places">
+      <ul className="resources">
         {[...own, ...resources].map((resource) => (
-          <Place
+          <ResourceRow
             key={`${resource.id ?? ''} ${resource.container ?? ''}`}
             resource={resource}
             permission={permission}
@@ -86,55 +89,55 @@ export function Preview({ holder, before, after, ceiling }: Props) {
           />
         ))}
       </ul>
-      <Another add={(resource) => setOwn([resource, ...own])} />
+      <AddResource add={(resource) => setOwn([resource, ...own])} />
     </section>
   );
 }
 
-function ruleName({ rule }: Verdict): string {
-  if (!rule) return 'no rule';
-  const name = rule.rule === 'permissions' ? 'plain permissions' : `rule ${rule.rule}`;
+function ruleName({ rule }: DecisionResult): string {
+  if (!rule) return 'no matching rule';
+  const name = rule.rule === 'permissions' ? 'permissions' : `rule ${rule.rule}`;
   return rule.of === 'authorizer' ? `authorizer’s ${name}` : name;
 }
 
-interface PlaceProps {
+interface ResourceRowProps {
   readonly resource: Resource;
   readonly permission: string;
-  readonly before: Verdict | undefined;
-  readonly after: Verdict;
+  readonly before: DecisionResult | undefined;
+  readonly after: DecisionResult;
 }
 
-function Place({ resource, permission, before, after }: PlaceProps) {
+function ResourceRow({ resource, permission, before, after }: ResourceRowProps) {
   const [open, setOpen] = useState(false);
-  const changed = before && answerOf(before) !== answerOf(after);
+  const changed = before && outcomeOf(before) !== outcomeOf(after);
   return (
-    <li className={changed ? 'place place-changed' : 'place'}>
+    <li className={changed ? 'resource resource-changed' : 'resource'}>
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name={open ? 'down' : 'right'} size={11} />
-        <span className="place-name">
+        <span className="resource-name">
           <code>{resource.container ?? 'no container'}</code>
           {resource.id !== undefined && <small className="mono">{resource.id}</small>}
         </span>
-        <span className="place-rule">{ruleName(after)}</span>
-        <span className="place-answer">
+        <span className="resource-rule">{ruleName(after)}</span>
+        <span className="resource-outcome">
           {changed && (
             <>
               <span className="was">
-                <Outcome answer={answerOf(before)} />
+                <OutcomeBadge answer={outcomeOf(before)} />
               </span>
               <span aria-hidden="true">→</span>
-              <span className="unseen">becomes</span>
+              <span className="visually-hidden">becomes</span>
             </>
           )}
-          <Outcome answer={answerOf(after)} />
+          <OutcomeBadge answer={outcomeOf(after)} />
         </span>
       </button>
-      {open && <Ladder verdict={after} permission={permission} />}
+      {open && <DecisionTrace verdict={after} permission={permission} />}
     </li>
   );
 }
 
-function Another({ add }: { add: (resource: Resource) => void }) {
+function AddResource({ add }: { add: (resource: Resource) => void }) {
   const [text, setText] = useState('');
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -146,13 +149,13 @@ function Another({ add }: { add: (resource: Resource) => void }) {
   return (
     <form className="another" onSubmit={submit}>
       <TextInput
-        aria-label="Another container, or the id of a Token"
-        placeholder="Another container such as /pci/high/, or an id"
+        aria-label="Container or token ID"
+        placeholder="Container or token ID"
         value={text}
         onChange={(event) => setText(event.currentTarget.value)}
       />
       <Button type="submit" variant="default">
-        Look
+        Add
       </Button>
     </form>
   );

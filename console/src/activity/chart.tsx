@@ -1,6 +1,6 @@
-/** Successes and denials over time, as bars that share one axis. */
+/** Bar chart of successes and denials over time. */
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
-import { exactly, number } from '../frame/words.ts';
+import { formatDate, formatNumber } from '../frame/format.ts';
 
 export interface Bar {
   readonly from: number;
@@ -9,13 +9,13 @@ export interface Bar {
 }
 
 const steps = [60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000];
-const mostBars = 48;
+const maxBars = 48;
 
-/** As many bars as are easily told apart, each as long as a round time. What is not known is not drawn as nothing. */
+/** At most `maxBars` bars of a round duration. Unless all entries are loaded, starts at the oldest known one. */
 export function barsOf(entries: readonly LogEntry[], now: number, whole: boolean): Bar[] {
-  const moments = entries.map(({ at }) => Date.parse(at));
-  const first = moments.reduce((least, at) => Math.min(least, at), now);
-  const step = steps.find((size) => (now - first) / size < mostBars) ?? (steps.at(-1) as number);
+  const times = entries.map(({ at }) => Date.parse(at));
+  const first = times.reduce((least, at) => Math.min(least, at), now);
+  const step = steps.find((size) => (now - first) / size < maxBars) ?? (steps.at(-1) as number);
   const start = Math.floor((whole ? Math.min(first, now - 11 * step) : first) / step) * step;
   const bars = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => ({
     from: start + index * step,
@@ -23,10 +23,10 @@ export function barsOf(entries: readonly LogEntry[], now: number, whole: boolean
     denied: 0,
   }));
   for (const [index, { result, count = 1 }] of entries.entries()) {
-    const bar = bars[Math.floor(((moments[index] as number) - start) / step)];
+    const bar = bars[Math.floor(((times[index] as number) - start) / step)];
     if (bar) bar[result === 'success' ? 'success' : 'denied'] += count;
   }
-  return bars.slice(-mostBars);
+  return bars.slice(-maxBars);
 }
 
 const height = 64;
@@ -36,7 +36,7 @@ const gap = 3;
 export function Chart({ bars }: { bars: readonly Bar[] }) {
   const highest = Math.max(1, ...bars.map((bar) => bar.success + bar.denied));
   const sum = (result: 'success' | 'denied') => bars.reduce((total, bar) => total + bar[result], 0);
-  const title = `${number(sum('success'))} succeeded, ${number(sum('denied'))} denied`;
+  const title = `${formatNumber(sum('success'))} succeeded, ${formatNumber(sum('denied'))} denied`;
   return (
     <figure className="chart">
       <svg
@@ -50,10 +50,10 @@ export function Chart({ bars }: { bars: readonly Bar[] }) {
         ))}
       </svg>
       <figcaption>
-        <span>{exactly(new Date(bars[0]?.from ?? 0).toISOString())}</span>
+        <span>{formatDate(new Date(bars[0]?.from ?? 0).toISOString())}</span>
         <span className="legend">
-          <i className="dot dot-success" /> {number(sum('success'))} succeeded{' '}
-          <i className="dot dot-denied" /> {number(sum('denied'))} denied
+          <i className="dot dot-success" /> {formatNumber(sum('success'))} succeeded{' '}
+          <i className="dot dot-denied" /> {formatNumber(sum('denied'))} denied
         </span>
         <span>now</span>
       </figcaption>
@@ -65,7 +65,7 @@ function Stack({ bar, x, highest }: { bar: Bar; x: number; highest: number }) {
   let top = height;
   return (
     <g>
-      <title>{`${exactly(new Date(bar.from).toISOString())}: ${bar.success} succeeded, ${bar.denied} denied`}</title>
+      <title>{`${formatDate(new Date(bar.from).toISOString())}: ${bar.success} succeeded, ${bar.denied} denied`}</title>
       <rect x={x} y={height - 1} width={width} height={1} className="bar-empty" />
       {(['success', 'denied'] as const).map((result) => {
         const size = bar[result] === 0 ? 0 : Math.max(2, (bar[result] / highest) * (height - 2));

@@ -1,34 +1,34 @@
 import { useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
-import { useRoll } from '../applications/roll.ts';
+import { useApplications } from '../applications/application-store.ts';
+import { formatDate, formatNumber, shortId, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
-import { href } from '../frame/place.ts';
+import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { ago, exactly, number, shortId } from '../frame/words.ts';
 
 const icons = { success: 'check', denied: 'cross', failed: 'warning' } as const;
 const reasons: Readonly<Record<string, string>> = {
-  permission_missing: 'the key does not hold the permission',
-  unauthenticated: 'there was no valid key',
-  grant_not_held: 'it would have handed on what it does not hold',
-  key_type_refused: 'not with a key of this kind',
-  origin_refused: 'from a page that may not use the key',
-  nonce_used: 'the nonce was used before',
-  nonce_not_found: 'the nonce is not known',
-  unreadable: 'the entry was changed in the database, and cannot be read: have the operator verify the log',
+  permission_missing: 'the key lacks the permission',
+  unauthenticated: 'no valid key',
+  grant_not_held: 'the key cannot grant a permission that it lacks',
+  key_type_refused: 'not allowed for this type of key',
+  origin_refused: 'the origin is not allowed',
+  nonce_used: 'the nonce was already used',
+  nonce_not_found: 'the nonce is unknown or expired',
+  unreadable: 'the entry was altered in the database and cannot be read; ask the operator to verify the log',
 };
 
 function Actor({ actor }: Pick<LogEntry, 'actor'>) {
-  const { byId } = useRoll(useSignedIn().roll);
+  const { byId } = useApplications(useSignedIn().applications);
   const id = actor.application_id ?? actor.id;
-  if (actor.kind === 'unknown') return <span>Somebody</span>;
-  if (actor.kind === 'operator') return <span>The operator</span>;
-  if (actor.kind === 'anonymous' || id === undefined) return <span>Somebody without a valid key</span>;
+  if (actor.kind === 'unknown') return <span>Unknown caller</span>;
+  if (actor.kind === 'operator') return <span>Operator</span>;
+  if (actor.kind === 'anonymous' || id === undefined) return <span>Caller without a valid key</span>;
   const name = <bdi>{byId.get(id)?.name ?? shortId(id)}</bdi>;
   return (
     <>
-      {actor.kind === 'session' && 'A Session of '}
+      {actor.kind === 'session' && 'Session of '}
       <a className="link" href={href('applications', id)}>
         {name}
       </a>
@@ -37,7 +37,7 @@ function Actor({ actor }: Pick<LogEntry, 'actor'>) {
 }
 
 function Entity({ entity }: { entity: LogEntry['entity'] | undefined }) {
-  const { byId } = useRoll(useSignedIn().roll);
+  const { byId } = useApplications(useSignedIn().applications);
   if (!entity) return null;
   if (entity.kind === 'application') {
     return (
@@ -63,10 +63,9 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
       </span>
       <div className="entry-what">
         <p>
-          <Actor actor={entry.actor} />{' '}
-          <span className="faint">{result === 'success' ? '' : 'was refused '}</span>
+          <Actor actor={entry.actor} /> <span className="faint">{result === 'success' ? '' : 'denied '}</span>
           <code>{operation}</code> <Entity entity={entry.entity} />
-          {count !== undefined && <span className="tag">{number(count)} times</span>}
+          {count !== undefined && <span className="tag">{formatNumber(count)} times</span>}
         </p>
         {reason !== undefined && (
           <p className="fine">
@@ -102,11 +101,11 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
         type="button"
         className="entry-time"
         aria-expanded={open}
-        title={exactly(entry.at)}
+        title={formatDate(entry.at)}
         onClick={() => setOpen(!open)}
       >
-        {ago(entry.at, now)} <Icon name={open ? 'up' : 'down'} size={11} />
-        <span className="unseen">details</span>
+        {timeAgo(entry.at, now)} <Icon name={open ? 'up' : 'down'} size={11} />
+        <span className="visually-hidden">Details</span>
       </button>
     </li>
   );

@@ -2,17 +2,17 @@
 import { Button, Select, TextInput } from '@mantine/core';
 import { useDeferredValue, useMemo, useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import { ErrorNotice } from '../frame/error-notice.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad, useNow } from '../frame/load.ts';
-import { Problem } from '../frame/problem.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
 import { barsOf, Chart } from './chart.tsx';
 import { Entry } from './entry.tsx';
 
-const portion = 200;
+const pageSize = 200;
 type Result = 'all' | LogEntry['result'];
 const results: readonly [Result, string][] = [
-  ['all', 'Everything'],
+  ['all', 'All'],
   ['success', 'Succeeded'],
   ['denied', 'Denied'],
 ];
@@ -20,7 +20,7 @@ const periods: readonly [label: string, hours: number][] = [
   ['1 hour', 1],
   ['1 day', 24],
   ['7 days', 168],
-  ['Always', 0],
+  ['All time', 0],
 ];
 const operations = [
   'application.create',
@@ -36,12 +36,12 @@ const operations = [
   'token.delete',
 ];
 
-function useEntries(query: object, most: number, turn: number) {
+function useEntries(query: object, limit: number, attempt: number) {
   const { api } = useSignedIn();
-  return useLoad(`logs ${JSON.stringify(query)} ${most} ${turn}`, async (signal) => {
+  return useLoad(`logs ${JSON.stringify(query)} ${limit} ${attempt}`, async (signal) => {
     const entries: LogEntry[] = [];
     for await (const entry of api.logs.all(query, { signal })) {
-      if (entries.length === most) return { entries, more: true };
+      if (entries.length === limit) return { entries, more: true };
       entries.push(entry);
     }
     return { entries, more: false };
@@ -53,10 +53,10 @@ export function Activity() {
   const [result, setResult] = useState<Result>('all');
   const [hours, setHours] = useState(168);
   const [operation, setOperation] = useState<string | null>(null);
-  const [about, setAbout] = useState('');
-  const [most, setMost] = useState(portion);
-  const [turn, setTurn] = useState(0);
-  const id = useDeferredValue(/^[0-9a-f-]{36}$/i.test(about.trim()) ? about.trim() : '');
+  const [actorId, setActorId] = useState('');
+  const [limit, setLimit] = useState(pageSize);
+  const [attempt, setAttempt] = useState(0);
+  const id = useDeferredValue(/^[0-9a-f-]{36}$/i.test(actorId.trim()) ? actorId.trim() : '');
   const [opened] = useState(() => Date.now());
   const query = useMemo(
     () => ({
@@ -67,25 +67,25 @@ export function Activity() {
     }),
     [result, hours, operation, id, opened],
   );
-  const { data, error, reload } = useEntries(query, most, turn);
+  const { data, error, reload } = useEntries(query, limit, attempt);
   return (
     <div className="page">
       <header className="page-head">
         <div>
           <h1>Activity</h1>
-          <p className="quiet">Every change, and every call that was refused to a key of this tenant</p>
+          <p className="quiet">Changes, denials and data access in this tenant</p>
         </div>
         <Button
           variant="default"
           leftSection={<Icon name="rotate" size={14} />}
-          onClick={() => setTurn(turn + 1)}
+          onClick={() => setAttempt(attempt + 1)}
         >
-          Look again
+          Refresh
         </Button>
       </header>
       <div className="tools">
         <fieldset className="filters">
-          <legend className="unseen">Outcome</legend>
+          <legend className="visually-hidden">Result</legend>
           {results.map(([value, label]) => (
             <button
               key={value}
@@ -98,7 +98,7 @@ export function Activity() {
           ))}
         </fieldset>
         <fieldset className="filters">
-          <legend className="unseen">Since</legend>
+          <legend className="visually-hidden">Period</legend>
           {periods.map(([label, value]) => (
             <button key={label} type="button" aria-pressed={hours === value} onClick={() => setHours(value)}>
               {label}
@@ -117,20 +117,20 @@ export function Activity() {
           />
           <TextInput
             className="grow"
-            aria-label="Id of who did it"
-            placeholder="Id of an Application or a Session"
-            value={about}
-            onChange={(event) => setAbout(event.currentTarget.value)}
+            aria-label="Actor ID"
+            placeholder="Application or session ID"
+            value={actorId}
+            onChange={(event) => setActorId(event.currentTarget.value)}
           />
         </div>
       </div>
-      {error !== undefined && <Problem error={error} retry={reload} />}
+      {error !== undefined && <ErrorNotice error={error} retry={reload} />}
       {data && data.entries.length > 0 && <Chart bars={barsOf(data.entries, now, !data.more)} />}
       {data?.entries.length === 0 && (
         <div className="empty">
           <Icon name="activity" size={28} />
-          <h2>Nothing happened</h2>
-          <p>Nothing that these filters let through. Choose a longer time, or fewer filters.</p>
+          <h2>No activity</h2>
+          <p>No entries match these filters. Choose a longer period or remove a filter.</p>
         </div>
       )}
       <ol className="timeline">
@@ -140,8 +140,8 @@ export function Activity() {
       </ol>
       {data?.more && (
         <div className="foot">
-          <Button variant="default" onClick={() => setMost(most + portion)}>
-            Show older ones
+          <Button variant="default" onClick={() => setLimit(limit + pageSize)}>
+            Show older
           </Button>
         </div>
       )}

@@ -1,4 +1,4 @@
-/** An Application that is being written. */
+/** An application being created or edited. */
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import type { Grants } from '../access/grants.ts';
 import type { IconName } from '../frame/icons.tsx';
@@ -7,11 +7,11 @@ export interface Draft extends Grants {
   readonly name: string;
   readonly type: Application['type'];
   readonly origins: string;
-  /** Milliseconds that it lives from its creation, or a moment, or for ever. */
+  /** Lifetime in milliseconds, a date, or empty for no expiry. */
   readonly expiry: string;
 }
 
-export const places: readonly {
+export const runtimes: readonly {
   type: Application['type'];
   icon: IconName;
   title: string;
@@ -21,19 +21,19 @@ export const places: readonly {
     type: 'private',
     icon: 'server',
     title: 'On a server',
-    text: 'A backend or a job that can keep a key secret.',
+    text: 'A backend or job that can store a key securely.',
   },
   {
     type: 'public',
     icon: 'browser',
-    title: 'In a browser or an app',
-    text: 'Anyone can read its key, so it opens Sessions and little else.',
+    title: 'In a browser or app',
+    text: 'The key is public, so it is used mainly to start sessions.',
   },
   {
     type: 'management',
     icon: 'wrench',
-    title: 'In a tool that manages Sallyport',
-    text: 'An operator’s script, a pipeline, this console.',
+    title: 'In an admin tool',
+    text: 'A script, a CI pipeline or this console.',
   },
 ];
 
@@ -46,21 +46,21 @@ export interface Preset extends Grants {
 export const presets: readonly Preset[] = [
   {
     title: 'Backend reader',
-    text: 'reads data in one place, in full',
+    text: 'reads all data in one container',
     type: 'private',
     permissions: [],
     rules: [{ priority: 1, container: '/customers/', transform: 'reveal', permissions: ['token:read'] }],
   },
   {
     title: 'Browser collector',
-    text: 'puts data into one place, and sees none of it',
+    text: 'writes data to one container, cannot read it',
     type: 'public',
     permissions: [],
     rules: [{ priority: 1, container: '/incoming/', transform: 'redact', permissions: ['token:create'] }],
   },
   {
     title: 'Provisioner',
-    text: 'makes and changes other Applications',
+    text: 'creates and updates other applications',
     type: 'management',
     permissions: ['application:create', 'application:read', 'application:update'],
     rules: [],
@@ -68,7 +68,7 @@ export const presets: readonly Preset[] = [
 ];
 
 const day = 86_400_000;
-export const lifetimes: readonly [label: string, value: string][] = [
+export const expiryChoices: readonly [label: string, value: string][] = [
   ['Never', ''],
   ['1 day', String(day)],
   ['7 days', String(7 * day)],
@@ -77,7 +77,7 @@ export const lifetimes: readonly [label: string, value: string][] = [
   ['1 year', String(365 * day)],
 ];
 
-export const blank: Draft = {
+export const emptyDraft: Draft = {
   name: '',
   type: 'private',
   permissions: [],
@@ -91,12 +91,12 @@ export function draftOf(application: Application): Draft {
   return { name, type, permissions, rules, origins: origins.join('\n'), expiry: '' };
 }
 
-/** The parts that were edited as they were edited, and the others as they are now. */
-export function carriedOver(draft: Draft, before: Application, now: Application): Draft {
+/** Applies the user's edits to the current version of the application. */
+export function rebaseDraft(draft: Draft, before: Application, now: Application): Draft {
   const old = draftOf(before);
-  const parts = ['name', 'permissions', 'rules', 'origins'] as const;
-  const edited = parts.filter((part) => JSON.stringify(draft[part]) !== JSON.stringify(old[part]));
-  return { ...draftOf(now), ...Object.fromEntries(edited.map((part) => [part, draft[part]])) };
+  const fields = ['name', 'permissions', 'rules', 'origins'] as const;
+  const edited = fields.filter((field) => JSON.stringify(draft[field]) !== JSON.stringify(old[field]));
+  return { ...draftOf(now), ...Object.fromEntries(edited.map((field) => [field, draft[field]])) };
 }
 
 export function originsOf({ type, origins }: Draft): string[] | undefined {
@@ -104,7 +104,7 @@ export function originsOf({ type, origins }: Draft): string[] | undefined {
   return origins.split(/[\s,]+/).filter(Boolean);
 }
 
-export function endOf({ expiry }: Draft, now: number): string | undefined {
+export function expiryDate({ expiry }: Draft, now: number): string | undefined {
   if (expiry === '') return undefined;
   return new Date(/^\d+$/.test(expiry) ? now + Number(expiry) : expiry).toISOString();
 }

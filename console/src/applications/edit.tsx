@@ -1,41 +1,41 @@
-/** Writing an Application, with what its key would see beside it. */
+/** Form for creating or editing an application, with an access preview. */
 import { Button, Textarea, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type Application, ValidationError } from '../../../sdk/src/sallyport.ts';
-import { complaintAbout, type Errors, GrantsEditor } from '../access/editor.tsx';
 import { differences } from '../access/grants.ts';
+import { type Errors, fieldError, GrantsEditor } from '../access/grants-editor.tsx';
 import { Preview } from '../access/preview.tsx';
 import { announce } from '../frame/announce.ts';
+import { ErrorNotice } from '../frame/error-notice.tsx';
 import { Icon } from '../frame/icons.tsx';
-import { go, href } from '../frame/place.ts';
-import { Problem } from '../frame/problem.tsx';
+import { href, navigate } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { useUnsaved } from '../frame/unsaved.ts';
 import {
-  blank,
-  carriedOver,
   type Draft,
   draftOf,
-  endOf,
-  lifetimes,
+  emptyDraft,
+  expiryChoices,
+  expiryDate,
   originsOf,
-  places,
   presets,
+  rebaseDraft,
+  runtimes,
 } from './draft.ts';
-import { KeyOnce } from './key-once.tsx';
-import { Review } from './review.tsx';
+import { NewKeyDialog } from './new-key-dialog.tsx';
+import { ReviewDialog } from './review-dialog.tsx';
 
 export function EditApplication({ application }: { application?: Application }) {
-  const { api, roll } = useSignedIn();
+  const { api, applications } = useSignedIn();
   const [before, setBefore] = useState(application);
-  const [meanwhile, setMeanwhile] = useState<Application>();
-  const [draft, setDraft] = useState<Draft>(() => (application ? draftOf(application) : blank));
+  const [conflict, setConflict] = useState<Application>();
+  const [draft, setDraft] = useState<Draft>(() => (application ? draftOf(application) : emptyDraft));
   const [errors, setErrors] = useState<Errors>({});
   const [error, setError] = useState<unknown>();
   const [reviewing, setReviewing] = useState(false);
-  const [made, setMade] = useState<{ id: string; key: string }>();
-  const start = before ? draftOf(before) : blank;
-  const letGo = useUnsaved(!made && JSON.stringify(draft) !== JSON.stringify(start));
+  const [created, setCreated] = useState<{ id: string; key: string }>();
+  const start = before ? draftOf(before) : emptyDraft;
+  const markSaved = useUnsaved(!created && JSON.stringify(draft) !== JSON.stringify(start));
   const form = useRef<HTMLFormElement>(null);
   const change = (part: Partial<Draft>) => setDraft((old) => ({ ...old, ...part }));
   const review = (event: FormEvent) => {
@@ -61,48 +61,48 @@ export function EditApplication({ application }: { application?: Application }) 
     try {
       if (before) {
         const now = await api.applications.get(before.id);
-        if (differences(before, now).length > 0) return setMeanwhile(now);
-        roll.put(await api.applications.update(before.id, body));
-        announce(`${name} is saved.`);
-        letGo();
-        return go('applications', before.id);
+        if (differences(before, now).length > 0) return setConflict(now);
+        applications.put(await api.applications.update(before.id, body));
+        announce(`${name} saved.`);
+        markSaved();
+        return navigate('applications', before.id);
       }
-      const end = endOf(draft, Date.now());
-      const { key, ...created } = await api.applications.create({
+      const end = expiryDate(draft, Date.now());
+      const { key, ...saved } = await api.applications.create({
         ...body,
         type,
         ...(end && { expires_at: end }),
       });
-      roll.put(created);
-      announce(`${name} is created. Its key is shown this once.`);
+      applications.put(saved);
+      announce(`${name} created. The key is shown only once.`);
       setReviewing(false);
-      setMade({ id: created.id, key });
+      setCreated({ id: saved.id, key });
     } catch (failure) {
       setReviewing(false);
       setErrors(failure instanceof ValidationError ? failure.errors : {});
       setError(failure);
     }
   };
-  const lookAgain = (now: Application) => {
-    if (before) setDraft(carriedOver(draft, before, now));
+  const rebase = (now: Application) => {
+    if (before) setDraft(rebaseDraft(draft, before, now));
     setBefore(now);
-    setMeanwhile(undefined);
+    setConflict(undefined);
   };
   return (
     <div className="page">
       <a className="back" href={application ? href('applications', application.id) : href('applications')}>
         <Icon name="back" size={14} /> {application ? application.name : 'Applications'}
       </a>
-      <h1>{application ? `Edit ${application.name}` : 'Create an Application'}</h1>
+      <h1>{application ? `Edit ${application.name}` : 'Create an application'}</h1>
       <div className="columns">
         <form ref={form} className="stack-wide" onSubmit={review}>
-          {error !== undefined && <Problem error={error} />}
-          {!application && <Where draft={draft} change={change} />}
+          {error !== undefined && <ErrorNotice error={error} />}
+          {!application && <TypeChoice draft={draft} change={change} />}
           <TextInput
             label="Name"
-            placeholder="What people will call it"
+            placeholder="For example: billing service"
             value={draft.name}
-            error={complaintAbout(errors, 'name')}
+            error={fieldError(errors, 'name')}
             onChange={(event) => change({ name: event.currentTarget.value })}
             {...(application && { 'data-autofocus': true })}
           />
@@ -112,17 +112,15 @@ export function EditApplication({ application }: { application?: Application }) 
           </section>
           {draft.type === 'public' && (
             <Textarea
-              label="Pages that may use its key"
-              description="One origin a line, such as https://shop.example.com. None means all."
+              label="Allowed origins"
+              description="One per line, such as https://shop.example.com. Leave empty to allow all."
               rows={2}
               value={draft.origins}
-              error={complaintAbout(errors, 'allowed_origins')}
+              error={fieldError(errors, 'allowed_origins')}
               onChange={(event) => change({ origins: event.currentTarget.value })}
             />
           )}
-          {!application && (
-            <Expiry draft={draft} change={change} error={complaintAbout(errors, 'expires_at')} />
-          )}
+          {!application && <Expiry draft={draft} change={change} error={fieldError(errors, 'expires_at')} />}
           <div className="foot">
             <Button
               component="a"
@@ -131,30 +129,30 @@ export function EditApplication({ application }: { application?: Application }) 
             >
               Cancel
             </Button>
-            <Button type="submit">{application ? 'Review the changes' : 'Review and create'}</Button>
+            <Button type="submit">{application ? 'Review changes' : 'Review and create'}</Button>
           </div>
         </form>
         <aside className="card sticky">
-          <h2>What would this key see?</h2>
+          <h2>Access preview</h2>
           <Preview holder="application" before={before} after={draft} />
         </aside>
       </div>
       {reviewing && (
-        <Review
+        <ReviewDialog
           draft={draft}
           application={before}
-          meanwhile={meanwhile}
-          lookAgain={lookAgain}
+          conflict={conflict}
+          rebase={rebase}
           save={save}
           close={() => setReviewing(false)}
         />
       )}
-      {made && (
-        <KeyOnce
-          secret={made.key}
+      {created && (
+        <NewKeyDialog
+          secret={created.key}
           name={draft.name}
-          note="Give it to the program that needs it."
-          close={() => go('applications', made.id)}
+          note="Store it where your program can read it."
+          close={() => navigate('applications', created.id)}
         />
       )}
     </div>
@@ -163,13 +161,13 @@ export function EditApplication({ application }: { application?: Application }) 
 
 function localErrors({ name, permissions, rules, expiry }: Draft): Errors {
   return {
-    ...(name.trim() === '' && { name: ['Give it a name.'] }),
+    ...(name.trim() === '' && { name: ['Enter a name.'] }),
     ...(permissions.length + rules.length === 0 && {
-      permissions: ['Grant it something: a rule, or a permission.'],
+      permissions: ['Add a rule or a permission.'],
     }),
     ...(expiry !== '' &&
       !/^\d+$/.test(expiry) &&
-      Number.isNaN(Date.parse(expiry)) && { expires_at: ['This is not a date.'] }),
+      Number.isNaN(Date.parse(expiry)) && { expires_at: ['Enter a valid date.'] }),
   };
 }
 
@@ -178,7 +176,7 @@ interface PartProps {
   readonly change: (part: Partial<Draft>) => void;
 }
 
-function Where({ draft, change }: PartProps) {
+function TypeChoice({ draft, change }: PartProps) {
   const signedIn = useSignedIn();
   const fit = presets.filter(({ permissions }) =>
     permissions.every((permission) => holds(signedIn, permission) !== false),
@@ -186,8 +184,8 @@ function Where({ draft, change }: PartProps) {
   return (
     <>
       <fieldset className="choices choices-wide">
-        <legend className="field-label">Where does this code run?</legend>
-        {places.map(({ type, icon, title, text }) => (
+        <legend className="field-label">Where will the key be used?</legend>
+        {runtimes.map(({ type, icon, title, text }) => (
           <label key={type} className="choice">
             <input
               type="radio"
@@ -204,7 +202,7 @@ function Where({ draft, change }: PartProps) {
         ))}
       </fieldset>
       <div>
-        <span className="field-label">Start from</span>
+        <span className="field-label">Template</span>
         <div className="chips">
           {fit.map(({ title, text, type, permissions, rules }) => (
             <button
@@ -229,7 +227,7 @@ function Expiry({ draft, change, error }: PartProps & { error: string | undefine
     <div>
       <span className="field-label">Expires</span>
       <div className="chips">
-        {lifetimes.map(([label, value]) => (
+        {expiryChoices.map(([label, value]) => (
           <button
             key={label}
             type="button"
@@ -243,12 +241,12 @@ function Expiry({ draft, change, error }: PartProps & { error: string | undefine
         <input
           type="datetime-local"
           className={custom ? 'chip chip-on' : 'chip'}
-          aria-label="At a moment of your own"
+          aria-label="Custom date"
           value={custom ? draft.expiry : ''}
           onChange={(event) => change({ expiry: event.currentTarget.value })}
         />
       </div>
-      {error && <p className="complaint">{error}</p>}
+      {error && <p className="error-text">{error}</p>}
     </div>
   );
 }

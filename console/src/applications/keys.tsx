@@ -2,11 +2,11 @@ import { Button } from '@mantine/core';
 import { useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
 import { announce } from '../frame/announce.ts';
+import { ErrorNotice, InlineError } from '../frame/error-notice.tsx';
+import { formatDate, timeAgo } from '../frame/format.ts';
 import { type Loaded, useNow } from '../frame/load.ts';
-import { Complaint, Problem } from '../frame/problem.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { ago, exactly } from '../frame/words.ts';
-import { knownEndings } from './endings.ts';
+import { keyEndingCache } from './key-endings.ts';
 import { LastUsed } from './table.tsx';
 
 interface Props {
@@ -16,22 +16,22 @@ interface Props {
 }
 
 export function Keys({ application, keys, mayChange }: Props) {
-  const { api, ending: mine, own } = useSignedIn();
+  const { api, keyEnding: mine, ownApplication } = useSignedIn();
   const now = useNow(10_000);
-  const [sure, setSure] = useState<string>();
+  const [confirming, setConfirming] = useState<string>();
   const [error, setError] = useState<unknown>();
-  if (keys.error !== undefined) return <Problem error={keys.error} retry={keys.reload} />;
+  if (keys.error !== undefined) return <ErrorNotice error={keys.error} retry={keys.reload} />;
   const remove = async (key: ApplicationKey) => {
-    if (sure !== key.id) return setSure(key.id);
+    if (confirming !== key.id) return setConfirming(key.id);
     try {
       await api.applications.deleteKey(application.id, key.id);
-      knownEndings(api).delete(application.id);
-      announce(`The key ending in ${key.ending} has stopped working.`);
+      keyEndingCache(api).delete(application.id);
+      announce(`Key …${key.ending} revoked.`);
       keys.reload();
     } catch (failure) {
       setError(failure);
     }
-    setSure(undefined);
+    setConfirming(undefined);
   };
   return (
     <>
@@ -40,30 +40,30 @@ export function Keys({ application, keys, mayChange }: Props) {
           <li key={key.id}>
             <code>…{key.ending}</code>
             <span className="fine">
-              made <span title={exactly(key.created_at)}>{ago(key.created_at, now)}</span>
+              created <span title={formatDate(key.created_at)}>{timeAgo(key.created_at, now)}</span>
             </span>
             <span className="fine">
               {key.last_used_at !== undefined && 'used '}
               <LastUsed at={key.last_used_at} now={now} />
             </span>
-            {own?.id === application.id && key.ending === mine && (
-              <span className="tag">signed in with it</span>
+            {ownApplication?.id === application.id && key.ending === mine && (
+              <span className="tag">signed in</span>
             )}
             {mayChange && (
               <Button
-                variant={sure === key.id ? 'filled' : 'subtle'}
+                variant={confirming === key.id ? 'filled' : 'subtle'}
                 color="red"
                 size="compact-xs"
                 onClick={() => void remove(key)}
-                onBlur={() => setSure(undefined)}
+                onBlur={() => setConfirming(undefined)}
               >
-                {sure === key.id ? 'It stops working at once: delete' : 'Delete'}
+                {confirming === key.id ? 'Revoke this key now?' : 'Revoke'}
               </Button>
             )}
           </li>
         ))}
       </ul>
-      <Complaint error={error} />
+      <InlineError error={error} />
     </>
   );
 }

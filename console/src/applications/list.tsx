@@ -1,13 +1,13 @@
 import { Button, TextInput } from '@mantine/core';
 import { useDeferredValue, useEffect, useMemo, useRef, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
+import { ErrorNotice } from '../frame/error-notice.tsx';
+import { formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
-import { go, href } from '../frame/place.ts';
-import { Problem } from '../frame/problem.tsx';
+import { href, navigate } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
-import { number, plural } from '../frame/words.ts';
-import { useRoll } from './roll.ts';
+import { useApplications } from './application-store.ts';
 import { type Column, type Order, Table } from './table.tsx';
 
 type Filter = 'all' | Application['type'] | 'unused' | 'expiring';
@@ -52,33 +52,33 @@ const comparisons: Record<Column, (a: Application, b: Application) => number> = 
   created: (a, b) => (a.created_at < b.created_at ? -1 : 1),
 };
 
-function useShown(list: readonly Application[], text: string, filter: Filter, order: Order) {
+function useFiltered(list: readonly Application[], text: string, filter: Filter, order: Order) {
   return useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const found = list.filter((each) => passes(each, filter) && contains(each, words));
-    // As they come, they are the newest first.
-    if (order.column === 'created') return order.falling ? found : found.reverse();
+    // The API returns the newest first.
+    if (order.column === 'created') return order.descending ? found : found.reverse();
     const compare = comparisons[order.column];
-    return found.sort((a, b) => (order.falling ? -compare(a, b) : compare(a, b)));
+    return found.sort((a, b) => (order.descending ? -compare(a, b) : compare(a, b)));
   }, [list, text, filter, order]);
 }
 
 export function Applications() {
   const signedIn = useSignedIn();
-  const { list, complete, error } = useRoll(signedIn.roll);
+  const { list, complete, error } = useApplications(signedIn.applications);
   const [text, setText] = useState('');
   const [filter, setFilter] = useState<Filter>('all');
-  const [order, setOrder] = useState<Order>({ column: 'created', falling: true });
-  const shown = useShown(list, useDeferredValue(text), filter, order);
+  const [order, setOrder] = useState<Order>({ column: 'created', descending: true });
+  const shown = useFiltered(list, useDeferredValue(text), filter, order);
   const search = useRef<HTMLInputElement>(null);
-  useEffect(() => signedIn.roll.refresh(), [signedIn]);
+  useEffect(() => signedIn.applications.refresh(), [signedIn]);
   const mayCreate = holds(signedIn, 'application:create') !== false;
-  useShortcuts({ '/': () => search.current?.focus(), c: () => mayCreate && go('applications', 'new') });
+  useShortcuts({ '/': () => search.current?.focus(), c: () => mayCreate && navigate('applications', 'new') });
   if (error !== undefined && list.length === 0) {
     return (
       <div className="page">
         <h1>Applications</h1>
-        <Problem error={error} retry={() => void signedIn.roll.load()} />
+        <ErrorNotice error={error} retry={() => void signedIn.applications.load()} />
       </div>
     );
   }
@@ -88,8 +88,8 @@ export function Applications() {
         <div>
           <h1>Applications</h1>
           <p className="quiet" aria-live="polite">
-            {complete ? plural(list.length, 'Application') : `${number(list.length)} so far…`}
-            {shown.length !== list.length && `, ${number(shown.length)} shown`}
+            {complete ? plural(list.length, 'application') : `${formatNumber(list.length)} loaded…`}
+            {shown.length !== list.length && `, ${formatNumber(shown.length)} shown`}
           </p>
         </div>
         {mayCreate && (
@@ -106,7 +106,7 @@ export function Applications() {
         <TextInput
           ref={search}
           className="grow"
-          aria-label="Search Applications"
+          aria-label="Search applications"
           placeholder="Name, permission or container"
           leftSection={<Icon name="search" size={14} />}
           rightSection={text === '' ? <kbd>/</kbd> : undefined}
@@ -115,7 +115,7 @@ export function Applications() {
           onKeyDown={(event) => event.key === 'Escape' && setText('')}
         />
         <fieldset className="filters">
-          <legend className="unseen">Show</legend>
+          <legend className="visually-hidden">Filter</legend>
           {filters.map(([value, label]) => (
             <button
               key={value}
@@ -128,29 +128,29 @@ export function Applications() {
           ))}
         </fieldset>
       </div>
-      {error !== undefined && <Problem error={error} retry={() => void signedIn.roll.load()} />}
+      {error !== undefined && <ErrorNotice error={error} retry={() => void signedIn.applications.load()} />}
       {shown.length > 0 ? (
         <Table rows={shown} order={order} setOrder={setOrder} />
       ) : (
-        complete && <Nothing filtered={list.length > 0} mayCreate={mayCreate} />
+        complete && <EmptyList filtered={list.length > 0} mayCreate={mayCreate} />
       )}
     </div>
   );
 }
 
-function Nothing({ filtered, mayCreate }: { filtered: boolean; mayCreate: boolean }) {
+function EmptyList({ filtered, mayCreate }: { filtered: boolean; mayCreate: boolean }) {
   return (
     <div className="empty">
       <Icon name="applications" size={28} />
-      <h2>{filtered ? 'No Application matches' : 'No Application yet'}</h2>
+      <h2>{filtered ? 'No matching applications' : 'No applications yet'}</h2>
       <p>
         {filtered
-          ? 'Search for less, or choose another filter.'
-          : 'An Application is a key and the least access that does its job. Create one for each backend, page and tool.'}
+          ? 'Change the search or the filter.'
+          : 'An application is a set of keys with their access rules. Create one for each backend, web page and tool.'}
       </p>
       {!filtered && mayCreate && (
         <Button component="a" href={href('applications', 'new')}>
-          Create the first
+          Create an application
         </Button>
       )}
     </div>

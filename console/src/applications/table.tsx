@@ -1,23 +1,23 @@
-/** The rows of the list: only those in sight are drawn, and only of those are the keys asked for. */
+/** The table of applications. Renders, and loads keys for, visible rows only. */
 import { memo, useRef, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import { Outcome } from '../access/outcome.tsx';
+import { OutcomeBadge } from '../access/outcome.tsx';
+import { countdown, formatDate, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
 import { useNow } from '../frame/load.ts';
-import { href } from '../frame/place.ts';
+import { href } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { useSight } from '../frame/virtual.ts';
-import { ago, countdown, exactly } from '../frame/words.ts';
-import { grantsInShort, plainInShort } from './brief.ts';
-import { useEndings } from './endings.ts';
-import { useRoll } from './roll.ts';
-import { TypeBadge } from './type.tsx';
+import { useVisibleRows } from '../frame/visible-rows.ts';
+import { useApplications } from './application-store.ts';
+import { summarizeGrants, summarizePermissions } from './grants-summary.ts';
+import { useKeyEndings } from './key-endings.ts';
+import { TypeBadge } from './type-badge.tsx';
 
 export type Column = 'name' | 'used' | 'expires' | 'created';
 export interface Order {
   readonly column: Column;
-  readonly falling: boolean;
+  readonly descending: boolean;
 }
 
 const rowHeight = 56;
@@ -38,11 +38,11 @@ interface Props {
 
 export function Table({ rows, order, setOrder }: Props) {
   const body = useRef<HTMLDivElement>(null);
-  const { first, last, show } = useSight(body, rows.length, rowHeight);
+  const { first, last, show } = useVisibleRows(body, rows.length, rowHeight);
   const [at, setAt] = useState(-1);
   const now = useNow(rows.length > 0 ? 1000 : 60_000);
   const visible = rows.slice(first, last);
-  const endings = useEndings(visible);
+  const endings = useKeyEndings(visible);
   const move = (step: number) => {
     const next = Math.max(0, Math.min(rows.length - 1, at + step));
     setAt(next);
@@ -87,13 +87,13 @@ function ColumnHead({
   setOrder,
 }: Pick<Props, 'order' | 'setOrder'> & { label: string; sorted: Column | undefined }) {
   if (!sorted) return <span role="columnheader">{label}</span>;
-  const mine = order.column === sorted;
-  const falls = mine ? !order.falling : sorted !== 'name' && sorted !== 'expires';
+  const active = order.column === sorted;
+  const descending = active ? !order.descending : sorted !== 'name' && sorted !== 'expires';
   return (
-    <span role="columnheader" aria-sort={mine ? (order.falling ? 'descending' : 'ascending') : 'none'}>
-      <button type="button" onClick={() => setOrder({ column: sorted, falling: falls })}>
+    <span role="columnheader" aria-sort={active ? (order.descending ? 'descending' : 'ascending') : 'none'}>
+      <button type="button" onClick={() => setOrder({ column: sorted, descending })}>
         {label}
-        {mine && <Icon name={order.falling ? 'down' : 'up'} size={11} />}
+        {active && <Icon name={order.descending ? 'down' : 'up'} size={11} />}
       </button>
     </span>
   );
@@ -108,7 +108,7 @@ interface RowProps {
 }
 
 const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
-  const { permissions, own } = useSignedIn();
+  const { permissions, ownApplication } = useSignedIn();
   return (
     <div
       role="row"
@@ -124,10 +124,10 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
         </a>
         <span className="cell-sub">
           <TypeBadge type={row.type} />
-          {own?.id === row.id && <span className="tag">this key</span>}
+          {ownApplication?.id === row.id && <span className="tag">signed in</span>}
         </span>
       </span>
-      <span role="cell" className="cell-access" title={grantsInShort(row, permissions.length)}>
+      <span role="cell" className="cell-access" title={summarizeGrants(row, permissions.length)}>
         <Access row={row} all={permissions.length} />
       </span>
       <span role="cell" className="cell-keys">
@@ -142,8 +142,8 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
         <Expires at={row.expires_at} now={now} />
       </span>
       <span role="cell" className="cell-created">
-        <span title={exactly(row.created_at)}>{ago(row.created_at, now)}</span>
-        <Maker id={row.created_by} />
+        <span title={formatDate(row.created_at)}>{timeAgo(row.created_at, now)}</span>
+        <CreatedBy id={row.created_by} />
       </span>
     </div>
   );
@@ -155,39 +155,39 @@ function Access({ row: { rules, permissions }, all }: { row: Application; all: n
     <>
       {first && (
         <span className="cell-rule">
-          <Outcome answer={first.transform} /> <code>{first.container ?? 'everywhere'}</code>
+          <OutcomeBadge answer={first.transform} /> <code>{first.container ?? 'all containers'}</code>
           {others.length > 0 && <span className="faint"> +{others.length}</span>}
         </span>
       )}
-      {plainInShort(permissions, all)}
+      {summarizePermissions(permissions, all)}
     </>
   );
 }
 
 export function LastUsed({ at, now }: { at: string | undefined; now: number }) {
   if (at === undefined) return <span className="tag tag-warn">never used</span>;
-  return <span title={exactly(at)}>{ago(at, now)}</span>;
+  return <span title={formatDate(at)}>{timeAgo(at, now)}</span>;
 }
 
 const soon = 7 * 86_400_000;
 
 export function Expires({ at, now }: { at: string | undefined; now: number }) {
   if (at === undefined) return <span className="faint">never</span>;
-  const left = Date.parse(at) - now;
-  const tone = left <= 0 ? 'tag tag-bad' : left < soon ? 'tag tag-warn' : 'countdown';
+  const remaining = Date.parse(at) - now;
+  const tone = remaining <= 0 ? 'tag tag-bad' : remaining < soon ? 'tag tag-warn' : 'countdown';
   return (
-    <span className={tone} title={exactly(at)}>
+    <span className={tone} title={formatDate(at)}>
       {countdown(at, now)}
     </span>
   );
 }
 
-/** Who made it: an Application by its name if it is still there, or the operator. */
-export function Maker({ id }: { id: string | undefined }) {
-  const { byId } = useRoll(useSignedIn().roll);
-  const name = id === undefined ? 'the operator' : (byId.get(id)?.name ?? 'one that is gone');
+/** The creator: an application or the operator. */
+export function CreatedBy({ id }: { id: string | undefined }) {
+  const { byId } = useApplications(useSignedIn().applications);
+  const name = id === undefined ? 'the operator' : (byId.get(id)?.name ?? 'a deleted application');
   return (
-    <small className="maker">
+    <small className="created-by">
       by <bdi>{name}</bdi>
     </small>
   );

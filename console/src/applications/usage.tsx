@@ -1,10 +1,10 @@
-/** Which grants are used, and which never were: those may not be needed. */
+/** Which grants were used and which never were. */
 import type { Application } from '../../../sdk/src/sallyport.ts';
+import { plural, timeAgo } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { ago, plural } from '../frame/words.ts';
 
-const most = 6;
+const maxRows = 6;
 
 export function Usage({ application: { id } }: { application: Application }) {
   const { api } = useSignedIn();
@@ -14,30 +14,30 @@ export function Usage({ application: { id } }: { application: Application }) {
   const { uses, unused } = data;
   return (
     <section className="card">
-      <h2>Use</h2>
+      <h2>Usage</h2>
       {uses.length === 0 ? (
-        <p className="fine">Nothing of what it may do was ever used.</p>
+        <p className="fine">No permission has been used yet.</p>
       ) : (
         <ul className="uses">
-          {uses.slice(0, most).map(({ permission, container, last_used_at: at }) => (
+          {uses.slice(0, maxRows).map(({ permission, container, last_used_at: at }) => (
             <li key={`${permission} ${container}`}>
               <code>{permission}</code> <span className="faint">{container}</span>
-              <small>{ago(at, now)}</small>
+              <small>{timeAgo(at, now)}</small>
             </li>
           ))}
         </ul>
       )}
       {uses.length > 0 && unused.length > 0 && (
         <p className="fine">
-          {plural(unused.length, 'grant')} never used:{' '}
+          {plural(unused.length, 'unused grant')}:{' '}
           {unused
-            .slice(0, most)
+            .slice(0, maxRows)
             .map(
               ({ permission, rule }) =>
-                `${permission} (${rule === 'permissions' ? 'plain' : `rule ${rule}`})`,
+                `${permission} (${rule === 'permissions' ? 'permission' : `rule ${rule}`})`,
             )
             .join(', ')}
-          {unused.length > most && ' …'}
+          {unused.length > maxRows && ' …'}
         </p>
       )}
     </section>

@@ -1,4 +1,4 @@
-/** What a screen reader says when something happened that is otherwise only seen. */
+/** Announcements for screen readers. */
 type Listener = (text: string) => void;
 let listener: Listener | undefined;
 
@@ -6,9 +6,9 @@ export function announce(text: string): void {
   listener?.(text);
 }
 
-export function onAnnouncement(heard: Listener): () => void {
-  listener = heard;
+export function onAnnouncement(next: Listener): () => void {
+  listener = next;
   return () => {
-    if (listener === heard) listener = undefined;
+    if (listener === next) listener = undefined;
   };
 }

@@ -1,22 +1,22 @@
 import { Button } from '@mantine/core';
 import { type RefObject, useState } from 'react';
 import { announce } from './announce.ts';
-import { type Copied, copiedWords, copy } from './copy.ts';
+import { type CopyResult, copy, copyMessages } from './copy.ts';
 import { Icon } from './icons.tsx';
 
 interface Props {
   readonly text: string;
   readonly field?: RefObject<HTMLInputElement | HTMLTextAreaElement | null>;
   readonly label?: string;
-  readonly done?: (copied: Copied) => void;
+  readonly done?: (copied: CopyResult) => void;
 }
 
 export function CopyButton({ text, field, label = 'Copy', done }: Props) {
-  const [copied, setCopied] = useState<Copied>();
+  const [copied, setCopied] = useState<CopyResult>();
   const press = async () => {
     const outcome = await copy(text, field?.current ?? null);
     setCopied(outcome);
-    announce(copiedWords[outcome]);
+    announce(copyMessages[outcome]);
     done?.(outcome);
   };
   const good = copied === 'checked' || copied === 'copied';
@@ -25,9 +25,9 @@ export function CopyButton({ text, field, label = 'Copy', done }: Props) {
       variant="default"
       onClick={press}
       leftSection={<Icon name={good ? 'check' : 'copy'} size={14} />}
-      title={copied && copiedWords[copied]}
+      title={copied && copyMessages[copied]}
     >
-      {good ? 'Copied' : copied === 'failed' ? 'Not copied' : label}
+      {good ? 'Copied' : copied === 'failed' ? 'Copy failed' : label}
     </Button>
   );
 }

@@ -1,25 +1,25 @@
 /**
- * Copies, and finds out whether it happened. Plain http has no clipboard interface, so there the older way is
- * taken; reading back is tried only where the browser lets this page without asking.
+ * Copies text and reports whether it worked. Plain HTTP has no clipboard API, so it falls back to a copy event.
+ * Reads the clipboard back only if the browser allows that without a prompt.
  */
-export type Copied = 'checked' | 'copied' | 'failed';
+export type CopyResult = 'checked' | 'copied' | 'failed';
 
 export async function copy(
   text: string,
   field: HTMLInputElement | HTMLTextAreaElement | null,
-): Promise<Copied> {
+): Promise<CopyResult> {
   if (navigator.clipboard) {
     try {
       await navigator.clipboard.writeText(text);
       return await readBack(text);
     } catch {
-      // Refused by the browser or its user: the older way may still be open.
+      // Denied by the browser or the user. Try the fallback.
     }
   }
   return copyBySelection(text, field) ? 'copied' : 'failed';
 }
 
-async function readBack(text: string): Promise<Copied> {
+async function readBack(text: string): Promise<CopyResult> {
   try {
     const name = 'clipboard-read' as PermissionName;
     const { state } = await navigator.permissions.query({ name });
@@ -31,21 +31,21 @@ async function readBack(text: string): Promise<Copied> {
 }
 
 function copyBySelection(text: string, field: HTMLInputElement | HTMLTextAreaElement | null): boolean {
-  let happened = false;
+  let done = false;
   const write = (event: ClipboardEvent) => {
     event.clipboardData?.setData('text/plain', text);
     event.preventDefault();
-    happened = event.clipboardData !== null;
+    done = event.clipboardData !== null;
   };
   field?.select();
   document.addEventListener('copy', write);
   document.execCommand('copy');
   document.removeEventListener('copy', write);
-  return happened;
+  return done;
 }
 
-export const copiedWords: Record<Copied, string> = {
-  checked: 'Copied, and checked: the clipboard holds it.',
-  copied: 'Copied. This browser does not let the page check: paste it once to be sure.',
-  failed: 'It could not be copied. Select it and copy it by hand.',
+export const copyMessages: Record<CopyResult, string> = {
+  checked: 'Copied and verified.',
+  copied: 'Copied. The browser does not allow verification, so paste it once to be sure.',
+  failed: 'Copying failed. Select the text and copy it manually.',
 };

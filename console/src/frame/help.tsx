@@ -1,18 +1,18 @@
 import { Modal } from '@mantine/core';
 
 const keys: readonly [keys: string, does: string][] = [
-  ['⌘ K', 'Jump to an Application or a section'],
-  ['/', 'Search in this list'],
-  ['C', 'Create an Application'],
+  ['⌘ K', 'Go to an application or page'],
+  ['/', 'Search the list'],
+  ['C', 'Create an application'],
   ['J  K', 'Next and previous row'],
   ['Enter', 'Open the row'],
-  ['E', 'Edit the Application that is open'],
+  ['E', 'Edit the open application'],
   ['G A', 'Go to Applications'],
-  ['G W', 'Go to “What would it see?”'],
+  ['G P', 'Go to Access preview'],
   ['G S', 'Go to Sessions'],
   ['G T', 'Go to Tokens'],
   ['G L', 'Go to Activity'],
-  ['?', 'Show this list'],
+  ['?', 'Show keyboard shortcuts'],
 ];
 
 export function Help({ opened, close }: { opened: boolean; close: () => void }) {
@@ -20,7 +20,7 @@ export function Help({ opened, close }: { opened: boolean; close: () => void }) 
     <Modal
       opened={opened}
       onClose={close}
-      title="Keyboard"
+      title="Keyboard shortcuts"
       size="sm"
       closeButtonProps={{ 'aria-label': 'Close' }}
     >

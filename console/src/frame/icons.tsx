@@ -1,4 +1,4 @@
-/** Drawn for a square of 16, in the colour of the text around them. */
+/** Paths on a 16 × 16 grid, drawn in the current text color. */
 const paths = {
   gate: 'M2.4 14V7.3a5.6 5.6 0 0 1 11.2 0V14M5.7 14V8.1a2.3 2.3 0 0 1 4.6 0V14',
   applications: 'M2.5 2.5h4.2v4.2H2.5zM9.3 2.5h4.2v4.2H9.3zM2.5 9.3h4.2v4.2H2.5zM9.3 9.3h4.2v4.2H9.3z',

@@ -1,12 +1,12 @@
-/** Keys that do something wherever one is, unless one is typing. */
+/** Keyboard shortcuts. */
 import { useEffect, useRef } from 'react';
-import { go } from './place.ts';
+import { navigate } from './route.ts';
 
 type Shortcuts = Readonly<Record<string, () => void>>;
 
-export const journeys: Readonly<Record<string, string>> = {
+export const sectionKeys: Readonly<Record<string, string>> = {
   a: 'applications',
-  w: 'preview',
+  p: 'preview',
   s: 'sessions',
   t: 'tokens',
   l: 'activity',
@@ -16,7 +16,7 @@ function isTyping({ target }: KeyboardEvent): boolean {
   return target instanceof HTMLElement && target.matches('input, textarea, select, [contenteditable="true"]');
 }
 
-/** `mod+k` also while typing; plain ones not, nor while a dialog is open. */
+/** Shortcuts without a modifier are ignored while typing or while a dialog is open. `mod+k` always works. */
 export function useShortcuts(shortcuts: Shortcuts): void {
   const latest = useRef(shortcuts);
   latest.current = shortcuts;
@@ -36,19 +36,19 @@ export function useShortcuts(shortcuts: Shortcuts): void {
   }, []);
 }
 
-/** `g` and then the letter of a section. */
-export function useJourneys(): void {
+/** `g` followed by a letter opens a section. */
+export function useSectionKeys(): void {
   useEffect(() => {
-    let begun = 0;
+    let startedAt = 0;
     const pressed = (event: KeyboardEvent) => {
       if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event)) return;
       if (document.querySelector('[role="dialog"]')) return;
-      const to = event.timeStamp - begun < 1200 ? journeys[event.key] : undefined;
-      begun = event.key === 'g' ? event.timeStamp : 0;
+      const to = event.timeStamp - startedAt < 1200 ? sectionKeys[event.key] : undefined;
+      startedAt = event.key === 'g' ? event.timeStamp : 0;
       if (!to) return;
       event.preventDefault();
       event.stopImmediatePropagation();
-      go(to);
+      navigate(to);
     };
     addEventListener('keydown', pressed, { capture: true });
     return () => removeEventListener('keydown', pressed, { capture: true });

@@ -1,4 +1,4 @@
-/** What a page shows is loaded when it opens, and again when asked. */
+/** Hooks for loading data and for the current time. */
 import { useCallback, useEffect, useRef, useState } from 'react';
 
 export interface Loaded<T> {
@@ -7,28 +7,28 @@ export interface Loaded<T> {
   readonly reload: () => void;
 }
 
-/** `name` says what is loaded: when it changes, it is loaded anew. */
+/** Loads again when `name` changes. */
 export function useLoad<T>(name: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<{ name: string; data?: T; error?: unknown }>({ name });
-  const [turn, setTurn] = useState(0);
+  const [attempt, setAttempt] = useState(0);
   const latest = useRef(load);
   latest.current = load;
   useEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
-    void turn;
+    void attempt;
     latest.current(signal).then(
       (data) => signal.aborted || setState({ name, data }),
       (error: unknown) => signal.aborted || setState({ name, error }),
     );
     return () => controller.abort();
-  }, [name, turn]);
-  const reload = useCallback(() => setTurn((count) => count + 1), []);
-  const mine = state.name === name;
-  return { data: mine ? state.data : undefined, error: mine ? state.error : undefined, reload };
+  }, [name, attempt]);
+  const reload = useCallback(() => setAttempt((count) => count + 1), []);
+  const current = state.name === name;
+  return { data: current ? state.data : undefined, error: current ? state.error : undefined, reload };
 }
 
-/** The moment, moving on as often as it is looked at. */
+/** The current time, updated every `every` milliseconds. */
 export function useNow(every = 1000): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

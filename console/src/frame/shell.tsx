@@ -1,12 +1,12 @@
-/** The frame around every page: where one can go, and as whom. */
+/** Navigation and account menu around every page. */
 import { ActionIcon, Menu, Tooltip, useComputedColorScheme, useMantineColorScheme } from '@mantine/core';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { onAnnouncement } from './announce.ts';
 import { Help } from './help.tsx';
 import { Icon } from './icons.tsx';
-import { Jump } from './jump.tsx';
 import { useShortcuts } from './keyboard.ts';
-import { href, useHash } from './place.ts';
+import { QuickOpen } from './quick-open.tsx';
+import { href, useHash } from './route.ts';
 import { type Section, sections } from './sections.ts';
 import { holds, useSignedIn } from './signed-in.ts';
 
@@ -16,9 +16,9 @@ function SectionLink({ section, current }: { section: Section; current: boolean 
   return (
     <a
       className="nav-link"
-      href={href(section.at)}
+      href={href(section.path)}
       aria-current={current ? 'page' : undefined}
-      title={missing ? `This key does not hold ${section.permission}` : undefined}
+      title={missing ? `This key lacks ${section.permission}` : undefined}
     >
       <Icon name={section.icon} />
       <span className="nav-long">{section.label}</span>
@@ -28,7 +28,7 @@ function SectionLink({ section, current }: { section: Section; current: boolean 
       {missing && (
         <span className="nav-lock">
           <Icon name="lock" size={12} />
-          <span className="unseen">not with this key</span>
+          <span className="visually-hidden">not available with this key</span>
         </span>
       )}
     </a>
@@ -38,7 +38,7 @@ function SectionLink({ section, current }: { section: Section; current: boolean 
 function Scheme() {
   const { setColorScheme } = useMantineColorScheme();
   const dark = useComputedColorScheme('light') === 'dark';
-  const label = dark ? 'Use light colours' : 'Use dark colours';
+  const label = dark ? 'Switch to light theme' : 'Switch to dark theme';
   return (
     <Tooltip label={label}>
       <ActionIcon
@@ -54,7 +54,7 @@ function Scheme() {
 }
 
 function Account({ leave }: { leave: () => void }) {
-  const { own, ending } = useSignedIn();
+  const { ownApplication, keyEnding } = useSignedIn();
   return (
     <Menu position="top-start" width={240}>
       <Menu.Target>
@@ -63,15 +63,19 @@ function Account({ leave }: { leave: () => void }) {
             <Icon name="key" size={14} />
           </span>
           <span className="account-name">
-            <span>{own?.name ?? `key …${ending}`}</span>
-            {own && <small>…{ending}</small>}
+            <span>{ownApplication?.name ?? `key …${keyEnding}`}</span>
+            {ownApplication && <small>…{keyEnding}</small>}
           </span>
         </button>
       </Menu.Target>
       <Menu.Dropdown>
-        {own && (
-          <Menu.Item component="a" href={href('applications', own.id)} leftSection={<Icon name="key" />}>
-            This key’s Application
+        {ownApplication && (
+          <Menu.Item
+            component="a"
+            href={href('applications', ownApplication.id)}
+            leftSection={<Icon name="key" />}
+          >
+            Application of this key
           </Menu.Item>
         )}
         <Menu.Item
@@ -95,17 +99,17 @@ function Announcer() {
   const [text, setText] = useState('');
   useEffect(() => onAnnouncement(setText), []);
   return (
-    <div className="unseen" role="status" aria-live="polite">
+    <div className="visually-hidden" role="status" aria-live="polite">
       {text}
     </div>
   );
 }
 
 export function Shell({ at, leave, children }: { at: string; leave: () => void; children: ReactNode }) {
-  const [open, setOpen] = useState<'help' | 'jump'>();
+  const [open, setOpen] = useState<'help' | 'quick-open'>();
   const main = useRef<HTMLElement>(null);
   const hash = useHash();
-  useShortcuts({ '?': () => setOpen('help'), 'mod+k': () => setOpen('jump') });
+  useShortcuts({ '?': () => setOpen('help'), 'mod+k': () => setOpen('quick-open') });
   useEffect(() => {
     void hash;
     main.current?.focus({ preventScroll: true });
@@ -114,30 +118,30 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
   return (
     <div className="frame">
       <button type="button" className="skip" onClick={() => main.current?.focus()}>
-        Skip to the content
+        Skip to content
       </button>
       <nav className="side" aria-label="Sections">
         <a className="brand" href={href('applications')}>
           <Icon name="gate" size={18} /> Sallyport
         </a>
-        <button type="button" className="jump-button" onClick={() => setOpen('jump')}>
+        <button type="button" className="quick-open-button" onClick={() => setOpen('quick-open')}>
           <Icon name="search" size={14} />
-          <span>Jump to…</span>
+          <span>Go to…</span>
           <kbd>⌘K</kbd>
         </button>
         <div className="nav-links">
           {sections.map((section) => (
-            <SectionLink key={section.at} section={section} current={section.at === at} />
+            <SectionLink key={section.path} section={section} current={section.path === at} />
           ))}
         </div>
         <div className="side-foot">
           <Account leave={leave} />
-          <Tooltip label="Keyboard (?)">
+          <Tooltip label="Keyboard shortcuts (?)">
             <ActionIcon
               className="only-wide"
               variant="subtle"
               color="gray"
-              aria-label="Keyboard"
+              aria-label="Keyboard shortcuts"
               onClick={() => setOpen('help')}
             >
               <Icon name="keyboard" />
@@ -150,7 +154,7 @@ export function Shell({ at, leave, children }: { at: string; leave: () => void; 
         {children}
       </main>
       <Help opened={open === 'help'} close={() => setOpen(undefined)} />
-      <Jump opened={open === 'jump'} close={() => setOpen(undefined)} />
+      <QuickOpen opened={open === 'quick-open'} close={() => setOpen(undefined)} />
       <Announcer />
     </div>
   );

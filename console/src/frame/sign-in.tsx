@@ -1,23 +1,23 @@
 import { Button, PasswordInput } from '@mantine/core';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { AuthenticationError } from '../../../sdk/src/sallyport.ts';
+import { describeError } from './error-notice.tsx';
 import { Icon } from './icons.tsx';
-import { advice } from './problem.tsx';
 import { type SignedIn, signIn } from './signed-in.ts';
 
-const shape = /^slp_(mgt|pvt|pub|ses)_[0-9A-Za-z]{49}$/;
+const keyPattern = /^slp_(mgt|pvt|pub|ses)_[0-9A-Za-z]{49}$/;
 
-function sentence(error: unknown): string {
+function messageFor(error: unknown): string {
   if (error instanceof AuthenticationError)
-    return 'This key is not known here: it may have expired, or been replaced or deleted.';
-  const { title, text } = advice(error);
+    return 'This key is invalid. It may have expired or been revoked.';
+  const { title, text } = describeError(error);
   return `${title}. ${text}`;
 }
 
 interface Props {
-  /** Taken from the link that the service printed, and tried at once. */
+  /** The key from the sign-in link, if the page was opened with one. */
   readonly given: Promise<string | undefined>;
-  /** Why one has to sign in again. */
+  /** Why the user was signed out. */
   readonly reason: string | undefined;
   readonly enter: (signedIn: SignedIn) => void;
   readonly lost: () => void;
@@ -26,11 +26,11 @@ interface Props {
 export function SignIn({ given, reason, enter, lost }: Props) {
   const [key, setKey] = useState('');
   const [busy, setBusy] = useState(false);
-  const [complaint, setComplaint] = useState(reason);
+  const [error, setError] = useState(reason);
   const input = useRef<HTMLInputElement>(null);
   const attempt = async (text: string) => {
-    if (!shape.test(text)) {
-      setComplaint('A key begins with slp_ and has 57 characters: copy all of it.');
+    if (!keyPattern.test(text)) {
+      setError('A key starts with slp_ and has 57 characters. Copy all of it.');
       return input.current?.focus();
     }
     setBusy(true);
@@ -38,7 +38,7 @@ export function SignIn({ given, reason, enter, lost }: Props) {
       enter(await signIn(text, lost));
     } catch (error) {
       setBusy(false);
-      setComplaint(sentence(error));
+      setError(messageFor(error));
       input.current?.select();
     }
   };
@@ -46,7 +46,7 @@ export function SignIn({ given, reason, enter, lost }: Props) {
   useEffect(() => {
     given.then(
       (link) => link !== undefined && void first.current(link),
-      (error: unknown) => setComplaint(error instanceof Error ? error.message : String(error)),
+      (error: unknown) => setError(error instanceof Error ? error.message : String(error)),
     );
   }, [given]);
   const submit = (event: FormEvent) => {
@@ -60,7 +60,7 @@ export function SignIn({ given, reason, enter, lost }: Props) {
           <Icon name="gate" size={28} />
         </span>
         <h1>Sign in to Sallyport</h1>
-        <p>With the key of an Application. A management key sees the most.</p>
+        <p>Use an application key. You see what the key can access.</p>
         <PasswordInput
           ref={input}
           label="Key"
@@ -68,7 +68,7 @@ export function SignIn({ given, reason, enter, lost }: Props) {
           size="sm"
           value={key}
           onChange={(event) => setKey(event.currentTarget.value)}
-          error={complaint}
+          error={error}
           errorProps={{ role: 'alert' }}
           autoComplete="off"
           spellCheck={false}
@@ -79,8 +79,8 @@ export function SignIn({ given, reason, enter, lost }: Props) {
           Sign in
         </Button>
         <p className="fine">
-          The first start writes one to <code>data/management.key</code>. It stays in this page’s memory: no
-          cookie, no storage, gone with a reload.
+          The first start writes a management key to <code>data/management.key</code>. The console holds the
+          key in memory only; a reload signs you out.
         </p>
       </form>
     </main>

@@ -1,18 +1,18 @@
-/** Who is signed in. The key is in this page's memory and nowhere else: a reload forgets it. */
+/** The signed-in key. It exists only in the page's memory and is lost on reload. */
 import { createContext, useContext } from 'react';
 import type { Application, Permission } from '../../../sdk/src/sallyport.ts';
 import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/src/sallyport.ts';
-import { Roll } from '../applications/roll.ts';
+import { ApplicationStore } from '../applications/application-store.ts';
 
 export interface SignedIn {
   readonly api: Sallyport;
-  /** Its last four characters. */
-  readonly ending: string;
-  /** Absent if the key may not even read about its own Application. */
-  readonly own: Application | undefined;
+  /** The key's last four characters. */
+  readonly keyEnding: string;
+  /** Undefined if the key lacks `application:read`. */
+  readonly ownApplication: Application | undefined;
   readonly permissions: readonly Permission[];
-  readonly roll: Roll;
-  /** Asks the service about the very key that is signed in. */
+  readonly applications: ApplicationStore;
+  /** Requests a decision about the signed-in key. */
   readonly decideForOwnKey: (permission: string, resource: Resource) => ReturnType<Sallyport['decide']>;
 }
 
@@ -23,28 +23,35 @@ export const SignedInProvider = Context.Provider;
 
 export function useSignedIn(): SignedIn {
   const value = useContext(Context);
-  if (!value) throw new Error('nobody is signed in');
+  if (!value) throw new Error('not signed in');
   return value;
 }
 
-/** Throws what the service says if the key is not good. `lost` is called once it no longer is. */
+/** Throws the service's error if the key is invalid. Calls `lost` when a later request gets 401. */
 export async function signIn(key: string, lost: () => void): Promise<SignedIn> {
-  let inside = false;
+  let signedIn = false;
   const watched = async (...[input, init]: Parameters<typeof fetch>) => {
     const response = await fetch(input, init);
-    if (response.status === 401 && inside) lost();
+    if (response.status === 401 && signedIn) lost();
     return response;
   };
   const api = new Sallyport({ url: location.origin, key, fetch: watched as typeof fetch });
-  const [own, permissions] = await Promise.all([ownApplication(api), api.permissions()]);
-  inside = true;
+  const [ownApplication, permissions] = await Promise.all([fetchOwnApplication(api), api.permissions()]);
+  signedIn = true;
   const decideForOwnKey = (permission: string, resource: Resource) =>
     api.decide({ credential: key, permission, resource, explain: true });
-  return { api, ending: key.slice(-4), own, permissions, roll: new Roll(api), decideForOwnKey };
+  return {
+    api,
+    keyEnding: key.slice(-4),
+    ownApplication,
+    permissions,
+    applications: new ApplicationStore(api),
+    decideForOwnKey,
+  };
 }
 
-/** A good key that may not read Applications is refused, but with another error than a bad one. */
-async function ownApplication(api: Sallyport): Promise<Application | undefined> {
+/** Returns undefined if the key is valid but lacks `application:read`. */
+async function fetchOwnApplication(api: Sallyport): Promise<Application | undefined> {
   try {
     return await api.applications.current();
   } catch (error) {
@@ -53,10 +60,14 @@ async function ownApplication(api: Sallyport): Promise<Application | undefined> 
   }
 }
 
-/** Whether the key holds it, on whatever; unknown if it may not read about itself. */
-export function holds({ own }: Pick<SignedIn, 'own'>, permission: string): boolean | undefined {
+/** Whether the key holds the permission on any container. Undefined if it cannot read its own application. */
+export function holds(
+  { ownApplication }: Pick<SignedIn, 'ownApplication'>,
+  permission: string,
+): boolean | undefined {
   return (
-    own &&
-    (own.permissions.includes(permission) || own.rules.some((rule) => rule.permissions.includes(permission)))
+    ownApplication &&
+    (ownApplication.permissions.includes(permission) ||
+      ownApplication.rules.some((rule) => rule.permissions.includes(permission)))
   );
 }

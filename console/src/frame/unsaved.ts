@@ -1,9 +1,9 @@
-/** Asks before what was written here is lost, whether the page is left or only this place in it. */
+/** Asks for confirmation before unsaved changes are lost. */
 import { useEffect, useRef } from 'react';
 
-const question = 'Leave without saving? What you have changed here is lost.';
+const question = 'Leave without saving? Your changes will be lost.';
 
-/** Returns how to leave without being asked, for when it is saved. */
+/** Returns a function that disables the question, to call after saving. */
 export function useUnsaved(unsaved: boolean): () => void {
   const saved = useRef(false);
   useEffect(() => {
@@ -15,7 +15,7 @@ export function useUnsaved(unsaved: boolean): () => void {
       if (!saved.current && event.hashChange && event.cancelable && !confirm(question))
         event.preventDefault();
     };
-    // Absent in older browsers, which then ask only when the page is left.
+    // Older browsers lack it, and ask only when the tab is closed or reloaded.
     const { navigation } = globalThis as { navigation?: Navigation };
     addEventListener('beforeunload', leaving);
     navigation?.addEventListener('navigate', moving);

@@ -1,29 +1,29 @@
-/** The Sessions that live, with what they may do and how long still. */
+/** Sessions that have not expired, with their access and remaining time. */
 import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Session } from '../../../sdk/src/sallyport.ts';
 import { ruleTitle } from '../access/grants.ts';
-import { Outcome } from '../access/outcome.tsx';
-import { useRoll } from '../applications/roll.ts';
+import { OutcomeBadge } from '../access/outcome.tsx';
+import { useApplications } from '../applications/application-store.ts';
 import { announce } from '../frame/announce.ts';
+import { ErrorNotice, InlineError } from '../frame/error-notice.tsx';
+import { countdown, formatDate, plural, shortId, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad, useNow } from '../frame/load.ts';
-import { href } from '../frame/place.ts';
-import { Complaint, Problem } from '../frame/problem.tsx';
+import { href } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
-import { ago, countdown, exactly, plural, shortId } from '../frame/words.ts';
 
 const pageSize = 100;
 
 export function Sessions() {
   const signedIn = useSignedIn();
   const now = useNow();
-  const [state, setState] = useState<'all' | 'waiting' | 'authorized'>('all');
+  const [state, setState] = useState<StateFilter>('all');
   const [ending, setEnding] = useState<Session>();
   const { data, error, reload } = useLoad(`sessions ${state}`, (signal) =>
     signedIn.api.sessions.list({ size: pageSize, ...(state !== 'all' && { state }) }, { signal }),
   );
-  const living = data?.data.filter((session) => Date.parse(session.expires_at) > now) ?? [];
+  const current = data?.data.filter((session) => Date.parse(session.expires_at) > now) ?? [];
   return (
     <div className="page">
       <header className="page-head">
@@ -31,34 +31,35 @@ export function Sessions() {
           <h1>Sessions</h1>
           <p className="quiet">
             {data
-              ? counted(data.pagination.total_items, living.length)
-              : 'Short-lived access for one browser'}
+              ? countLabel(data.pagination.total_items, current.length, state)
+              : 'Short-lived access for browsers'}
           </p>
         </div>
         <Button variant="default" leftSection={<Icon name="rotate" size={14} />} onClick={reload}>
-          Look again
+          Refresh
         </Button>
       </header>
       <fieldset className="filters tools">
-        <legend className="unseen">Show</legend>
+        <legend className="visually-hidden">State</legend>
         {(['all', 'waiting', 'authorized'] as const).map((value) => (
           <button key={value} type="button" aria-pressed={state === value} onClick={() => setState(value)}>
-            {value === 'all' ? 'All' : value === 'waiting' ? 'Waiting' : 'Authorized'}
+            {value === 'all' ? 'All' : value === 'waiting' ? 'Pending' : 'Active'}
           </button>
         ))}
       </fieldset>
-      {error !== undefined && <Problem error={error} retry={reload} />}
-      {data && living.length === 0 && (
+      {error !== undefined && <ErrorNotice error={error} retry={reload} />}
+      {data && current.length === 0 && (
         <div className="empty">
           <Icon name="sessions" size={28} />
-          <h2>No Session is alive</h2>
+          <h2>{`No ${sessionNames[state]}s`}</h2>
           <p>
-            A page opens one with the key of a public Application; your backend lets it in with the nonce.
+            A web page creates a session with the key of a public application. Your backend authorizes it with
+            the nonce.
           </p>
         </div>
       )}
       <ul className="session-list">
-        {living.map((session) => (
+        {current.map((session) => (
           <SessionCard
             key={session.id}
             session={session}
@@ -67,11 +68,9 @@ export function Sessions() {
           />
         ))}
       </ul>
-      {data?.pagination.next !== undefined && (
-        <p className="fine">The newest {data.data.length} are shown. Filter for others.</p>
-      )}
+      {data?.pagination.next !== undefined && <p className="fine">Showing the newest {data.data.length}.</p>}
       {ending && (
-        <End
+        <EndDialog
           session={ending}
           close={() => setEnding(undefined)}
           done={() => {
@@ -84,13 +83,17 @@ export function Sessions() {
   );
 }
 
-/** The service leaves out the total of a list that is too long to count. */
-function counted(total: number | undefined, shown: number): string {
-  return total === undefined ? `The newest ${plural(shown, 'Session')}` : plural(total, 'Session');
+type StateFilter = 'all' | Session['state'];
+const sessionNames = { all: 'session', waiting: 'pending session', authorized: 'active session' } as const;
+
+/** The API omits the total of a list that is too long to count. */
+function countLabel(total: number | undefined, loaded: number, state: StateFilter): string {
+  const name = sessionNames[state];
+  return total === undefined ? `Newest ${plural(loaded, name)}` : plural(total, name);
 }
 
 function ApplicationLink({ id }: { id: string }) {
-  const { byId } = useRoll(useSignedIn().roll);
+  const { byId } = useApplications(useSignedIn().applications);
   return (
     <a className="link" href={href('applications', id)}>
       <bdi>{byId.get(id)?.name ?? shortId(id)}</bdi>
@@ -106,12 +109,14 @@ interface CardProps {
 
 function SessionCard({ session, now, end }: CardProps) {
   const { state, rules, permissions, authorized_by: authorizer } = session;
-  const whole = Date.parse(session.expires_at) - Date.parse(session.created_at);
-  const left = Math.max(0, Date.parse(session.expires_at) - now);
+  const lifetime = Date.parse(session.expires_at) - Date.parse(session.created_at);
+  const remaining = Math.max(0, Date.parse(session.expires_at) - now);
   return (
     <li className="session">
       <div className="session-state">
-        <span className={state === 'waiting' ? 'tag tag-warn' : 'tag tag-good'}>{state}</span>
+        <span className={state === 'waiting' ? 'tag tag-warn' : 'tag tag-good'}>
+          {state === 'waiting' ? 'pending' : 'active'}
+        </span>
         <code className="faint" title={session.id}>
           {shortId(session.id)}
         </code>
@@ -121,26 +126,26 @@ function SessionCard({ session, now, end }: CardProps) {
           <ApplicationLink id={session.application_id} />
           {authorizer !== undefined && (
             <span className="faint">
-              {' '}
-              let in by <ApplicationLink id={authorizer} />
-              {session.ceiling && ', and bound by it'}
+              {' · '}authorized by <ApplicationLink id={authorizer} />
+              {session.ceiling && ' · limited to its access'}
             </span>
           )}
         </p>
         <p className="fine">
-          {state === 'waiting' && 'It can do nothing until a backend authorizes it.'}
+          {state === 'waiting' && 'No access until a backend authorizes it.'}
           {rules.map((rule) => (
             <span key={ruleTitle(rule) + rule.priority} className="session-rule">
-              <Outcome answer={rule.transform} /> <code>{ruleTitle(rule)}</code> {rule.permissions.join(', ')}
+              <OutcomeBadge answer={rule.transform} /> <code>{ruleTitle(rule)}</code>{' '}
+              {rule.permissions.join(', ')}
             </span>
           ))}
           {permissions.join(', ')}
         </p>
       </div>
-      <div className="session-time" title={exactly(session.expires_at)}>
+      <div className="session-time" title={formatDate(session.expires_at)}>
         <strong>{countdown(session.expires_at, now)}</strong>
-        <meter min={0} max={whole} value={left} aria-label="Time that is left" />
-        <small className="faint">made {ago(session.created_at, now)}</small>
+        <meter min={0} max={lifetime} value={remaining} aria-label="Remaining time" />
+        <small className="faint">created {timeAgo(session.created_at, now)}</small>
       </div>
       {end && (
         <Button variant="default" size="compact-xs" onClick={end}>
@@ -151,7 +156,7 @@ function SessionCard({ session, now, end }: CardProps) {
   );
 }
 
-function End({ session, close, done }: { session: Session; close: () => void; done: () => void }) {
+function EndDialog({ session, close, done }: { session: Session; close: () => void; done: () => void }) {
   const { api } = useSignedIn();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
@@ -159,7 +164,7 @@ function End({ session, close, done }: { session: Session; close: () => void; do
     setBusy(true);
     try {
       await api.sessions.end(session.id);
-      announce('The Session has ended.');
+      announce('Session ended.');
       done();
     } catch (failure) {
       setBusy(false);
@@ -167,16 +172,16 @@ function End({ session, close, done }: { session: Session; close: () => void; do
     }
   };
   return (
-    <Modal opened onClose={close} title="End this Session?" closeButtonProps={{ 'aria-label': 'Close' }}>
+    <Modal opened onClose={close} title="End this session?" closeButtonProps={{ 'aria-label': 'Close' }}>
       <div className="stack">
-        <p className="quiet">Its key is refused from the next request on. The page can open another.</p>
-        <Complaint error={error} />
+        <p className="quiet">Its key is revoked immediately. The page can create a new session.</p>
+        <InlineError error={error} />
         <div className="foot">
           <Button variant="default" onClick={close}>
             Cancel
           </Button>
           <Button color="red" onClick={end} loading={busy} data-autofocus>
-            End it
+            End session
           </Button>
         </div>
       </div>

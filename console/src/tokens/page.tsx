@@ -1,21 +1,21 @@
-/** Tokens by where they lie: what this key may see, as it may see it. */
+/** Tokens by container, as the signed-in key sees them. */
 import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Token } from '../../../sdk/src/sallyport.ts';
 import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
+import { ErrorNotice } from '../frame/error-notice.tsx';
+import { formatDate, formatNumber, plural, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useLoad, useNow } from '../frame/load.ts';
-import { Problem } from '../frame/problem.tsx';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { ago, exactly, number } from '../frame/words.ts';
 import { type Branch, canonical, treeOf } from './tree.ts';
 
-/** Enough for a tree to be read by a person; more are narrowed by choosing a container. */
-const most = 1000;
-const shownAtOnce = 100;
+/** The most tokens loaded at a time. Beyond that, tokens are loaded per container. */
+const maxTokens = 1000;
+const pageSize = 100;
 
-/** Those in a container and below; of none, none. */
+/** Tokens in a container and below. Loads nothing if `container` is undefined. */
 function useTokens(container: string | undefined) {
   const { api } = useSignedIn();
   return useLoad(`tokens ${container}`, async (signal) => {
@@ -24,7 +24,7 @@ function useTokens(container: string | undefined) {
     const query = container === '/' ? {} : { container };
     for await (const token of api.tokens.all(query, { signal })) {
       found.push(token);
-      if (found.length >= most) break;
+      if (found.length >= maxTokens) break;
     }
     return found;
   });
@@ -34,7 +34,7 @@ export function Tokens() {
   const all = useTokens('/');
   const [path, setPath] = useState('/');
   const [open, setOpen] = useState<Token>();
-  const full = (all.data?.length ?? 0) >= most;
+  const full = (all.data?.length ?? 0) >= maxTokens;
   const narrowed = useTokens(full ? path : undefined);
   const here = (full ? narrowed.data : all.data)?.filter((token) =>
     canonical(token.container).startsWith(path),
@@ -46,19 +46,17 @@ export function Tokens() {
           <h1>Tokens</h1>
           <p className="quiet">
             {all.data
-              ? `${full ? 'The newest ' : ''}${number(all.data.length)} that this key may see, as it may see them`
-              : 'What this key may see, as it may see it'}
+              ? `${full ? 'Newest ' : ''}${plural(all.data.length, 'token')} visible to this key`
+              : 'Tokens visible to this key'}
           </p>
         </div>
       </header>
-      {all.error !== undefined && <Problem error={all.error} retry={all.reload} />}
+      {all.error !== undefined && <ErrorNotice error={all.error} retry={all.reload} />}
       {all.data?.length === 0 && (
         <div className="empty">
           <Icon name="tokens" size={28} />
-          <h2>No Token to be seen</h2>
-          <p>
-            A Token keeps data sealed in a container. Create one with the API, the command line or the SDK.
-          </p>
+          <h2>No tokens</h2>
+          <p>No tokens are visible to this key. Create tokens with the API, the CLI or the SDK.</p>
         </div>
       )}
       {all.data !== undefined && all.data.length > 0 && (
@@ -69,7 +67,7 @@ export function Tokens() {
           <TokenList tokens={here ?? []} open={setOpen} />
         </div>
       )}
-      {open && <OneToken token={open} close={() => setOpen(undefined)} />}
+      {open && <TokenDialog token={open} close={() => setOpen(undefined)} />}
     </div>
   );
 }
@@ -91,7 +89,7 @@ function TreeNode({ branch, chosen, choose }: TreeProps) {
       >
         <Icon name="folder" size={14} />
         <span>{branch.name}</span>
-        <small>{number(branch.count)}</small>
+        <small>{formatNumber(branch.count)}</small>
       </button>
       {branch.branches.length > 0 && (
         <ul>
@@ -108,9 +106,9 @@ function TreeNode({ branch, chosen, choose }: TreeProps) {
 
 function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: Token) => void }) {
   const now = useNow(60_000);
-  const [count, setCount] = useState(shownAtOnce);
+  const [count, setCount] = useState(pageSize);
   return (
-    <section className="card list-card" aria-label="Tokens here">
+    <section className="card list-card" aria-label="Tokens in this container">
       <ul className="token-list">
         {tokens.slice(0, count).map((token) => (
           <li key={token.id}>
@@ -122,13 +120,13 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
               <span className="tag">{token.type}</span>
               <span className="token-data">
                 {token.data === undefined ? (
-                  <span className="faint">nothing to be seen</span>
+                  <span className="faint">redacted</span>
                 ) : (
                   <code>{escapeJson(JSON.stringify(token.data))}</code>
                 )}
               </span>
-              <small className="faint" title={exactly(token.created_at)}>
-                {ago(token.created_at, now)}
+              <small className="faint" title={formatDate(token.created_at)}>
+                {timeAgo(token.created_at, now)}
               </small>
             </button>
           </li>
@@ -136,7 +134,7 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
       </ul>
       {tokens.length > count && (
         <div className="foot">
-          <Button variant="default" onClick={() => setCount(count + shownAtOnce)}>
+          <Button variant="default" onClick={() => setCount(count + pageSize)}>
             Show more
           </Button>
         </div>
@@ -145,7 +143,7 @@ function TokenList({ tokens, open }: { tokens: readonly Token[]; open: (token: T
   );
 }
 
-function OneToken({ token, close }: { token: Token; close: () => void }) {
+function TokenDialog({ token, close }: { token: Token; close: () => void }) {
   const { data, mask, metadata, ...rest } = token;
   return (
     <Modal
@@ -168,9 +166,7 @@ function OneToken({ token, close }: { token: Token; close: () => void }) {
         </dl>
         <div className="snippet">
           <pre>
-            {data === undefined
-              ? 'The data is not shown to this key.'
-              : escapeJson(JSON.stringify(data, null, 2))}
+            {data === undefined ? 'Redacted for this key.' : escapeJson(JSON.stringify(data, null, 2))}
           </pre>
           {data !== undefined && <CopyButton text={JSON.stringify(data, null, 2)} />}
         </div>

@@ -1,12 +1,12 @@
-/** Containers as the tree that they are. */
+/** Builds the container tree. */
 import type { Token } from '../../../sdk/src/sallyport.ts';
 
 export interface Branch {
-  /** With a slash at each end, in lower case, as containers are compared. */
+  /** Lower case with leading and trailing slash, as containers are compared. */
   readonly path: string;
   readonly name: string;
   readonly branches: Branch[];
-  /** How many lie here and below. */
+  /** Number of tokens here and below. */
   count: number;
 }
 

@@ -53,7 +53,7 @@ async function send(request: Request): Promise<Reply> {
   const headers = {
     'Content-Type': file.type,
     ...commonHeaders,
-    ...(file.lasting && immutableHeaders),
+    ...(file.immutable && immutableHeaders),
     ...(encoding && { 'Content-Encoding': encoding }),
   };
   return { status: 200, body, headers };

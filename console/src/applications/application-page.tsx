@@ -1,28 +1,28 @@
-/** One Application: what it may do, its keys, what they would see, and what it makes use of. */
+/** One application: access, keys, access preview and usage. */
 import { Button, Menu } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
 import { ruleTitle } from '../access/grants.ts';
-import { Outcome } from '../access/outcome.tsx';
+import { OutcomeBadge } from '../access/outcome.tsx';
 import { Preview } from '../access/preview.tsx';
 import { CopyButton } from '../frame/copy-button.tsx';
+import { ErrorNotice } from '../frame/error-notice.tsx';
+import { formatDate, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
 import { useLoad, useNow } from '../frame/load.ts';
-import { go, href } from '../frame/place.ts';
-import { Problem } from '../frame/problem.tsx';
+import { href, navigate } from '../frame/route.ts';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
-import { ago, exactly } from '../frame/words.ts';
-import { Delete } from './delete.tsx';
+import { DeleteDialog } from './delete-dialog.tsx';
 import { EditApplication } from './edit.tsx';
-import { KeyOnce } from './key-once.tsx';
 import { Keys } from './keys.tsx';
-import { Rotate } from './rotate.tsx';
-import { Expires, LastUsed, Maker } from './table.tsx';
-import { TypeBadge } from './type.tsx';
+import { NewKeyDialog } from './new-key-dialog.tsx';
+import { RotateDialog } from './rotate-dialog.tsx';
+import { CreatedBy, Expires, LastUsed } from './table.tsx';
+import { TypeBadge } from './type-badge.tsx';
 import { Usage } from './usage.tsx';
 
-export function OneApplication({ id, editing }: { id: string; editing: boolean }) {
+export function ApplicationPage({ id, editing }: { id: string; editing: boolean }) {
   const { api } = useSignedIn();
   const { data, error, reload } = useLoad(`application ${id}`, (signal) =>
     api.applications.get(id, { signal }),
@@ -32,12 +32,16 @@ export function OneApplication({ id, editing }: { id: string; editing: boolean }
       <div className="page stack">
         <Back />
         <h1>Application</h1>
-        <Problem error={error} retry={reload} />
+        <ErrorNotice error={error} retry={reload} />
       </div>
     );
   }
   if (!data) return <div className="page" aria-busy="true" />;
-  return editing ? <EditApplication application={data} /> : <Shown application={data} reload={reload} />;
+  return editing ? (
+    <EditApplication application={data} />
+  ) : (
+    <ApplicationView application={data} reload={reload} />
+  );
 }
 
 function Back() {
@@ -50,14 +54,14 @@ function Back() {
 
 type Open = 'rotate' | 'delete' | { readonly secret: string; readonly note: string } | undefined;
 
-function Shown({ application, reload }: { application: Application; reload: () => void }) {
+function ApplicationView({ application, reload }: { application: Application; reload: () => void }) {
   const signedIn = useSignedIn();
   const [open, setOpen] = useState<Open>();
   const { id, name, type } = application;
   const keys = useLoad(`keys ${id}`, (signal) => signedIn.api.applications.keys(id, { signal }));
   const mayChange = holds(signedIn, 'application:update') !== false;
   const mayDelete = holds(signedIn, 'application:delete') !== false;
-  useShortcuts({ e: () => mayChange && go('applications', id, 'edit') });
+  useShortcuts({ e: () => mayChange && navigate('applications', id, 'edit') });
   return (
     <div className="page">
       <Back />
@@ -68,7 +72,7 @@ function Shown({ application, reload }: { application: Application; reload: () =
           </h1>
           <p className="head-line">
             <TypeBadge type={type} />
-            {signedIn.own?.id === id && <span className="tag">this key</span>}
+            {signedIn.ownApplication?.id === id && <span className="tag">signed in</span>}
           </p>
         </div>
         <div className="actions">
@@ -88,7 +92,7 @@ function Shown({ application, reload }: { application: Application; reload: () =
               leftSection={<Icon name="rotate" size={14} />}
               onClick={() => setOpen('rotate')}
             >
-              Rotate
+              Rotate key
             </Button>
           )}
           {mayDelete && <More remove={() => setOpen('delete')} />}
@@ -102,12 +106,12 @@ function Shown({ application, reload }: { application: Application; reload: () =
             <Keys application={application} keys={keys} mayChange={mayChange} />
           </section>
           <section className="card">
-            <h2>What would this key see?</h2>
+            <h2>Access preview</h2>
             <Preview holder="application" after={application} />
           </section>
         </div>
         <aside className="stack-wide">
-          <Facts application={application} />
+          <Details application={application} />
           <Usage application={application} />
         </aside>
       </div>
@@ -129,7 +133,7 @@ function More({ remove }: { remove: () => void }) {
   return (
     <Menu position="bottom-end" width={180}>
       <Menu.Target>
-        <Button variant="default" aria-label="More" px={8}>
+        <Button variant="default" aria-label="More actions" px={8}>
           <Icon name="more" />
         </Button>
       </Menu.Target>
@@ -152,22 +156,22 @@ interface DialogsProps {
 
 function Dialogs({ application, keys, open, setOpen, reload }: DialogsProps): ReactNode {
   const close = () => setOpen(undefined);
-  if (open === 'delete') return <Delete application={application} close={close} />;
+  if (open === 'delete') return <DeleteDialog application={application} close={close} />;
   if (open === 'rotate') {
     const done = (secret: string, note: string) => setOpen({ secret, note });
-    return <Rotate application={application} keys={keys} close={close} done={done} />;
+    return <RotateDialog application={application} keys={keys} close={close} done={done} />;
   }
   if (!open) return null;
   const stored = () => {
     close();
     reload();
   };
-  return <KeyOnce secret={open.secret} note={open.note} name={application.name} close={stored} />;
+  return <NewKeyDialog secret={open.secret} note={open.note} name={application.name} close={stored} />;
 }
 
 function Access({ application: { rules, permissions } }: { application: Application }) {
   const { permissions: known } = useSignedIn();
-  const sentences = new Map(known.map(({ name, description }) => [name, description]));
+  const descriptions = new Map(known.map(({ name, description }) => [name, description]));
   return (
     <section className="card">
       <h2>Access</h2>
@@ -180,7 +184,7 @@ function Access({ application: { rules, permissions } }: { application: Applicat
               </span>
               <div>
                 <p>
-                  <code>{ruleTitle(rule)}</code> <Outcome answer={rule.transform} />
+                  <code>{ruleTitle(rule)}</code> <OutcomeBadge answer={rule.transform} />
                 </p>
                 <p className="fine">
                   {rule.permissions.join(', ')}
@@ -196,7 +200,7 @@ function Access({ application: { rules, permissions } }: { application: Applicat
           {permissions.map((name) => (
             <li key={name}>
               <code>{name}</code>
-              <span className="fine">{sentences.get(name) ?? 'One of your own.'}</span>
+              <span className="fine">{descriptions.get(name) ?? 'Custom permission.'}</span>
             </li>
           ))}
         </ul>
@@ -205,13 +209,13 @@ function Access({ application: { rules, permissions } }: { application: Applicat
   );
 }
 
-function Facts({ application }: { application: Application }) {
+function Details({ application }: { application: Application }) {
   const now = useNow();
-  const { id, created_at: created, created_by: maker } = application;
+  const { id, created_at: created, created_by: createdBy } = application;
   const { modified_at: modified, modified_by: modifier, allowed_origins: origins } = application;
   return (
     <section className="card">
-      <h2>Facts</h2>
+      <h2>Details</h2>
       <dl className="facts">
         <dt>Last used</dt>
         <dd>
@@ -222,24 +226,24 @@ function Facts({ application }: { application: Application }) {
           <Expires at={application.expires_at} now={now} />
         </dd>
         <dt>Created</dt>
-        <dd title={exactly(created)}>
-          {ago(created, now)} <Maker id={maker} />
+        <dd title={formatDate(created)}>
+          {timeAgo(created, now)} <CreatedBy id={createdBy} />
         </dd>
         {modified !== undefined && (
           <>
-            <dt>Changed</dt>
-            <dd title={exactly(modified)}>
-              {ago(modified, now)} <Maker id={modifier} />
+            <dt>Updated</dt>
+            <dd title={formatDate(modified)}>
+              {timeAgo(modified, now)} <CreatedBy id={modifier} />
             </dd>
           </>
         )}
         {origins !== undefined && (
           <>
-            <dt>Pages</dt>
+            <dt>Allowed origins</dt>
             <dd>{origins.join(', ')}</dd>
           </>
         )}
-        <dt>Id</dt>
+        <dt>ID</dt>
         <dd className="id-line">
           <code>{id}</code> <CopyButton text={id} />
         </dd>

@@ -1,4 +1,4 @@
-/** Every Application that the key may see, fetched page after page, and kept up to date by what is done here. */
+/** All applications visible to the key. Loaded page by page, and updated by the user's own changes. */
 import { useSyncExternalStore } from 'react';
 import type { Application, Sallyport } from '../../../sdk/src/sallyport.ts';
 
@@ -9,16 +9,16 @@ export interface Snapshot {
   readonly error: unknown;
 }
 
-const nothing: Snapshot = { list: [], byId: new Map(), complete: false, error: undefined };
-/** How many are waited for before they are shown. */
-const portion = 500;
-/** Milliseconds after which somebody who comes back to the list wants to see it anew. */
-const lasting = 10_000;
+const emptySnapshot: Snapshot = { list: [], byId: new Map(), complete: false, error: undefined };
+/** Number of loaded applications after which the list is rendered again. */
+const renderBatch = 500;
+/** Milliseconds after which `refresh` loads the list again. */
+const maxAge = 10_000;
 
-export class Roll {
+export class ApplicationStore {
   readonly #api: Sallyport;
   readonly #listeners = new Set<() => void>();
-  #snapshot = nothing;
+  #snapshot = emptySnapshot;
   #run: AbortController | undefined;
   #loadedAt = Number.POSITIVE_INFINITY;
 
@@ -34,38 +34,38 @@ export class Roll {
 
   readonly snapshot = (): Snapshot => this.#snapshot;
 
-  /** What is shown stays until all of the new ones are there. */
+  /** Replaces the current list only after the new one is complete. */
   async load(): Promise<void> {
     this.#run?.abort();
     const run = new AbortController();
     this.#run = run;
     const list: Application[] = [];
     const first = this.#snapshot.list.length === 0;
-    let shown = 0;
+    let rendered = 0;
     try {
       for await (const application of this.#api.applications.all({}, { signal: run.signal })) {
         list.push(application);
-        if (!first || list.length - shown < (shown === 0 ? 100 : portion)) continue;
-        shown = list.length;
-        this.#show({ list: [...list], complete: false });
+        if (!first || list.length - rendered < (rendered === 0 ? 100 : renderBatch)) continue;
+        rendered = list.length;
+        this.#publish({ list: [...list], complete: false });
       }
-      this.#show({ list, complete: true });
+      this.#publish({ list, complete: true });
       this.#loadedAt = Date.now();
     } catch (error) {
       if (!run.signal.aborted)
-        this.#show({ list: first ? list : this.#snapshot.list, complete: true, error });
+        this.#publish({ list: first ? list : this.#snapshot.list, complete: true, error });
     }
   }
 
-  /** Loads them again if they were loaded a while ago. */
+  /** Loads the list again if it is older than `maxAge`. */
   refresh(): void {
-    if (Date.now() - this.#loadedAt > lasting) void this.load();
+    if (Date.now() - this.#loadedAt > maxAge) void this.load();
   }
 
   put(application: Application): void {
     const { list, byId } = this.#snapshot;
     const known = byId.has(application.id);
-    this.#show({
+    this.#publish({
       ...this.#snapshot,
       list: known
         ? list.map((each) => (each.id === application.id ? application : each))
@@ -74,16 +74,16 @@ export class Roll {
   }
 
   remove(id: string): void {
-    this.#show({ ...this.#snapshot, list: this.#snapshot.list.filter((each) => each.id !== id) });
+    this.#publish({ ...this.#snapshot, list: this.#snapshot.list.filter((each) => each.id !== id) });
   }
 
-  #show(next: Pick<Snapshot, 'list' | 'complete'> & { error?: unknown }): void {
+  #publish(next: Pick<Snapshot, 'list' | 'complete'> & { error?: unknown }): void {
     const byId = new Map(next.list.map((each) => [each.id, each]));
     this.#snapshot = { list: next.list, complete: next.complete, byId, error: next.error };
     for (const listener of this.#listeners) listener();
   }
 }
 
-export function useRoll(roll: Roll): Snapshot {
-  return useSyncExternalStore(roll.subscribe, roll.snapshot);
+export function useApplications(store: ApplicationStore): Snapshot {
+  return useSyncExternalStore(store.subscribe, store.snapshot);
 }

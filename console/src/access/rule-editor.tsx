@@ -1,4 +1,4 @@
-/** One rule, being written. */
+/** Editor for one rule. */
 import { ActionIcon, Button, SegmentedControl, Select, TextInput, Tooltip } from '@mantine/core';
 import type { AccessRule, AccessRuleCondition } from '../../../sdk/src/sallyport.ts';
 import { Icon } from '../frame/icons.tsx';
@@ -20,9 +20,9 @@ const transforms = [
   { value: 'reveal', label: 'Reveal' },
 ];
 const meaning = {
-  redact: 'shows that it is there, and nothing of the data',
-  mask: 'shows the mask, or nothing where there is none',
-  reveal: 'shows all of the data',
+  redact: 'Redact hides the data.',
+  mask: 'Mask shows the masked value, or hides the data if the token has no mask.',
+  reveal: 'Reveal shows the data.',
 } as const;
 
 export function RuleEditor({ owner, rule, number, errors, change, remove }: Props) {
@@ -37,7 +37,7 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
   return (
     <fieldset className="rule">
       <legend>Rule {number}</legend>
-      <Tooltip label="Remove this rule">
+      <Tooltip label="Remove rule">
         <ActionIcon
           className="rule-remove"
           variant="subtle"
@@ -53,7 +53,7 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
           <TextInput
             className="grow"
             label="Container"
-            placeholder={owner === 'management' ? 'everywhere' : '/customers/'}
+            placeholder={owner === 'management' ? 'All containers' : '/customers/'}
             value={rule.container ?? ''}
             error={errors('container')}
             onChange={({ currentTarget: { value } }) => {
@@ -72,9 +72,9 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
           onChange={(event) => change({ ...rule, priority: Number(event.currentTarget.value) })}
         />
         <div>
-          <span className="field-label">Shows</span>
+          <span className="field-label">Transform</span>
           <SegmentedControl
-            aria-label={`What rule ${number} shows`}
+            aria-label={`Transform of rule ${number}`}
             data={transforms}
             value={rule.transform}
             onChange={(transform) => change({ ...rule, transform: transform as AccessRule['transform'] })}
@@ -83,7 +83,7 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
       </div>
       {owner === 'session' && <Conditions rule={rule} change={change} errors={errors} />}
       <div>
-        <span className="field-label">Grants</span>
+        <span className="field-label">Permissions</span>
         <div className="chips">
           {choices.map((name) => (
             <button
@@ -97,11 +97,10 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
             </button>
           ))}
         </div>
-        {errors('permissions') && <p className="complaint">{errors('permissions')}</p>}
+        {errors('permissions') && <p className="error-text">{errors('permissions')}</p>}
       </div>
       <p className="fine">
-        Priority {rule.priority || '…'}: {rule.transform} {meaning[rule.transform]}. Of the rules that match,
-        the lowest priority decides.
+        {meaning[rule.transform]} Of the matching rules, the one with the lowest priority decides.
       </p>
     </fieldset>
   );
@@ -116,7 +115,7 @@ function Conditions({ rule, change, errors }: Pick<Props, 'rule' | 'change' | 'e
     });
   return (
     <div className="stack-tight">
-      <span className="field-label">When all of this holds</span>
+      <span className="field-label">Conditions (all must match)</span>
       {conditions.map((condition, index) => (
         <div className="rule-line" key={index}>
           <Select
@@ -131,8 +130,8 @@ function Conditions({ rule, change, errors }: Pick<Props, 'rule' | 'change' | 'e
             aria-label="Comparison"
             className="middling"
             data={[
-              { value: 'starts_with', label: condition.attribute === 'id' ? 'begins with' : 'is in' },
-              { value: 'equals', label: 'is exactly' },
+              { value: 'starts_with', label: condition.attribute === 'id' ? 'starts with' : 'is in' },
+              { value: 'equals', label: 'equals' },
             ]}
             value={condition.operator}
             allowDeselect={false}
@@ -164,7 +163,7 @@ function Conditions({ rule, change, errors }: Pick<Props, 'rule' | 'change' | 'e
           size="compact-xs"
           onClick={() => change({ ...rule, conditions: [...conditions, newCondition()] })}
         >
-          And…
+          Add condition
         </Button>
       </div>
     </div>

@@ -1,9 +1,9 @@
-/** Type a few letters of where to go. */
+/** Opens a page or an application by name. */
 import { Modal } from '@mantine/core';
 import { type KeyboardEvent, useMemo, useState } from 'react';
-import { useRoll } from '../applications/roll.ts';
+import { useApplications } from '../applications/application-store.ts';
 import { Icon, type IconName } from './icons.tsx';
-import { go } from './place.ts';
+import { navigate } from './route.ts';
 import { sections } from './sections.ts';
 import { useSignedIn } from './signed-in.ts';
 
@@ -15,23 +15,23 @@ interface Target {
   readonly to: readonly string[];
 }
 
-const most = 8;
+const maxTargets = 8;
 
 function useTargets(text: string): readonly Target[] {
-  const { list } = useRoll(useSignedIn().roll);
+  const { list } = useApplications(useSignedIn().applications);
   return useMemo(() => {
     const wanted = text.trim().toLowerCase();
     const fixed = [
-      { label: 'Create an Application', icon: 'plus' as const, to: ['applications', 'new'] },
-      ...sections.map(({ label, icon, at }) => ({ label, icon, to: [at] })),
+      { label: 'Create an application', icon: 'plus' as const, to: ['applications', 'new'] },
+      ...sections.map(({ label, icon, path }) => ({ label, icon, to: [path] })),
     ].map((each) => ({ ...each, id: each.to.join('/'), hint: '' }));
     const targets: Target[] = fixed.filter(({ label }) => label.toLowerCase().includes(wanted));
     for (const { id, name, type } of list) {
-      if (targets.length >= most + (wanted ? 0 : fixed.length)) break;
+      if (targets.length >= maxTargets + (wanted ? 0 : fixed.length)) break;
       if (!name.toLowerCase().includes(wanted) && !id.startsWith(wanted)) continue;
       targets.push({ id, label: name, hint: type, icon: 'applications', to: ['applications', id] });
     }
-    return targets.slice(0, most + 4);
+    return targets.slice(0, maxTargets + 4);
   }, [list, text]);
 }
 
@@ -42,7 +42,7 @@ function Targets({ close }: { close: () => void }) {
   const open = (target: Target | undefined) => {
     if (!target) return;
     close();
-    go(...target.to);
+    navigate(...target.to);
   };
   const pressed = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -53,15 +53,15 @@ function Targets({ close }: { close: () => void }) {
     if (event.key === 'Enter') open(targets[at]);
   };
   return (
-    <div className="jump">
+    <div className="quick-open">
       <input
         data-autofocus
         role="combobox"
-        aria-label="Jump to"
+        aria-label="Go to"
         aria-expanded="true"
-        aria-controls="jump-targets"
-        aria-activedescendant={targets[at] ? `jump-${at}` : undefined}
-        placeholder="An Application or a section…"
+        aria-controls="quick-open-targets"
+        aria-activedescendant={targets[at] ? `quick-open-${at}` : undefined}
+        placeholder="Application or page…"
         value={text}
         onChange={(event) => {
           setText(event.target.value);
@@ -69,11 +69,11 @@ function Targets({ close }: { close: () => void }) {
         }}
         onKeyDown={pressed}
       />
-      <div id="jump-targets" role="listbox" aria-label="Places">
+      <div id="quick-open-targets" role="listbox" aria-label="Results">
         {targets.map((target, index) => (
           <div
             key={target.id}
-            id={`jump-${index}`}
+            id={`quick-open-${index}`}
             role="option"
             tabIndex={-1}
             aria-selected={index === at}
@@ -85,13 +85,13 @@ function Targets({ close }: { close: () => void }) {
             <small>{target.hint}</small>
           </div>
         ))}
-        {targets.length === 0 && <p className="quiet">Nothing is called that.</p>}
+        {targets.length === 0 && <p className="quiet">No matches.</p>}
       </div>
     </div>
   );
 }
 
-export function Jump({ opened, close }: { opened: boolean; close: () => void }) {
+export function QuickOpen({ opened, close }: { opened: boolean; close: () => void }) {
   return (
     <Modal
       opened={opened}
@@ -101,8 +101,8 @@ export function Jump({ opened, close }: { opened: boolean; close: () => void }) 
       size={520}
       yOffset="12vh"
       centered={false}
-      title="Jump to"
-      className="jump-dialog"
+      title="Go to"
+      className="quick-open-dialog"
     >
       <Targets close={close} />
     </Modal>

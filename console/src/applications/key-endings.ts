@@ -1,23 +1,23 @@
-/** The last four characters of the keys of the rows in sight, asked for once and only when one stays there. */
+/** Loads the last four characters of the keys of visible rows, once per application, after scrolling stops. */
 import { useEffect, useState } from 'react';
 import type { Application, Sallyport } from '../../../sdk/src/sallyport.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
 
 type Endings = ReadonlyMap<string, readonly string[]>;
 
-const known = new WeakMap<Sallyport, Map<string, readonly string[]>>();
-const atOnce = 8;
-const pause = 120;
+const endingsByClient = new WeakMap<Sallyport, Map<string, readonly string[]>>();
+const concurrency = 8;
+const debounce = 120;
 
-export function knownEndings(api: Sallyport): Map<string, readonly string[]> {
-  const map = known.get(api) ?? new Map<string, readonly string[]>();
-  known.set(api, map);
+export function keyEndingCache(api: Sallyport): Map<string, readonly string[]> {
+  const map = endingsByClient.get(api) ?? new Map<string, readonly string[]>();
+  endingsByClient.set(api, map);
   return map;
 }
 
-export function useEndings(rows: readonly Application[]): Endings {
+export function useKeyEndings(rows: readonly Application[]): Endings {
   const { api } = useSignedIn();
-  const map = knownEndings(api);
+  const map = keyEndingCache(api);
   const [, redraw] = useState(0);
   const wanted = rows
     .map(({ id }) => id)
@@ -29,10 +29,10 @@ export function useEndings(rows: readonly Application[]): Endings {
     const timer = setTimeout(async () => {
       const ids = wanted.split(',');
       while (ids.length > 0 && !controller.signal.aborted) {
-        await Promise.all(ids.splice(0, atOnce).map((id) => fetchEndings(api, id, controller.signal)));
+        await Promise.all(ids.splice(0, concurrency).map((id) => fetchEndings(api, id, controller.signal)));
       }
       redraw((count) => count + 1);
-    }, pause);
+    }, debounce);
     return () => {
       clearTimeout(timer);
       controller.abort();
@@ -44,11 +44,11 @@ export function useEndings(rows: readonly Application[]): Endings {
 async function fetchEndings(api: Sallyport, id: string, signal: AbortSignal): Promise<void> {
   try {
     const keys = await api.applications.keys(id, { signal });
-    knownEndings(api).set(
+    keyEndingCache(api).set(
       id,
       keys.map(({ ending }) => ending),
     );
   } catch {
-    if (!signal.aborted) knownEndings(api).set(id, []);
+    if (!signal.aborted) keyEndingCache(api).set(id, []);
   }
 }

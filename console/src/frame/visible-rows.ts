@@ -1,31 +1,35 @@
-/** Of a long list, only the rows in sight are drawn. */
+/** Virtual scrolling: renders only the visible rows of a long list. */
 import { type RefObject, useCallback, useEffect, useState } from 'react';
 
-const spare = 8;
+const overscan = 8;
 
-export interface Sight {
+export interface VisibleRows {
   readonly first: number;
   readonly last: number;
-  /** Scrolls as little as brings the row into sight. */
+  /** Scrolls the row into view if necessary. */
   readonly show: (index: number) => void;
 }
 
-/** The rows scroll with the page, below whatever stands above them. */
-export function useSight(list: RefObject<HTMLElement | null>, count: number, height: number): Sight {
+/** The list scrolls with the page. */
+export function useVisibleRows(
+  list: RefObject<HTMLElement | null>,
+  count: number,
+  height: number,
+): VisibleRows {
   const [[first, last], setRange] = useState<[number, number]>([0, 40]);
   useEffect(() => {
-    const look = () => {
+    const update = () => {
       const top = list.current?.getBoundingClientRect().top ?? 0;
-      const from = Math.max(0, Math.floor(-top / height) - spare);
-      const to = Math.min(count, Math.ceil((innerHeight - top) / height) + spare);
+      const from = Math.max(0, Math.floor(-top / height) - overscan);
+      const to = Math.min(count, Math.ceil((innerHeight - top) / height) + overscan);
       setRange((old) => (old[0] === from && old[1] === to ? old : [from, to]));
     };
-    look();
-    addEventListener('scroll', look, { passive: true });
-    addEventListener('resize', look, { passive: true });
+    update();
+    addEventListener('scroll', update, { passive: true });
+    addEventListener('resize', update, { passive: true });
     return () => {
-      removeEventListener('scroll', look);
-      removeEventListener('resize', look);
+      removeEventListener('scroll', update);
+      removeEventListener('resize', update);
     };
   }, [list, count, height]);
   const show = useCallback(

@@ -2,15 +2,15 @@ import { Button, Modal, TextInput } from '@mantine/core';
 import { type FormEvent, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { announce } from '../frame/announce.ts';
+import { InlineError } from '../frame/error-notice.tsx';
+import { formatDate, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useNow } from '../frame/load.ts';
-import { go } from '../frame/place.ts';
-import { Complaint } from '../frame/problem.tsx';
+import { navigate } from '../frame/route.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { ago, exactly } from '../frame/words.ts';
 
-export function Delete({ application, close }: { application: Application; close: () => void }) {
-  const { api, roll, own } = useSignedIn();
+export function DeleteDialog({ application, close }: { application: Application; close: () => void }) {
+  const { api, applications, ownApplication } = useSignedIn();
   const now = useNow(60_000);
   const [typed, setTyped] = useState('');
   const [busy, setBusy] = useState(false);
@@ -22,9 +22,9 @@ export function Delete({ application, close }: { application: Application; close
     setBusy(true);
     try {
       await api.applications.delete(id);
-      roll.remove(id);
-      announce(`${name} is deleted.`);
-      go('applications');
+      applications.remove(id);
+      announce(`${name} deleted.`);
+      navigate('applications');
     } catch (failure) {
       setBusy(false);
       setError(failure);
@@ -38,27 +38,27 @@ export function Delete({ application, close }: { application: Application; close
           <span>
             {used ? (
               <>
-                It was last used <strong>{ago(used, now)}</strong> ({exactly(used)}). Whatever used it will be
-                refused.
+                Last used <strong>{timeAgo(used, now)}</strong> ({formatDate(used)}). Programs that use it
+                will be denied access.
               </>
             ) : (
-              'It was never used.'
+              'Never used.'
             )}
           </span>
         </p>
         <p className="quiet">
-          Its keys and its Sessions stop working at once. This cannot be undone.
-          {own?.id === id && ' You are signed in with its key: this signs you out.'}
+          Its keys and sessions are revoked immediately. This cannot be undone.
+          {ownApplication?.id === id && ' You are signed in with its key and will be signed out.'}
         </p>
         <TextInput
-          label="Type its name to go on"
+          label="Type the name to confirm"
           placeholder={name}
           value={typed}
           onChange={(event) => setTyped(event.currentTarget.value)}
           autoComplete="off"
           data-autofocus
         />
-        <Complaint error={error} />
+        <InlineError error={error} />
         <div className="foot">
           <Button variant="default" onClick={close}>
             Cancel

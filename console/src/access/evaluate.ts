@@ -1,23 +1,23 @@
 /**
- * What grants allow, decided by the very code that the service decides with. So a draft that is stored nowhere
- * gets the same answer, and the same reasons, that it will get once it is.
+ * Evaluates grants with the service's own decision code, so that an unsaved draft gets the same result and reasons
+ * as after saving.
  */
 import './no-eval.ts';
 
 import { explain, trace } from '../../../src/domain/explain.ts';
 import { compilePolicy } from '../../../src/domain/policy.ts';
+import type { DecisionResult } from './decision-trace.tsx';
 import type { Grants } from './grants.ts';
-import type { Verdict } from './ladder.tsx';
 
 export interface Resource {
   readonly id?: string | undefined;
   readonly container?: string | undefined;
 }
 
-export interface Side {
+export interface GrantHolder {
   readonly holder: 'application' | 'session';
   readonly grants: Grants;
-  /** Of the authorizer, for a Session that may never do more. */
+  /** The authorizer's grants, if they limit the session. */
   readonly ceiling?: Grants | undefined;
 }
 
@@ -31,11 +31,11 @@ function policyOf({ permissions, rules }: Grants) {
   return compilePolicy({ permissions: [...permissions], rules: whole });
 }
 
-export function judge({
+export function evaluator({
   holder,
   grants,
   ceiling,
-}: Side): (permission: string, resource: Resource) => Verdict {
+}: GrantHolder): (permission: string, resource: Resource) => DecisionResult {
   const question = { holder, policy: policyOf(grants), ceiling: ceiling && policyOf(ceiling) };
   return (permission, resource) => ({
     ...explain(question, permission, resource),
@@ -43,8 +43,8 @@ export function judge({
   });
 }
 
-/** Places that the rules speak of, one below each, and one that they do not. */
-export function samplesOf(...grants: readonly (Grants | undefined)[]): Resource[] {
+/** Containers and ids named by the rules, a child of some of the containers, and one that no rule names. */
+export function sampleResources(...grants: readonly (Grants | undefined)[]): Resource[] {
   const rules = grants.flatMap((each) => each?.rules ?? []);
   const containers = new Set<string>();
   const ids = new Set<string>();
@@ -54,10 +54,10 @@ export function samplesOf(...grants: readonly (Grants | undefined)[]): Resource[
   }
   const slashed = [...containers].map((each) => `/${each.replace(/^\/|\/$/g, '')}/`.replace('//', '/'));
   const below = slashed.slice(0, 3).map((each) => `${each}example/`);
-  const places = [...new Set([...slashed, ...below, '/general/', '/elsewhere/'])];
+  const samples = [...new Set([...slashed, ...below, '/general/', '/elsewhere/'])];
   const first = slashed[0] ?? '/general/';
   return [
-    ...places.slice(0, 12).map((container) => ({ container })),
+    ...samples.slice(0, 12).map((container) => ({ container })),
     ...[...ids].slice(0, 4).map((id) => ({ id, container: first })),
   ];
 }

@@ -1,9 +1,9 @@
-/** The permissions to choose from, by family, each with its sentence. */
+/** Checkboxes for permissions, grouped by family, with descriptions. */
 import { Button, Checkbox, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { Icon } from '../frame/icons.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
-import { type Owner, obstacle } from './grants.ts';
+import { type Owner, whyNotGrantable } from './grants.ts';
 
 interface Props {
   readonly owner: Owner;
@@ -11,7 +11,7 @@ interface Props {
   readonly choose: (permissions: string[]) => void;
 }
 
-const words = /^[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+$/;
+const permissionPattern = /^[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+$/;
 const familyOf = (name: string) => name.slice(0, name.indexOf(':'));
 
 export function PermissionPicker({ owner, chosen, choose }: Props) {
@@ -19,13 +19,13 @@ export function PermissionPicker({ owner, chosen, choose }: Props) {
   const [text, setText] = useState('');
   const wanted = text.trim().toLowerCase();
   const known = signedIn.permissions.map(({ name }) => name);
-  const foreign = chosen.filter((name) => !known.includes(name));
+  const custom = chosen.filter((name) => !known.includes(name));
   const found = signedIn.permissions.filter(
     ({ name, description }) => name.includes(wanted) || description.toLowerCase().includes(wanted),
   );
   const families = Map.groupBy(found, ({ name }) => familyOf(name));
-  const own =
-    words.test(wanted) &&
+  const canAdd =
+    permissionPattern.test(wanted) &&
     !known.some((name) => familyOf(name) === familyOf(wanted)) &&
     !chosen.includes(wanted);
   const toggle = (name: string) =>
@@ -34,26 +34,26 @@ export function PermissionPicker({ owner, chosen, choose }: Props) {
     <div className="picker">
       <TextInput
         aria-label="Search permissions"
-        placeholder="Search, or type one of your own such as invoice:read"
+        placeholder="Search, or enter a custom permission such as invoice:read"
         leftSection={<Icon name="search" size={14} />}
         value={text}
         onChange={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key !== 'Enter') return;
           event.preventDefault();
-          if (own) toggle(wanted);
+          if (canAdd) toggle(wanted);
         }}
       />
-      {own && (
+      {canAdd && (
         <Button variant="light" onClick={() => toggle(wanted)} leftSection={<Icon name="plus" size={14} />}>
           Add {wanted}
         </Button>
       )}
       <div className="families">
-        {foreign.length > 0 && (
+        {custom.length > 0 && (
           <fieldset>
-            <legend>Your own</legend>
-            {foreign.map((name) => (
+            <legend>Custom</legend>
+            {custom.map((name) => (
               <Checkbox key={name} checked label={<code>{name}</code>} onChange={() => toggle(name)} />
             ))}
           </fieldset>
@@ -62,7 +62,7 @@ export function PermissionPicker({ owner, chosen, choose }: Props) {
           <fieldset key={family}>
             <legend>{family}</legend>
             {members.map((permission) => {
-              const why = obstacle(permission, owner, (name) => holds(signedIn, name));
+              const why = whyNotGrantable(permission, owner, (name) => holds(signedIn, name));
               const checked = chosen.includes(permission.name);
               return (
                 <Checkbox
@@ -71,13 +71,13 @@ export function PermissionPicker({ owner, chosen, choose }: Props) {
                   disabled={why !== undefined && !checked}
                   onChange={() => toggle(permission.name)}
                   label={<code>{permission.name}</code>}
-                  description={why ? `${permission.description} (${why})` : permission.description}
+                  description={why ? `${permission.description} ${why}` : permission.description}
                 />
               );
             })}
           </fieldset>
         ))}
-        {found.length === 0 && !own && <p className="fine">No permission is called that.</p>}
+        {found.length === 0 && !canAdd && <p className="fine">No matching permissions.</p>}
       </div>
     </div>
   );

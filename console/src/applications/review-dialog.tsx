@@ -1,23 +1,23 @@
-/** What is about to happen, before it does. */
+/** Shows the changes before they are saved. */
 import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { type Difference, describeRule, differences } from '../access/grants.ts';
-import { exactly } from '../frame/words.ts';
-import { type Draft, endOf, originsOf, places } from './draft.ts';
-import { Maker } from './table.tsx';
+import { formatDate } from '../frame/format.ts';
+import { type Draft, expiryDate, originsOf } from './draft.ts';
+import { CreatedBy } from './table.tsx';
 
 interface Props {
   readonly draft: Draft;
   readonly application: Application | undefined;
-  /** What somebody else has made of it since it was read. */
-  readonly meanwhile: Application | undefined;
-  readonly lookAgain: (now: Application) => void;
+  /** The stored version, if it was changed after the form was loaded. */
+  readonly conflict: Application | undefined;
+  readonly rebase: (now: Application) => void;
   readonly save: () => Promise<void>;
   readonly close: () => void;
 }
 
-export function Review({ draft, application, meanwhile, lookAgain, save, close }: Props) {
+export function ReviewDialog({ draft, application, conflict, rebase, save, close }: Props) {
   const [busy, setBusy] = useState(false);
   const changes = application && differences(application, { ...draft, allowed_origins: originsOf(draft) });
   const go = async () => {
@@ -30,18 +30,18 @@ export function Review({ draft, application, meanwhile, lookAgain, save, close }
       opened
       onClose={close}
       size={560}
-      title={application ? 'What changes' : 'Create this Application?'}
+      title={application ? 'Review changes' : 'Create this application?'}
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
       <div className="stack">
         {changes ? <Changes changes={changes} /> : <Summary draft={draft} />}
-        {application && meanwhile && <Meanwhile before={application} now={meanwhile} />}
+        {application && conflict && <Conflict before={application} now={conflict} />}
         <div className="foot">
           <Button variant="default" onClick={close}>
-            Go on editing
+            Continue editing
           </Button>
-          {meanwhile ? (
-            <Button onClick={() => lookAgain(meanwhile)}>Look again</Button>
+          {conflict ? (
+            <Button onClick={() => rebase(conflict)}>Apply my changes</Button>
           ) : (
             <Button onClick={go} loading={busy} disabled={changes?.length === 0} data-autofocus>
               {application ? 'Save' : 'Create'}
@@ -56,13 +56,11 @@ export function Review({ draft, application, meanwhile, lookAgain, save, close }
 const signs = { added: '+', removed: '−', changed: '~' } as const;
 
 export function Changes({ changes }: { changes: readonly Difference[] }) {
-  if (changes.length === 0) return <p className="quiet">Nothing has changed yet.</p>;
+  if (changes.length === 0) return <p className="quiet">No changes.</p>;
   return (
     <>
       <Lines changes={changes} />
-      <p className="fine">
-        It holds for every request that is sent after it is saved, with the keys that are there.
-      </p>
+      <p className="fine">Applies immediately to all existing keys.</p>
     </>
   );
 }
@@ -73,7 +71,7 @@ function Lines({ changes }: { changes: readonly Difference[] }) {
       {changes.map(({ kind, text }) => (
         <li key={kind + text} className={`change-${kind}`}>
           <span aria-hidden="true">{signs[kind]}</span>
-          <span className="unseen">{kind}: </span>
+          <span className="visually-hidden">{kind}: </span>
           {text}
         </li>
       ))}
@@ -81,21 +79,22 @@ function Lines({ changes }: { changes: readonly Difference[] }) {
   );
 }
 
-function Meanwhile({ before, now }: { before: Application; now: Application }) {
+function Conflict({ before, now }: { before: Application; now: Application }) {
   const { modified_at: at = now.created_at, modified_by: who } = now;
   return (
-    <div className="stack-tight meanwhile" role="alert">
+    <div className="stack-tight conflict" role="alert">
       <p>
-        <strong>Not saved: it was changed meanwhile</strong>, on {exactly(at)} <Maker id={who} />
+        <strong>Not saved: someone else changed this application</strong> on {formatDate(at)}{' '}
+        <CreatedBy id={who} />
       </p>
       <Lines changes={differences(before, now)} />
-      <p className="fine">Look again to put your changes on top of these, and to see what would be saved.</p>
+      <p className="fine">Apply your changes to the new version, then review and save.</p>
     </div>
   );
 }
 
 function Summary({ draft }: { draft: Draft }) {
-  const end = endOf(draft, Date.now());
+  const end = expiryDate(draft, Date.now());
   const origins = originsOf(draft);
   return (
     <dl className="facts">
@@ -103,8 +102,8 @@ function Summary({ draft }: { draft: Draft }) {
       <dd>
         <bdi>{draft.name}</bdi>
       </dd>
-      <dt>Runs</dt>
-      <dd>{places.find(({ type }) => type === draft.type)?.title.toLowerCase()}</dd>
+      <dt>Type</dt>
+      <dd>{draft.type}</dd>
       {draft.rules.length > 0 && (
         <>
           <dt>Rules</dt>
@@ -117,18 +116,18 @@ function Summary({ draft }: { draft: Draft }) {
       )}
       {draft.permissions.length > 0 && (
         <>
-          <dt>Everywhere</dt>
+          <dt>Permissions</dt>
           <dd>{draft.permissions.join(', ')}</dd>
         </>
       )}
       {origins && (
         <>
-          <dt>Pages</dt>
-          <dd>{origins.length > 0 ? origins.join(', ') : 'all may use its key'}</dd>
+          <dt>Allowed origins</dt>
+          <dd>{origins.length > 0 ? origins.join(', ') : 'all'}</dd>
         </>
       )}
       <dt>Expires</dt>
-      <dd>{end ? exactly(end) : 'never'}</dd>
+      <dd>{end ? formatDate(end) : 'never'}</dd>
     </dl>
   );
 }

@@ -1,9 +1,9 @@
-/** Permissions and rules, being written. */
+/** Editor for rules and permissions. */
 import { Button } from '@mantine/core';
 import { Icon } from '../frame/icons.tsx';
 import { type Grants, newRule, type Owner } from './grants.ts';
-import { PermissionPicker } from './permissions.tsx';
-import { RuleEditor } from './rule.tsx';
+import { PermissionPicker } from './permission-picker.tsx';
+import { RuleEditor } from './rule-editor.tsx';
 
 export type Errors = Readonly<Record<string, readonly string[]>>;
 
@@ -14,10 +14,10 @@ interface Props {
   readonly change: (grants: Grants) => void;
 }
 
-/** The first complaint about a part, or about anything inside it. */
-export function complaintAbout(errors: Errors, path: string): string | undefined {
-  const inside = Object.entries(errors).find(([name]) => name === path || name.startsWith(`${path}.`));
-  return inside?.[1][0];
+/** The first error of a field or of its subfields. */
+export function fieldError(errors: Errors, path: string): string | undefined {
+  const entry = Object.entries(errors).find(([name]) => name === path || name.startsWith(`${path}.`));
+  return entry?.[1][0];
 }
 
 export function GrantsEditor({ owner, grants, errors, change }: Props) {
@@ -25,15 +25,15 @@ export function GrantsEditor({ owner, grants, errors, change }: Props) {
   return (
     <div className="stack">
       <section className="stack-tight">
-        <h3>Rules</h3>
-        <p className="fine">What it may do with the data in one place, and how much of it is shown.</p>
+        <h3>Access rules</h3>
+        <p className="fine">A rule grants permissions in one container and sets how data is shown.</p>
         {rules.map((rule, index) => (
           <RuleEditor
             key={index}
             owner={owner}
             rule={rule}
             number={index + 1}
-            errors={(field) => complaintAbout(errors, `rules.${index}.${field}`)}
+            errors={(field) => fieldError(errors, `rules.${index}.${field}`)}
             change={(next) =>
               change({ ...grants, rules: rules.map((each, at) => (at === index ? next : each)) })
             }
@@ -46,21 +46,21 @@ export function GrantsEditor({ owner, grants, errors, change }: Props) {
             leftSection={<Icon name="plus" size={14} />}
             onClick={() => change({ ...grants, rules: [...rules, newRule(owner, rules)] })}
           >
-            Add a rule
+            Add rule
           </Button>
         </div>
       </section>
       <section className="stack-tight">
-        <h3>Permissions everywhere</h3>
-        <p className="fine">These hold in every container, with data masked. Rules are asked first.</p>
+        <h3>Permissions</h3>
+        <p className="fine">Apply in every container, with data masked. Rules take precedence.</p>
         <PermissionPicker
           owner={owner}
           chosen={permissions}
           choose={(next) => change({ ...grants, permissions: next })}
         />
-        {complaintAbout(errors, 'permissions') && (
-          <p className="complaint" role="alert">
-            {complaintAbout(errors, 'permissions')}
+        {fieldError(errors, 'permissions') && (
+          <p className="error-text" role="alert">
+            {fieldError(errors, 'permissions')}
           </p>
         )}
       </section>

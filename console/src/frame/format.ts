@@ -1,4 +1,4 @@
-/** Moments and numbers in words. */
+/** Formats dates, durations and numbers. */
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ['year', 31_557_600_000],
   ['month', 2_629_800_000],
@@ -10,29 +10,29 @@ const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
 const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 const count = new Intl.NumberFormat('en');
 
-export function ago(moment: string, now: number): string {
+export function timeAgo(moment: string, now: number): string {
   const difference = Date.parse(moment) - now;
   const unit = units.find(([, size]) => Math.abs(difference) >= size);
   return unit ? relative.format(Math.round(difference / unit[1]), unit[0]) : 'just now';
 }
 
-export function exactly(moment: string): string {
+export function formatDate(moment: string): string {
   return exact.format(Date.parse(moment));
 }
 
-export function number(value: number): string {
+export function formatNumber(value: number): string {
   return count.format(value);
 }
 
 export function plural(value: number, one: string, many = `${one}s`): string {
-  return `${number(value)} ${value === 1 ? one : many}`;
+  return `${formatNumber(value)} ${value === 1 ? one : many}`;
 }
 
-/** What is left until then, in its two largest units. */
+/** The time until `moment` in its two largest units, such as `2d 3h`. */
 export function countdown(moment: string, now: number): string {
-  const left = Math.max(0, Date.parse(moment) - now);
-  if (left === 0) return 'expired';
-  const seconds = Math.floor(left / 1000);
+  const remaining = Math.max(0, Date.parse(moment) - now);
+  if (remaining === 0) return 'expired';
+  const seconds = Math.floor(remaining / 1000);
   const parts: [number, string][] = [
     [Math.floor(seconds / 86_400), 'd'],
     [Math.floor(seconds / 3600) % 24, 'h'],

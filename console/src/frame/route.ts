@@ -1,7 +1,7 @@
-/** Where one is: kept behind the # of the address, which never leaves the browser. */
+/** Routing by URL fragment, which browsers do not send to the server. */
 import { useSyncExternalStore } from 'react';
 
-export interface Place {
+export interface Route {
   readonly parts: readonly string[];
   readonly query: URLSearchParams;
 }
@@ -10,19 +10,19 @@ export function href(...parts: string[]): string {
   return `#/${parts.map(encodeURIComponent).join('/')}`;
 }
 
-export function go(...parts: string[]): void {
+export function navigate(...parts: string[]): void {
   location.hash = href(...parts);
 }
 
-export function parsePlace(hash: string): Place {
+export function parseRoute(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
   return {
-    parts: path.split('/').filter(Boolean).map(decoded),
+    parts: path.split('/').filter(Boolean).map(decode),
     query: new URLSearchParams(query),
   };
 }
 
-function decoded(part: string): string {
+function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -1,9 +1,9 @@
-/** A decision, drawn: every rule in the order in which they are asked, down to the one that answers. */
+/** Shows how a decision was made: every rule in evaluation order, with the one that decided. */
 import type { DecisionStep } from '../../../sdk/src/sallyport.ts';
 import { Icon } from '../frame/icons.tsx';
-import { type Answer, Outcome } from './outcome.tsx';
+import { type Outcome, OutcomeBadge } from './outcome.tsx';
 
-export interface Verdict {
+export interface DecisionResult {
   readonly allowed: boolean;
   readonly transform?: 'redact' | 'mask' | 'reveal';
   readonly reason: string;
@@ -11,29 +11,31 @@ export interface Verdict {
   readonly trace?: readonly DecisionStep[];
 }
 
-export function answerOf({ allowed, transform }: Verdict): Answer {
+export function outcomeOf({ allowed, transform }: DecisionResult): Outcome {
   return allowed && transform ? transform : 'denied';
 }
 
-const holders = { application: 'Application', session: 'Session', authorizer: 'its authorizer' } as const;
+const holders = { application: 'application', session: 'session', authorizer: 'authorizer' } as const;
 
 function state(step: DecisionStep, decided: boolean): 'won' | 'later' | 'passed' {
   if (decided) return 'later';
   return step.grants && step.matches ? 'won' : 'passed';
 }
 
-export function Ladder({ verdict, permission }: { verdict: Verdict; permission: string }) {
+export function DecisionTrace({ verdict, permission }: { verdict: DecisionResult; permission: string }) {
   const sides = Map.groupBy(verdict.trace ?? [], (step) => step.of);
   return (
-    <div className="ladder">
+    <div className="trace">
       {[...sides].map(([of, steps]) => (
         <section key={of} aria-label={`Rules of the ${holders[of]}`}>
           {sides.size > 1 && (
-            <h4>{of === 'authorizer' ? 'Its authorizer, which bounds it' : `The ${holders[of]}`}</h4>
+            <h4>
+              {of === 'authorizer' ? 'Authorizer (limits this session)' : `Rules of the ${holders[of]}`}
+            </h4>
           )}
           <ol>
             {steps.map((step, index) => (
-              <Rung
+              <TraceStep
                 key={step.rule}
                 step={step}
                 permission={permission}
@@ -46,15 +48,15 @@ export function Ladder({ verdict, permission }: { verdict: Verdict; permission: 
           </ol>
         </section>
       ))}
-      <p className="ladder-end">
-        <Outcome answer={answerOf(verdict)} />
+      <p className="trace-end">
+        <OutcomeBadge answer={outcomeOf(verdict)} />
         <span>{verdict.reason}</span>
       </p>
     </div>
   );
 }
 
-function Rung({
+function TraceStep({
   step,
   permission,
   state,
@@ -63,19 +65,19 @@ function Rung({
   permission: string;
   state: 'won' | 'later' | 'passed';
 }) {
-  const title = step.rule === 'permissions' ? 'Plain permissions' : `Rule ${step.rule}`;
+  const title = step.rule === 'permissions' ? 'Permissions' : `Rule ${step.rule}`;
   return (
-    <li className={`rung rung-${state}`}>
-      <span className="rung-mark">
+    <li className={`trace-step trace-step-${state}`}>
+      <span className="trace-step-mark">
         <Icon name={state === 'won' ? 'check' : state === 'passed' ? 'down' : 'more'} size={12} />
       </span>
       <div>
         <p>
           <strong>{title}</strong>
           {step.priority !== undefined && <span className="faint"> priority {step.priority}</span>}{' '}
-          <Outcome answer={step.transform} />
+          <OutcomeBadge answer={step.transform} />
         </p>
-        <p className="rung-why">
+        <p className="trace-step-reason">
           <span className={step.matches ? 'yes' : 'no'}>{step.why}</span>
           {' · '}
           <span className={step.grants ? 'yes' : 'no'}>

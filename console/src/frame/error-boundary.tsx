@@ -1,4 +1,4 @@
-/** A page that fails leaves the others standing, and says what to do. */
+/** Confines a rendering error to one page. */
 import { Button } from '@mantine/core';
 import { Component, type ReactNode } from 'react';
 import { Icon } from './icons.tsx';
@@ -7,12 +7,12 @@ interface State {
   readonly error?: unknown;
 }
 
-/** A file of the page that is not there any more: the service has been upgraded meanwhile. */
+/** A code chunk is missing because the service was upgraded while the page was open. */
 function isMissingFile(error: unknown): boolean {
   return error instanceof TypeError && /dynamically imported module|module script/i.test(error.message);
 }
 
-export class Boundary extends Component<{ readonly children: ReactNode }, State> {
+export class ErrorBoundary extends Component<{ readonly children: ReactNode }, State> {
   override state: State = {};
 
   static getDerivedStateFromError(error: unknown): State {
@@ -27,13 +27,13 @@ export class Boundary extends Component<{ readonly children: ReactNode }, State>
       <div className="page">
         <div className="empty" role="alert">
           <Icon name="warning" size={28} />
-          <h2>{missing ? 'The service has a newer console' : 'This page has failed'}</h2>
+          <h2>{missing ? 'The console was updated' : 'This page failed to load'}</h2>
           <p>
             {missing
-              ? 'Load it again to get it. You will be asked for the key.'
-              : `Load it again, or go to another page. What it said: ${String(error)}`}
+              ? 'Reload to get the new version. You need to sign in again.'
+              : `Reload, or go to another page. Error: ${String(error)}`}
           </p>
-          <Button onClick={() => location.reload()}>Load again</Button>
+          <Button onClick={() => location.reload()}>Reload</Button>
         </div>
       </div>
     );

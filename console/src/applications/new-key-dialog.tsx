@@ -1,7 +1,7 @@
-/** A new key, shown this once: it closes only when its reader says that it is stored. */
+/** Shows a new key once. Closes only after the user confirms that it is stored. */
 import { Button, Checkbox, Modal, Tabs } from '@mantine/core';
 import { useEffect, useRef, useState } from 'react';
-import { type Copied, copiedWords } from '../frame/copy.ts';
+import { type CopyResult, copyMessages } from '../frame/copy.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { Icon } from '../frame/icons.tsx';
 
@@ -24,9 +24,9 @@ function snippets(secret: string): [name: string, text: string][] {
   ];
 }
 
-export function KeyOnce({ secret, name, note, close }: Props) {
+export function NewKeyDialog({ secret, name, note, close }: Props) {
   const [stored, setStored] = useState(false);
-  const [copied, setCopied] = useState<Copied>();
+  const [copied, setCopied] = useState<CopyResult>();
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
     if (stored) return;
@@ -42,23 +42,23 @@ export function KeyOnce({ secret, name, note, close }: Props) {
       closeOnClickOutside={false}
       closeOnEscape={false}
       size={560}
-      title={`The key of ${name}`}
+      title={`New key for ${name}`}
     >
       <div className="stack">
-        <p className="quiet">{note} It is shown this once: only a digest of it is kept.</p>
+        <p className="quiet">{note} It is shown only once.</p>
         <div className="secret">
           <input
             ref={field}
             readOnly
-            aria-label="The new key"
+            aria-label="New key"
             value={secret}
             onFocus={(event) => event.currentTarget.select()}
           />
           <CopyButton text={secret} field={field} label="Copy key" done={setCopied} />
         </div>
         {copied && (
-          <p className={copied === 'failed' ? 'complaint' : 'fine'} role="status">
-            {copiedWords[copied]}
+          <p className={copied === 'failed' ? 'error-text' : 'fine'} role="status">
+            {copyMessages[copied]}
           </p>
         )}
         <Tabs defaultValue=".env" variant="default">
@@ -80,7 +80,7 @@ export function KeyOnce({ secret, name, note, close }: Props) {
         </Tabs>
         <div className="foot">
           <Checkbox
-            label="I have stored it"
+            label="I have stored the key"
             checked={stored}
             onChange={(event) => setStored(event.currentTarget.checked)}
           />

@@ -1,11 +1,11 @@
-/** What the console says and draws, without a browser. */
+/** Formatting functions of the console, without a browser. */
 import { describe, expect, test } from 'bun:test';
+import { sampleResources } from '../../console/src/access/evaluate.ts';
 import { differences } from '../../console/src/access/grants.ts';
-import { samplesOf } from '../../console/src/access/judge.ts';
 import { barsOf } from '../../console/src/activity/chart.tsx';
-import { grantsInShort } from '../../console/src/applications/brief.ts';
-import { parsePlace } from '../../console/src/frame/place.ts';
-import { ago, countdown } from '../../console/src/frame/words.ts';
+import { summarizeGrants } from '../../console/src/applications/grants-summary.ts';
+import { countdown, timeAgo } from '../../console/src/frame/format.ts';
+import { parseRoute } from '../../console/src/frame/route.ts';
 import { treeOf } from '../../console/src/tokens/tree.ts';
 import type { LogEntry, Token } from '../../sdk/src/sallyport.ts';
 
@@ -21,8 +21,8 @@ test.each([
   [500, '0s'],
   [0, 'expired'],
   [-day, 'expired'],
-])('what is left of %d ms is said in two units at most', (left, said) => {
-  expect(countdown(at(left), now)).toBe(said);
+])('countdown formats %d ms with at most two units', (remaining, expected) => {
+  expect(countdown(at(remaining), now)).toBe(expected);
 });
 
 test.each([
@@ -30,15 +30,15 @@ test.each([
   [-5 * minute, '5 minutes ago'],
   [-day, 'yesterday'],
   [-40 * day, 'last month'],
-])('a moment %d ms from now is said in words', (moment, said) => {
-  expect(ago(at(moment), now)).toBe(said);
+])('timeAgo formats a time %d ms from now', (offset, expected) => {
+  expect(timeAgo(at(offset), now)).toBe(expected);
 });
 
-describe('a difference', () => {
+describe('grants', () => {
   const rule = { priority: 1, container: '/pci/', transform: 'mask' as const, permissions: ['token:read'] };
   const before = { name: 'desk', permissions: ['log:read'], rules: [rule] };
 
-  test('names what is added, removed and changed, and nothing else', () => {
+  test('differences lists added, removed and changed fields', () => {
     const after = { ...before, name: 'help desk', rules: [{ ...rule, transform: 'reveal' as const }] };
     expect(differences(before, after)).toEqual([
       { kind: 'changed', text: 'name “desk” → “help desk”' },
@@ -47,39 +47,39 @@ describe('a difference', () => {
     ]);
   });
 
-  test('is empty where there is none', () => {
+  test('differences of equal grants is empty', () => {
     expect(differences(before, { ...before, rules: [{ ...rule }] })).toEqual([]);
   });
 
-  test('shows in the places that either side speaks of', () => {
+  test('sample resources cover the containers of both versions', () => {
     const moved = { ...before, rules: [{ ...rule, container: 'cards' }] };
-    const containers = samplesOf(before, moved).map(({ container }) => container);
+    const containers = sampleResources(before, moved).map(({ container }) => container);
     expect(containers).toContainValues(['/pci/', '/cards/', '/pci/example/', '/elsewhere/']);
   });
 
-  test('is short in a list', () => {
-    expect(grantsInShort(before, 14)).toBe('mask /pci/ · log read');
+  test('summarizeGrants is short', () => {
+    expect(summarizeGrants(before, 14)).toBe('mask /pci/ · log read');
   });
 });
 
-describe('the chart', () => {
+describe('activity chart', () => {
   const entry = (milliseconds: number, result: LogEntry['result'], count?: number) =>
     ({ at: at(milliseconds), result, ...(count && { count }) }) as LogEntry;
 
-  test('counts every entry once, and those that stand for many as many', () => {
+  test('aggregated entries count with their count', () => {
     const bars = barsOf([entry(-minute, 'denied', 7), entry(-2 * hour, 'success')], now, true);
     const sum = (result: 'success' | 'denied') => bars.reduce((total, bar) => total + bar[result], 0);
     expect([sum('success'), sum('denied')]).toEqual([1, 7]);
     expect(bars.length).toBeLessThanOrEqual(48);
   });
 
-  test('draws no empty time before the oldest entry that it knows, unless it knows all', () => {
+  test('starts at the oldest known entry unless all entries are loaded', () => {
     const entries = [entry(-minute, 'success')];
     expect(barsOf(entries, now, true).length).toBeGreaterThan(barsOf(entries, now, false).length);
   });
 });
 
-test('containers that differ in case or slashes are one branch, and count what lies below', () => {
+test('containers that differ in case or slashes are one branch, whose count includes its children', () => {
   const tokens = ['/a/B/', 'a/b', '/a/', '/c/'].map((container) => ({ container }) as Token);
   const root = treeOf(tokens);
   expect([root.count, root.branches.map(({ path, count }) => [path, count])]).toEqual([
@@ -92,6 +92,6 @@ test('containers that differ in case or slashes are one branch, and count what l
   expect(root.branches[0]?.branches[0]).toMatchObject({ path: '/a/b/', count: 2 });
 });
 
-test('a place that cannot be decoded is shown as it is, not thrown at', () => {
-  expect(parsePlace('#/applications/%E0%A4%A').parts).toEqual(['applications', '%E0%A4%A']);
+test('a malformed percent-encoding in the URL is left unchanged', () => {
+  expect(parseRoute('#/applications/%E0%A4%A').parts).toEqual(['applications', '%E0%A4%A']);
 });

@@ -1,5 +1,5 @@
-/** The link that a first start prints in a terminal. Its code leaves the address bar at once, and works once. */
-export async function keyOfLink(): Promise<string | undefined> {
+/** Exchanges the one-time code of the link printed at the first start for a key. Removes the code from the address bar. */
+export async function redeemSignInLink(): Promise<string | undefined> {
   const code = location.hash.slice(1);
   if (!/^slp_non_[0-9A-Za-z]{49}$/.test(code)) return undefined;
   history.replaceState(null, '', location.pathname);
@@ -9,5 +9,5 @@ export async function keyOfLink(): Promise<string | undefined> {
     body: JSON.stringify({ code }),
   });
   if (response.ok) return ((await response.json()) as { key: string }).key;
-  throw new Error('This link is over: it opens once, within ten minutes. Sign in with the key itself.');
+  throw new Error('This link has expired. It works once, within ten minutes. Sign in with the key.');
 }

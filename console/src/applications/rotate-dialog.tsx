@@ -2,10 +2,10 @@ import { Button, Modal } from '@mantine/core';
 import { useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
 import { ConflictError } from '../../../sdk/src/sallyport.ts';
-import { Complaint } from '../frame/problem.tsx';
+import { InlineError } from '../frame/error-notice.tsx';
+import { plural } from '../frame/format.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
-import { plural } from '../frame/words.ts';
-import { knownEndings } from './endings.ts';
+import { keyEndingCache } from './key-endings.ts';
 
 interface Props {
   readonly application: Application;
@@ -14,38 +14,33 @@ interface Props {
   readonly done: (secret: string, note: string) => void;
 }
 
-const ways = [
+const modes = [
   {
-    value: 'overlap',
-    title: 'With overlap',
-    text: 'The new key works beside those that are there. Move your programs over, then delete the old one here.',
+    value: 'add',
+    title: 'Keep old keys',
+    text: 'Old keys stay valid. Switch your programs to the new key, then revoke the old one.',
   },
   {
-    value: 'once',
-    title: 'At once',
-    text: 'Every other key of this Application stops working now. Take this if one has leaked.',
+    value: 'replace',
+    title: 'Revoke old keys',
+    text: 'All other keys of this application are revoked immediately. Use this if a key has leaked.',
   },
 ] as const;
 
-export function Rotate({ application, keys, close, done }: Props) {
+export function RotateDialog({ application, keys, close, done }: Props) {
   const { api } = useSignedIn();
-  const [way, setWay] = useState<'overlap' | 'once'>('overlap');
+  const [mode, setMode] = useState<'add' | 'replace'>('add');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   const rotate = async () => {
     setBusy(true);
     try {
       const { key } =
-        way === 'overlap'
+        mode === 'add'
           ? await api.applications.createKey(application.id)
           : await api.applications.regenerate(application.id);
-      knownEndings(api).delete(application.id);
-      done(
-        key,
-        way === 'overlap'
-          ? 'It works beside the older ones until you delete them.'
-          : 'Every older key has stopped working.',
-      );
+      keyEndingCache(api).delete(application.id);
+      done(key, mode === 'add' ? 'Old keys stay valid until you revoke them.' : 'All old keys are revoked.');
     } catch (failure) {
       setBusy(false);
       setError(failure);
@@ -55,15 +50,15 @@ export function Rotate({ application, keys, close, done }: Props) {
     <Modal
       opened
       onClose={close}
-      title={`Rotate the key of ${application.name}`}
+      title={`Rotate key of ${application.name}`}
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
       <div className="stack">
         <fieldset className="choices">
-          <legend className="unseen">How</legend>
-          {ways.map(({ value, title, text }) => (
+          <legend className="visually-hidden">Old keys</legend>
+          {modes.map(({ value, title, text }) => (
             <label key={value} className="choice">
-              <input type="radio" name="way" checked={way === value} onChange={() => setWay(value)} />
+              <input type="radio" name="mode" checked={mode === value} onChange={() => setMode(value)} />
               <span>
                 <strong>{title}</strong>
                 <small>{text}</small>
@@ -71,24 +66,24 @@ export function Rotate({ application, keys, close, done }: Props) {
             </label>
           ))}
         </fieldset>
-        {way === 'once' && keys.length > 0 && (
+        {mode === 'replace' && keys.length > 0 && (
           <p className="fine">
-            {plural(keys.length, 'key')} will stop: {keys.map(({ ending }) => `…${ending}`).join(', ')}
+            {plural(keys.length, 'key')} will be revoked: {keys.map(({ ending }) => `…${ending}`).join(', ')}
           </p>
         )}
         {error instanceof ConflictError ? (
-          <p className="complaint" role="alert">
-            An Application has at most three keys: delete one first.
+          <p className="error-text" role="alert">
+            An application can have three keys. Revoke one first.
           </p>
         ) : (
-          <Complaint error={error} />
+          <InlineError error={error} />
         )}
         <div className="foot">
           <Button variant="default" onClick={close}>
             Cancel
           </Button>
-          <Button onClick={rotate} loading={busy} color={way === 'once' ? 'red' : 'teal'}>
-            {way === 'once' ? 'Replace every key' : 'Make a new key'}
+          <Button onClick={rotate} loading={busy} color={mode === 'replace' ? 'red' : 'teal'}>
+            {mode === 'replace' ? 'Replace all keys' : 'Create key'}
           </Button>
         </div>
       </div>
