@@ -26,6 +26,7 @@ export const Mask = z
   .refine(isWellFormed, 'must be well-formed Unicode throughout')
   .meta({
     type: ['string', 'object', 'array'],
+    items: {},
     description:
       'Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data.',
   });

@@ -47,7 +47,7 @@ const Schema: z.ZodType = z.lazy(() =>
     .refine(({ type, pattern }) => pattern === undefined || type === 'string', {
       error: 'has a pattern but is not a string',
     })
-    .refine(({ type, items }) => (type === 'array') === (items !== undefined), {
+    .refine(({ type, items }) => [type].flat().includes('array') === (items !== undefined), {
       error: 'has items but is not an array, or the reverse',
     }),
 );
@@ -75,7 +75,8 @@ const Response = z.strictObject({
   content: mapOf(Content).optional(),
 });
 
-const Security = z.array(z.strictObject({ key: z.array(text) }));
+/** An API key has no scopes. */
+const Security = z.array(z.strictObject({ key: z.tuple([]) }));
 
 const Operation = z.strictObject({
   operationId: text,

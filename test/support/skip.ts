@@ -13,4 +13,7 @@ export function skipReason(line: string): string | undefined {
   return line.startsWith(prefix) ? line.slice(prefix.length) : undefined;
 }
 
-export const noCurl = isMissing(Bun.which('curl') !== null, 'README and guide examples: no curl found');
+export const noCurl = isMissing(
+  Bun.which('curl') !== null,
+  'README, guide and API reference examples: no curl found',
+);

@@ -32,7 +32,8 @@ export function toResponse(
   return respondWith(body, reply.status, requestInfo, reply.headers);
 }
 
-function serialize({ body, headers }: Reply): Content {
+function serialize({ body, headers, encoded }: Reply): Content {
+  if (encoded) return encoded;
   if (body === undefined) return null;
   if (headers?.['Content-Type'] !== undefined) return body as Content;
   return body instanceof JsonText ? body.text : JSON.stringify(body);

@@ -66,6 +66,8 @@ export interface Reply {
   readonly body?: unknown;
   /** Added to the headers of every response. The body is JSON unless there is a Content-Type. */
   readonly headers?: Record<string, string>;
+  /** Sent instead of `body`: the same content, encoded as the `Content-Encoding` header says. */
+  readonly encoded?: Uint8Array<ArrayBuffer>;
 }
 
 /** The reply of a change, and the details of its audit entry. */

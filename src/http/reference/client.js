@@ -1,20 +1,161 @@
-for (const place of document.querySelectorAll('.origin')) place.textContent = location.origin;
+const languages = ['curl', 'javascript', 'python'];
+const storedLanguage = 'sallyport-docs-language';
 
-const menu = document.getElementById('menu');
-menu.addEventListener('click', (event) => {
-  if (event.target.closest('a') && menu.matches(':popover-open')) menu.hidePopover();
+// Set before the page is rendered, so that its height does not change afterwards.
+showLanguage(readLanguage());
+
+document.addEventListener('DOMContentLoaded', () => {
+  for (const element of document.querySelectorAll('.origin')) element.textContent = location.origin;
+  markLanguage();
+  addLanguageChoice();
+  addCopyButtons();
+  closeMenuOnNavigation();
+  addSearch();
 });
 
-for (const sample of navigator.clipboard ? document.querySelectorAll('.sample') : []) {
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.textContent = 'Copy';
-  button.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(sample.querySelector('code').textContent);
-    button.textContent = 'Copied';
-    setTimeout(() => {
-      button.textContent = 'Copy';
-    }, 1500);
+function readLanguage() {
+  try {
+    const language = localStorage.getItem(storedLanguage);
+    return languages.includes(language) ? language : 'curl';
+  } catch {
+    return 'curl';
+  }
+}
+
+function showLanguage(language) {
+  document.documentElement.dataset.language = language;
+}
+
+function markLanguage() {
+  const { language } = document.documentElement.dataset;
+  for (const button of document.querySelectorAll('[data-choose]'))
+    button.setAttribute('aria-pressed', String(button.dataset.choose === language));
+}
+
+function addLanguageChoice() {
+  document.addEventListener('click', ({ target }) => {
+    const button = target.closest('[data-choose]');
+    if (!button) return;
+    // The samples above change their height, too: keep the clicked button where it is.
+    const before = button.getBoundingClientRect().top;
+    showLanguage(button.dataset.choose);
+    markLanguage();
+    scrollBy({ top: button.getBoundingClientRect().top - before, behavior: 'instant' });
+    try {
+      localStorage.setItem(storedLanguage, button.dataset.choose);
+    } catch {}
   });
-  sample.querySelector('figcaption').append(button);
+}
+
+function addCopyButtons() {
+  for (const sample of navigator.clipboard ? document.querySelectorAll('.sample') : []) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'copy';
+    button.textContent = 'Copy';
+    button.addEventListener('click', async () => {
+      const code = [...sample.querySelectorAll('code')].find((each) => each.checkVisibility());
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = 'Copied';
+      setTimeout(() => {
+        button.textContent = 'Copy';
+      }, 1500);
+    });
+    sample.querySelector('figcaption').append(button);
+  }
+}
+
+function closeMenuOnNavigation() {
+  const menu = document.getElementById('menu');
+  menu.addEventListener('click', (event) => {
+    if (event.target.closest('a') && menu.matches(':popover-open')) menu.hidePopover();
+  });
+}
+
+function addSearch() {
+  const input = document.getElementById('search');
+  const results = document.getElementById('results');
+  const contents = document.getElementById('contents');
+  const status = document.getElementById('search-status');
+  const maxResults = 30;
+  let index;
+  input.closest('search').hidden = false;
+
+  input.addEventListener('input', () => {
+    index ??= searchIndex();
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = words.length === 0 ? [] : search(index, words);
+    results.replaceChildren(...found.slice(0, maxResults).map(resultItem));
+    contents.hidden = words.length > 0;
+    status.textContent =
+      words.length === 0 ? '' : found.length === 1 ? '1 result' : `${found.length} results`;
+  });
+
+  input.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter') results.querySelector('a')?.click();
+    if (event.key === 'Escape' && input.value !== '') {
+      event.preventDefault();
+      input.value = '';
+      input.dispatchEvent(new Event('input'));
+    }
+  });
+
+  // Arrow keys move between the input and the results.
+  input.closest('search').addEventListener('keydown', (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const stops = [input, ...results.querySelectorAll('a')];
+    stops[stops.indexOf(document.activeElement) + step]?.focus();
+  });
+
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== '/' || event.target.closest('input') || !input.checkVisibility()) return;
+    event.preventDefault();
+    input.focus();
+  });
+}
+
+function searchIndex() {
+  const sections = document.querySelectorAll('.notes > div, .operation[id], .entries > li');
+  return [...sections].map((section) => {
+    const title = section.querySelector('h2, h3').textContent;
+    const endpoint = section.querySelector('.endpoint')?.textContent ?? '';
+    const text = section.querySelector('.text') ?? section;
+    return {
+      id: section.id,
+      title,
+      endpoint,
+      heading: `${title} ${endpoint}`.toLowerCase(),
+      names: [...text.querySelectorAll('code')].map((code) => code.textContent.toLowerCase()),
+      text: text.textContent.toLowerCase(),
+    };
+  });
+}
+
+/** Every word must occur. Matches in headings come first, then names of fields, then the text. */
+function search(index, words) {
+  return index
+    .filter(({ text }) => words.every((word) => text.includes(word)))
+    .map((entry) => ({ entry, rank: rankOf(entry, words) }))
+    .sort((a, b) => a.rank - b.rank)
+    .map(({ entry }) => entry);
+}
+
+function rankOf({ heading, names }, words) {
+  if (words.every((word) => heading.includes(word))) return 0;
+  return words.every((word) => names.some((name) => name.includes(word))) ? 1 : 2;
+}
+
+function resultItem({ id, title, endpoint }) {
+  const link = document.createElement('a');
+  link.href = `#${id}`;
+  const label = document.createElement('span');
+  label.textContent = title;
+  const detail = document.createElement('small');
+  detail.textContent = endpoint;
+  link.append(label, detail);
+  const item = document.createElement('li');
+  item.append(link);
+  return item;
 }

@@ -1,16 +1,18 @@
-/** The OpenAPI document and the reference page. Both are generated on the first request and cached. */
+/** The endpoints of the OpenAPI document and the reference page. Both are generated on the first request and cached. */
 import { z } from 'zod';
+import { JsonText } from '../../domain/json-text.ts';
 import { version } from '../../version.ts';
 import { readQuery } from '../pipeline/read-input.ts';
-import { openEndpoint, type Route } from '../pipeline/route.ts';
+import { openEndpoint, type Reply, type Route } from '../pipeline/route.ts';
+import { acceptsGzip } from './accept-encoding.ts';
 import { openApi } from './openapi.ts';
 import { contentSecurityPolicy, referencePage } from './page.ts';
 
 const OpenApi = z
   .looseObject({
-    openapi: z.string().describe('The version of OpenAPI.'),
-    info: z.looseObject({}).describe('What this is, and which version.'),
-    paths: z.looseObject({}).describe('Every operation, by its path and method.'),
+    openapi: z.string().describe('Version of OpenAPI.'),
+    info: z.looseObject({}).describe('Title and version of the API.'),
+    paths: z.looseObject({}).describe('Every operation, by path and method.'),
   })
   .meta({ id: 'OpenApi' });
 
@@ -22,30 +24,34 @@ const pageHeaders = {
   'Referrer-Policy': 'no-referrer',
 };
 
-/** The endpoints that describe the API. `api` is called on the first request. */
+/** `api` is called on the first request. */
 export function documentation(api: () => readonly Route[]) {
   const document = once(() => openApi(api(), version));
   const page = once(() => referencePage(document()));
+  const documentText = once(() => JsonText.of(document()));
+  const compressedDocument = once(() => compress(documentText().text));
+  const compressedPage = once(() => compress(page()));
 
   const getOpenApi = openEndpoint({
     name: 'getOpenApi',
     tag: 'Reference',
-    summary: 'Get this interface as an OpenAPI 3.1 document',
-    description: 'Generated from the declarations that validate requests.',
-    replies: { 200: { description: 'The document.', schema: OpenApi, example: sample } },
+    summary: 'Get the OpenAPI document',
+    description: 'Returns the OpenAPI 3.1 description of this API.',
+    replies: { 200: { description: 'The OpenAPI document.', schema: OpenApi, example: sample } },
     failures: ['validation_failed'],
-    handle: async (_, { url }) => {
-      readQuery(undefined, url);
-      return { status: 200, body: document() };
+    handle: async (_, request) => {
+      readQuery(undefined, request.url);
+      return withGzip(request, { status: 200, body: documentText() }, compressedDocument);
     },
   });
 
   const getReference = openEndpoint({
     name: 'getReference',
     tag: 'Reference',
-    summary: 'Read this interface as a page',
-    replies: { 200: { description: 'The page.' } },
-    handle: async () => ({ status: 200, body: page(), headers: pageHeaders }),
+    summary: 'Get the API reference',
+    replies: { 200: { description: 'This page.' } },
+    handle: async (_, request) =>
+      withGzip(request, { status: 200, body: page(), headers: pageHeaders }, compressedPage),
   });
 
   return { getOpenApi, getReference };
@@ -54,15 +60,25 @@ export function documentation(api: () => readonly Route[]) {
 export const getHome = openEndpoint({
   name: 'getHome',
   tag: 'Reference',
-  summary: 'Go to the reference',
-  replies: { 302: { description: 'It is at /docs.' } },
+  summary: 'Redirect to the API reference',
+  replies: { 302: { description: 'Redirects to `/docs`.' } },
   handle: async () => ({ status: 302, headers: { Location: '/docs' } }),
 });
 
-function once<T>(make: () => T): () => T {
-  let made: { value: T } | undefined;
+function withGzip(request: Request, reply: Reply, compressed: () => Uint8Array<ArrayBuffer>): Reply {
+  const headers = { ...reply.headers, Vary: 'Accept-Encoding' };
+  if (!acceptsGzip(request.headers.get('accept-encoding'))) return { ...reply, headers };
+  return { ...reply, encoded: compressed(), headers: { ...headers, 'Content-Encoding': 'gzip' } };
+}
+
+function compress(text: string): Uint8Array<ArrayBuffer> {
+  return Bun.gzipSync(text, { level: 9 });
+}
+
+function once<T>(compute: () => T): () => T {
+  let cached: { value: T } | undefined;
   return () => {
-    made ??= { value: make() };
-    return made.value;
+    cached ??= { value: compute() };
+    return cached.value;
   };
 }

@@ -1,4 +1,4 @@
-/** What the OpenAPI document and the reference page show. A test sends them through their schemas. */
+/** Examples for the OpenAPI document and the reference page. A test validates them against the schemas. */
 const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const tenant = '0197f3c0-1b2c-7d3e-8f40-5a6b7c8d9e0f';
 const creator = '0197f3c1-9e8d-7a6b-b5c4-d3e2f1a0b9c8';
@@ -63,7 +63,7 @@ const token = {
 
 const sessionRules = [
   {
-    description: 'Only this customer, and only the mask',
+    description: 'Only this customer, masked',
     priority: 1,
     conditions: [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }],
     transform: 'mask',
@@ -114,7 +114,7 @@ export const example = {
     allowed: true,
     transform: 'mask',
     reason: 'rule 1 grants token:read with the transform mask: container is /customers/42/',
-    rule: { of: 'session', rule: 1, description: 'Only this customer, and only the mask' },
+    rule: { of: 'session', rule: 1, description: 'Only this customer, masked' },
   },
   applicationCreate,
   application,

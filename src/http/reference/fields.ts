@@ -1,4 +1,4 @@
-/** The fields of a body and the parameters of a request, as a tree that resolves every reference. */
+/** Renders parameters and the fields of bodies as nested lists. */
 
 import { type Html, html } from './html.ts';
 import { type Schema, withoutNull } from './json-schema.ts';
@@ -6,8 +6,8 @@ import type { Parameter } from './openapi-types.ts';
 import { inline } from './prose.ts';
 
 export type Schemas = Record<string, Schema>;
-/** In a request a field stands out when it must be there, in a reply when it may be missing. */
-type Side = 'request' | 'reply';
+/** Requests mark required fields, responses mark optional ones. */
+type Direction = 'request' | 'response';
 
 interface Field {
   readonly name: string;
@@ -20,7 +20,12 @@ export function parameterTree(parameters: readonly Parameter[], schemas: Schemas
   return tree(parameters, schemas, 'request', []);
 }
 
-export function fieldTree(schema: Schema, schemas: Schemas, side: Side, above: string[] = []): Html {
+export function fieldTree(
+  schema: Schema,
+  schemas: Schemas,
+  direction: Direction,
+  above: string[] = [],
+): Html {
   const { properties = {}, required = [] } = resolve(schema, schemas);
   const fields = Object.entries(properties).map(([name, field]) => ({
     name,
@@ -29,50 +34,56 @@ export function fieldTree(schema: Schema, schemas: Schemas, side: Side, above: s
     required: required.includes(name),
   }));
   const path = nameOf(schema) === undefined ? above : [...above, nameOf(schema) as string];
-  const open = fields.filter((field) => !field.schema.readOnly);
-  const closed = fields.filter((field) => field.schema.readOnly);
-  return html`${tree(open, schemas, side, path)}${closed.length > 0 && readOnly(closed, schemas, side, path)}`;
+  const writable = fields.filter((field) => !field.schema.readOnly);
+  const readOnly = fields.filter((field) => field.schema.readOnly);
+  return html`${tree(writable, schemas, direction, path)}${readOnly.length > 0 && readOnlyFields(readOnly, schemas, direction, path)}`;
 }
 
-function readOnly(fields: Field[], schemas: Schemas, side: Side, above: string[]): Html {
+function readOnlyFields(fields: Field[], schemas: Schemas, direction: Direction, above: string[]): Html {
   const names = fields.map(({ name }) => name).join(', ');
-  return html`<details class="nested"><summary>Read-only: ${names}</summary>${tree(fields, schemas, side, above)}</details>`;
+  return html`<details class="nested"><summary>Read-only: ${names}</summary>${tree(fields, schemas, direction, above)}</details>`;
 }
 
-function tree(fields: readonly Field[], schemas: Schemas, side: Side, above: string[]): Html {
-  return html`<ul class="fields">${fields.map((field) => row(field, schemas, side, above))}</ul>`;
+function tree(fields: readonly Field[], schemas: Schemas, direction: Direction, above: string[]): Html {
+  return html`<ul class="fields">${fields.map((field) => row(field, schemas, direction, above))}</ul>`;
 }
 
 function row(
   { name, schema, description, required }: Field,
   schemas: Schemas,
-  side: Side,
+  direction: Direction,
   above: string[],
 ): Html {
   const { enum: values } = resolve(schema, schemas);
   const limits = limitsOf(resolve(schema, schemas));
-  const must = side === 'request' && required && html` <span class="mark">required</span>`;
-  const may = side === 'reply' && !required && html` <span class="mark quiet">optional</span>`;
+  const requiredMark = direction === 'request' && required && html` <span class="mark">required</span>`;
+  const optionalMark =
+    direction === 'response' && !required && html` <span class="mark quiet">optional</span>`;
   return html`<li>
-<p class="field"><code>${name}</code> <span class="type">${typeOf(schema)}</span>${must}${may}</p>
+<p class="field"><code>${name}</code> <span class="type">${typeOf(schema)}</span>${requiredMark}${optionalMark}</p>
 ${description !== undefined && html`<p>${inline(description)}</p>`}
 ${values && html`<p class="limits">One of ${inline(values.map((value) => `\`${value}\``).join(', '))}</p>`}
 ${limits.length > 0 && html`<p class="limits">${inline(limits.join(' · '))}</p>`}
-${fieldDetails(schema, schemas, side, above)}
+${fieldDetails(schema, schemas, direction, above)}
 </li>`;
 }
 
-/** What a value is made of, to be opened; not what is shown already further up. */
-export function fieldDetails(schema: Schema, schemas: Schemas, side: Side, above: string[] = []): Html[] {
+/** Collapsed lists of the nested fields. Skips schemas that a parent already shows, so recursion ends. */
+export function fieldDetails(
+  schema: Schema,
+  schemas: Schemas,
+  direction: Direction,
+  above: string[] = [],
+): Html[] {
   return shapesOf(schema, schemas)
     .filter((shape) => !above.includes(nameOf(shape) ?? ''))
     .map(
-      (shape) => html`<details class="nested"><summary>Fields of ${nameOf(shape) ?? 'it'}</summary>
-${fieldTree(shape, schemas, side, above)}</details>`,
+      (shape) => html`<details class="nested"><summary>Fields of ${nameOf(shape) ?? 'the object'}</summary>
+${fieldTree(shape, schemas, direction, above)}</details>`,
     );
 }
 
-/** Every object that the value, or each of its entries, can be. */
+/** The object schemas of a value or of its entries. */
 function shapesOf(schema: Schema, schemas: Schemas, seen: readonly Schema[] = []): Schema[] {
   const whole = resolve(schema, schemas);
   if (seen.includes(whole)) return [];

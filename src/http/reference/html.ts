@@ -1,4 +1,4 @@
-/** HTML that cannot be broken by what is put into it: all text is escaped, only Html is not. */
+/** Escaped HTML. The `html` tag escapes every value except `Html`. */
 export class Html {
   readonly #text: string;
   constructor(text: string) {

@@ -1,4 +1,4 @@
-/** Zod schemas as JSON Schema, as far as requests and replies need it. */
+/** Converts zod schemas to JSON Schema. */
 import { z } from 'zod';
 
 export interface Schema {
@@ -28,7 +28,7 @@ export interface Schema {
   anyOf?: Schema[];
 }
 
-/** What is sent in the shape of this schema; its named parts are put into `components`. */
+/** The schema of the input. Adds named schemas to `components`. */
 export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>): Schema {
   const { $schema, $defs, ...json } = z.toJSONSchema(schema, {
     io: 'input',
@@ -42,8 +42,8 @@ export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>
 }
 
 /**
- * A schema whose meta names a `type` has said all there is to say: how the text of a query is read does not
- * belong to the document. Zod also leaves out the default and the examples of whatever it transforms.
+ * Metadata with a `type` replaces the generated schema: how query text is parsed does not belong in the document. Zod
+ * also drops the default and the examples of transformed schemas.
  */
 function keepMeta({
   zodSchema,
@@ -61,17 +61,17 @@ function keepMeta({
   if (Array.isArray(meta.examples)) jsonSchema.examples = meta.examples;
 }
 
-/** What zod calls a schema that holds itself and has no name: there is one such, and it is JSON itself. */
+/** Zod's prefix for recursive schemas without an id. The only one is `z.json()`. */
 const unnamed = '__schema';
 
-/** Null means absent wherever it is taken: for people and for types, what is left is enough. */
+/** Removes `null` from a union. Null means absent, so the reference and the SDK types do not show it. */
 export function withoutNull({ anyOf, ...own }: Schema): Schema {
   const options = anyOf?.filter((option) => option.type !== 'null');
   if (!options) return own;
   return options.length === 1 ? { ...options[0], ...own } : { ...own, anyOf: options };
 }
 
-/** What a format or a type implies is not spoken of. */
+/** Removes keywords that a format or type implies. */
 function tidy({ anyOf, ...own }: Schema): Schema {
   if (own.$ref?.startsWith(`#/$defs/${unnamed}`)) delete own.$ref;
   const options = anyOf?.map(tidy);
@@ -92,7 +92,7 @@ function tidy({ anyOf, ...own }: Schema): Schema {
   return schema;
 }
 
-/** What the only option beside null says of itself belongs to the whole. */
+/** Moves the description of the only option besides null to the union. */
 function hoisted(options: Schema[]): Schema {
   const [only, ...more] = options.filter(({ type }) => type !== 'null');
   if (!only || more.length > 0) return { anyOf: options };
@@ -103,9 +103,9 @@ function hoisted(options: Schema[]): Schema {
   };
 }
 
-/** Only in the union that JSON itself is. */
-function isListOfAnything({ items }: Schema): boolean {
-  return items !== undefined && Object.keys(items).length === 0;
+/** True only for an option of `z.json()`. */
+function isListOfAnything({ type, items }: Schema): boolean {
+  return type === 'array' && items !== undefined && Object.keys(items).length === 0;
 }
 
 function mapValues<A, B>(record: Record<string, A>, change: (value: A) => B): Record<string, B> {

@@ -1,4 +1,4 @@
-/** Headers in the OpenAPI document: those of responses are said once and referred to. */
+/** Request and response headers in the OpenAPI document. */
 
 import { type Route, takesIdempotencyKey } from '../pipeline/route.ts';
 import type { Parameter, Reference } from './openapi-types.ts';
@@ -8,41 +8,40 @@ const requestId = { ...text, pattern: '^[A-Za-z0-9._:-]{1,128}$' };
 
 export const responseHeaders = {
   'SVC-REQUEST-ID': {
-    description:
-      'The id of the request: the one that it was sent with if that is a sane one, else a new one.',
+    description: 'Id of the request: the one from the request header if it is valid, otherwise a new one.',
     required: true,
     schema: requestId,
     example: 'checkout-7f3a',
   },
   'Idempotency-Replayed': {
     description:
-      'There if the request was sent before with the same `Idempotency-Key`: this is the answer that it got then.',
+      'Present if the request was sent before with the same `Idempotency-Key`. The response is that of the first request.',
     required: false,
     schema: { ...text, const: 'true' },
     example: 'true',
   },
   'Retry-After': {
-    description: 'After how many seconds to try again.',
+    description: 'Seconds to wait before a retry.',
     required: true,
     schema: { type: 'integer', minimum: 1 },
     example: 1,
   },
   'RateLimit-Policy': {
     description:
-      'The limits that the request came under: by its address and by its key, unless they are switched off. `q`: how many requests at once. `w`: the seconds after which as many have flown back.',
+      'The rate limits that apply, per IP address and per key. `q`: number of requests in a burst. `w`: seconds until a used-up burst is available again. Absent if rate limits are off.',
     required: false,
     schema: text,
     example: '"address";q=200000;w=10, "key";q=200000;w=10',
   },
   RateLimit: {
     description:
-      'What is left of each. `r`: how many requests could be sent at once now. `t`: the seconds until there is one more.',
+      'The current state of each limit. `r`: remaining requests. `t`: seconds until one more request is available.',
     required: false,
     schema: text,
     example: '"address";r=199998;t=1, "key";r=199999;t=1',
   },
   'WWW-Authenticate': {
-    description: 'Which header takes the key.',
+    description: 'The header that must contain the key.',
     required: true,
     schema: text,
     example: 'ApiKey header="SVC-API-KEY"',
@@ -55,32 +54,35 @@ const headersByStatus: Record<number, (keyof typeof responseHeaders)[]> = {
   503: ['Retry-After'],
 };
 
-const limited = ['RateLimit-Policy', 'RateLimit'] as const;
-/** Where all answers are the same. */
-const unlimited = 401;
+const rateLimitHeaders = ['RateLimit-Policy', 'RateLimit'] as const;
 
-export function headersOf(kind: Route['kind'], status = 200): Record<string, Reference> {
-  return referred([
+export function responseHeadersOf(kind: Route['kind'], status = 200): Record<string, Reference> {
+  // A 401 is the same for all invalid keys, so it has no counters.
+  const isLimited = kind !== 'open' && status !== 401;
+  return references([
     'SVC-REQUEST-ID',
-    ...(kind === 'open' || status === unlimited ? [] : limited),
+    ...(isLimited ? rateLimitHeaders : []),
     ...(headersByStatus[status] ?? []),
   ]);
 }
 
-/** Of an answer that is remembered where a request may be sent again. */
-export function headersOfSuccess(route: Route): Record<string, Reference> {
-  return { ...headersOf(route.kind), ...(takesIdempotencyKey(route) && referred(['Idempotency-Replayed'])) };
+export function successHeaders(route: Route): Record<string, Reference> {
+  return {
+    ...responseHeadersOf(route.kind),
+    ...(takesIdempotencyKey(route) && references(['Idempotency-Replayed'])),
+  };
 }
 
-function referred(names: (keyof typeof responseHeaders)[]): Record<string, Reference> {
+function references(names: (keyof typeof responseHeaders)[]): Record<string, Reference> {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
-const ownRequestId: Parameter = {
+const requestIdParameter: Parameter = {
   name: 'SVC-REQUEST-ID',
   in: 'header',
   required: false,
-  description: 'An id of your own for the request, to find it again. One that is not sane is replaced.',
+  description:
+    'Your own id for the request, to find it in logs. An invalid one is replaced by a generated id.',
   schema: requestId,
   example: 'checkout-7f3a',
 };
@@ -90,12 +92,12 @@ const idempotencyKey: Parameter = {
   in: 'header',
   required: false,
   description:
-    'A name for the request, 1 to 255 visible ASCII characters. For 24 hours, the same request of the same caller with the same name does nothing again, and gets the answer of the first time.',
+    'Unique value for the request: 1 to 255 visible ASCII characters. For 24 hours, repeating the request with the same value returns the first response instead of running it again.',
   schema: { ...text, pattern: '^[\\x21-\\x7e]{1,255}$' },
   example: 'order-1042',
 };
 
-/** Beside the key, which is said elsewhere. */
+/** Without the key, which is a security scheme. */
 export function requestHeaders(route: Route): Parameter[] {
-  return takesIdempotencyKey(route) ? [idempotencyKey, ownRequestId] : [ownRequestId];
+  return takesIdempotencyKey(route) ? [idempotencyKey, requestIdParameter] : [requestIdParameter];
 }

@@ -1,4 +1,4 @@
-/** The OpenAPI 3.1 document, from the same declarations that check requests. */
+/** Generates the OpenAPI 3.1 document from the declarations that also validate requests. */
 import type { z } from 'zod';
 import { type Code, codes, fail, problem } from '../../domain/error.ts';
 import { Problem, problemBody } from '../pipeline/problem.ts';
@@ -6,7 +6,7 @@ import { bodyLimit, jsonTypes, mergePatchTypes } from '../pipeline/read-input.ts
 import { failuresOf, type Route } from '../pipeline/route.ts';
 import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema, withoutNull } from './json-schema.ts';
-import { headersOf, headersOfSuccess, requestHeaders, responseHeaders } from './openapi-headers.ts';
+import { requestHeaders, responseHeaders, responseHeadersOf, successHeaders } from './openapi-headers.ts';
 import type { Parameter, Reference } from './openapi-types.ts';
 import { tags } from './tags.ts';
 
@@ -16,7 +16,7 @@ export interface Content {
   readonly examples?: Record<string, Reference>;
 }
 
-export interface Answer {
+export interface OpenApiResponse {
   readonly description: string;
   readonly headers: Record<string, Reference>;
   readonly content?: Record<string, Content>;
@@ -26,14 +26,14 @@ export interface Operation {
   readonly operationId: string;
   readonly tags: [string];
   readonly summary: string;
-  /** Its last paragraph says what the caller needs. */
+  /** The last paragraph states the required key or permission. */
   readonly description: string;
   readonly security?: Record<string, string[]>[];
   readonly 'x-permission'?: string;
   readonly 'x-callers'?: readonly string[];
   readonly parameters: Parameter[];
   readonly requestBody?: { description: string; required: true; content: Record<string, Content> };
-  readonly responses: Record<string, Answer | Reference>;
+  readonly responses: Record<string, OpenApiResponse | Reference>;
 }
 
 export interface Document {
@@ -47,7 +47,7 @@ export interface Document {
     readonly securitySchemes: object;
     readonly headers: Record<string, object>;
     readonly examples: Record<string, { summary: string; value: unknown }>;
-    readonly responses: Record<string, Answer>;
+    readonly responses: Record<string, OpenApiResponse>;
     readonly schemas: Record<string, Schema>;
   };
 }
@@ -58,10 +58,10 @@ export const problemJson = 'application/problem+json';
 
 export function openApi(routes: readonly Route[], version: string): Document {
   const schemas: Record<string, Schema> = {};
-  const schemaOf = eachOnce((schema: z.ZodType) => jsonSchema(schema, schemas));
+  const schemaOf = memoized((schema: z.ZodType) => jsonSchema(schema, schemas));
   const paths: Record<string, Record<string, Operation>> = {};
   for (const route of routes) {
-    const path = templateOf(route);
+    const path = pathTemplate(route);
     paths[path] ??= {};
     paths[path][route.method.toLowerCase()] = operation(route, schemaOf);
   }
@@ -74,7 +74,7 @@ export function openApi(routes: readonly Route[], version: string): Document {
       description: introduction.trim(),
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [{ url: '/', description: 'Where this document comes from.' }],
+    servers: [{ url: '/', description: 'The service that serves this document.' }],
     tags: Object.entries(tags)
       .filter(([name]) => used.has(name))
       .map(([name, description]) => ({ name, description })),
@@ -86,16 +86,18 @@ export function openApi(routes: readonly Route[], version: string): Document {
           type: 'apiKey',
           in: 'header',
           name: 'SVC-API-KEY',
-          description: 'The key of an Application or of a Session.',
+          description: 'Key of an application or session.',
         },
       },
       headers: responseHeaders,
       examples: Object.fromEntries(codes.map((code) => [code, problemExample(code, routes, schemaOf)])),
       responses: {
         Problem: {
-          description: 'Any other failure.',
-          headers: headersOf('open'),
-          content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(undeclared(routes)) } },
+          description: 'Any other error.',
+          headers: responseHeadersOf('open'),
+          content: {
+            [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(undeclaredCodes(routes)) },
+          },
         },
       },
       schemas,
@@ -103,38 +105,37 @@ export function openApi(routes: readonly Route[], version: string): Document {
   };
 }
 
-/** Most schemas are used many times over, and none changes. */
-function eachOnce<A, B>(make: (given: A) => B): (given: A) => B {
-  const made = new Map<A, B>();
-  return (given) => {
-    const value = made.get(given) ?? make(given);
-    made.set(given, value);
-    return value;
+function memoized<A, B>(compute: (input: A) => B): (input: A) => B {
+  const results = new Map<A, B>();
+  return (input) => {
+    const result = results.get(input) ?? compute(input);
+    results.set(input, result);
+    return result;
   };
 }
 
-function templateOf(route: Route): string {
+function pathTemplate(route: Route): string {
   return route.path.replace(/:(\w+)/g, '{$1}');
 }
 
 function operation(route: Route, schemaOf: SchemaOf): Operation {
-  const described = {
+  const common = {
     operationId: route.name,
     tags: [route.tag] as [string],
     summary: route.summary,
-    description: [route.description, need(route)].filter(Boolean).join('\n\n'),
+    description: [route.description, accessOf(route)].filter(Boolean).join('\n\n'),
     parameters: parameters(route, schemaOf),
   };
   const responses = {
-    ...successes(route, schemaOf),
-    ...failures(route, schemaOf),
+    ...successResponses(route, schemaOf),
+    ...errorResponses(route, schemaOf),
     default: { $ref: '#/components/responses/Problem' },
   };
-  if (route.kind === 'open') return { ...described, security: [], responses };
+  if (route.kind === 'open') return { ...common, security: [], responses };
   const { permission, callers } = route;
   return {
-    ...described,
-    ...(permission && { security: [{ key: [permission] }], 'x-permission': permission }),
+    ...common,
+    ...(permission && { 'x-permission': permission }),
     ...(callers && { 'x-callers': callers }),
     ...(route.body && {
       requestBody: {
@@ -151,32 +152,32 @@ function size(bytes: number): string {
   return bytes < 1024 * 1024 ? `${bytes / 1024} KiB` : `${bytes / 1024 / 1024} MiB`;
 }
 
-function need(route: Route): string {
-  if (route.kind === 'open') return 'Needs no key.';
-  if (route.permission) return `Needs the permission \`${route.permission}\`.`;
-  if (!route.callers) return 'Takes any valid key.';
-  return `Takes the key of a ${route.callers.join(' or ')} Application, and needs no permission.`;
+function accessOf(route: Route): string {
+  if (route.kind === 'open') return 'No key required.';
+  if (route.permission) return `Requires the permission \`${route.permission}\`.`;
+  if (!route.callers) return 'Requires any valid key.';
+  return `Requires the key of a ${route.callers.join(' or ')} application. No permission is needed.`;
 }
 
 function parameters(route: Route, schemaOf: SchemaOf): Parameter[] {
   const headers = requestHeaders(route);
   if (route.kind === 'open') return headers;
-  const fields = (place: 'path' | 'query', schema: z.ZodType | undefined) =>
+  const fields = (location: 'path' | 'query', schema: z.ZodType | undefined) =>
     Object.entries((schema && schemaOf(schema).properties) ?? {}).map(([name, field]) =>
-      parameter(name, place, withoutNull(field)),
+      parameter(name, location, withoutNull(field)),
     );
   return [...fields('path', route.params), ...fields('query', route.query), ...headers];
 }
 
 function parameter(
   name: string,
-  place: 'path' | 'query',
+  location: 'path' | 'query',
   { description, examples, ...field }: Schema,
 ): Parameter {
   return {
     name: field.type === 'object' ? `${name}.NAME` : name,
-    in: place,
-    required: place === 'path',
+    in: location,
+    required: location === 'path',
     ...(description !== undefined && { description }),
     ...(field.type === 'array' && { style: 'form', explode: true }),
     schema: entryOf(field),
@@ -184,72 +185,72 @@ function parameter(
   };
 }
 
-/** A map is sent as NAME=value with its own name before the dot, for which OpenAPI has no word. */
+/** A map is sent as `metadata.NAME=VALUE`, which OpenAPI cannot express: the document describes one entry. */
 function entryOf(field: Schema): Schema {
   return typeof field.additionalProperties === 'object' ? field.additionalProperties : field;
 }
 
 function content(schema: Schema, example: unknown, types = jsonTypes): Record<string, Content> {
-  const each = { schema, ...(example !== undefined && { example }) };
-  return Object.fromEntries(types.map((type) => [type, each]));
+  const media = { schema, ...(example !== undefined && { example }) };
+  return Object.fromEntries(types.map((type) => [type, media]));
 }
 
-/** The usual one first. */
+/** `application/json` first. */
 function bodyTypes({ method }: Route): string[] {
   return method === 'PATCH' ? mergePatchTypes.toReversed() : jsonTypes;
 }
 
-function successes(route: Route, schemaOf: SchemaOf): Record<string, Answer> {
+function successResponses(route: Route, schemaOf: SchemaOf): Record<string, OpenApiResponse> {
   const entries = Object.entries(route.replies).map(([status, { description, schema, example }]) => [
     status,
     {
       description,
-      headers: headersOfSuccess(route),
+      headers: successHeaders(route),
       ...(schema && { content: content(schemaOf(schema), example) }),
     },
   ]);
   return Object.fromEntries(entries);
 }
 
-/** One response a status, which names all the codes that it can carry. */
-function failures(route: Route, schemaOf: SchemaOf): Record<string, Answer> {
+/** One response per status, with an example of each error code. */
+function errorResponses(route: Route, schemaOf: SchemaOf): Record<string, OpenApiResponse> {
   const byStatus = Map.groupBy(failuresOf(route), (code) => problem(code).status);
   const entries = [...byStatus]
     .sort(([a], [b]) => a - b)
-    .map(([status, these]) => [
+    .map(([status, statusCodes]) => [
       String(status),
       {
-        description: these.map((code) => `\`${code}\`: ${problem(code).detail}`).join('\n\n'),
-        headers: headersOf(route.kind, status),
-        content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(these) } },
+        description: statusCodes.map((code) => `\`${code}\`: ${problem(code).detail}`).join('\n\n'),
+        headers: responseHeadersOf(route.kind, status),
+        content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(statusCodes) } },
       },
     ]);
   return Object.fromEntries(entries);
 }
 
-/** What can befall any request, so that no route names it. */
-function undeclared(routes: readonly Route[]): Code[] {
+/** Codes that no route declares, because any request can cause them. */
+function undeclaredCodes(routes: readonly Route[]): Code[] {
   const declared = new Set(routes.flatMap(failuresOf));
   return codes.filter((code) => !declared.has(code));
 }
 
-function examplesOf(these: Code[]): Record<string, Reference> {
-  return Object.fromEntries(these.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
+function examplesOf(errorCodes: Code[]): Record<string, Reference> {
+  return Object.fromEntries(errorCodes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));
 }
 
-/** As the last route that can fail so would answer. */
+/** Shows the last route that declares the code. */
 function problemExample(code: Code, routes: readonly Route[], schemaOf: SchemaOf) {
   const route = routes.findLast((each) => failuresOf(each).includes(code));
-  const path = route ? pathExample(templateOf(route), parameters(route, schemaOf)) : '/example';
+  const path = route ? pathExample(pathTemplate(route), parameters(route, schemaOf)) : '/example';
   const errors = { 'rules.0.priority': ['must be an integer of at least 1'] };
   const failure = fail(code, code === 'validation_failed' ? { errors } : {});
   return { summary: problem(code).title, value: problemBody(failure, { path, requestId: 'checkout-7f3a' }) };
 }
 
-/** The path with the examples of its parameters in their places. */
+/** Replaces the parameters of a path by their examples. */
 export function pathExample(path: string, parameters: readonly Parameter[]): string {
-  return path.replace(/\{(\w+)\}/g, (place, name) => {
+  return path.replace(/\{(\w+)\}/g, (parameter, name) => {
     const example = parameters.find((each) => each.in === 'path' && each.name === name)?.example;
-    return example === undefined ? place : encodeURIComponent(String(example));
+    return example === undefined ? parameter : encodeURIComponent(String(example));
   });
 }

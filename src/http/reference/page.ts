@@ -1,4 +1,4 @@
-/** The API reference: one page that needs nothing but itself, made from the OpenAPI document. */
+/** Renders the OpenAPI document as one HTML page with inline style and script. */
 import { hash } from 'node:crypto';
 import script from './client.js' with { type: 'text' };
 import content from './content.css' with { type: 'text' };
@@ -7,8 +7,8 @@ import { Html, html } from './html.ts';
 import media from './media.css' with { type: 'text' };
 import type { Document } from './openapi.ts';
 import { type Entry, methodLabel, operationArticle } from './operation.ts';
-import { prose, sections } from './prose.ts';
-import { figure, firstSteps } from './samples.ts';
+import { prose, type Section, sections } from './prose.ts';
+import { figure, firstRequest } from './samples.ts';
 import { errorSection, permissionSection } from './tables.ts';
 
 interface Group {
@@ -19,7 +19,7 @@ interface Group {
 
 const style = frame + content + media;
 
-/** Nothing may be loaded, run or framed but what is in the page itself. */
+/** Allows only the inline style and script. Nothing is loaded, and the page cannot be framed. */
 export const contentSecurityPolicy = [
   "default-src 'none'",
   `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
@@ -43,6 +43,7 @@ export function referencePage(document: Document): string {
     ...tag,
     entries: entries.filter(({ operation }) => operation.tags.includes(tag.name)),
   }));
+  const { lead, rest } = sections(document.info.description);
   const page = html`<!doctype html>
 <html lang="en">
 <head>
@@ -52,57 +53,73 @@ export function referencePage(document: Document): string {
 <title>${document.info.title} API reference</title>
 <link rel="icon" href="${icon}">
 <style>${new Html(style)}</style>
+<script>${new Html(script)}</script>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
-${navigation(document.info, groups)}
+${navigation(document.info, groups, rest)}
 <main id="content" tabindex="-1">
-${introduction(document.info)}
+${introduction(document.info, lead, rest)}
 ${groups.map((group) => section(group, document))}
 ${errorSection(document)}
 ${permissionSection(entries)}
 </main>
-<script>${new Html(script)}</script>
 </body>
 </html>
 `;
   return page.toString();
 }
 
-function navigation({ title, version }: Document['info'], groups: Group[]): Html {
+function navigation({ title, version }: Document['info'], groups: Group[], topics: Section[]): Html {
   const link = ({ method, operation: { operationId, summary } }: Entry) =>
     html`<li><a href="#${operationId}"><span>${summary}</span> ${methodLabel(method)}</a></li>`;
   return html`<header class="bar">
 <a class="brand" href="#content">${gate} ${title}</a>
-<button type="button" popovertarget="menu">Contents</button>
+<button type="button" popovertarget="menu">Menu</button>
 </header>
 <nav id="menu" popover aria-label="Contents">
 <a class="brand" href="#content">${gate} ${title} <small>${version}</small></a>
+<search hidden>
+<input type="search" id="search" placeholder="Search" aria-label="Search the reference" aria-describedby="search-status" autocomplete="off" spellcheck="false">
+<p id="search-status" role="status"></p>
+<ul id="results"></ul>
+</search>
+<div id="contents">
+<h2><a href="#content">Introduction</a></h2>
+<ul>${topics.map(({ heading }) => html`<li><a href="#${topicId(heading)}">${heading}</a></li>`)}</ul>
 ${groups.map(
   ({ name, entries }) => html`<h2><a href="#tag-${name}">${name}</a></h2>
 <ul>${entries.map(link)}</ul>`,
 )}
 <h2>More</h2>
 <ul>
-<li><a href="#errors">Errors</a></li>
+<li><a href="#errors">Error codes</a></li>
 <li><a href="#permissions">Permissions</a></li>
 <li><a href="/openapi.json">OpenAPI document</a></li>
 </ul>
+</div>
 </nav>`;
 }
 
-function introduction({ title, version, description }: Document['info']): Html {
-  const { lead, rest } = sections(description);
+/** Not the heading alone, since the list of error codes has the id `errors`. */
+function topicId(heading: string): string {
+  return `about-${heading.toLowerCase().replaceAll(' ', '-')}`;
+}
+
+function introduction({ title, version }: Document['info'], lead: string, topics: Section[]): Html {
   return html`<section class="hero">
 <div>
 <h1>${title} API</h1>
 ${prose(lead)}
 <p class="quiet">Version ${version} · <a href="/openapi.json">OpenAPI document</a></p>
 </div>
-<div class="samples">${figure('First steps', firstSteps)}</div>
+<div class="samples">${figure('First request', firstRequest)}</div>
 </section>
-<section class="notes" aria-label="Conventions">
-${rest.map(({ heading, body }) => html`<div><h2>${heading}</h2>${prose(body)}</div>`)}
+<section class="notes" aria-label="Introduction">
+${topics.map(
+  ({ heading, body }) =>
+    html`<div id="${topicId(heading)}"><h2><a href="#${topicId(heading)}">${heading}</a></h2>${prose(body)}</div>`,
+)}
 </section>`;
 }
 

@@ -1,4 +1,4 @@
-/** As much of Markdown as the descriptions use: paragraphs, second-level headings, and code. */
+/** Renders the Markdown that descriptions use: paragraphs, second-level headings and code. */
 import { codes } from '../../domain/error.ts';
 import { builtIn } from '../../domain/permission.ts';
 import { type Html, html } from './html.ts';
@@ -11,7 +11,7 @@ export function paragraphs(text: string): string[] {
   return text.split(/\n{2,}/).filter((paragraph) => paragraph !== '');
 }
 
-/** A line of text in which code is set as such, and is a link where the page explains it. */
+/** Renders code spans. Permissions and error codes become links. */
 export function inline(text: string): (Html | string)[] {
   return text
     .split(/`([^`]+)`/)

@@ -1,84 +1,80 @@
-/** Commands and bodies to look at and to copy. */
+/** Code blocks, and JSON with syntax highlighting. */
 
 import { type Html, html, type Part } from './html.ts';
-import { type Operation, pathExample } from './openapi.ts';
 
-/** Replaced in the browser by the address that the page came from. */
-const origin = html`<span class="origin">http://127.0.0.1:8080</span>`;
+/** The script of the page replaces it by the address of the service. */
+export const origin = html`<span class="origin">http://127.0.0.1:8080</span>`;
 
 export function figure(caption: Part, code: Html): Html {
   return html`<figure class="sample"><figcaption>${caption}</figcaption><pre><code>${code}</code></pre></figure>`;
 }
 
-export function curl(method: string, path: string, operation: Operation): Html {
-  const verb = method === 'get' ? '' : `-X ${method.toUpperCase()} `;
-  const body = operation.requestBody?.content['application/json']?.example;
-  const options: Html[] = [];
-  if (operation.security?.length !== 0) {
-    options.push(html`-H "SVC-API-KEY: $${keyVariable(operation['x-callers'])}"`);
-  }
-  if (body !== undefined) {
-    options.push(html`-H "Content-Type: application/json"`);
-    options.push(html`-d '${highlighted(shellQuoted(pretty(body, '  ')))}'`);
-  }
-  return html`curl ${verb}${origin}${pathExample(path, operation.parameters)}${options.map(
-    (option) => html` \\\n  ${option}`,
-  )}`;
-}
-
-/** The management key will do wherever it is taken. */
-function keyVariable(callers: readonly string[] = ['management']): string {
-  return callers.includes('management') ? 'SALLYPORT_KEY' : `${callers[0]?.toUpperCase()}_KEY`;
-}
-
-export const firstSteps = html`export SALLYPORT_KEY="$(cat data/management.key)"
+export const firstRequest = html`export SALLYPORT_KEY="$(cat data/management.key)"
 curl ${origin}/applications/key \\
   -H "SVC-API-KEY: $SALLYPORT_KEY"`;
 
-function shellQuoted(text: string): string {
-  return text.replaceAll("'", "'\\''");
+/** How a language writes the values of JSON. */
+export interface Syntax {
+  readonly indent: string;
+  /** Whether names of fields are quoted if they are identifiers. */
+  readonly quotesNames: boolean;
+  readonly trailingComma: boolean;
+  scalar(value: unknown): string;
 }
+
+const jsonSyntax: Syntax = {
+  indent: '  ',
+  quotesNames: true,
+  trailingComma: false,
+  scalar: (value) => JSON.stringify(value),
+};
 
 const lineWidth = 60;
 
-/** JSON with a short list of plain values on one line. */
-export function pretty(value: unknown, indent = ''): string {
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const inner = `${indent}  `;
+/** Formats a value. A short list of scalars is on one line. */
+export function format(value: unknown, indent = '', syntax = jsonSyntax): string {
+  if (typeof value !== 'object' || value === null) return syntax.scalar(value);
+  const inner = indent + syntax.indent;
   if (!Array.isArray(value)) {
     const entries = Object.entries(value).map(
-      ([key, item]) => `${JSON.stringify(key)}: ${pretty(item, inner)}`,
+      ([name, item]) => `${fieldName(name, syntax)}: ${format(item, inner, syntax)}`,
     );
-    return block('{', entries, '}', indent);
+    return block('{', entries, '}', indent, syntax);
   }
-  const items = value.map((item) => pretty(item, inner));
+  const items = value.map((item) => format(item, inner, syntax));
   const line = `[${items.join(', ')}]`;
-  const plain = value.every((item) => typeof item !== 'object');
-  return plain && indent.length + line.length <= lineWidth ? line : block('[', items, ']', indent);
+  const isFlat = value.every((item) => typeof item !== 'object');
+  return isFlat && indent.length + line.length <= lineWidth ? line : block('[', items, ']', indent, syntax);
 }
 
-function block(open: string, lines: string[], close: string, indent: string): string {
+function fieldName(name: string, syntax: Syntax): string {
+  return syntax.quotesNames || !/^[A-Za-z_]\w*$/.test(name) ? syntax.scalar(name) : name;
+}
+
+function block(open: string, lines: string[], close: string, indent: string, syntax: Syntax): string {
   if (lines.length === 0) return open + close;
-  return `${open}\n${lines.map((line) => `${indent}  ${line}`).join(',\n')}\n${indent}${close}`;
+  const body = lines.map((line) => `${indent}${syntax.indent}${line}`).join(',\n');
+  return `${open}\n${body}${syntax.trailingComma ? ',' : ''}\n${indent}${close}`;
 }
-
-const token = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
 export function json(value: unknown): Html {
-  return highlighted(pretty(value));
+  return highlighted(format(value));
 }
 
-/** JSON with its keys, strings and other values told apart. */
-function highlighted(text: string): Html {
+const token =
+  /("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')(\s*:)?|\b(?:true|false|null|True|False|None)\b|-?\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b/g;
+
+/** Marks strings and other values. Names of fields are not marked. */
+export function highlighted(text: string): Html {
   const parts: Part[] = [];
-  let at = 0;
+  let end = 0;
   for (const match of text.matchAll(token)) {
     const [whole, string, colon] = match;
-    parts.push(text.slice(at, match.index));
+    parts.push(text.slice(end, match.index));
     if (string === undefined) parts.push(html`<b>${whole}</b>`);
     else parts.push(colon === undefined ? html`<i>${string}</i>` : html`${string}${colon}`);
-    at = match.index + whole.length;
+    end = match.index + whole.length;
   }
-  parts.push(text.slice(at));
+  parts.push(text.slice(end));
   return html`${parts}`;
 }

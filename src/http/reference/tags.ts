@@ -1,18 +1,18 @@
-/** The groups of operations, in the order in which the reference shows them. */
+/** The groups of operations, in the order of the reference. */
 export const tags = {
   Applications:
-    'Every program that calls has an Application: a key, and the list of what the key opens. The key is shown when it is made and never again, since only a digest of it is kept. The shorter the list, the less is lost with the key.',
+    'An application represents a program that calls the API: a backend, a web page or a tool. It has keys, permissions and access rules. A key is returned only when it is created; only a hash is stored.',
   Sessions:
-    'A browser comes in through two doors. With the key of a public Application it creates a Session, which opens nothing yet, and hands the nonce to your backend. The backend, which knows the user, authorizes the Session once, for what it names and no more. From then on the session key works, until it expires.',
+    'A session gives one browser temporary access. The browser creates it with the key of a public application and sends the nonce to your backend. Until your backend authorizes the session with that nonce, the session key has no access. A nonce works once.',
   Tokens:
-    'A Token is data behind a name: sealed when it comes in, and shown to each caller as far as its access rules go: whole, masked, or not at all.',
+    'A token is a piece of sensitive data, stored encrypted. Its container, a path such as `/customers/42/`, determines which access rules apply. The rules decide whether a caller gets the plaintext, a masked value or no data.',
   Decisions:
-    'For services that guard data of their own: show the key you were shown, and learn whether it may do what it asks, how much it may see, and which rule says so.',
+    'Use decisions to protect data in your own services. Send the key that a caller presented to you, with a permission and a resource. The response says whether access is allowed, with which transform, and which rule decided.',
   Tenants:
-    'A tenant is a context of its own: what belongs to one, no key of another ever sees. Tenants are made, disabled and deleted on the command line.',
-  Logs: 'Who did what, on what, from where, and what came of it: every change with the change itself, and every refusal. Rows are sealed into a chain, so that a changed or missing one shows.',
-  Reference: 'What the service tells about itself, to anyone.',
-  Health: 'For load balancers and whatever restarts the service.',
+    'Tenants are isolated from each other: a key never sees data of another tenant. Operators create, disable and delete tenants on the command line.',
+  Logs: 'The audit log contains an entry for every change and every denied request. Entries are linked in a hash chain, so that altered or deleted entries are detected.',
+  Reference: 'Descriptions of the API. No key is required.',
+  Health: 'Liveness and readiness checks for load balancers and process managers. No key is required.',
 } as const;
 
 export type Tag = keyof typeof tags;

@@ -4,7 +4,12 @@ import { type Code, codes, problem } from '../../../src/domain/error.ts';
 import { Problem } from '../../../src/http/pipeline/problem.ts';
 import type { Route } from '../../../src/http/pipeline/route.ts';
 import { type Schema, withoutNull } from '../../../src/http/reference/json-schema.ts';
-import { type Answer, type Content, openApi, problemJson } from '../../../src/http/reference/openapi.ts';
+import {
+  type Content,
+  type OpenApiResponse,
+  openApi,
+  problemJson,
+} from '../../../src/http/reference/openapi.ts';
 import { tags } from '../../../src/http/reference/tags.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { OpenApi } from '../../support/openapi.ts';
@@ -13,43 +18,48 @@ const document = openApi(routes, '1.2.3');
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]) => ({ path, method, ...operation })),
 );
-const answersOf = (responses: (typeof operations)[number]['responses']) =>
-  Object.entries(responses).filter((entry): entry is [string, Answer] => !('$ref' in entry[1]));
+const responsesOf = (responses: (typeof operations)[number]['responses']) =>
+  Object.entries(responses).filter((entry): entry is [string, OpenApiResponse] => !('$ref' in entry[1]));
 const routeOf = (name: string) => routes.find((route) => route.name === name) as Route;
 const named = operations.map((operation) => [operation.operationId, operation] as const);
 
 describe('the OpenAPI document', () => {
-  test('has the structure of OpenAPI 3.1 and nothing beside it', () => {
+  test('conforms to OpenAPI 3.1', () => {
     expect(OpenApi.safeParse(document).error?.issues).toBeUndefined();
   });
 
-  test('refers only to what is there', () => {
+  test('contains no dangling references and no unused components', () => {
     const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map((match) => match[1]);
     expect(references.length).toBeGreaterThan(50);
     const dangling = references.filter((reference) => lookUp(reference as string) === undefined);
     expect(dangling).toEqual([]);
+    const { securitySchemes: _, ...components } = document.components;
+    const defined = Object.entries(components).flatMap(([kind, entries]) =>
+      Object.keys(entries).map((name) => `#/components/${kind}/${name}`),
+    );
+    expect(defined.filter((reference) => !references.includes(reference))).toEqual([]);
   });
 
-  test('has every route, each under a name of its own', () => {
+  test('contains every route under a unique operation id', () => {
     const names = operations.map(({ operationId }) => operationId);
     expect(new Set(names).size).toBe(names.length);
     expect(names.sort()).toEqual(routes.map(({ name }) => name).sort());
   });
 
-  test('groups every operation under a tag that has its sentence', () => {
+  test('contains only the used tags, each with a description', () => {
     const used = new Set<string>(operations.map((operation) => operation.tags[0]));
     expect(document.tags.map(({ name }) => name)).toEqual(Object.keys(tags).filter((tag) => used.has(tag)));
     expect(document.tags.every(({ description }) => description.endsWith('.'))).toBe(true);
   });
 
-  test('leaves no field or parameter without a description, and none read-only without a type', () => {
-    const silent: string[] = [];
+  test('describes every field and parameter, and read-only fields have a type', () => {
+    const missing: string[] = [];
     const visit = (schema: Schema, at: string) => {
       for (const [name, field] of Object.entries(schema.properties ?? {})) {
         const target = field.$ref ? (lookUp(field.$ref) as Schema) : field;
-        const container = field.$ref !== undefined && target.properties !== undefined;
-        if (!field.description && !container) silent.push(`${at}.${name}`);
-        if (field.readOnly && !withoutNull(field).type) silent.push(`${at}.${name}`);
+        const isObject = field.$ref !== undefined && target.properties !== undefined;
+        if (!field.description && !isObject) missing.push(`${at}.${name}`);
+        if (field.readOnly && !withoutNull(field).type) missing.push(`${at}.${name}`);
         visit(field, `${at}.${name}`);
       }
       if (schema.items) visit(schema.items, `${at}.*`);
@@ -58,17 +68,17 @@ describe('the OpenAPI document', () => {
     for (const [name, schema] of Object.entries(document.components.schemas)) visit(schema, name);
     for (const { operationId, parameters, requestBody, responses } of operations) {
       for (const { name, description } of parameters) {
-        if (!description) silent.push(`${operationId} ${name}`);
+        if (!description) missing.push(`${operationId} ${name}`);
       }
-      const bodies = [requestBody, ...answersOf(responses).map(([, answer]) => answer)];
+      const bodies = [requestBody, ...responsesOf(responses).map(([, response]) => response)];
       for (const { schema } of bodies.flatMap((body) => Object.values(body?.content ?? {}))) {
         visit(schema, operationId);
       }
     }
-    expect(silent).toEqual([]);
+    expect(missing).toEqual([]);
   });
 
-  test('shows an example of every failure in the table, as the service would answer it', () => {
+  test('contains an example of every error code', () => {
     expect(Object.keys(document.components.examples)).toEqual(codes);
     for (const code of codes) {
       const value = Problem.strict().parse(document.components.examples[code]?.value);
@@ -76,7 +86,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  test('says of a query parameter what is sent, not how it is read', () => {
+  test('describes query parameters as they are sent', () => {
     const parameters = document.paths['/applications']?.get?.parameters ?? [];
     const find = (name: string) => parameters.find((parameter) => parameter.name === name);
     const items = { type: 'string', format: 'uuid' };
@@ -85,13 +95,13 @@ describe('the OpenAPI document', () => {
     expect(find('size')?.schema).toEqual({ type: 'integer', minimum: 1, maximum: 100, default: 20 });
   });
 
-  test('says of a map in the query how one of its entries is sent', () => {
+  test('describes a map in the query by one entry', () => {
     const parameters = document.paths['/tokens']?.get?.parameters ?? [];
     const metadata = parameters.find((parameter) => parameter.name === 'metadata.NAME');
     expect(metadata?.schema).toMatchObject({ type: 'string', maxLength: 500 });
   });
 
-  test('takes any JSON where any JSON is taken', () => {
+  test('allows any JSON in data and masks', () => {
     const { Token, TokenCreate, TokenPatch } = document.components.schemas;
     expect(Object.keys(Token?.properties?.data ?? {})).toEqual(['description']);
     expect(withoutNull(TokenCreate?.properties?.mask ?? {}).type).toEqual(['string', 'object', 'array']);
@@ -99,13 +109,13 @@ describe('the OpenAPI document', () => {
     expect(TokenPatch?.properties?.type?.type).toEqual(['string', 'null']);
   });
 
-  test('speaks of null only where it is taken: not in the path, the query, or a reply of its own', () => {
+  test('allows null only in request bodies', () => {
     const parameters = operations.flatMap((operation) => operation.parameters);
     const { Application, Session, Token } = document.components.schemas;
     expect(JSON.stringify([parameters, Application, Session, Token])).not.toContain('"null"');
   });
 
-  test('names both types of a patch', () => {
+  test('lists both content types of a patch', () => {
     const typesOf = (operation = document.paths['/tokens']?.post) =>
       Object.keys(operation?.requestBody?.content ?? {});
     expect(typesOf()).toEqual(['application/json']);
@@ -114,13 +124,13 @@ describe('the OpenAPI document', () => {
   });
 });
 
-/** What changes nothing, and what hands a secret to whoever has a key that many have. */
-const inVain = ['decide', 'createSession'];
+/** They ignore Idempotency-Key: one changes nothing, and the other returns a secret to holders of a shared key. */
+const notIdempotent = ['decide', 'createSession'];
 
 describe.each(named)('%s in the OpenAPI document', (name, operation) => {
   const route = routeOf(name);
 
-  test('declares the parameters of its path, and no other', () => {
+  test('declares exactly the parameters of its path', () => {
     const inPath = [...operation.path.matchAll(/\{(\w+)\}/g)].map((match) => match[1] as string);
     const declared = operation.parameters.filter((parameter) => parameter.in === 'path');
     expect(declared.map((parameter) => parameter.name)).toEqual(inPath);
@@ -128,18 +138,18 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     expect(operation.path).not.toContain(':');
   });
 
-  test('says what its caller needs', () => {
+  test('states the required key or permission', () => {
     const permission = route.kind === 'open' ? undefined : route.permission;
     expect(operation['x-permission']).toBe(permission);
     if (permission) {
-      expect(operation.security).toEqual([{ key: [permission] }]);
       expect(operation.description.split('\n\n').at(-1)).toContain(`\`${permission}\``);
     }
-    expect(operation.security?.length === 0).toBe(route.kind === 'open');
+    // Without an entry of its own, the security requirement of the document applies.
+    expect(operation.security).toEqual(route.kind === 'open' ? [] : undefined);
   });
 
-  test('answers failures by the table, each under its own status', () => {
-    const failures = answersOf(operation.responses).flatMap(([status, { content }]) =>
+  test('lists its error codes under their statuses', () => {
+    const failures = responsesOf(operation.responses).flatMap(([status, { content }]) =>
       Object.keys(content?.[problemJson]?.examples ?? {}).map((code) => [code, Number(status)]),
     );
     for (const [code, status] of failures) {
@@ -150,30 +160,30 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     expect(operation.responses.default).toEqual({ $ref: '#/components/responses/Problem' });
   });
 
-  test('names the request id in every response', () => {
-    for (const [, { headers }] of answersOf(operation.responses)) {
+  test('has the request id in every response', () => {
+    for (const [, { headers }] of responsesOf(operation.responses)) {
       expect(headers['SVC-REQUEST-ID']).toEqual({ $ref: '#/components/headers/SVC-REQUEST-ID' });
     }
   });
 
-  test('names the Idempotency-Key if it heeds it, and the request id in any case', () => {
+  test('declares Idempotency-Key if it supports it, and the request id', () => {
     const headers = operation.parameters.filter((parameter) => parameter.in === 'header');
-    const heeds = ['post', 'put', 'patch'].includes(operation.method) && !inVain.includes(name);
-    const expected = heeds ? ['Idempotency-Key', 'SVC-REQUEST-ID'] : ['SVC-REQUEST-ID'];
+    const isIdempotent = ['post', 'put', 'patch'].includes(operation.method) && !notIdempotent.includes(name);
+    const expected = isIdempotent ? ['Idempotency-Key', 'SVC-REQUEST-ID'] : ['SVC-REQUEST-ID'];
     expect(headers.map((parameter) => parameter.name)).toEqual(expected);
     expect(
       headers.every((parameter) =>
         new RegExp(String(parameter.schema.pattern)).test(String(parameter.example)),
       ),
     ).toBe(true);
-    const replayed = answersOf(operation.responses).filter(
-      ([, answer]) => 'Idempotency-Replayed' in answer.headers,
+    const replayed = responsesOf(operation.responses).filter(
+      ([, response]) => 'Idempotency-Replayed' in response.headers,
     );
-    const good = answersOf(operation.responses).filter(([status]) => Number(status) < 300);
-    expect(replayed).toEqual(heeds ? good : []);
+    const successes = responsesOf(operation.responses).filter(([status]) => Number(status) < 300);
+    expect(replayed).toEqual(isIdempotent ? successes : []);
   });
 
-  test('has examples which the service itself would take and give', () => {
+  test('has examples that the service accepts and returns', () => {
     if (route.kind !== 'open' && route.body)
       expect(route.body.safeParse(route.bodyExample).error).toBeUndefined();
     for (const { schema, example } of Object.values(route.replies)) {
@@ -181,7 +191,7 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     }
   });
 
-  test('takes null for a field that may be left out if and only if the service does', () => {
+  test('allows null in an optional field if and only if the service does', () => {
     const body = operation.requestBody?.content['application/json'];
     if (!body || route.kind === 'open') return;
     const { properties = {}, required = [] } = lookUp(body.schema.$ref ?? '') as Schema;
@@ -189,15 +199,15 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     for (const field of Object.keys(properties)) {
       if (required.includes(field)) continue;
       const sent = { ...(body.example as object), [field]: null };
-      const taken = route.body?.safeParse(sent).success === true;
-      expect([field, schema.safeParse(sent).success]).toEqual([field, taken]);
+      const isAccepted = route.body?.safeParse(sent).success === true;
+      expect([field, schema.safeParse(sent).success]).toEqual([field, isAccepted]);
     }
   });
 
-  test('has examples which its own schemas take', () => {
+  test('has examples that match its JSON schemas', () => {
     const bodies: (Content | undefined)[] = [
       operation.requestBody?.content['application/json'],
-      ...answersOf(operation.responses).map(([, { content }]) => content?.['application/json']),
+      ...responsesOf(operation.responses).map(([, { content }]) => content?.['application/json']),
     ];
     for (const body of bodies) {
       if (!body) continue;

@@ -1,0 +1,104 @@
+/** Runs the examples of every operation, and compares the requests that they send. */
+import { afterAll, expect, test } from 'bun:test';
+import { openApi, pathExample } from '../../../src/http/reference/openapi.ts';
+import { referencePage } from '../../../src/http/reference/page.ts';
+import { routes } from '../../../src/http/routes.ts';
+import { isMissing, noCurl } from '../../support/skip.ts';
+
+interface RecordedRequest {
+  method: string;
+  path: string;
+  key: string | null;
+  type: string | null;
+  body: unknown;
+}
+
+const document = openApi(routes, '1.2.3');
+const page = referencePage(document);
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
+);
+const keys = { SALLYPORT_KEY: 'management key', PUBLIC_KEY: 'public key' };
+
+const recorded: RecordedRequest[] = [];
+const server = Bun.serve({
+  port: 0,
+  hostname: '127.0.0.1',
+  async fetch(request) {
+    const text = await request.text();
+    recorded.push({
+      method: request.method,
+      path: new URL(request.url).pathname,
+      key: request.headers.get('svc-api-key'),
+      type: text === '' ? null : request.headers.get('content-type'),
+      body: text === '' ? undefined : JSON.parse(text),
+    });
+    return Response.json({});
+  },
+});
+afterAll(() => server.stop());
+
+const expectedRequests = operations.map(({ path, method, operation }): RecordedRequest => {
+  const body = operation.requestBody?.content['application/json']?.example;
+  const publicOnly = operation['x-callers']?.includes('management') === false;
+  const key = publicOnly ? keys.PUBLIC_KEY : keys.SALLYPORT_KEY;
+  return {
+    method: method.toUpperCase(),
+    path: pathExample(path, operation.parameters),
+    key: operation.security?.length === 0 ? null : key,
+    type: body === undefined ? null : 'application/json',
+    body,
+  };
+});
+
+const entities: Record<string, string> = { quot: '"', '#39': "'", lt: '<', gt: '>', amp: '&' };
+
+/** The text of each example, as the Copy button copies it, with the address of the recording server. */
+function samples(language: string): string[] {
+  return operations.map(({ operation: { operationId } }) => {
+    const [, article = ''] = page.split(`<article class="operation" id="${operationId}"`);
+    const [, code = ''] = article.split(`<pre data-language="${language}"`);
+    return code
+      .slice(code.indexOf('<code>'), code.indexOf('</code>'))
+      .replace(/<[^>]+>/g, '')
+      .replace(/&([^;]+);/g, (_, name) => entities[name] ?? '?')
+      .replaceAll('http://127.0.0.1:8080', server.url.origin);
+  });
+}
+
+async function run(...command: string[]): Promise<RecordedRequest[]> {
+  recorded.length = 0;
+  const child = Bun.spawn(command, {
+    env: { ...process.env, ...keys, no_proxy: '*' },
+    stdout: 'ignore',
+    stderr: 'pipe',
+  });
+  const errors = await new Response(child.stderr).text();
+  expect([await child.exited, errors]).toEqual([0, '']);
+  return [...recorded];
+}
+
+/** As text, so that the order of the fields counts, too. */
+const ordered = (requests: RecordedRequest[]) => requests.map((request) => JSON.stringify(request));
+
+test.skipIf(noCurl)('the curl examples send the documented requests', async () => {
+  const script = samples('curl').map((sample) => sample.replace(/^curl /, 'curl -sS --noproxy "*" '));
+  expect(ordered(await run('sh', '-ec', script.join('\n')))).toEqual(ordered(expectedRequests));
+});
+
+test('the JavaScript examples send the documented requests', async () => {
+  const script = samples('javascript').map((sample) => `{\n${sample}\n}`);
+  expect(ordered(await run(process.execPath, '--no-env-file', '-e', script.join('\n')))).toEqual(
+    ordered(expectedRequests),
+  );
+});
+
+const noPython = isMissing(
+  Bun.which('python3') !== null,
+  'Python examples of the API reference: no python3 found',
+);
+
+test.skipIf(noPython)('the Python examples send the documented requests', async () => {
+  const script = samples('python').join('\n\n');
+  expect(ordered(await run('python3', '-c', script))).toEqual(ordered(expectedRequests));
+});
