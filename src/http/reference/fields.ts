@@ -119,18 +119,19 @@ function typeOf(schema: Schema): string {
 
 function limitsOf(schema: Schema): string[] {
   const limits = [
-    range(schema.minLength, schema.maxLength, ' characters'),
-    range(schema.minimum, schema.maximum, ''),
-    range(schema.minItems, schema.maxItems, ' entries'),
+    range(schema.minLength, schema.maxLength, 'character'),
+    range(schema.minimum, schema.maximum),
+    range(schema.minItems, schema.maxItems, 'item'),
     schema.pattern !== undefined && `Pattern \`${schema.pattern}\``,
     schema.default !== undefined && `Default \`${JSON.stringify(schema.default)}\``,
   ];
   return limits.filter((limit) => limit !== false);
 }
 
-function range(least: number | undefined, most: number | undefined, unit: string): string | false {
-  if (least === undefined && most === undefined) return false;
-  const [from, to] = [least?.toLocaleString('en'), most?.toLocaleString('en')];
+function range(min: number | undefined, max: number | undefined, noun?: string): string | false {
+  if (min === undefined && max === undefined) return false;
+  const unit = noun === undefined ? '' : ` ${noun}${(max ?? min) === 1 ? '' : 's'}`;
+  const [from, to] = [min?.toLocaleString('en'), max?.toLocaleString('en')];
   if (from === undefined) return `At most ${to}${unit}`;
   return to === undefined ? `At least ${from}${unit}` : `${from} to ${to}${unit}`;
 }
