@@ -8,7 +8,7 @@ import { freemem } from 'node:os';
 import { JsonText } from '../src/domain/json-text.ts';
 import { mint, newId } from '../src/domain/key.ts';
 import { parseMasterKeys } from '../src/store/crypto/cipher.ts';
-import { openStore } from '../src/store/open.ts';
+import { type OpenedStore, openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
 import { masterKey } from './servers.ts';
 
@@ -22,10 +22,10 @@ const samples = 500;
 const month = 30 * 86_400_000;
 const day = 86_400_000;
 
-export async function openFilled(databaseUrl: string): Promise<Store> {
+export async function openFilled(databaseUrl: string): Promise<OpenedStore> {
   const [key] = parseMasterKeys(masterKey);
   if (!key) throw new Error('no master key');
-  return (await openStore(databaseUrl, { masters: { current: () => key, find: () => key } })).store;
+  return openStore(databaseUrl, { masters: { current: () => key, find: () => key } });
 }
 
 interface Owner {
@@ -34,10 +34,10 @@ interface Owner {
 }
 
 export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Sampled> {
-  const store = await openFilled(databaseUrl);
+  const { store, close } = await openFilled(databaseUrl);
   await store.tokens.get(owner.tenant, 'none');
   const sampled = await sample(store, owner);
-  await store.close();
+  await close();
   bulk(databaseUrl.slice('sqlite:'.length), owner, count - samples);
   return sampled;
 }
@@ -63,7 +63,7 @@ async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
       by: page,
       ceiling: undefined,
       expiresAt: undefined,
-      longest: month * 2,
+      maxLifetime: month * 2,
     });
     return key.secret.reveal();
   });

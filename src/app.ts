@@ -20,6 +20,7 @@ import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
 import { makeFolder } from './store/engine/file-ownership.ts';
 import type { Migrated } from './store/engine/migrate.ts';
+import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
 import type { Store } from './store/store.ts';
 
@@ -28,6 +29,7 @@ export interface App {
   /** The Prometheus endpoint, if metrics are enabled. */
   readonly metricsUrl: string | undefined;
   readonly store: Store;
+  readonly maintenance: Maintenance;
   readonly migrated: Migrated;
   readonly bootstrapped: Bootstrapped;
   /** The code of the console link, if this start created the first management key. */
@@ -57,13 +59,14 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     config.metricsPort === undefined
       ? undefined
       : observe(
-          () => store.gauges(),
-          () => store.inFlight(),
+          () => data.maintenance.gauges(),
+          () => data.maintenance.inFlight(),
         );
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
-  const { store, migrated, bootstrapped } = await openData(config, storeOptions);
-  const opened: { close(): Promise<void> }[] = [store];
+  const data = await openData(config, storeOptions);
+  const { store, bootstrapped } = data;
+  const opened: { close(): Promise<void> }[] = [data];
   const denials = denialLog(store, log, options.now ?? Date.now);
   const clock = options.now ?? monotonicTime;
   const usage = usageRecorder(store);
@@ -95,12 +98,10 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
       listenForScrapes(host, at, metrics),
     ));
-  const jobs = startBackgroundJobs(store, denials, usage, observer, log, options.timers ?? true);
+  const jobs = startBackgroundJobs(data, { denials, usage }, observer, log, options.timers);
   return {
+    ...data,
     url: urlOf(host, server.port),
-    store,
-    migrated,
-    bootstrapped,
     link: link?.code,
     metricsUrl: metricsServer && `${urlOf(host, metricsServer.port)}/metrics`,
     flush: () => jobs.flush(),
@@ -110,7 +111,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       await server.close();
       await metricsServer?.close();
       await jobs.stop();
-      await store.close();
+      await data.close();
     },
   };
 
@@ -153,7 +154,7 @@ function pendingSessionQuota(
   if (sessionsWaiting === 0) return unlimited;
   const detail = `This application already has ${sessionsWaiting} pending sessions, the maximum. Retry when some have been authorized or have expired.`;
   const count = async (tenant: string, application: string, max: number) =>
-    sessions.waiting(tenant, application, max);
+    sessions.countPending(tenant, application, max);
   return quota(sessionsWaiting, count, now, () => {
     observer.limited('waiting');
     return fail('too_many_requests', { detail });
@@ -168,7 +169,7 @@ function storageQuota(
 ): Pick<HandlerContext, 'storage' | 'storageQuota'> {
   if (tokenBytes === 0) return { storage: unlimited, storageQuota: undefined };
   const count = async (tenant: string, application: string) =>
-    (await tokens.stored(tenant, application)).bytes;
+    (await tokens.storageUsed(tenant, application)).bytes;
   const exceeded = () => {
     observer.limited('storage');
     return fail('storage_full');
@@ -196,12 +197,12 @@ export async function openDatabase({ databaseUrl, databaseTimeout }: Config, opt
 
 /** Opens the database with the master key, and creates the first tenant if there is none. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
-  const { store, migrated } = await openDatabase(config, { ...options, masters: masterKeys(config) });
+  const opened = await openDatabase(config, { ...options, masters: masterKeys(config) });
   try {
-    const bootstrapped = await bootstrap(store, config.managementKeyFile, (options.clock ?? Date.now)());
-    return { store, migrated, bootstrapped };
+    const now = (options.clock ?? Date.now)();
+    return { ...opened, bootstrapped: await bootstrap(opened, config.managementKeyFile, now) };
   } catch (error) {
-    await store.close();
+    await opened.close();
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /** What the program tells of itself to whoever watches it: which figures there are, and where they come from. */
 import { Registry } from './metrics.ts';
-import type { Gauges } from './store/store.ts';
+import type { Gauges } from './store/maintenance.ts';
 import { version } from './version.ts';
 
 /** Called on the way of every request, so each is a few additions at most. */
@@ -88,7 +88,7 @@ function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges
     'For how long the oldest expired row has waited to be freed.',
     () => latest()?.sweepLag,
   );
-  gauge('sallyport_audit_unsealed', 'Audit rows that wait to be sealed.', () => latest()?.unsealed);
+  gauge('sallyport_audit_unsealed', 'Audit rows that wait to be sealed.', () => latest()?.unchained);
   gauge('process_resident_memory_bytes', 'Memory of the process.', () => process.memoryUsage.rss());
   gauge('process_cpu_seconds_total', 'Processor time of the process.', () => {
     const { user, system } = process.cpuUsage();

@@ -2,8 +2,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newTenant } from '../src/operations/bootstrap.ts';
+import type { Maintenance } from '../src/store/maintenance.ts';
 import { openStore } from '../src/store/open.ts';
-import type { Store } from '../src/store/store.ts';
 import { freePort } from '../test/support/postgres.ts';
 import { ProgramFolder, type RunningProgram } from '../test/support/program.ts';
 import { generousTimeout, testMasterKey } from '../test/support/test-server.ts';
@@ -36,7 +36,7 @@ export interface Fleet {
   /** The first tenant's management key, if these nodes have made it. */
   readonly managementKey: string | undefined;
   /** The same database from here, for what only an operator does. */
-  readonly store: Store;
+  readonly maintenance: Maintenance;
   /** One node after the other, for any whole number. */
   at(index: number): Node;
   tenant(): Promise<Tenant>;
@@ -101,21 +101,22 @@ export async function startFleet(
     for (const node of nodes) node.kill('SIGKILL');
   };
   process.on('exit', endAll);
-  const { store } = await openStore(databaseUrl, {
+  const direct = await openStore(databaseUrl, {
     masters: masterKeys(testMasterKey),
     timeout: generousTimeout,
   });
+  const { maintenance } = direct;
   let closed: Promise<void> | undefined;
   return {
     databaseUrl,
     nodes,
     managementKey: firstKey(),
-    store,
+    maintenance,
     at: (index) => nodes[index % nodes.length] as Node,
     tenant: () =>
       patiently(async () => {
         const tenant = newTenant('torture', Date.now());
-        await store.tenants.create(tenant);
+        await maintenance.tenants.create(tenant);
         return { id: tenant.id, key: secrets.add(tenant.secret.reveal()) };
       }),
     close: () => {
@@ -125,7 +126,7 @@ export async function startFleet(
   };
 
   async function close(): Promise<void> {
-    await store.close();
+    await direct.close();
     for (const node of nodes) node.kill('SIGTERM');
     await Promise.all(nodes.map((node) => node.ended));
     process.off('exit', endAll);

@@ -112,8 +112,8 @@ export const commands: readonly Command[] = [
 ];
 
 async function migrateOnly({ config, json, print }: Invocation): Promise<number> {
-  const { store, migrated } = await openDatabase(config);
-  await store.close();
+  const { migrated, close } = await openDatabase(config);
+  await close();
   const { from, to } = migrated;
   const words = from === to ? `schema ${to}: nothing to do` : `schema ${from} → ${to}`;
   print(json ? JSON.stringify(migrated) : words);

@@ -1,61 +1,72 @@
-/** What is done now and then beside answering requests. No answer depends on any of it. */
-import type { DenialLog } from '../http/pipeline/denial-log.ts';
-import type { UsageRecorder } from '../http/pipeline/usage-recorder.ts';
+/** Periodic jobs of a node. No request waits for them. */
 import type { Log } from '../log.ts';
 import type { Observer } from '../observe.ts';
+import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
 
-/** Rows that one transaction seals or removes. On SQLite other requests wait while it runs. */
-const batches = { seal: 500, sweep: 100 };
-/** Milliseconds for which a program that is told to stop waits for what is under way. */
-const patience = 3000;
+/** Rows per transaction. On SQLite, other changes wait while one runs. */
+const batchSize = { chain: 500, sweep: 100 };
+/** Milliseconds that `stop` waits at most for running jobs. */
+const maxStopTime = 3000;
 
 export interface BackgroundJobs {
-  /** Does at once what is done now and then. */
+  /** Runs every job once, one after the other. */
   flush(): Promise<void>;
-  /** Resolves when what was under way is done, and nothing is left waiting; or after some seconds, if it hangs. */
+  /**
+   * Stops the timers and writes what the recorders hold. Resolves when running jobs have ended, or after three seconds.
+   */
   stop(): Promise<void>;
 }
 
+/** Collects records in memory; `flush` writes them to the database. */
+interface Recorder {
+  flush(): Promise<void>;
+}
+
+interface Data {
+  readonly store: Pick<Store, 'ping'>;
+  readonly maintenance: Pick<Maintenance, 'audit' | 'analyzeTables' | 'sweep'>;
+}
+
+/** Without `timers`, the jobs run only on `flush`. */
 export function startBackgroundJobs(
-  store: Store,
-  denials: DenialLog,
-  uses: UsageRecorder,
-  observer: Observer,
+  { store, maintenance }: Data,
+  { denials, usage }: { readonly denials: Recorder; readonly usage: Recorder },
+  observer: Pick<Observer, 'swept'>,
   log: Log,
-  timers: boolean,
+  timers = true,
 ): BackgroundJobs {
   let stopped = false;
-  const used = chore('write what was last used when', 60_000, () => uses.flush());
-  const refused = chore('write refusals', 1000, () => denials.flush());
-  const chores = [
-    refused,
-    used,
-    chore('seal the audit log', 1000, () => whileFull(batches.seal, (limit) => store.audit.seal(limit))),
-    chore('see how tables have grown', 1000, async () => {
-      const tables = await store.renewStatistics();
-      if (tables.length > 0) log.debug('looked again at tables that have grown', { tables });
+  const writeUsage = job('write usage', 60_000, () => usage.flush());
+  const writeDenials = job('write denials', 1000, () => denials.flush());
+  const jobs = [
+    writeDenials,
+    writeUsage,
+    job('append to the audit chain', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
+    job('analyze tables', 1000, async () => {
+      const tables = await maintenance.analyzeTables();
+      if (tables.length > 0) log.debug('analyzed tables that have grown', { tables });
     }),
-    chore('look for the database', 5000, () =>
+    job('ping the database', 5000, () =>
       store.ping().catch((error) => log.error('the database is out of reach', { error })),
     ),
-    chore('sweep', 30_000, async () => {
-      const removed = await whileFull(batches.sweep, (limit) => store.sweep(limit));
+    job('sweep', 30_000, async () => {
+      const removed = await whileFull(batchSize.sweep, maintenance.sweep);
       observer.swept(removed);
       if (removed > 0) log.debug('swept', { removed });
     }),
   ];
 
-  /** As long as a whole batch was done there may be more. */
+  /** Repeats `work` as long as it processes whole batches. Returns the total. */
   async function whileFull(batch: number, work: (limit: number) => Promise<number>): Promise<number> {
     let total = 0;
     for (let last = batch; last >= batch && !stopped; total += last) last = await work(batch);
     return total;
   }
 
-  function chore(name: string, every: number, work: () => Promise<unknown>) {
+  function job(name: string, interval: number, work: () => Promise<unknown>) {
     let running: Promise<unknown> | undefined;
-    const turn = async () => {
+    const run = async () => {
       try {
         await work();
       } catch (error) {
@@ -65,15 +76,15 @@ export function startBackgroundJobs(
     };
     const timer = timers
       ? setInterval(() => {
-          running ??= turn();
-        }, every)
+          running ??= run();
+        }, interval)
       : undefined;
     timer?.unref();
     return {
-      /** A turn that is under way may have begun too early for what is there now. */
-      now: async () => {
+      /** Waits for a run in progress and starts another, which sees everything recorded before this call. */
+      runNow: async () => {
         await running;
-        running ??= turn();
+        running ??= run();
         await running;
       },
       stop: () => {
@@ -83,21 +94,22 @@ export function startBackgroundJobs(
     };
   }
 
-  /** At the same time, so that what hangs keeps nothing else from being written. */
-  const finish = () => Promise.all([...chores.map((one) => one.stop()), refused.now(), used.now()]);
+  /** Concurrently, so that a job that hangs does not keep the recorders from being written. */
+  const finish = () =>
+    Promise.all([...jobs.map((one) => one.stop()), writeDenials.runNow(), writeUsage.runNow()]);
 
   return {
     flush: async () => {
-      for (const one of chores) await one.now();
+      for (const one of jobs) await one.runNow();
     },
     stop: async () => {
       stopped = true;
-      const waited = Promise.withResolvers<void>();
+      const timedOut = Promise.withResolvers<void>();
       const timer = setTimeout(() => {
-        log.warn('stopped without what is still under way');
-        waited.resolve();
-      }, patience);
-      await Promise.race([finish(), waited.promise]);
+        log.warn('stopped while background jobs were still running');
+        timedOut.resolve();
+      }, maxStopTime);
+      await Promise.race([finish(), timedOut.promise]);
       clearTimeout(timer);
     },
   };

@@ -5,7 +5,8 @@ import { ConfigError } from '../config.ts';
 import { mint, newId, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { makeFolder, writeOwned } from '../store/engine/file-ownership.ts';
-import type { NewApplication, NewTenant, Store } from '../store/store.ts';
+import type { Maintenance, NewTenant } from '../store/maintenance.ts';
+import type { NewApplication, Store } from '../store/store.ts';
 
 export function newTenant(name: string, now: number): NewTenant & { secret: Secret } {
   const key = mint('mgt');
@@ -34,18 +35,27 @@ export interface Bootstrapped {
   readonly keyFileValid: boolean;
 }
 
+interface Opened {
+  readonly store: Store;
+  readonly maintenance: Maintenance;
+}
+
 /**
  * On an empty database: makes a tenant and writes its key to the file. The key waits under another name until
  * the tenant is durable, and any start that finds one waiting settles what becomes of it. So neither a crash
  * nor several starts at once leave a tenant without a key file, or a key file without a tenant.
  */
-export async function bootstrap(store: Store, keyFile: string, now: number): Promise<Bootstrapped> {
+export async function bootstrap(
+  { store, maintenance }: Opened,
+  keyFile: string,
+  now: number,
+): Promise<Bootstrapped> {
   const waiting = `${keyFile}.new`;
   const tenant = newTenant('default', now);
-  const empty = (await store.tenants.list()).length === 0;
+  const empty = (await maintenance.tenants.list()).length === 0;
   const mine =
     empty &&
-    (await store.tenants.createFirst(tenant, () => {
+    (await maintenance.createFirstTenant(tenant, () => {
       refuseToReplace(keyFile);
       writeKey(waiting, tenant.secret);
     }));

@@ -30,9 +30,9 @@ export interface Health {
   readonly sweepLag: number;
   /** The application that has stored the most bytes of tokens. */
   readonly fullest: Fullest | undefined;
-  readonly unsealed: number;
+  readonly unchained: number;
   /** Milliseconds for which the oldest of them has waited. */
-  readonly unsealedFor: number;
+  readonly unchainedFor: number;
   readonly head: SignedCheckpoint | undefined;
   /** Whether the last checkpoint was signed with the keys of the chain; undefined if nobody can tell. */
   readonly headSigned: boolean | undefined;
@@ -133,7 +133,7 @@ async function postgresState(db: Db): Promise<PostgresState> {
 
 async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Health> {
   const master = await masterProblem(db, masters);
-  const { sweepLag, unsealed } = await readGauges(db);
+  const { sweepLag, unchained } = await readGauges(db);
   const waiting = await db.get<{ at: DbTime | null }>('select min(at) as at from audit where seq is null');
   const newest = await db.get<{ at: DbTime }>('select at from audit order by id desc limit 1');
   const head = await headOf(db);
@@ -141,8 +141,8 @@ async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Healt
     master,
     sweepLag,
     fullest: await fullestApplication(db),
-    unsealed,
-    unsealedFor: unsealed === 0 ? 0 : now - Number(waiting?.at),
+    unchained,
+    unchainedFor: unchained === 0 ? 0 : now - Number(waiting?.at),
     head,
     headSigned: head && (await isSigned(db, masters, head)),
     headKept: head === undefined || (await isKept(db, head)),

@@ -13,9 +13,9 @@ import { insertEntries } from '../store/audit/log.ts';
 import { type Verdict, verifyExport } from '../store/audit/verify.ts';
 import type { Db, Queries } from '../store/engine/db.ts';
 import { Params } from '../store/engine/sql-params.ts';
-import type { StoreParts } from '../store/open.ts';
+import type { Maintenance } from '../store/maintenance.ts';
 import type { NewEntry } from '../store/store.ts';
-import { removeSome, tenants } from '../store/tenants.ts';
+import { tenants } from '../store/tenants.ts';
 
 /** What can do again what was taken away from it. */
 export interface Revived {
@@ -63,7 +63,7 @@ export interface Recovery {
 
 export const none: Revived = { tenants: [], applications: [] };
 
-export function recovery({ db, masters, chainKeys }: StoreParts): Recovery {
+export function recovery({ db, masters, chainKeys, removeTenantRows }: Maintenance): Recovery {
   return {
     revived: async (lines) => {
       const told: AuditRow[] = [];
@@ -87,7 +87,7 @@ export function recovery({ db, masters, chainKeys }: StoreParts): Recovery {
         return { sessions, replies };
       }, 'slow');
       for (const { tenant_id, closed } of takeOut.tenants)
-        if (closed === 'deleted') while (!(await removeSome(db, tenant_id, several)).done);
+        if (closed === 'deleted') while (!(await removeTenantRows(tenant_id, several)).done);
       return recovered;
     },
   };
@@ -151,7 +151,7 @@ async function close(
   { tenant_id: id, closed }: RevivedTenant,
 ): Promise<void> {
   const inside = tenants({ ...db, ...tx, transaction: (work) => work(tx) });
-  await (closed === 'deleted' ? inside.condemn(id) : inside.disable(id));
+  await (closed === 'deleted' ? inside.markDeleted(id) : inside.disable(id));
   const operation = closed === 'deleted' ? 'tenant.delete' : 'tenant.disable';
   await record({ tenantId: id, operation, entity: { kind: 'tenant', id } });
 }

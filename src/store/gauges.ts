@@ -1,5 +1,5 @@
 import type { Db, DbTime } from './engine/db.ts';
-import type { Gauges } from './store.ts';
+import type { Gauges } from './maintenance.ts';
 
 const tables = ['applications', 'sessions', 'tokens', 'audit'] as const;
 const soon = 7 * 86_400_000;
@@ -18,11 +18,11 @@ export async function readGauges(db: Db): Promise<Gauges> {
        (select min(expires_at) as expires_at from sessions union all
         select min(expires_at) as expires_at from tokens) as all_of_them`,
   );
-  const unsealed = await number(
+  const unchained = await number(
     db,
     'select count(*) as value from (select 1 as one from audit where seq is null limit 10000) as waiting',
   );
-  return { bytes, rows, expiring, sweepLag: Math.max(0, oldest / 1000), unsealed };
+  return { bytes, rows, expiring, sweepLag: Math.max(0, oldest / 1000), unchained };
 }
 
 async function number(db: Db, sql: string, params: number[] = []): Promise<number> {

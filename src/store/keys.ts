@@ -32,7 +32,7 @@ export function applicationKeys(db: Executor): Keys {
           application,
         ]);
         const key = make(owner, Number(counted?.count));
-        return { made: toKey(await insertKey(tx, tenant, application, key, change)), key };
+        return { created: toKey(await insertKey(tx, tenant, application, key, change)), key };
       }),
 
     delete: (tenant, application, id, check) =>

@@ -1,3 +1,4 @@
+/** Composition: driver → instrumentation → repositories. */
 import { applications } from './applications.ts';
 import { auditLog } from './audit/log.ts';
 import { credentials } from './credentials.ts';
@@ -11,64 +12,62 @@ import { analyzeGrownTables } from './engine/postgres-analyze.ts';
 import { openSqlite } from './engine/sqlite.ts';
 import { readGauges } from './gauges.ts';
 import { applicationKeys } from './keys.ts';
+import type { Maintenance } from './maintenance.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
 import { sweep } from './sweep.ts';
 import { createFirst, removeSome, tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
-import { changes } from './transaction-scope.ts';
+import { type TransactionRunner, transactionRunner } from './transaction-scope.ts';
 import { usage } from './usage.ts';
 
 export interface OpenOptions {
-  /** Replaces the deciding clock, which is the machine's for SQLite and the database's for PostgreSQL. */
+  /** Replaces the clock that decides on expiry: the machine's on SQLite, the database's on PostgreSQL. */
   readonly clock?: (() => number) | undefined;
-  /** Is told how long each statement took. */
+  /** Receives the duration of each statement and transaction. */
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
   /** Of a request to PostgreSQL, in milliseconds. */
   readonly timeout?: number | undefined;
-  /** Without them there are no Tokens, and nothing that the audit log tells of can be changed. */
+  /** Without a master key, tokens and changes with an audit entry fail. */
   readonly masters?: MasterKeys | undefined;
-  /** Refuses a database with nothing in it, where the schema would be made otherwise. */
+  /** Throws `NoSchema` if the database is empty, instead of creating the schema. */
   readonly existing?: boolean | undefined;
-  /** Holds off whoever else would use a SQLite database, and throws `InUse` if somebody does. */
+  /** Locks a SQLite database for this process alone. Throws `InUse` if another process has it open. */
   readonly alone?: boolean | undefined;
-  /** Puts something between the store and its database, which is opened and up to date by then. */
+  /** Wraps the database after the migration. */
   readonly through?: ((db: Db) => Db) | undefined;
-}
-
-/** What operator tools need beside the store. */
-export interface StoreParts {
-  readonly db: Db;
-  readonly masters: MasterKeys;
-  readonly chainKeys: Keyring['ofChain'];
 }
 
 export interface OpenedStore {
   readonly store: Store;
+  readonly maintenance: Maintenance;
   readonly migrated: Migrated;
-  readonly parts: StoreParts;
+  close(): Promise<void>;
 }
 
 /** Opens `sqlite:PATH` or `postgres://…`, migrates the schema and checks the master key. */
 export async function openStore(
   url: string,
-  { clock, timeout, masters, timing, existing, alone, through = (db) => db }: OpenOptions = {},
+  { clock, timeout, masters = noMasters, timing, existing, alone, through = (db) => db }: OpenOptions = {},
 ): Promise<OpenedStore> {
-  const db = url.startsWith('sqlite:')
+  const opened = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, alone)
     : openPostgres(url, clock, timeout);
   try {
-    if (existing && (await schemaOf(db)) === 0) throw new NoSchema('the database is empty');
-    const migrated = await migrate(db);
-    if (masters) await bindMasterKey(db, masters);
-    const between = through(db);
-    const watched = timing ? instrument(between, timing) : { db: between, inFlight: () => 0 };
-    const keys = keyring(watched.db, masters ?? noMasters);
-    if (masters) await keys.ofChain();
-    const parts = { db: watched.db, masters: masters ?? noMasters, chainKeys: keys.ofChain };
-    return { migrated, store: storeOn(watched, masters ?? noMasters, keys), parts };
+    if (existing && (await schemaOf(opened)) === 0) throw new NoSchema('the database is empty');
+    const migrated = await migrate(opened);
+    if (masters !== noMasters) await bindMasterKey(opened, masters);
+    const wrapped = through(opened);
+    const instrumented = timing ? instrument(wrapped, timing) : { db: wrapped, inFlight: () => 0 };
+    const { db } = instrumented;
+    const keys = keyring(db, masters);
+    if (masters !== noMasters) await keys.ofChain();
+    const run = transactionRunner(db, keys);
+    const store = storeOn(db, keys, run);
+    const maintenance = maintenanceOn(instrumented, masters, keys, run);
+    return { store, maintenance, migrated, close: () => db.close() };
   } catch (error) {
-    await db.close().catch(() => {});
+    await opened.close().catch(() => {});
     throw error;
   }
 }
@@ -80,7 +79,9 @@ const noMasters: MasterKeys = {
   find: () => undefined,
 };
 
-function storeOn({ db, inFlight }: Instrumented, masters: MasterKeys, keys: Keyring): Store {
+function storeOn(db: Db, keys: Keyring, run: TransactionRunner): Store {
+  const { get } = tenants(db);
+  const { write, list } = auditLog(db, keys.ofChain);
   return {
     applications: applications(db),
     keys: applicationKeys(db),
@@ -88,34 +89,48 @@ function storeOn({ db, inFlight }: Instrumented, masters: MasterKeys, keys: Keyr
     sessions: sessions(db),
     tokens: tokens(db, keys),
     credentials: credentials(db),
-    tenants: {
-      ...tenants(db),
-      createFirst: async (tenant, prepare) => createFirst(db, tenant, await keys.ofChain(), prepare),
-      removeSome: (tenant, limit) => removeSome(db, tenant, limit),
+    tenants: { get },
+    audit: { write, list },
+    change: run,
+    ping: async () => {
+      checkFileInPlace(db);
+      await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
     },
-    audit: auditLog(db, keys.ofChain),
-    change: changes(db, keys),
+  };
+}
+
+function maintenanceOn(
+  { db, inFlight }: Instrumented,
+  masters: MasterKeys,
+  keys: Keyring,
+  run: TransactionRunner,
+): Maintenance {
+  const { append, head, range, export: exportLines } = auditLog(db, keys.ofChain);
+  return {
+    tenants: tenants(db),
+    audit: { append, head, range, export: exportLines },
+    changeTenants: (work) => run(undefined, work),
+    createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.ofChain(), prepare),
+    removeTenantRows: (id, limit) => removeSome(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
       const removed = await sweep(db, limit);
       if (removed < limit) await keys.forget();
       return removed;
     },
-    renewStatistics: analyzeGrownTables(db),
+    analyzeTables: analyzeGrownTables(db),
     gauges: async () => {
-      mustNotBeLost(db);
+      checkFileInPlace(db);
       return readGauges(db);
     },
     inFlight,
-    ping: async () => {
-      mustNotBeLost(db);
-      await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
-    },
-    close: () => db.close(),
+    db,
+    masters,
+    chainKeys: keys.ofChain,
   };
 }
 
-function mustNotBeLost({ local }: Db): void {
+function checkFileInPlace({ local }: Db): void {
   const lost = local?.lost();
   if (lost !== undefined) throw new DbUnavailable(lost);
 }

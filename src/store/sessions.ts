@@ -62,22 +62,22 @@ export function sessions(db: Executor): Sessions {
   return {
     create: (tenant, session) => db.defer(insertRows[db.dialect], rowOf(tenant, session)),
 
-    waiting: (tenant, application, most) => {
+    countPending: (tenant, application, max) => {
       const some = `select 1 from sessions s where s.tenant_id = $1 and s.application_id = $2
         and s.authorized_at is null and s.expires_at > (select :now) limit $3`;
       const sql = `select count(*) as count from (${some}) s`;
-      return then(db.get<{ count: DbTime }>(sql, [tenant, application, most]), (row) => Number(row?.count));
+      return then(db.get<{ count: DbTime }>(sql, [tenant, application, max]), (row) => Number(row?.count));
     },
 
-    authorize: (tenant, nonce, { ceiling, expiresAt, longest, by, ...grants }) => {
+    authorize: (tenant, nonce, { ceiling, expiresAt, maxLifetime, by, ...grants }) => {
       const params = [nonce, tenant, ...toText(grants), by, ceiling ?? null];
       const spent = db.transaction((tx) =>
         expiresAt === undefined
           ? tx.get<{ id: string }>(spend, params)
-          : tx.get<{ id: string }>(spendUntil, [...params, expiresAt, longest]),
+          : tx.get<{ id: string }>(spendUntil, [...params, expiresAt, maxLifetime]),
       );
       return then(spent, (row) =>
-        row ? { outcome: 'authorized' as const, session: row.id } : refusal(tenant, nonce, longest),
+        row ? { outcome: 'authorized' as const, session: row.id } : refusal(tenant, nonce, maxLifetime),
       );
     },
 

@@ -5,7 +5,8 @@ import { insertApplication } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/log.ts';
 import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import type { NewTenant, Tenant, TenantRemoval, Tenants } from './store.ts';
+import type { NewTenant, TenantRemoval, Tenants } from './maintenance.ts';
+import type { Tenant } from './store.ts';
 import { primaryKeys } from './tables.ts';
 
 interface TenantRow {
@@ -31,7 +32,7 @@ export function tenants(db: Executor): Tenants {
     disable: (id) => alter('disabled_at = coalesce(disabled_at, :now)', [id]),
     enable: (id) => alter('disabled_at = null', [id]),
 
-    condemn: (id) =>
+    markDeleted: (id) =>
       db.transaction(async (tx) => {
         const condemned = await tx.run(
           `update tenants set disabled_at = coalesce(disabled_at, :now), deleted_at = :now

@@ -3,7 +3,7 @@ import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';
 import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
-import type { Stored } from './store.ts';
+import type { StorageUsed } from './store.ts';
 
 interface Sized {
   readonly data: Uint8Array;
@@ -21,7 +21,7 @@ function bytesOf(text: string | null): number {
 }
 
 /** A change to what the creator of a token has stored. */
-export interface Charge extends Stored {
+export interface Charge extends StorageUsed {
   readonly tenant: string;
   /** Absent for a token that no application created. */
   readonly creator: string | null;
@@ -78,7 +78,11 @@ function summed(all: readonly Charge[]): Charge[] {
 const total = `select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
   where tenant_id = $1 and application_id = $2`;
 
-export function storedBy(db: Pick<Queries, 'get'>, tenant: string, application: string): Awaitable<Stored> {
+export function storedBy(
+  db: Pick<Queries, 'get'>,
+  tenant: string,
+  application: string,
+): Awaitable<StorageUsed> {
   return then(db.get<{ tokens: DbTime; bytes: DbTime }>(total, [tenant, application]), (row) => ({
     tokens: Number(row?.tokens ?? 0),
     bytes: Number(row?.bytes ?? 0),

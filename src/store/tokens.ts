@@ -49,7 +49,7 @@ export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
     db.defer(writeCharges[db.dialect], { tenant: row.tenant_id, creator: row.created_by, tokens, bytes });
 
   return {
-    stored: (tenant, application) => storedBy(db, tenant, application),
+    storageUsed: (tenant, application) => storedBy(db, tenant, application),
 
     create: (tenant, id, content, change) =>
       then(keyring.of(tenant), (key) => {

@@ -1,4 +1,4 @@
-/** The repositories of a change, bound to its transaction. */
+/** Repositories bound to one transaction. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { insertEntries } from './audit/log.ts';
@@ -6,19 +6,35 @@ import type { DataKey, Keyring } from './crypto/keyring.ts';
 import type { Db, Entity, Executor, Queries, Transaction } from './engine/db.ts';
 import { idempotency } from './idempotency.ts';
 import { applicationKeys } from './keys.ts';
+import type { Tenants } from './maintenance.ts';
 import { sessions } from './sessions.ts';
-import type { Idempotency, NewEntry, Store, StoreTransaction } from './store.ts';
+import type {
+  Applications,
+  Idempotency,
+  Keys,
+  NewEntry,
+  Sessions,
+  StoreTransaction,
+  Tokens,
+} from './store.ts';
 import { tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
 
-export function changes(db: Db, keys: Keyring): Store['change'] {
+/** See `Store.change`. Without a tenant, tokens and idempotency records cannot be used. */
+export type TransactionRunner = <T>(
+  tenant: string | undefined,
+  work: (scope: TransactionScope) => Awaitable<T>,
+  entity?: Entity,
+) => Promise<T>;
+
+export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
   async function writeEntries(tx: Queries, entries: readonly NewEntry[]): Promise<void> {
     await insertEntries(tx, db.dialect, await keys.ofChain(), entries);
   }
 
   return <T>(
     tenant: string | undefined,
-    work: (tx: StoreTransaction) => Awaitable<T>,
+    work: (scope: TransactionScope) => Awaitable<T>,
     entity?: Entity,
   ): Promise<T> => {
     const run = (dataKey: DataKey) =>
@@ -29,7 +45,7 @@ export function changes(db: Db, keys: Keyring): Store['change'] {
 }
 
 const noDataKey: DataKey = () => {
-  throw new Error('this change was started without a tenant');
+  throw new Error('this transaction was started without a tenant');
 };
 
 type WriteEntries = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
@@ -39,11 +55,11 @@ class TransactionScope implements StoreTransaction {
   readonly #executor: Executor;
   readonly #dataKey: DataKey;
   readonly #writeEntries: WriteEntries;
-  #applications: StoreTransaction['applications'] | undefined;
-  #keys: StoreTransaction['keys'] | undefined;
-  #sessions: StoreTransaction['sessions'] | undefined;
-  #tokens: StoreTransaction['tokens'] | undefined;
-  #tenants: StoreTransaction['tenants'] | undefined;
+  #applications: Applications | undefined;
+  #keys: Keys | undefined;
+  #sessions: Sessions | undefined;
+  #tokens: Tokens | undefined;
+  #tenants: Tenants | undefined;
   #idempotency: Idempotency | undefined;
 
   constructor(dialect: Db['dialect'], tx: Transaction, dataKey: DataKey, writeEntries: WriteEntries) {
@@ -58,32 +74,32 @@ class TransactionScope implements StoreTransaction {
     this.#executor.defer(this.#writeEntries, entry);
   }
 
-  get applications() {
+  get applications(): Applications {
     this.#applications ??= applications(this.#executor);
     return this.#applications;
   }
 
-  get keys() {
+  get keys(): Keys {
     this.#keys ??= applicationKeys(this.#executor);
     return this.#keys;
   }
 
-  get sessions() {
+  get sessions(): Sessions {
     this.#sessions ??= sessions(this.#executor);
     return this.#sessions;
   }
 
-  get tokens() {
+  get tokens(): Tokens {
     this.#tokens ??= tokens(this.#executor, { of: this.#dataKey });
     return this.#tokens;
   }
 
-  get tenants() {
+  get tenants(): Tenants {
     this.#tenants ??= tenants(this.#executor);
     return this.#tenants;
   }
 
-  get idempotency() {
+  get idempotency(): Idempotency {
     this.#idempotency ??= idempotency(this.#executor, this.#dataKey);
     return this.#idempotency;
   }

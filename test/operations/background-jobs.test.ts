@@ -4,19 +4,19 @@ import type { Db } from '../../src/store/engine/db.ts';
 import { openTestServer, postgres } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
-test('what comes while refusals are being written is written by the next flush, not left to the clock', async () => {
+test('a denial recorded while denials are being written is written by the next flush', async () => {
   const world = await openTestServer(postgres);
   const { key } = await world.tenant();
   const weak = await world.application(key);
-  const refused = async (path: string) =>
+  const expectDenied = async (path: string) =>
     expect((await world.call('GET', path, { key: weak.key })).status).toBe(403);
   const other = new SQL(world.config.databaseUrl, { max: 1 });
-  await refused('/applications');
+  await expectDenied('/applications');
   let flushed: Promise<void>[] = [];
   await other.begin(async (tx) => {
     await tx`lock table audit in exclusive mode`;
     flushed = [world.flush()];
-    await refused('/logs');
+    await expectDenied('/logs');
     flushed.push(world.flush());
   });
   await Promise.all(flushed);
@@ -26,7 +26,7 @@ test('what comes while refusals are being written is written by the next flush, 
   await world.close();
 });
 
-test('a program that is told to stop does not wait for ever for a chore that hangs, and writes the rest', async () => {
+test('closing the service gives up on a job that hangs and still writes recorded denials', async () => {
   let hang = false;
   const reached = Promise.withResolvers<void>();
   const exclusively =
@@ -44,7 +44,7 @@ test('a program that is told to stop does not wait for ever for a chore that han
   await reached.promise;
   expect((await world.call('GET', '/logs', { key: weak.key })).status).toBe(403);
   await world.close();
-  expect(world.logged.at(-1)).toContain('stopped without what is still under way');
+  expect(world.logged.at(-1)).toContain('stopped while background jobs were still running');
   const denied = `select 1 from audit where tenant_id = '${id}' and result = 'denied'`;
   expect(await runSql(world.config.databaseUrl, denied)).toHaveLength(1);
 });

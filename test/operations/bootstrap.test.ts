@@ -24,7 +24,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  const begin = (store = on.store) => bootstrap(store, keyFile, startTime);
+  const begin = (node: Pick<TestStore, 'store' | 'maintenance'> = on) => bootstrap(node, keyFile, startTime);
   const holderOf = (file: string) => {
     const { kind, digest } = parseKey(readFileSync(file, 'utf8').trim())!;
     return on.store.credentials.find(kind, digest);
@@ -40,7 +40,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
 
   test('is on record: the audit log begins with the tenant', async () => {
     await begin();
-    const [tenant] = await on.store.tenants.list();
+    const [tenant] = await on.maintenance.tenants.list();
     const { entries } = await on.store.audit.list(tenant!.id, {}, { limit: 10, before: undefined });
     const [entry] = entries;
     expect(entry).toMatchObject({
@@ -55,23 +55,23 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     const before = readFileSync(keyFile, 'utf8');
     expect(await begin()).toEqual({ secret: undefined, keyFileValid: true });
     expect(readFileSync(keyFile, 'utf8')).toBe(before);
-    expect(await on.store.tenants.list()).toHaveLength(1);
+    expect(await on.maintenance.tenants.list()).toHaveLength(1);
   });
 
   test('is made once by several that start together in one folder', async () => {
-    const stores = [on.store, await on.openNode(), await on.openNode()];
-    const begun = await Promise.all(stores.map((store) => begin(store)));
+    const nodes = [on, await on.open(), await on.open()];
+    const begun = await Promise.all(nodes.map((node) => begin(node)));
     const made = begun.flatMap(({ secret }) => secret ?? []);
     expect(made).toHaveLength(1);
     expect(readFileSync(keyFile, 'utf8').trim()).toBe(made[0]!.reveal());
     expect(await holderOf(keyFile)).toBeDefined();
     expect(existsSync(waiting)).toBe(false);
-    expect(await on.store.tenants.list()).toHaveLength(1);
+    expect(await on.maintenance.tenants.list()).toHaveLength(1);
   });
 
   test('gets its name at the next start when the one that made it ended too soon', async () => {
     const tenant = newTenant('default', startTime);
-    await on.store.tenants.createFirst(tenant);
+    await on.maintenance.createFirstTenant(tenant);
     writeFileSync(waiting, `${tenant.secret.reveal()}\n`, { mode: 0o600 });
     expect(await begin()).toEqual({ secret: undefined, keyFileValid: true });
     expect(readFileSync(keyFile, 'utf8').trim()).toBe(tenant.secret.reveal());
@@ -111,7 +111,7 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     writeFileSync(keyFile, 'somebody needs this');
     await expect(begin()).rejects.toThrow(ConfigError);
     expect(readFileSync(keyFile, 'utf8')).toBe('somebody needs this');
-    expect(await on.store.tenants.list()).toEqual([]);
+    expect(await on.maintenance.tenants.list()).toEqual([]);
     expect(existsSync(waiting)).toBe(false);
   });
 });

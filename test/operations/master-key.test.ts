@@ -33,10 +33,10 @@ describe.each(databases)('the master key on %s', (_, database) => {
 
   /** Opens the database as a start does, and closes it. */
   async function start(env?: Record<string, string>): Promise<void> {
-    const { store } = await openData(configured(env));
-    const [tenant] = await store.tenants.list();
+    const { store, maintenance, close } = await openData(configured(env));
+    const [tenant] = await maintenance.tenants.list();
     await store.tokens.get(tenant?.id as string, 'none');
-    await store.close();
+    await close();
   }
 
   /** The first line that it prints. */

@@ -85,7 +85,7 @@ describe.each(databases)('the store on %s: a Session under a ceiling', (_, datab
       by: backend.id,
       ceiling: backend.key.digest,
       expiresAt: undefined,
-      longest: 3_600_000,
+      maxLifetime: 3_600_000,
     });
     const node = await on.openNode();
     return { tenant, backend, find: () => node.credentials.find('ses', session.key.digest) };

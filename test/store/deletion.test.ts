@@ -41,7 +41,7 @@ describe.each(databases)('the store on %s: an application with many sessions', (
         by: someone,
         ceiling: undefined,
         expiresAt: undefined,
-        longest: 9e9,
+        maxLifetime: 9e9,
       };
       expect(await node.sessions.authorize(tenant, nonce.digest, authorization)).toEqual({
         outcome: 'unknown',
@@ -61,8 +61,8 @@ describe.each(databases)('the store on %s: an application with many sessions', (
     const kept = await crowded(2);
     await on.store.applications.delete(tenant, id);
     const left: number[][] = [];
-    for (const node of [on.store, await on.openNode(), await on.openNode()]) {
-      expect(await node.sweep(3)).toBeLessThanOrEqual(3);
+    for (const { maintenance } of [on, await on.open(), await on.open()]) {
+      expect(await maintenance.sweep(3)).toBeLessThanOrEqual(3);
       left.push([await rows('sessions', id), await rows('applications', id)]);
     }
     expect(left).toEqual([
@@ -78,9 +78,9 @@ describe.each(databases)('the store on %s: an application with many sessions', (
   test('expiry removes them in batches, too', async () => {
     const { id } = await crowded(5, { expiresAt: on.clock.now() + 1000 });
     on.clock.advance(1000);
-    await on.store.sweep(3);
+    await on.maintenance.sweep(3);
     expect([await rows('sessions', id), await rows('applications', id)]).toEqual([2, 1]);
-    await on.store.sweep(3);
+    await on.maintenance.sweep(3);
     expect([await rows('sessions', id), await rows('applications', id)]).toEqual([0, 0]);
   });
 
@@ -92,7 +92,7 @@ describe.each(databases)('the store on %s: an application with many sessions', (
       on.store.sessions.create(tenant, newSession(on.clock.now(), id, key, mint('non'))),
     );
     expect(await on.store.credentials.find('ses', key.digest)).toBeUndefined();
-    await on.store.sweep(10);
+    await on.maintenance.sweep(10);
     expect([await rows('sessions', id), await rows('applications', id)]).toEqual([0, 0]);
   });
 });

@@ -21,7 +21,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
     const done = await on.store.keys.create(tenant, id, by, () => mint('pvt'));
     expect(await find(done!.key.digest)).toMatchObject({ applicationId: id });
     expect(await on.store.keys.list(tenant, id)).toEqual([
-      { ...done!.made, created_by: by.by, ending: done!.key.ending },
+      { ...done!.created, created_by: by.by, ending: done!.key.ending },
       expect.objectContaining({ ending: key.ending }),
     ]);
   });

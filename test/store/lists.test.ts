@@ -28,7 +28,7 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
     on = await openTestStore(database);
     const data = newApplication(on.clock.now());
     tenant = data.id;
-    await on.store.tenants.create({
+    await on.maintenance.tenants.create({
       id: tenant,
       name: 'lists',
       createdAt: on.clock.now(),

@@ -10,7 +10,7 @@ const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const week = 604_800_000;
 
 function authorization(fields: Partial<Authorization> = {}): Authorization {
-  return { ...grants, by: someone, ceiling: undefined, expiresAt: undefined, longest: week, ...fields };
+  return { ...grants, by: someone, ceiling: undefined, expiresAt: undefined, maxLifetime: week, ...fields };
 }
 
 describe.each(databases)('the store on %s: Sessions', (_, database) => {
@@ -61,11 +61,11 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     await on.session(tenant, other.id);
     for (let i = 0; i < 3; i++) await on.session(tenant, application.id);
     await on.session(tenant, application.id, { expiresAt: on.clock.now() });
-    const waiting = (most: number) => on.store.sessions.waiting(tenant, application.id, most);
+    const waiting = (most: number) => on.store.sessions.countPending(tenant, application.id, most);
     expect([await waiting(100), await waiting(4), await waiting(2)]).toEqual([4, 4, 2]);
     await on.store.sessions.authorize(tenant, session.nonce.digest, authorization());
     expect(await waiting(100)).toBe(3);
-    expect(await on.store.sessions.waiting(await on.tenant(), application.id, 100)).toBe(0);
+    expect(await on.store.sessions.countPending(await on.tenant(), application.id, 100)).toBe(0);
   });
 
   test('of fifty authorizations of one nonce at once over several nodes, exactly one succeeds', async () => {
@@ -172,7 +172,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
       on.store.sessions.authorize(
         tenant,
         session.nonce.digest,
-        authorization({ expiresAt, longest: 200_000 }),
+        authorization({ expiresAt, maxLifetime: 200_000 }),
       );
     expect(await authorize(now + 200_001)).toEqual({ outcome: 'too_long', latest: now + 200_000 });
     expect((await find(session.key.digest))?.policy.grants.permissions).toEqual([]);

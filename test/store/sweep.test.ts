@@ -23,12 +23,12 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     }
     const kept = (await rows('applications')).length - 5;
     on.clock.advance(999);
-    expect(await on.store.sweep(100)).toBe(0);
+    expect(await on.maintenance.sweep(100)).toBe(0);
     on.clock.advance(1);
-    expect(await on.store.sweep(3)).toBe(6);
+    expect(await on.maintenance.sweep(3)).toBe(6);
     expect(await rows('sessions')).toHaveLength(3);
-    expect(await on.store.sweep(3)).toBe(4);
-    expect(await on.store.sweep(3)).toBe(0);
+    expect(await on.maintenance.sweep(3)).toBe(4);
+    expect(await on.maintenance.sweep(3)).toBe(0);
     expect(await rows('sessions')).toEqual([live.id]);
     expect(await rows('applications')).toHaveLength(kept);
     expect(await rows('application_keys')).toHaveLength(kept);
@@ -44,9 +44,9 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
       tx.idempotency.remember(tenant, request, { status: 204 }, on.clock.now()),
     );
     on.clock.advance(86_399_999);
-    expect(await on.store.sweep(10)).toBe(0);
+    expect(await on.maintenance.sweep(10)).toBe(0);
     on.clock.advance(1);
-    expect(await on.store.sweep(10)).toBe(1);
+    expect(await on.maintenance.sweep(10)).toBe(1);
     expect(await on.runSql('select 1 from idempotency')).toEqual([]);
   });
 
@@ -55,8 +55,8 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     const web = await on.application(tenant, { type: 'public' });
     for (let index = 0; index < 12; index++) await on.session(tenant, web.id);
     on.clock.advance(180_000);
-    const nodes = [on.store, await on.openNode(), await on.openNode()];
-    const swept = await Promise.all(nodes.map((node) => node.sweep(12)));
+    const nodes = [on, await on.open(), await on.open()];
+    const swept = await Promise.all(nodes.map(({ maintenance }) => maintenance.sweep(12)));
     expect(swept.reduce((sum, count) => sum + count)).toBe(12);
     expect(await rows('sessions')).toEqual([]);
   });
@@ -70,7 +70,7 @@ test('on PostgreSQL, the sweep passes over rows that somebody holds, and comes b
   for (let index = 0; index < 3; index++) ids.push((await on.session(tenant, web.id)).id);
   on.clock.advance(180_000);
   const hold = `select 1 from sessions where id = '${ids[1]}' for update`;
-  expect(await duringTransaction(on.url, hold, () => on.store.sweep(10))).toBe(2);
-  expect(await on.store.sweep(10)).toBe(1);
+  expect(await duringTransaction(on.url, hold, () => on.maintenance.sweep(10))).toBe(2);
+  expect(await on.maintenance.sweep(10)).toBe(1);
   await on.close();
 });

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { newTenant } from '../../src/operations/bootstrap.ts';
-import type { Store } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -13,7 +12,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
 
   test('a tenant comes with a management Application whose key works', async () => {
     const tenant = newTenant('acme', on.clock.now());
-    await on.store.tenants.create(tenant);
+    await on.maintenance.tenants.create(tenant);
     const { key, application } = tenant;
     expect(await on.store.credentials.find('mgt', key.digest)).toMatchObject({
       kind: 'application',
@@ -25,54 +24,54 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
 
   test('a tenant whose key cannot be stored is not created either', async () => {
     const first = newTenant('first', on.clock.now());
-    await on.store.tenants.create(first);
+    await on.maintenance.tenants.create(first);
     const second = { ...newTenant('second', on.clock.now()), key: first.key };
-    expect(await on.store.tenants.create(second).catch(() => 'refused')).toBe('refused');
-    expect((await on.store.tenants.list()).map(({ name }) => name)).toEqual(['first']);
+    expect(await on.maintenance.tenants.create(second).catch(() => 'refused')).toBe('refused');
+    expect((await on.maintenance.tenants.list()).map(({ name }) => name)).toEqual(['first']);
   });
 
   test('they are listed oldest first', async () => {
     const names = ['one', 'two', 'three'];
     for (const name of names) {
-      await on.store.tenants.create(newTenant(name, on.clock.now()));
+      await on.maintenance.tenants.create(newTenant(name, on.clock.now()));
       on.clock.advance(1);
     }
-    const listed = await on.store.tenants.list();
+    const listed = await on.maintenance.tenants.list();
     expect(listed.map(({ name }) => name)).toEqual(names);
     expect(listed[0]!.created_at).toBe('2026-11-15T12:00:00.000Z');
   });
 
   test('of several nodes that start at once on an empty database, exactly one makes the first tenant', async () => {
-    const nodes = [on.store, await on.openNode(), await on.openNode()];
+    const nodes = [on, await on.open(), await on.open()];
     const tenants = Array.from({ length: 9 }, () => newTenant('default', on.clock.now()));
     const made = await Promise.all(
-      tenants.map((tenant, index) => nodes[index % nodes.length]!.tenants.createFirst(tenant)),
+      tenants.map((tenant, index) => nodes[index % nodes.length]!.maintenance.createFirstTenant(tenant)),
     );
     expect(made.filter(Boolean)).toHaveLength(1);
     const winner = tenants[made.indexOf(true)]!;
-    expect((await on.store.tenants.list()).map(({ id }) => id)).toEqual([winner.id]);
+    expect((await on.maintenance.tenants.list()).map(({ id }) => id)).toEqual([winner.id]);
     expect(await on.store.credentials.find('mgt', winner.key.digest)).toBeDefined();
   });
 
   test('where there is a tenant already, none is the first', async () => {
-    await on.store.tenants.create(newTenant('acme', on.clock.now()));
-    expect(await on.store.tenants.createFirst(newTenant('default', on.clock.now()))).toBe(false);
-    expect(await on.store.tenants.list()).toHaveLength(1);
+    await on.maintenance.tenants.create(newTenant('acme', on.clock.now()));
+    expect(await on.maintenance.createFirstTenant(newTenant('default', on.clock.now()))).toBe(false);
+    expect(await on.maintenance.tenants.list()).toHaveLength(1);
   });
 
   test('one that is not there cannot be renamed, disabled, enabled or condemned', async () => {
-    const { tenants } = on.store;
+    const { tenants } = on.maintenance;
     const nobody = crypto.randomUUID();
     expect(await tenants.get(nobody)).toBeUndefined();
     expect(await tenants.rename(nobody, 'x')).toBe(false);
     expect(await tenants.disable(nobody)).toBe(false);
     expect(await tenants.enable(nobody)).toBe(false);
-    expect(await tenants.condemn(nobody)).toBe(false);
-    expect(await tenants.removeSome(nobody, 10)).toEqual({ removed: 0, done: true });
+    expect(await tenants.markDeleted(nobody)).toBe(false);
+    expect(await on.maintenance.removeTenantRows(nobody, 10)).toEqual({ removed: 0, done: true });
   });
 
   test('one stays disabled since the first time, and is as it was when it is enabled', async () => {
-    const { tenants } = on.store;
+    const { tenants } = on.maintenance;
     const id = await on.tenant();
     const before = await tenants.get(id);
     expect(await tenants.disable(id)).toBe(true);
@@ -86,25 +85,25 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
   });
 
   test('a condemned one has lost its data key at once, and never comes back', async () => {
-    const { tenants, tokens } = on.store;
+    const { tenants } = on.maintenance;
     const id = await on.tenant();
-    await tokens.get(id, 'none');
+    await on.store.tokens.get(id, 'none');
     const keys = () => on.runSql(`select 1 from data_keys where tenant_id = '${id}'`);
     expect(await keys()).toHaveLength(1);
-    expect(await tenants.condemn(id)).toBe(true);
+    expect(await tenants.markDeleted(id)).toBe(true);
     expect(await keys()).toHaveLength(0);
     const { disabled_at, deleted_at } = (await tenants.get(id))!;
     expect([disabled_at, deleted_at]).toEqual(['2026-11-15T12:00:00.000Z', '2026-11-15T12:00:00.000Z']);
-    const again = [tenants.enable(id), tenants.disable(id), tenants.rename(id, 'x'), tenants.condemn(id)];
+    const again = [tenants.enable(id), tenants.disable(id), tenants.rename(id, 'x'), tenants.markDeleted(id)];
     expect(await Promise.all(again)).toEqual([false, false, false, false]);
   });
 
   test('one that is not condemned loses nothing', async () => {
     const id = await on.tenant();
     const { key } = await on.application(id);
-    await on.store.tenants.disable(id);
-    expect(await on.store.tenants.removeSome(id, 10)).toEqual({ removed: 0, done: true });
-    await on.store.tenants.enable(id);
+    await on.maintenance.tenants.disable(id);
+    expect(await on.maintenance.removeTenantRows(id, 10)).toEqual({ removed: 0, done: true });
+    await on.maintenance.tenants.enable(id);
     expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
   });
 
@@ -113,45 +112,45 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     const web = await on.application(id, { type: 'public' });
     for (let i = 0; i < 25; i++) await on.session(id, web.id);
     for (let i = 0; i < 7; i++) await on.application(id);
-    await on.store.tenants.condemn(id);
+    await on.maintenance.tenants.markDeleted(id);
     const late = [
       ...Array.from({ length: 10 }, () => on.session(id, web.id).catch(() => 'too late')),
       ...Array.from({ length: 10 }, () => on.application(id).catch(() => 'too late')),
     ];
     const steps: number[] = [];
     for (let done = false; !done; ) {
-      const step = await on.store.tenants.removeSome(id, 10);
+      const step = await on.maintenance.removeTenantRows(id, 10);
       steps.push(step.removed);
       done = step.done;
     }
     await Promise.all(late);
     expect(Math.max(...steps)).toBeLessThanOrEqual(10);
     expect(steps.length).toBeGreaterThan(4);
-    expect((await on.store.tenants.list()).map((tenant) => tenant.id)).toEqual([other]);
+    expect((await on.maintenance.tenants.list()).map((tenant) => tenant.id)).toEqual([other]);
     for (const table of ['applications', 'sessions', 'application_keys'])
       expect(await on.runSql(`select 1 from ${table} where tenant_id = '${id}'`)).toEqual([]);
   });
 
   test('what is added between the last batch and the end goes with it', async () => {
     const id = await on.tenant();
-    const node = await on.openNode(undefined, (db) => ({
+    const { maintenance } = await on.open(undefined, (db) => ({
       ...db,
       transaction: async (work) => {
         await on.application(id);
         return db.transaction(work);
       },
     }));
-    await on.store.tenants.condemn(id);
-    while (!(await node.tenants.removeSome(id, 100)).done);
+    await on.maintenance.tenants.markDeleted(id);
+    while (!(await maintenance.removeTenantRows(id, 100)).done);
     expect(await on.store.tenants.get(id)).toBeUndefined();
     expect(await on.runSql(`select 1 from application_keys where tenant_id = '${id}'`)).toEqual([]);
   });
 
-  async function gone(nodes: readonly Store[] = []): Promise<string> {
+  async function gone(nodes: readonly Pick<TestStore, 'store'>[] = []): Promise<string> {
     const id = await on.tenant();
-    for (const node of nodes) await node.tokens.get(id, 'none');
-    await on.store.tenants.condemn(id);
-    while (!(await on.store.tenants.removeSome(id, 100)).done);
+    for (const node of nodes) await node.store.tokens.get(id, 'none');
+    await on.maintenance.tenants.markDeleted(id);
+    while (!(await on.maintenance.removeTenantRows(id, 100)).done);
     return id;
   }
 
@@ -163,16 +162,16 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
   });
 
   test('the data key of one that is gone leaves the memory of every node with the next sweep', async () => {
-    const nodes = [on.store, await on.openNode()];
+    const nodes = [on, await on.open()];
     const [id, other] = [await gone(nodes), await on.tenant()];
-    for (const node of nodes) {
-      await node.tokens.get(other, 'none');
-      expect(await Promise.resolve(node.tokens.get(id, 'none'))).toBeUndefined();
-      await node.sweep(10);
-      await expect(Promise.resolve(node.tokens.get(id, 'none'))).rejects.toMatchObject({
+    for (const { store, maintenance } of nodes) {
+      await store.tokens.get(other, 'none');
+      expect(await Promise.resolve(store.tokens.get(id, 'none'))).toBeUndefined();
+      await maintenance.sweep(10);
+      await expect(Promise.resolve(store.tokens.get(id, 'none'))).rejects.toMatchObject({
         code: 'unauthenticated',
       });
-      expect(await Promise.resolve(node.tokens.get(other, 'none'))).toBeUndefined();
+      expect(await Promise.resolve(store.tokens.get(other, 'none'))).toBeUndefined();
     }
   });
 });

@@ -71,7 +71,7 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
     await create('goes', { container, expiresAt: on.clock.now() + 1000 });
     await create('also', { container: deep, expiresAt: on.clock.now() + 1000 });
     on.clock.advance(1000);
-    expect(await on.store.sweep(100)).toBe(2);
+    expect(await on.maintenance.sweep(100)).toBe(2);
     await expectNothingButWhatStays();
   });
 
@@ -105,8 +105,8 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
       const made = await on.store.tokens.create(other, newId(2), content({ container }), change());
       expect(made).toBeDefined();
     }
-    expect(await on.store.tenants.condemn(other)).toBe(true);
-    while (!(await on.store.tenants.removeSome(other, 3)).done);
+    expect(await on.maintenance.tenants.markDeleted(other)).toBe(true);
+    while (!(await on.maintenance.removeTenantRows(other, 3)).done);
     await expectNothingButWhatStays();
   });
 });

@@ -57,8 +57,8 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
         return `t-${n}`;
       }),
     );
-    expect(await on.store.tokens.stored(tenant, a)).toMatchObject({ tokens: 30 });
-    expect(await on.store.tokens.stored(tenant, a)).toEqual(await counted(a));
+    expect(await on.store.tokens.storageUsed(tenant, a)).toMatchObject({ tokens: 30 });
+    expect(await on.store.tokens.storageUsed(tenant, a)).toEqual(await counted(a));
     await Promise.all(
       made.map((id, n) =>
         nodes[n % 3]!.change<unknown>(tenant, (tx) =>
@@ -71,12 +71,12 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
       ),
     );
     for (const each of [a, b])
-      expect(await on.store.tokens.stored(tenant, each)).toEqual(await counted(each));
+      expect(await on.store.tokens.storageUsed(tenant, each)).toEqual(await counted(each));
     on.clock.advance(1000);
-    expect(await on.store.sweep(3)).toBe(3);
-    while ((await on.store.sweep(3)) > 0);
+    expect(await on.maintenance.sweep(3)).toBe(3);
+    while ((await on.maintenance.sweep(3)) > 0);
     for (const each of [a, b])
-      expect(await on.store.tokens.stored(tenant, each)).toEqual(await counted(each));
+      expect(await on.store.tokens.storageUsed(tenant, each)).toEqual(await counted(each));
     expect((await counted(a)).tokens).toBeGreaterThan(10);
   });
 
@@ -85,32 +85,32 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     await create(on.store, tenant, a, 'taken', content(9000, { expiresAt: on.clock.now() + 10 }));
     on.clock.advance(10);
     await create(on.store, tenant, b, 'taken', content(1));
-    expect(await on.store.tokens.stored(tenant, a)).toEqual({ tokens: 0, bytes: 0 });
-    expect(await on.store.tokens.stored(tenant, b)).toEqual(await counted(b));
+    expect(await on.store.tokens.storageUsed(tenant, a)).toEqual({ tokens: 0, bytes: 0 });
+    expect(await on.store.tokens.storageUsed(tenant, b)).toEqual(await counted(b));
   });
 
   test('is not changed by what fails', async () => {
     const { tenant, a } = await opened();
     await create(on.store, tenant, a, 'one', content(9));
-    const before = await on.store.tokens.stored(tenant, a);
+    const before = await on.store.tokens.storageUsed(tenant, a);
     expect(await create(on.store, tenant, a, 'one', content(50))).toBeUndefined();
     const broken = on.store.change(tenant, async (tx) => {
       await tx.tokens.create(tenant, newId(1), content(70), { by: a, at: 1 });
       throw new Error('broken');
     });
     await expect(broken).rejects.toThrow('broken');
-    expect(await on.store.tokens.stored(tenant, a)).toEqual(before);
+    expect(await on.store.tokens.storageUsed(tenant, a)).toEqual(before);
   });
 
   test('goes with the application, and its tokens can still be changed and deleted', async () => {
     const { tenant, a, b } = await opened();
     for (const id of ['one', 'two']) await create(on.store, tenant, a, id, content(9));
     await on.store.applications.delete(tenant, a);
-    await on.store.sweep(10);
+    await on.maintenance.sweep(10);
     const change = { by: b, at: on.clock.now() };
     await on.store.change(tenant, (tx) => tx.tokens.update(tenant, 'one', change, () => content(99)));
     expect(await on.store.change(tenant, (tx) => tx.tokens.delete(tenant, 'two', () => {}))).toBe(true);
     expect(await on.runSql(`select 1 from application_storage where application_id = '${a}'`)).toEqual([]);
-    expect(await on.store.tokens.stored(tenant, b)).toEqual({ tokens: 0, bytes: 0 });
+    expect(await on.store.tokens.storageUsed(tenant, b)).toEqual({ tokens: 0, bytes: 0 });
   });
 });

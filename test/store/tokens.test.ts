@@ -184,7 +184,7 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
       ...tx,
       run: async (sql, params) => {
         const changed = await tx.run(sql, params);
-        if (swept.length === 0) swept.push(await on.store.sweep(10));
+        if (swept.length === 0) swept.push(await on.maintenance.sweep(10));
         return changed;
       },
     });

@@ -120,7 +120,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     await on.store.usage.write([use(it, 1000, '/a/')]);
     expect(await on.store.usage.list(other.tenant, it.id)).toEqual([]);
     await on.store.applications.delete(it.tenant, it.id);
-    await on.store.sweep(10);
+    await on.maintenance.sweep(10);
     expect(await on.runSql(`select 1 from application_uses where application_id = '${it.id}'`)).toEqual([]);
   });
 

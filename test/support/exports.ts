@@ -3,6 +3,7 @@
 import { type Verdict, type VerifyOptions, verifyExport } from '../../src/store/audit/verify.ts';
 import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
+import type { Maintenance } from '../../src/store/maintenance.ts';
 import type { NewEntry, Store } from '../../src/store/store.ts';
 import { startTime, testMasterKey } from './test-server.ts';
 
@@ -14,9 +15,9 @@ export function mastersOf(...texts: string[]): MasterKeys {
 export const masters = mastersOf(testMasterKey);
 
 /** Seals what there is, and exports it. */
-export async function exportOf(store: Store): Promise<string[]> {
-  while ((await store.audit.seal(1000)) > 0);
-  return Array.fromAsync(store.audit.export(startTime));
+export async function exportOf({ maintenance }: { maintenance: Maintenance }): Promise<string[]> {
+  while ((await maintenance.audit.append(1000)) > 0);
+  return Array.fromAsync(maintenance.audit.export(startTime));
 }
 
 export async function verify(lines: string[], options: Partial<VerifyOptions> = {}): Promise<Verdict> {
@@ -49,11 +50,20 @@ export function entry(number: number, tenantId?: string): NewEntry {
   };
 }
 
+interface Written {
+  readonly store: Store;
+  readonly maintenance: Maintenance;
+}
+
 /** Writes them, and seals after every few, so that there are several checkpoints. */
-export async function write(store: Store, count: number, tenantId?: string): Promise<void> {
+export async function write(
+  { store, maintenance }: Written,
+  count: number,
+  tenantId?: string,
+): Promise<void> {
   for (let number = 1; number <= count; number++) {
     await store.audit.write([entry(number, tenantId)]);
-    if (number % few === 0) await store.audit.seal(1000);
+    if (number % few === 0) await maintenance.audit.append(1000);
   }
-  await store.audit.seal(1000);
+  await maintenance.audit.append(1000);
 }

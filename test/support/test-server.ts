@@ -169,7 +169,7 @@ export async function openTestServer(
     call,
     tenant: async () => {
       const tenant = newTenant('test', clock.now());
-      await app.store.tenants.create(tenant);
+      await app.maintenance.tenants.create(tenant);
       return { id: tenant.id, key: tenant.secret.reveal() };
     },
     application: async (key, fields = {}) => {

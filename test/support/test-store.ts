@@ -8,16 +8,20 @@ import { applicationKinds, type Minted, mint, newId } from '../../src/domain/key
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
-import { type OpenOptions, openStore } from '../../src/store/open.ts';
+import type { Maintenance } from '../../src/store/maintenance.ts';
+import { type OpenedStore, type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
 import { Clock, type Database, generousTimeout, testMasterKey } from './test-server.ts';
 
 export interface TestStore {
   readonly store: Store;
+  readonly maintenance: Maintenance;
   readonly clock: Clock;
   readonly url: string;
   /** Opens the same database a second time, like another node. `openStore` documents the arguments. */
-  openNode(masters?: MasterKeys, through?: OpenOptions['through'], timeout?: number): Promise<Store>;
+  open(masters?: MasterKeys, through?: OpenOptions['through'], timeout?: number): Promise<OpenedStore>;
+  /** The same, for tests that need only the store. */
+  openNode(...options: Parameters<TestStore['open']>): Promise<Store>;
   /** Creates a tenant and returns its id. Tests that share a database use separate tenants. */
   tenant(): Promise<string>;
   application(tenant: string, fields?: Partial<NewApplication>): Promise<{ id: string; key: Minted }>;
@@ -39,25 +43,27 @@ export async function openTestStore(database: Database): Promise<TestStore> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-store-'));
   const url = await database.createMigrated(folder);
   const clock = new Clock();
-  const opened: Store[] = [];
-  const openNode: TestStore['openNode'] = async (
+  const opened: OpenedStore[] = [];
+  const open: TestStore['open'] = async (
     masters = masterKeys(testMasterKey),
     through,
     timeout = generousTimeout,
   ) => {
-    const { store } = await openStore(url, { clock: clock.now, timeout, masters, through });
-    opened.push(store);
-    return store;
+    const node = await openStore(url, { clock: clock.now, timeout, masters, through });
+    opened.push(node);
+    return node;
   };
-  const store = await openNode();
+  const { store, maintenance } = await open();
   return {
     store,
+    maintenance,
     clock,
     url,
-    openNode,
+    open,
+    openNode: async (...options) => (await open(...options)).store,
     tenant: async () => {
       const tenant = newTenant('test', clock.now());
-      await store.tenants.create(tenant);
+      await maintenance.tenants.create(tenant);
       return tenant.id;
     },
     application: async (tenant, fields) => {

@@ -97,12 +97,12 @@ const batchSize = 500;
 
 /** Does what one more node would do now and then, until it is done or the batches are used up. */
 async function sweepSome(databaseUrl: string, batches: number): Promise<void> {
-  const { store } = await openStore(databaseUrl, {
+  const { maintenance, close } = await openStore(databaseUrl, {
     masters: masterKeys(testMasterKey),
     timeout: generousTimeout,
   });
-  for (let batch = 0; batch < batches && (await store.sweep(batchSize)) >= batchSize; batch++);
-  await store.close();
+  for (let batch = 0; batch < batches && (await maintenance.sweep(batchSize)) >= batchSize; batch++);
+  await close();
 }
 
 /** How many sessions are left in the end. In the full run the nodes delete them by themselves. */

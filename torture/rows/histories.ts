@@ -42,7 +42,7 @@ async function run(context: Context): Promise<Outcome> {
     for (let step = 0; step < steps; step++) {
       await Promise.all(batch.map((history) => history.step()));
       clock.advance(chance.one(moves));
-      if (chance.chance(0.1)) await patiently(() => app.store.sweep(1000));
+      if (chance.chance(0.1)) await patiently(() => app.maintenance.sweep(1000));
     }
     for (const history of batch) {
       fingerprint.update(history.trace);
@@ -96,10 +96,10 @@ async function open(context: Context, clock: Clock): Promise<App> {
 }
 
 /** A tenant of its own, and chance of its own: the same on both databases. */
-async function begin(context: Context, { store }: App, client: Client, clock: Clock, index: number) {
+async function begin(context: Context, { maintenance }: App, client: Client, clock: Clock, index: number) {
   const tenant = await patiently(async () => {
     const made = newTenant('history', clock.now());
-    await store.tenants.create(made);
+    await maintenance.tenants.create(made);
     return made;
   });
   return new History({
@@ -111,6 +111,6 @@ async function begin(context: Context, { store }: App, client: Client, clock: Cl
     random: new Random(context.seed, `history ${index}`),
     secrets: context.secrets,
     switchTenant: (on) =>
-      patiently(() => (on ? store.tenants.enable(tenant.id) : store.tenants.disable(tenant.id))),
+      patiently(() => (on ? maintenance.tenants.enable(tenant.id) : maintenance.tenants.disable(tenant.id))),
   });
 }

@@ -60,7 +60,7 @@ const kinds: Record<string, Make> = {
     const made = await application(tenant.key, reading);
     return {
       ...refused(401, made.key),
-      revoke: () => patiently(() => fleet.store.tenants.disable(tenant.id)),
+      revoke: () => patiently(() => fleet.maintenance.tenants.disable(tenant.id)),
     };
   },
   'Session ended': async (clients, tenant, node) => {

@@ -104,12 +104,14 @@ async function leftBehind(databaseUrl: string, file: string): Promise<number> {
 
 /** The management keys of new tenants, made past the nodes. */
 async function tenantKeys(context: Context, databaseUrl: string, count: number): Promise<string[]> {
-  const { store: direct } = await openStore(databaseUrl, {
+  const direct = await openStore(databaseUrl, {
     masters: masterKeys(testMasterKey),
     timeout: generousTimeout,
   });
   const tenants = Array.from({ length: count }, () => newTenant('torture', Date.now()));
-  await each(count, 8, (index) => direct.tenants.create(tenants[index] as (typeof tenants)[number]));
+  await each(count, 8, (index) =>
+    direct.maintenance.tenants.create(tenants[index] as (typeof tenants)[number]),
+  );
   await direct.close();
   return tenants.map(({ secret }) => context.secrets.add(secret.reveal()));
 }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { type LogEntry, logFilter } from '../../domain/audit.ts';
 import { Id } from '../../domain/common-fields.ts';
 import { check } from '../../domain/validate.ts';
-import type { Store } from '../../store/store.ts';
+import type { Maintenance } from '../../store/maintenance.ts';
 import type { Invocation, LocalCommand, Option, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { follow } from '../terminal/follow.ts';
@@ -36,10 +36,10 @@ async function tail(invocation: Invocation): Promise<number> {
   const show = (entries: readonly LogEntry[]) => {
     for (const entry of entries) print(json ? JSON.stringify(entry) : inOneLine(entry));
   };
-  return withStore(invocation, async (store) => {
-    const end = await sealedUpTo(store);
-    show(await last(store, filter, lines, end));
-    const next = looks(store, filter, end, show);
+  return withStore(invocation, async (maintenance) => {
+    const end = await sealedUpTo(maintenance);
+    show(await last(maintenance, filter, lines, end));
+    const next = looks(maintenance, filter, end, show);
     if (options.on('follow')) await follow(next, terminal, { databaseUrl: config.databaseUrl });
   });
 }
@@ -54,21 +54,21 @@ function filterOf(options: Options): Filter {
 }
 
 /** The order of the chain is that in which entries came in, and it takes them all: first those that wait for it. */
-async function sealedUpTo(store: Store): Promise<number> {
-  await sealAll(store);
-  return (await store.audit.head())?.seq ?? 0;
+async function sealedUpTo(maintenance: Maintenance): Promise<number> {
+  await sealAll(maintenance);
+  return (await maintenance.audit.head())?.seq ?? 0;
 }
 
 /** Goes back from `end` until `count` entries are found. */
 async function last(
-  store: Store,
+  maintenance: Maintenance,
   filter: Omit<Filter, 'lines'>,
   count: number,
   end: number,
 ): Promise<LogEntry[]> {
   let found: LogEntry[] = [];
   for (let upTo = end; upTo > 0 && found.length < count; ) {
-    const before = await store.audit.sealed(filter, { after: 0, upTo }, 'newest');
+    const before = await maintenance.audit.range(filter, { after: 0, upTo }, 'newest');
     found = [...before.entries, ...found];
     upTo = (before.end ?? 1) - 1;
   }
@@ -77,16 +77,16 @@ async function last(
 
 /** Each call shows what has come since the one before. If one fails, the next continues where it stopped. */
 function looks(
-  store: Store,
+  maintenance: Maintenance,
   filter: Omit<Filter, 'lines'>,
   end: number,
   show: (entries: readonly LogEntry[]) => void,
 ): () => Promise<void> {
   let shown = end;
   return async () => {
-    const now = await sealedUpTo(store);
+    const now = await sealedUpTo(maintenance);
     while (shown < now) {
-      const more = await store.audit.sealed(filter, { after: shown, upTo: now }, 'oldest');
+      const more = await maintenance.audit.range(filter, { after: shown, upTo: now }, 'oldest');
       show(more.entries);
       shown = more.end ?? now;
     }

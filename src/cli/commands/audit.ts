@@ -4,7 +4,7 @@ import { masterKeys } from '../../operations/master-key.ts';
 import type { Footer } from '../../store/audit/export.ts';
 import { anchorOf, genesis } from '../../store/audit/hash-chain.ts';
 import { type Anchor, type Verdict, verifyExport } from '../../store/audit/verify.ts';
-import type { Store } from '../../store/store.ts';
+import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { readLines, writeLines } from '../terminal/files.ts';
@@ -51,17 +51,17 @@ export const auditCommands: readonly Command[] = [
 const chunk = 65_536;
 
 /** So that it tells of everything up to this moment. */
-export async function sealAll(store: Store): Promise<void> {
-  while ((await store.audit.seal(1000)) > 0);
+export async function sealAll(maintenance: Maintenance): Promise<void> {
+  while ((await maintenance.audit.append(1000)) > 0);
 }
 
 function exportAudit(invocation: Invocation): Promise<number> {
   const { args, json, print, terminal } = invocation;
   const isStandard = args[0] === '-';
   const path = resolve(args[0] as string);
-  return withStore(invocation, async (store) => {
-    await sealAll(store);
-    const lines = store.audit.export(Date.now());
+  return withStore(invocation, async (maintenance) => {
+    await sealAll(maintenance);
+    const lines = maintenance.audit.export(Date.now());
     const footer = await (isStandard ? printLines(terminal, lines) : writeLines(path, lines));
     const { head: anchor } = JSON.parse(footer) as Footer;
     if (isStandard) terminal.note(`anchor ${anchor}\n`);
@@ -106,9 +106,9 @@ function toAnchor(text: string): Anchor {
 
 function printHead(invocation: Invocation): Promise<number> {
   const { json, print } = invocation;
-  return withStore(invocation, async (store) => {
-    await sealAll(store);
-    const head = await store.audit.head();
+  return withStore(invocation, async (maintenance) => {
+    await sealAll(maintenance);
+    const head = await maintenance.audit.head();
     const anchor = anchorOf(head ?? { seq: 0, hash: genesis });
     print(json ? JSON.stringify({ anchor, ...(head && { at: timestamp(head.at) }) }) : anchor);
   });

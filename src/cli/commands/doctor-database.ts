@@ -200,16 +200,16 @@ function checkStorage({ fullest }: Health, quota: number): Check {
   return warn('storage', says, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
 }
 
-function checkSealed({ kind }: Engine, { unsealed, unsealedFor }: Health, todo: string): Check {
+function checkSealed({ kind }: Engine, { unchained, unchainedFor }: Health, todo: string): Check {
   if (isSealedAtOnce({ dialect: kind })) {
-    return unsealed === 0
+    return unchained === 0
       ? ok('audit log', 'every row is sealed')
-      : fail('audit log', `${rowsAre(unsealed)} not sealed: put in, or set back, by something else`, todo);
+      : fail('audit log', `${rowsAre(unchained)} not sealed: put in, or set back, by something else`, todo);
   }
-  const waited = `${rowsAre(unsealed)} not sealed, the oldest for ${Math.round(unsealedFor / 1000)} s`;
-  return unsealedFor > longestUnsealed
+  const waited = `${rowsAre(unchained)} not sealed, the oldest for ${Math.round(unchainedFor / 1000)} s`;
+  return unchainedFor > longestUnsealed
     ? warn('audit log', waited, start)
-    : ok('audit log', `${rowsAre(unsealed)} waiting to be sealed`);
+    : ok('audit log', `${rowsAre(unchained)} waiting to be sealed`);
 }
 
 function rowsAre(count: number): string {

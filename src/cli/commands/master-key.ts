@@ -35,8 +35,8 @@ export async function rotate(invocation: Rotating): Promise<number> {
   mustBeThere(config);
   const wanted = rotation(config, dropOld);
   if (dropOld && !(await confirmed(invocation, dropQuestion(config)))) return 1;
-  return withStore(invocation, async (store) => {
-    const rotated = await store.rotateMasterKey(wanted);
+  return withStore(invocation, async (maintenance, store) => {
+    const rotated = await maintenance.rotateMasterKey(wanted);
     if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
     const kept = config.masterKey || dropOld ? [] : [keptIn(config.masterKeyFile)];
     print(json ? JSON.stringify(rotated) : [told(rotated), ...kept].join('\n'));

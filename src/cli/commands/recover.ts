@@ -9,8 +9,7 @@ import {
   recovery,
 } from '../../operations/recovery.ts';
 import { anchorOf } from '../../store/audit/hash-chain.ts';
-import type { StoreParts } from '../../store/open.ts';
-import type { Store } from '../../store/store.ts';
+import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
 import { Refused, UsageError } from '../errors.ts';
 import { confirmed, yesOption } from '../terminal/confirm.ts';
@@ -51,8 +50,8 @@ async function recover(invocation: Invocation): Promise<number> {
   mustBeThere(config);
   const question = 'This ends every Session of every tenant. Go on?';
   if (!(await confirmed(invocation, question))) return 1;
-  const work = async (store: Store, parts: StoreParts) => {
-    const report = await recoverStore(store, parts, options, {});
+  const work = async (maintenance: Maintenance) => {
+    const report = await recoverStore(maintenance, options, {});
     print(json ? JSON.stringify(report) : ['recovered', ...reportLines(report)].join('\n'));
   };
   return withStore(invocation, work, { alone: true });
@@ -65,29 +64,31 @@ export function mustGoTogether(options: Options): void {
 
 /** What came before is in the story, for the audit log. */
 export async function recoverStore(
-  store: Store,
-  parts: StoreParts,
+  maintenance: Maintenance,
   options: Options,
   story: NonNullable<Entry['difference']>,
 ): Promise<Report> {
   const path = options.value('audit');
   const revoked = options.on('revoke');
-  const told = path === undefined ? undefined : await readExport(parts, resolve(path));
-  await sealAll(store);
-  const head = await store.audit.head();
+  const told = path === undefined ? undefined : await readExport(maintenance, resolve(path));
+  await sealAll(maintenance);
+  const head = await maintenance.audit.head();
   const known = head ? { audit_head: { ...story.audit_head, to: anchorOf(head) } } : {};
   const revived = told?.revived ?? none;
-  const recovered = await recovery(parts).recover(
+  const recovered = await recovery(maintenance).recover(
     Date.now(),
     { ...story, ...known },
     revoked ? revived : none,
   );
-  await sealAll(store);
+  await sealAll(maintenance);
   return { ...recovered, ...(told && { told_until: told.until }), revived, revoked };
 }
 
-async function readExport(parts: StoreParts, path: string): Promise<{ revived: Revived; until: string }> {
-  const { verdict, revived } = await recovery(parts).revived(readLines(path));
+async function readExport(
+  maintenance: Maintenance,
+  path: string,
+): Promise<{ revived: Revived; until: string }> {
+  const { verdict, revived } = await recovery(maintenance).revived(readLines(path));
   if (verdict.ok) return { revived, until: verdict.exported_at as string };
   throw new Refused(
     `${path} is not to be relied on: ${inWords(verdict)[0]}`,

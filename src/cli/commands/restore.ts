@@ -99,15 +99,15 @@ async function stage(
     throw new Refused(`${file} cannot be restored: ${flaw}`, 'try an earlier backup');
   const verification = withSchema(unpacked, foreignSchema(staged), accept);
   makeLike(target, staged);
-  const { store, parts } = await openStore(`sqlite:${staged}`, { masters });
+  const { maintenance, close } = await openStore(`sqlite:${staged}`, { masters });
   try {
     const story = {
       ...(before !== undefined && { audit_head: { from: before } }),
       backup: { to: verification },
     };
-    return { verification, report: await recoverStore(store, parts, options, story) };
+    return { verification, report: await recoverStore(maintenance, options, story) };
   } finally {
-    await store.close();
+    await close();
   }
 }
 

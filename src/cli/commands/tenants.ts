@@ -5,7 +5,8 @@ import { Name } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { mint } from '../../domain/key.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
-import type { NewEntry, Store, StoreTransaction, Tenant, Tenants } from '../../store/store.ts';
+import type { Maintenance, Tenants, TenantTransaction } from '../../store/maintenance.ts';
+import type { NewEntry, Tenant } from '../../store/store.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { Refused, UsageError } from '../errors.ts';
 import { confirmedByName, yesOption } from '../terminal/confirm.ts';
@@ -22,14 +23,14 @@ export const tenantCommands: readonly LocalCommand[] = [
     summary: 'Create a tenant and print its first management key.',
     details: 'The key is shown only once.',
     examples: ['sallyport tenants create "Second shop"'],
-    run: (invocation) => withStore(invocation, (store) => create(store, invocation)),
+    run: (invocation) => withStore(invocation, (maintenance) => create(maintenance, invocation)),
   },
   {
     words: ['tenants', 'list'],
     takes: [],
     summary: 'List tenants and their state, oldest first.',
     examples: ['sallyport tenants list'],
-    run: (invocation) => withStore(invocation, (store) => list(store, invocation)),
+    run: (invocation) => withStore(invocation, (maintenance) => list(maintenance, invocation)),
   },
   {
     words: ['tenants', 'key'],
@@ -37,7 +38,7 @@ export const tenantCommands: readonly LocalCommand[] = [
     summary: 'Create another management key for a tenant and print it.',
     details: `Use it when every management key is lost. Existing keys stay valid. The key is shown only once. ${either}`,
     examples: ['sallyport tenants key "Second shop"'],
-    run: (invocation) => withStore(invocation, (store) => addKey(store, invocation)),
+    run: (invocation) => withStore(invocation, (maintenance) => addKey(maintenance, invocation)),
   },
   {
     words: ['tenants', 'rename'],
@@ -45,7 +46,7 @@ export const tenantCommands: readonly LocalCommand[] = [
     summary: 'Rename a tenant.',
     details: either,
     examples: ['sallyport tenants rename "Second shop" "Third shop"'],
-    run: (invocation) => withStore(invocation, (store) => rename(store, invocation)),
+    run: (invocation) => withStore(invocation, (maintenance) => rename(maintenance, invocation)),
   },
   {
     words: ['tenants', 'disable'],
@@ -54,7 +55,7 @@ export const tenantCommands: readonly LocalCommand[] = [
     details: `Applies immediately. Data is unchanged. \`tenants enable\` undoes it. ${either}`,
     examples: ['sallyport tenants disable "Second shop"'],
     run: (invocation) =>
-      withStore(invocation, (store) => turn(store, invocation, 'tenant.disable', 'disable')),
+      withStore(invocation, (maintenance) => turn(maintenance, invocation, 'tenant.disable', 'disable')),
   },
   {
     words: ['tenants', 'enable'],
@@ -62,7 +63,8 @@ export const tenantCommands: readonly LocalCommand[] = [
     summary: 'Enable a disabled tenant.',
     details: either,
     examples: ['sallyport tenants enable "Second shop"'],
-    run: (invocation) => withStore(invocation, (store) => turn(store, invocation, 'tenant.enable', 'enable')),
+    run: (invocation) =>
+      withStore(invocation, (maintenance) => turn(maintenance, invocation, 'tenant.enable', 'enable')),
   },
   {
     words: ['tenants', 'delete'],
@@ -75,9 +77,9 @@ export const tenantCommands: readonly LocalCommand[] = [
   },
 ];
 
-async function create(store: Store, { args, json, print }: Invocation): Promise<void> {
+async function create(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
   const tenant = newTenant(nameIn(args[0]), Date.now());
-  await store.change(undefined, async (tx) => {
+  await maintenance.changeTenants(async (tx) => {
     await tx.tenants.create(tenant);
     tx.record(entry('tenant.create', tenant.id));
   });
@@ -85,10 +87,10 @@ async function create(store: Store, { args, json, print }: Invocation): Promise<
   print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
 }
 
-async function addKey(store: Store, { args, json, print }: Invocation): Promise<void> {
+async function addKey(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
   const key = mint('mgt');
   const now = Date.now();
-  const made = await store.change(undefined, async (tx) => {
+  const made = await maintenance.changeTenants(async (tx) => {
     const { id: tenant, name } = await changeable(tx.tenants, args[0]);
     const { id } = await tx.applications.create(tenant, managementOf(`${name}: management key`, now), key);
     tx.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
@@ -102,16 +104,16 @@ async function addKey(store: Store, { args, json, print }: Invocation): Promise<
   );
 }
 
-async function list(store: Store, { json, print, paint }: Invocation): Promise<void> {
-  const tenants = await store.tenants.list();
+async function list(maintenance: Maintenance, { json, print, paint }: Invocation): Promise<void> {
+  const tenants = await maintenance.tenants.list();
   if (json) return print(JSON.stringify(tenants));
   const rows = tenants.map((tenant) => [tenant.id, tenant.created_at, stateOf(tenant), tenant.name]);
   print(rows.length > 0 ? table(['ID', 'CREATED', 'STATE', 'NAME'], rows, paint) : 'none');
 }
 
-async function rename(store: Store, { args, json, print }: Invocation): Promise<void> {
+async function rename(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
   const name = nameIn(args[1]);
-  const tenant = await store.change(undefined, async (tx) => {
+  const tenant = await maintenance.changeTenants(async (tx) => {
     const before = await changeable(tx.tenants, args[0]);
     await tx.tenants.rename(before.id, name);
     tx.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
@@ -122,12 +124,12 @@ async function rename(store: Store, { args, json, print }: Invocation): Promise<
 
 /** What is so already stays so, and makes no entry. */
 async function turn(
-  store: Store,
+  maintenance: Maintenance,
   { args, json, print }: Invocation,
   operation: string,
   change: 'disable' | 'enable',
 ): Promise<void> {
-  const tenant = await store.change(undefined, async (tx) => {
+  const tenant = await maintenance.changeTenants(async (tx) => {
     const before = await changeable(tx.tenants, args[0]);
     if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
     await tx.tenants[change](before.id);
@@ -142,18 +144,18 @@ const batch = 500;
 function remove(invocation: Invocation): Promise<number> {
   const { args, json, print, terminal } = invocation;
   let code = 0;
-  const work = async (store: Store) => {
-    const { id, name } = await found(store.tenants, args[0]);
+  const work = async (maintenance: Maintenance) => {
+    const { id, name } = await found(maintenance.tenants, args[0]);
     const warning = `This deletes the tenant "${escapeText(name)}" (${id}) and everything that it has, for ever.`;
     if (!(await confirmedByName(invocation, warning, name))) {
       code = 1;
       return;
     }
-    await store.change(undefined, (tx) => condemn(tx, id));
+    await maintenance.changeTenants((tx) => condemn(tx, id));
     const seen = progress(terminal);
     let total = 0;
     for (let done = false; !done; seen.say(`${total} rows removed`)) {
-      const step = await store.tenants.removeSome(id, batch);
+      const step = await maintenance.removeTenantRows(id, batch);
       total += step.removed;
       done = step.done;
     }
@@ -164,8 +166,8 @@ function remove(invocation: Invocation): Promise<number> {
 }
 
 /** The entry is about the moment from which there is no way back; taking it up again makes no other. */
-async function condemn(tx: StoreTransaction, id: string): Promise<void> {
-  if (await tx.tenants.condemn(id)) tx.record(entry('tenant.delete', id));
+async function condemn(tx: TenantTransaction, id: string): Promise<void> {
+  if (await tx.tenants.markDeleted(id)) tx.record(entry('tenant.delete', id));
 }
 
 function entry(operation: string, tenant: string, difference?: Difference): NewEntry {

@@ -29,8 +29,8 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
   const log = makeLog({ level: config.logLevel });
   const told = untilSignal();
   refuseTakenPort(config);
-  const { store, migrated, bootstrapped } = await openData(config);
-  await store.close();
+  const { migrated, bootstrapped, close } = await openData(config);
+  await close();
   const running = new Set<Bun.Subprocess>();
   /** The port for the figures of each, which one that takes its place gets, too. */
   const scraped = Array.from({ length: config.workers }, (_, number) => nextPort(config, number));

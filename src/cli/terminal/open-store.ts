@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs';
 import type { Config } from '../../config.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import { type OpenOptions, openStore, type StoreParts } from '../../store/open.ts';
+import type { Maintenance } from '../../store/maintenance.ts';
+import { type OpenOptions, openStore } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
 import type { Invocation } from '../command.ts';
 import { Refused } from '../errors.ts';
@@ -26,17 +27,17 @@ export function mustBeThere({ databaseUrl }: Config): void {
  */
 export async function withStore(
   { config }: Pick<Invocation, 'config'>,
-  work: (store: Store, parts: StoreParts) => Promise<void>,
+  work: (maintenance: Maintenance, store: Store) => Promise<void>,
   options: Pick<OpenOptions, 'alone'> = {},
 ): Promise<number> {
   mustBeThere(config);
   const masters = masterKeys(config);
   const { databaseUrl, databaseTimeout: timeout } = config;
-  const { store, parts } = await openStore(databaseUrl, { ...options, timeout, masters, existing: true });
+  const opened = await openStore(databaseUrl, { ...options, timeout, masters, existing: true });
   try {
-    await work(store, parts);
+    await work(opened.maintenance, opened.store);
     return 0;
   } finally {
-    await store.close();
+    await opened.close();
   }
 }

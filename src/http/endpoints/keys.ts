@@ -38,12 +38,12 @@ export const createKey = changeEndpoint({
       },
     );
     if (!done) throw fail('not_found');
-    const { made, key } = done;
+    const { created, key } = done;
     return {
       status: 201,
-      body: { ...made, key: key.secret.reveal() },
+      body: { ...created, key: key.secret.reveal() },
       entity: entityOf(params.id),
-      difference: { keys: { to: auditedKey(made) } },
+      difference: { keys: { to: auditedKey(created) } },
     };
   },
 });

@@ -95,7 +95,7 @@ export const authorizeSession = changeEndpoint({
       by: principal.applicationId,
       ceiling: unrestricted ? undefined : principal.digest,
       expiresAt: body.expires_at,
-      longest: sessionTtlMax,
+      maxLifetime: sessionTtlMax,
     };
     const result = await store.sessions.authorize(principal.tenantId, nonce.digest, authorization);
     const id = authorizedId(result);

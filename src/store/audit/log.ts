@@ -6,6 +6,7 @@ import { firstIdAt, newId } from '../../domain/key.ts';
 import { inserter } from '../engine/bulk-insert.ts';
 import type { Db, DbTime, Queries } from '../engine/db.ts';
 import { all, Params } from '../engine/sql-params.ts';
+import type { AuditChain } from '../maintenance.ts';
 import type { AuditFilter, AuditLog, LogPage, NewEntry } from '../store.ts';
 import { exportLines } from './export.ts';
 import {
@@ -26,7 +27,7 @@ import {
 export const maxExamined = 2000;
 const maxPageBytes = 4 * 1024 * 1024;
 
-export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLog {
+export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLog & AuditChain {
   return {
     write: async (entries) => {
       const keys = await chainKeys();
@@ -57,7 +58,7 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
       return then(last, (row) => page(row?.id ?? firstIdAt(0)));
     },
 
-    sealed: (filter, { after, upTo }, from) => {
+    range: (filter, { after, upTo }, from) => {
       const order = from === 'oldest' ? 'seq' : 'seq desc';
       const last = db.get<{ seq: DbTime }>(
         `select seq from audit where seq > $1 and seq <= $2 order by ${order} limit 1 offset ${maxExamined - 1}`,
@@ -79,7 +80,7 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
       });
     },
 
-    seal: async (limit) => {
+    append: async (limit) => {
       if (isSealedAtOnce(db)) return 0;
       if (!(await db.get('select 1 as one from audit where seq is null limit 1'))) return 0;
       const keys = await chainKeys();

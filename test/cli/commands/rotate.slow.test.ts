@@ -4,8 +4,7 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { commands } from '../../../src/cli/commands.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import { parseMasterKeys } from '../../../src/store/crypto/cipher.ts';
-import { openStore } from '../../../src/store/open.ts';
-import type { Store } from '../../../src/store/store.ts';
+import { type OpenedStore, openStore } from '../../../src/store/open.ts';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 import { databases, generousTimeout, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -34,9 +33,9 @@ async function read(url: string, { key, path }: Made): Promise<void> {
 }
 
 /** The management key of a tenant that is written past the service, and has no data key yet. */
-async function newTenantIn({ tenants }: Store): Promise<string> {
+async function newTenantIn({ maintenance }: OpenedStore): Promise<string> {
   const tenant = newTenant('test', Date.now());
-  await tenants.create(tenant);
+  await maintenance.tenants.create(tenant);
   return tenant.secret.reveal();
 }
 
@@ -49,7 +48,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   let place: ProgramFolder;
   let env: Record<string, string>;
   let databaseUrl: string;
-  let tenants: Store;
+  let tenants: OpenedStore;
 
   beforeEach(async () => {
     place = new ProgramFolder();
@@ -58,7 +57,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY_FILE: place.path('master.key') };
     if (database.name !== 'SQLite')
       writeFileSync(keyFile(), Buffer.alloc(32, 1).toString('base64'), { mode: 0o600 });
-    tenants = (await openStore(databaseUrl, { timeout: generousTimeout })).store;
+    tenants = await openStore(databaseUrl, { timeout: generousTimeout });
   });
   afterEach(async () => {
     await tenants.close();
@@ -176,7 +175,7 @@ test('the master key of a fleet is changed as the help says: both keys node by n
   );
   const place = new ProgramFolder();
   const shared = { DATABASE_URL: await postgres.createEmpty('') };
-  const { store: tenants } = await openStore(shared.DATABASE_URL, { timeout: generousTimeout });
+  const tenants = await openStore(shared.DATABASE_URL, { timeout: generousTimeout });
   const [old, fresh] = [2, 3].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
   const withKey = (key: string) => place.serve({ ...shared, SALLYPORT_MASTER_KEY: key });
   const rotate = (key: string) => place.run(command, { ...shared, SALLYPORT_MASTER_KEY: key });

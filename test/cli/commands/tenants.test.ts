@@ -186,7 +186,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   test('a deletion that broke off can be finished, and nothing else can be done to the tenant', async () => {
     const { id, key } = await create('shop');
     await world.application(key);
-    await world.app.store.tenants.condemn(id);
+    await world.app.maintenance.tenants.markDeleted(id);
     expect(await status(key)).toBe(401);
     const { out } = await operate(['tenants', 'list']);
     expect(out).toContain('being deleted  shop');

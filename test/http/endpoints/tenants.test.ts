@@ -44,7 +44,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
   test('all keys of a disabled tenant stop at once on every node, and those of others do not', async () => {
     const [tenant, other] = [await populated(), await populated()];
     for (const key of tenant.keys) expect(await shown(key)).toEqual([200, 200]);
-    await world.app.store.tenants.disable(tenant.id);
+    await world.app.maintenance.tenants.disable(tenant.id);
     for (const key of tenant.keys) expect(await shown(key)).toEqual([401, 401]);
     for (const key of other.keys) expect(await shown(key)).toEqual([200, 200]);
     const question = { credential: tenant.keys[1], permission: 'application:read' };
@@ -55,8 +55,8 @@ describe.each(databases)('tenants on %s', (_, database) => {
   test('when it is enabled again, what it had is there and its keys work', async () => {
     const tenant = await populated();
     await world.call('POST', '/tokens', { key: tenant.key, body: { id: 'kept', data: 'x', mask: 'seen' } });
-    await world.app.store.tenants.disable(tenant.id);
-    await node.app.store.tenants.enable(tenant.id);
+    await world.app.maintenance.tenants.disable(tenant.id);
+    await node.app.maintenance.tenants.enable(tenant.id);
     for (const key of tenant.keys) expect(await shown(key)).toEqual([200, 200]);
     const { body } = await node.call('GET', '/tokens/kept', { key: tenant.key });
     expect(body.data).toBe('seen');
@@ -64,7 +64,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
 
   test('a bad key of a disabled tenant gets the answer that every bad key gets', async () => {
     const tenant = await populated();
-    await world.app.store.tenants.disable(tenant.id);
+    await world.app.maintenance.tenants.disable(tenant.id);
     const ask = async (key: string) => {
       const { body } = await world.call('GET', '/tenants/self', {
         key,

@@ -85,7 +85,7 @@ describe.each(databases)('a Token with an expiry on %s', (_, database) => {
     expect((await create('brief', 1000)).status).toBe(201);
     expect(await list()).toEqual({ total: 1, ids: ['brief'] });
     world.clock.advance(1000);
-    expect(await world.app.store.sweep(100)).toBeGreaterThan(0);
+    expect(await world.app.maintenance.sweep(100)).toBeGreaterThan(0);
     expect((await create('brief', 1000)).status).toBe(201);
     expect(await list('?metadata.for=expiry')).toEqual({ total: 1, ids: ['brief'] });
   });

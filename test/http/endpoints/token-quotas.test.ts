@@ -21,7 +21,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
       expect((await world.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
       return { key: body.session_key as string };
     }
-    const stored = (id: string) => world.app.store.tokens.stored(tenant, id);
+    const stored = (id: string) => world.app.store.tokens.storageUsed(tenant, id);
     return { world, application, create, patch, sessionOf, stored };
   };
   afterAll(async () => {

@@ -229,7 +229,7 @@ describe.each(databases)('what was noted but not written on %s', (_, database) =
     await world.call('GET', '/applications/key', { key: made.key });
     await hideTable(world.config.databaseUrl, 'application_uses');
     await world.flush();
-    expect(world.logged.at(-1)).toContain('could not write what was last used when');
+    expect(world.logged.at(-1)).toContain('could not write usage');
     await runSql(world.config.databaseUrl, 'alter table application_uses_hidden rename to application_uses');
     await world.flush();
     const { body } = await world.call('GET', `/applications/${made.id}/usage`, { key });

@@ -13,7 +13,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
   let stores: TestStore;
   beforeAll(async () => {
     stores = await openTestStore(database);
-    await write(stores.store, count, await stores.tenant());
+    await write(stores, count, await stores.tenant());
   });
   afterAll(() => stores.close());
 
@@ -23,9 +23,9 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     for (const table of tables)
       await stores.runSql(`create table copy_of_${table} as select * from ${table}`);
     for (const statement of statements) await stores.runSql(statement);
-    const { store } = await openStore(stores.url, { masters, timeout: generousTimeout });
-    const verdict = await verify(await exportOf(store));
-    await store.close();
+    const node = await openStore(stores.url, { masters, timeout: generousTimeout });
+    const verdict = await verify(await exportOf(node));
+    await node.close();
     for (const table of tables) {
       await stores.runSql(`delete from ${table}`);
       await stores.runSql(`insert into ${table} select * from copy_of_${table}`);
@@ -42,11 +42,11 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     const growing = await openTestStore(database);
     const goOn = async (entries: NewEntry[]) => {
       await growing.store.audit.write(entries);
-      await growing.store.audit.seal(2000);
+      await growing.maintenance.audit.append(2000);
     };
     await goOn(Array.from({ length: 1500 }, () => entry(1)));
     const lines: string[] = [];
-    for await (const line of growing.store.audit.export(startTime)) {
+    for await (const line of growing.maintenance.audit.export(startTime)) {
       lines.push(line);
       if (lines.length % 500 === 0) await goOn([entry(1)]);
     }
@@ -124,10 +124,10 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
       `insert into audit (id, ${columns}, seq) select ${id}, ${columns}, 9223372036854775807 from audit where seq = 10`,
     ]) {
       const other = await openTestStore(database);
-      await write(other.store, count);
+      await write(other, count);
       await other.runSql(beyond);
-      await write(other.store, 2);
-      const verdict = await verify(await exportOf(other.store));
+      await write(other, 2);
+      const verdict = await verify(await exportOf(other));
       await other.close();
       expect(verdict.ok).toBe(false);
       expect(verdict.rows).toBeGreaterThanOrEqual(count + 2);
@@ -136,12 +136,12 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
 
   test('by taking a row away and setting those behind it back: at once on SQLite, elsewhere by an anchor', async () => {
     const other = await openTestStore(database);
-    await write(other.store, count);
-    const { seq, hash } = (await other.store.audit.head()) as { seq: number; hash: Uint8Array };
+    await write(other, count);
+    const { seq, hash } = (await other.maintenance.audit.head()) as { seq: number; hash: Uint8Array };
     await other.runSql('delete from audit where seq = 4');
     await other.runSql('delete from audit_checkpoints where seq >= 4');
     await other.runSql('update audit set seq = null, hash = null where seq > 4');
-    const lines = await exportOf(other.store);
+    const lines = await exportOf(other);
     await other.close();
     const strays = atOnce ? Array(6).fill('foreign_row 0') : [];
     expect(named(await verify(lines))).toEqual(strays);
@@ -175,35 +175,35 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
 
   test('by cutting off its end, if an anchor was taken before', async () => {
     const { hash } = JSON.parse(
-      (await exportOf(stores.store)).find((line) => line.includes('"seq":10,')) as string,
+      (await exportOf(stores)).find((line) => line.includes('"seq":10,')) as string,
     );
     const anchors = [{ seq: 10, hash }];
     await stores.runSql('delete from audit where seq > 6');
     await stores.runSql('delete from audit_checkpoints where seq > 6');
-    const lines = await exportOf(stores.store);
+    const lines = await exportOf(stores);
     expect((await verify(lines)).ok).toBe(true);
     expect(named(await verify(lines, { anchors }))).toEqual(['cut_off 6']);
   });
 
   test('by taking rows away from its end leaves a gap that what comes later does not close', async () => {
     const other = await openTestStore(database);
-    await write(other.store, count);
+    await write(other, count);
     await other.runSql('delete from audit where seq > 7');
     await other.store.audit.write([entry(count + 1)]);
-    const verdict = await verify(await exportOf(other.store));
+    const verdict = await verify(await exportOf(other));
     await other.close();
     expect(verdict.head).toStartWith(`${count + 1}:`);
     expect(named(verdict)).toEqual(['missing_rows 9', 'missing_rows 10', 'missing_rows 8']);
   });
 
   test('a new master key leaves old exports to the old one, and makes new ones for itself', async () => {
-    const before = await exportOf(stores.store);
+    const before = await exportOf(stores);
     const to = newMasterKey();
-    await stores.store.rotateMasterKey({ next: () => to, done: () => {} });
+    await stores.maintenance.rotateMasterKey({ next: () => to, done: () => {} });
     const renewed = mastersOf(Buffer.from(to.bytes).toString('base64'));
-    const { store } = await openStore(stores.url, { masters: renewed, timeout: generousTimeout });
-    const after = await exportOf(store);
-    await store.close();
+    const node = await openStore(stores.url, { masters: renewed, timeout: generousTimeout });
+    const after = await exportOf(node);
+    await node.close();
     expect((await verify(before)).ok).toBe(true);
     expect(named(await verify(before, { masters: renewed }))).toEqual(['wrong_key']);
     expect((await verify(after, { masters: renewed })).ok).toBe(true);

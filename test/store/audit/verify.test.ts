@@ -13,8 +13,8 @@ describe('an export of the audit log', () => {
   let lines: string[];
   beforeAll(async () => {
     stores = await openTestStore(sqlite);
-    await write(stores.store, count, await stores.tenant());
-    lines = await exportOf(stores.store);
+    await write(stores, count, await stores.tenant());
+    lines = await exportOf(stores);
   });
   afterAll(() => stores.close());
 
@@ -33,8 +33,8 @@ describe('an export of the audit log', () => {
     const fresh = await openTestStore(sqlite);
     await fresh.store.audit.write([entry(1), entry(2)]);
     await fresh.store.audit.write([entry(3)]);
-    expect(await fresh.store.audit.head()).toMatchObject({ seq: 3 });
-    const verdict = await verify(await Array.fromAsync(fresh.store.audit.export(startTime)));
+    expect(await fresh.maintenance.audit.head()).toMatchObject({ seq: 3 });
+    const verdict = await verify(await Array.fromAsync(fresh.maintenance.audit.export(startTime)));
     await fresh.close();
     expect(verdict).toMatchObject({ ok: true, rows: 3, checkpoints: 1 });
   });
@@ -119,8 +119,8 @@ describe('an export of the audit log', () => {
 
   test('shows a footer or a checkpoint that belongs to another export', async () => {
     const other = await openTestStore(sqlite);
-    await write(other.store, count);
-    const foreign = await exportOf(other.store);
+    await write(other, count);
+    const foreign = await exportOf(other);
     await other.close();
     expect(named(await verify([...lines.slice(0, -1), foreign.at(-1) as string]))).toContain('forged_footer');
     const mark = kinds().indexOf('checkpoint');
@@ -148,10 +148,10 @@ describe('an export of the audit log', () => {
     ['which could not tell what it replaced', { audit_head: { to: '3:00' } }, [4, 5, 6, 8, 9]],
   ])('lays to a restore, %s, only what it can account for', async (_, difference, accounted) => {
     const restored = await openTestStore(sqlite);
-    await write(restored.store, 3);
+    await write(restored, 3);
     await restored.store.audit.write([{ ...entry(4), operation: restoreOperation, difference }]);
-    await write(restored.store, 2);
-    const after = await exportOf(restored.store);
+    await write(restored, 2);
+    const after = await exportOf(restored);
     await restored.close();
     const laid = async (seq: number) => {
       const { findings } = await verify(after, { anchors: [{ seq, hash: '' }] });

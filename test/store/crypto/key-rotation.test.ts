@@ -24,8 +24,8 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     for (const tenant of tenants) await on.store.tokens.get(tenant, 'none');
     const entry = { actor: { kind: 'operator' }, operation: 'test', result: 'success', from: {} } as const;
     await on.store.audit.write([{ at: on.clock.now(), ...entry }]);
-    await on.store.audit.seal(10);
-    expect(await on.store.audit.head()).toMatchObject({ seq: 1 });
+    await on.maintenance.audit.append(10);
+    expect(await on.maintenance.audit.head()).toMatchObject({ seq: 1 });
   });
   afterEach(() => on.close());
 
@@ -57,8 +57,8 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   test('leaves nothing on the old key, with which the database is then refused', async () => {
     await create(on.store, tenants[0] as string, 'card-1');
     let inUse: readonly string[] = [];
-    const both = await on.openNode(masterKeys(next, old));
-    const rotated = await both.rotateMasterKey(
+    const both = await on.open(masterKeys(next, old));
+    const rotated = await both.maintenance.rotateMasterKey(
       to(next, (ids) => {
         inUse = ids;
       }),
@@ -69,16 +69,16 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     await expect(on.openNode(masterKeys(old))).rejects.toThrow(
       `the database was sealed with the master key ${idOf(next)}`,
     );
-    const after = await on.openNode(masterKeys(next));
-    expect(await read(after, tenants[0] as string, 'card-1')).toBe('secret');
-    expect(await after.audit.seal(10)).toBe(0);
+    const after = await on.open(masterKeys(next));
+    expect(await read(after.store, tenants[0] as string, 'card-1')).toBe('secret');
+    expect(await after.maintenance.audit.append(10)).toBe(0);
   });
 
   test('is not noticed by nodes that hold both keys, nor by Tokens and tenants that come meanwhile', async () => {
     const [reader, writer, both] = await Promise.all([
       on.openNode(masterKeys(next, old)),
       on.openNode(masterKeys(next, old)),
-      on.openNode(masterKeys(next, old)),
+      on.open(masterKeys(next, old)),
     ]);
     let running = true;
     const made: [tenant: string, id: string][] = [];
@@ -92,7 +92,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
       }
     };
     const loads = Promise.all([0, 1, 2, 3].map(load));
-    const rotated = await both.rotateMasterKey(to(next));
+    const rotated = await both.maintenance.rotateMasterKey(to(next));
     running = false;
     await loads;
     expect(rotated.resealed).toBeGreaterThanOrEqual(121);
@@ -113,8 +113,10 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
       return on.runSql(`update data_keys set sealed = ${literal} where tenant_id = '${broken}'`);
     };
     await set(new Uint8Array(60));
-    const both = await on.openNode(masterKeys(next, old));
-    await expect(both.rotateMasterKey(to(next))).rejects.toThrow(`the data key ${broken} does not open`);
+    const both = await on.open(masterKeys(next, old));
+    await expect(both.maintenance.rotateMasterKey(to(next))).rejects.toThrow(
+      `the data key ${broken} does not open`,
+    );
     expect(await mastersInRows()).toEqual([idOf(old), idOf(next)].sort());
     await set(row?.sealed as Uint8Array);
 
@@ -122,11 +124,11 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     await expect(on.openNode(masterKeys(next))).rejects.toThrow(
       `a rotation was not finished, and still needs the master key ${idOf(old)}`,
     );
-    const still = await on.openNode(masterKeys(next, old));
-    for (const tenant of tenants) await still.tokens.get(tenant, 'none');
-    expect(await read(still, tenants[0] as string, 'card-1')).toBe('secret');
+    const still = await on.open(masterKeys(next, old));
+    for (const tenant of tenants) await still.store.tokens.get(tenant, 'none');
+    expect(await read(still.store, tenants[0] as string, 'card-1')).toBe('secret');
 
-    const rest = await still.rotateMasterKey(to(next));
+    const rest = await still.maintenance.rotateMasterKey(to(next));
     expect(rest).toMatchObject({ from: idOf(next), to: idOf(next) });
     expect(rest.resealed).toBeGreaterThan(0);
     expect(await mastersInRows()).toEqual([idOf(next)]);
@@ -135,12 +137,15 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   test('may be overtaken by another: both finish, and neither gives up a key that is in use', async () => {
     const other = text(newMasterKey());
     const [one, two] = await Promise.all([
-      on.openNode(masterKeys(next, other, old)),
-      on.openNode(masterKeys(other, next, old)),
+      on.open(masterKeys(next, other, old)),
+      on.open(masterKeys(other, next, old)),
     ]);
     const kept: (readonly string[])[] = [];
     const keeping = (key: string) => to(key, (ids) => kept.push(ids));
-    await Promise.all([one.rotateMasterKey(keeping(next)), two.rotateMasterKey(keeping(other))]);
+    await Promise.all([
+      one.maintenance.rotateMasterKey(keeping(next)),
+      two.maintenance.rotateMasterKey(keeping(other)),
+    ]);
     const last = await mastersInRows();
     expect(last).toHaveLength(1);
     expect(kept).toHaveLength(2);
@@ -154,7 +159,7 @@ describe('a rotation of the master key on PostgreSQL, beside a node that is just
     const next = text(newMasterKey());
     const [maker, both] = [
       await on.openNode(masterKeys(testMasterKey, next)),
-      await on.openNode(masterKeys(next, testMasterKey)),
+      await on.open(masterKeys(next, testMasterKey)),
     ];
     const tenant = await on.tenant();
     const holder = new SQL(on.url, { max: 1 });
@@ -171,7 +176,7 @@ describe('a rotation of the master key on PostgreSQL, beside a node that is just
       await tx`lock table data_keys in exclusive mode`;
       const making = Promise.resolve(maker.tokens.get(tenant, 'none'));
       while ((await waiting()) < 1);
-      const rotating = both
+      const rotating = both.maintenance
         .rotateMasterKey({ next: () => masterKeys(next).current(), done: () => {} })
         .then(() => {
           rotated = true;

@@ -74,24 +74,24 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
     );
     const from = nodes.map(({ migrated }) => migrated.from).toSorted();
     expect(from).toEqual([0, ...Array(4).fill(newestSchema)]);
-    for (const { store } of nodes) {
-      await store.tenants.create(newTenant('test', Date.now()));
-      await store.close();
+    for (const { maintenance, close } of nodes) {
+      await maintenance.tenants.create(newTenant('test', Date.now()));
+      await close();
     }
   });
 
   test('a second start changes nothing', async () => {
     const first = await openStore(url, { timeout: generousTimeout });
-    await first.store.tenants.create(newTenant('kept', Date.now()));
-    await first.store.close();
-    const { store, migrated } = await openStore(url, { timeout: generousTimeout });
+    await first.maintenance.tenants.create(newTenant('kept', Date.now()));
+    await first.close();
+    const { maintenance, migrated, close } = await openStore(url, { timeout: generousTimeout });
     expect(migrated).toEqual({ from: newestSchema, to: newestSchema });
-    expect((await store.tenants.list()).map(({ name }) => name)).toEqual(['kept']);
-    await store.close();
+    expect((await maintenance.tenants.list()).map(({ name }) => name)).toEqual(['kept']);
+    await close();
   });
 
   test('an older schema is brought up by one of several nodes that start at once', async () => {
-    await (await openStore(url, { timeout: generousTimeout })).store.close();
+    await (await openStore(url, { timeout: generousTimeout })).close();
     await runSql(url, 'drop table application_storage');
     await runSql(url, 'drop index tokens_by_type');
     await runSql(url, `delete from schema_versions where version >= ${tokensByType}`);
@@ -99,7 +99,7 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
       Array.from({ length: 3 }, () => openStore(url, { timeout: generousTimeout })),
     );
     expect(nodes.map(({ migrated }) => migrated.to)).toEqual([newestSchema, newestSchema, newestSchema]);
-    for (const { store } of nodes) await store.close();
+    for (const { close } of nodes) await close();
     const versions = await runSql<{ version: number }>(
       url,
       'select version from schema_versions order by version',
@@ -110,7 +110,7 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   });
 
   test('a schema newer than the program is refused, and left as it is', async () => {
-    await (await openStore(url, { timeout: generousTimeout })).store.close();
+    await (await openStore(url, { timeout: generousTimeout })).close();
     await runSql(url, "insert into schema_versions (version, name) values (999, 'from the future')");
     const opening = openStore(url, { timeout: generousTimeout });
     await expect(opening).rejects.toThrow(SchemaTooNew);
@@ -154,14 +154,14 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
   const before = await openStore(url, { masters, timeout: generousTimeout });
   const tenant = newTenant('test', Date.now());
   const change = { by: tenant.application.id, at: Date.now() };
-  await before.store.tenants.create(tenant);
+  await before.maintenance.tenants.create(tenant);
   await before.store.tokens.create(tenant.id, 'card-1', content, change);
-  await before.store.close();
+  await before.close();
   for (const statement of inTheOldTable) await runSql(url, statement);
 
-  const { store, migrated } = await openStore(url, { masters, timeout: generousTimeout });
+  const { store, migrated, close } = await openStore(url, { masters, timeout: generousTimeout });
   expect(migrated).toEqual({ from: containersAnew - 1, to: newestSchema });
-  const one = await store.tokens.stored(tenant.id, change.by);
+  const one = await store.tokens.storageUsed(tenant.id, change.by);
   await store.tokens.create(tenant.id, 'card-2', content, change);
   const scopes = [{ container: { value: '/a/', exact: false } }];
   const query = { visible: { scopes, exact: true }, show: () => 'reveal' as const, size: 9 };
@@ -172,10 +172,10 @@ test('Tokens in an older schema of SQLite are found where they lie, and leave no
       ['card-2', 'secret'],
     ]);
   }
-  expect(await store.tokens.stored(tenant.id, change.by)).toEqual({ tokens: 2, bytes: 2 * one.bytes });
+  expect(await store.tokens.storageUsed(tenant.id, change.by)).toEqual({ tokens: 2, bytes: 2 * one.bytes });
   for (const id of ['card-1', 'card-2']) await store.tokens.delete(tenant.id, id, () => {});
   for (const table of ['token_containers', 'token_metadata'])
     expect(await runSql(url, `select seq from ${table}`)).toEqual([]);
-  await store.close();
+  await close();
   rmSync(folder, { recursive: true, force: true });
 });

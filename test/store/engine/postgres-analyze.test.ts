@@ -5,7 +5,7 @@ import { openTestStore } from '../../support/test-store.ts';
 
 test('a plan that PostgreSQL has kept goes by the index, however quickly the table has grown since', async () => {
   const stores = await openTestStore(postgres);
-  const { store, runSql } = stores;
+  const { maintenance, runSql } = stores;
   const tenant = await stores.tenant();
   const { id: application } = await stores.application(tenant);
   const more = (from: number, to: number) =>
@@ -22,18 +22,18 @@ test('a plan that PostgreSQL has kept goes by the index, however quickly the tab
   await session.unsafe('set plan_cache_mode = force_generic_plan');
   await session.unsafe('prepare by_key (bytea[]) as select id from sessions where key_digest = any($1)');
   expect(await plan()).toContain('Seq Scan');
-  expect(await store.renewStatistics()).toEqual([]);
+  expect(await maintenance.analyzeTables()).toEqual([]);
   await more(101, 5000);
   expect(await plan()).toContain('Seq Scan');
-  expect(await store.renewStatistics()).toEqual(['sessions']);
+  expect(await maintenance.analyzeTables()).toEqual(['sessions']);
   expect(await plan()).toContain('key_digest_key');
-  expect(await store.renewStatistics()).toEqual([]);
+  expect(await maintenance.analyzeTables()).toEqual([]);
   await session.close();
   await stores.close();
 });
 
 test('SQLite goes by its indexes, whatever a table holds', async () => {
   const stores = await openTestStore(sqlite);
-  expect(await stores.store.renewStatistics()).toEqual([]);
+  expect(await stores.maintenance.analyzeTables()).toEqual([]);
   await stores.close();
 });

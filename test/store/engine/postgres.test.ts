@@ -4,7 +4,7 @@ import { mint } from '../../../src/domain/key.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import { DbUnavailable } from '../../../src/store/engine/db.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
-import { openStore } from '../../../src/store/open.ts';
+import { type OpenedStore, openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { duringTransaction, maintenanceLock, untilBlocked } from '../../support/postgres-locks.ts';
 import { openTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts';
@@ -113,14 +113,14 @@ describe('the store whose wire to PostgreSQL is cut', () => {
   let wire: TcpProxy;
   let on: TestStore;
   /** With a short timeout. */
-  let impatient: Store;
+  let impatient: OpenedStore;
   beforeEach(async () => {
     direct = await postgres.createMigrated('');
     const url = new URL(direct);
     wire = await openTcpProxy(Number(url.port));
     url.port = String(wire.port);
     on = await openTestStore({ ...postgres, createMigrated: async () => url.href });
-    impatient = await answered(() => on.openNode(undefined, undefined, 1000));
+    impatient = await answered(() => on.open(undefined, undefined, 1000));
   });
   afterEach(async () => {
     await on.close();
@@ -141,25 +141,27 @@ describe('the store whose wire to PostgreSQL is cut', () => {
   test('goes on with other connections when all that it has hang', async () => {
     const tenant = await on.tenant();
     const reads = () =>
-      Promise.allSettled(Array.from({ length: 20 }, () => Promise.resolve(impatient.tenants.get(tenant))));
+      Promise.allSettled(
+        Array.from({ length: 20 }, () => Promise.resolve(impatient.store.tenants.get(tenant))),
+      );
     await reads();
     wire.setMode('swallow');
     for (const { status } of await reads()) expect(status).toBe('rejected');
     wire.setMode('pass');
-    expect(await answered(async () => impatient.tenants.get(tenant))).toMatchObject({ id: tenant });
+    expect(await answered(async () => impatient.store.tenants.get(tenant))).toMatchObject({ id: tenant });
   });
 
   test('gives up on what is done once if its connection hangs, and does it the next time', async () => {
     await on.store.audit.write([{ ...byOperator, at: 1, operation: 'test' }]);
     const { sealing } = await duringTransaction(direct, maintenanceLock, async () => {
-      const sealing = impatient.audit.seal(10).catch((error: unknown) => error);
+      const sealing = impatient.maintenance.audit.append(10).catch((error: unknown) => error);
       await untilBlocked(direct);
       wire.setMode('swallow');
       return { sealing };
     });
     expect(await sealing).toBeInstanceOf(DbUnavailable);
     wire.setMode('pass');
-    expect(await answered(() => impatient.audit.seal(10))).toBe(1);
+    expect(await answered(() => impatient.maintenance.audit.append(10))).toBe(1);
   });
 });
 
@@ -193,10 +195,10 @@ test('no key is looked up on a standby, whether it knows the key or not', async 
 describe('the store on PostgreSQL, beside somebody who holds a row', () => {
   let on: TestStore;
   /** With a short timeout. */
-  let impatient: Store;
+  let impatient: OpenedStore;
   beforeEach(async () => {
     on = await openTestStore(postgres);
-    impatient = await answered(() => on.openNode(undefined, undefined, 3000));
+    impatient = await answered(() => on.open(undefined, undefined, 3000));
   });
   afterEach(() => on.close());
 
@@ -212,12 +214,12 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
       on.url,
       `select 1 from applications where id = '${id}' for update`,
       async () => {
-        const updating = update(impatient).catch((error: unknown) => error);
+        const updating = update(impatient.store).catch((error: unknown) => error);
         let pending = true;
         void updating.then(() => {
           pending = false;
         });
-        while (pending) expect(await impatient.credentials.find('pvt', key.digest)).toBeDefined();
+        while (pending) expect(await impatient.store.credentials.find('pvt', key.digest)).toBeDefined();
         return updating;
       },
     );
@@ -231,14 +233,14 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     const tenant = await on.tenant();
     const busy = await duringTransaction(on.url, maintenanceLock, async () => {
       const first = Array.from({ length: 10 }, () =>
-        impatient.tenants.createFirst(newTenant('test', 1)).catch((error: unknown) => error),
+        impatient.maintenance.createFirstTenant(newTenant('test', 1)).catch((error: unknown) => error),
       );
       await untilBlocked(on.url, 10);
-      await expect(impatient.tenants.rename(tenant, 'late')).rejects.toThrow(DbUnavailable);
+      await expect(impatient.maintenance.tenants.rename(tenant, 'late')).rejects.toThrow(DbUnavailable);
       return { first };
     });
     await Promise.all(busy.first);
-    await on.store.tenants.disable(tenant);
+    await on.maintenance.tenants.disable(tenant);
     expect(await on.store.tenants.get(tenant)).toMatchObject({ name: 'test' });
   });
 
@@ -259,7 +261,7 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
   });
 
   test('the clock of the database decides when no other is given', async () => {
-    const { store } = await openStore(on.url, { timeout: generousTimeout });
+    const { store, close } = await openStore(on.url, { timeout: generousTimeout });
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant, { type: 'public' });
     const now = async () => {
@@ -270,6 +272,6 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     const found = await store.credentials.find('pub', key.digest);
     expect(found?.now).toBeWithin(before, (await now()) + 1);
     expect(found?.applicationId).toBe(id);
-    await store.close();
+    await close();
   });
 });

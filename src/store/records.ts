@@ -1,0 +1,200 @@
+/** The inputs, results and filters of the repositories in store.ts. */
+import type { Application, ApplicationType } from '../domain/application.ts';
+import type { Entry, LogEntry } from '../domain/audit.ts';
+import type { Grants } from '../domain/grant.ts';
+import type { JsonText } from '../domain/json-text.ts';
+import type { Digest } from '../domain/key.ts';
+import type { Mask } from '../domain/mask.ts';
+import type { Resource } from '../domain/policy.ts';
+import type { SessionState } from '../domain/session.ts';
+import type { Metadata, Token } from '../domain/token.ts';
+import type { Transform } from '../domain/transform.ts';
+import type { LastUses } from '../domain/usage.ts';
+import type { Visible } from '../domain/visible-scopes.ts';
+
+/** Who makes a change, and when. */
+export interface Change {
+  readonly by: string;
+  readonly at: number;
+}
+
+/** Newest first: `limit` rows that are older than the id `before`. */
+export interface Window {
+  readonly limit: number;
+  readonly before: string | undefined;
+}
+
+/** Either a page number, which also counts the rows, or the page that starts below the id `before`. */
+export interface ListWindow {
+  readonly size: number;
+  readonly page?: number | undefined;
+  readonly before?: string | undefined;
+}
+
+/**
+ * Newest first. A list examines a bounded number of rows: a page may be shorter than its size, or empty, and still
+ * have a `next`.
+ */
+export interface ListPage<T> {
+  readonly rows: readonly T[];
+  /** The next page starts below this id; undefined on the last page. */
+  readonly next: string | undefined;
+  /** Undefined without a page number, or if there are too many rows to count. */
+  readonly total: number | undefined;
+  /** The page number is too high to be reached. */
+  readonly tooDeep: boolean;
+}
+
+export interface NewApplication extends Grants {
+  readonly id: string;
+  readonly name: string;
+  readonly type: ApplicationType;
+  readonly allowedOrigins?: readonly string[] | undefined;
+  readonly createdBy: string | undefined;
+  readonly createdAt: number;
+  readonly expiresAt: number | undefined;
+}
+
+/** The fields that an update replaces. */
+export type ApplicationUpdate = Grants & Pick<Application, 'name' | 'allowed_origins'>;
+
+export interface ApplicationFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly type?: ApplicationType | undefined;
+  /** A substring of the name; case is ignored. */
+  readonly name?: string | undefined;
+  readonly expiresBefore?: number | undefined;
+}
+
+/** When an application last used each key, and each permission in each container. */
+export interface ApplicationUse {
+  readonly tenantId: string;
+  readonly applicationId: string;
+  readonly at: number;
+  readonly keys: LastUses;
+  readonly permissions: ReadonlyMap<string, LastUses>;
+}
+
+export interface NewSession {
+  readonly id: string;
+  readonly applicationId: string;
+  readonly key: Digest;
+  readonly nonce: Digest;
+  readonly createdAt: number;
+  readonly expiresAt: number;
+}
+
+export interface Authorization extends Grants {
+  readonly by: string;
+  /** The authorizer's key, if the access of that key limits the session. */
+  readonly ceiling: Digest | undefined;
+  /** Replaces the session's own expiry, if defined. */
+  readonly expiresAt: number | undefined;
+  /** Milliseconds between the creation of a session and its latest possible expiry. */
+  readonly maxLifetime: number;
+}
+
+export type Authorized =
+  | { outcome: 'authorized'; session: string }
+  | { outcome: 'unknown' }
+  | { outcome: 'used' }
+  /** `expiresAt` is later than `latest`. The nonce can still be used. */
+  | { outcome: 'too_long'; latest: number };
+
+export interface SessionFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly application?: string | undefined;
+  readonly authorizer?: string | undefined;
+  readonly state?: SessionState | undefined;
+}
+
+/** A token whose data is decrypted on demand. */
+export interface StoredToken {
+  readonly token: Omit<Token, 'data'>;
+  readonly container: string;
+  readonly id: string;
+  /** Orders tokens by age. */
+  readonly seq: string;
+  plaintext(): JsonText;
+  /** Decrypts only the masked value, not the data. Returns undefined if the token has no mask. */
+  masked(): JsonText | undefined;
+}
+
+export interface TokenContent {
+  readonly type: string;
+  readonly container: string;
+  readonly data: JsonText;
+  readonly mask: Mask | undefined;
+  /** The data with the mask applied. */
+  readonly masked: JsonText | undefined;
+  readonly metadata: Metadata | undefined;
+  readonly expiresAt: number | undefined;
+}
+
+export interface TokenFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly type?: string | undefined;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface TokenQuery extends ListWindow {
+  /** Limits which rows are read. A superset of what `show` allows. */
+  readonly visible: Visible;
+  /** The transform for a token; undefined leaves it out of the list. */
+  readonly show: (token: Resource) => Transform | undefined;
+  readonly filter: TokenFilter;
+}
+
+/** A token with its data as the transform shows it; undefined if redacted. */
+export interface ShownToken {
+  readonly seq: string;
+  readonly token: Omit<Token, 'data'>;
+  readonly data: JsonText | undefined;
+}
+
+/** The tokens of one application. */
+export interface StorageUsed {
+  readonly tokens: number;
+  readonly bytes: number;
+}
+
+export interface Tenant {
+  readonly id: string;
+  readonly name: string;
+  readonly created_at: string;
+  /** Absent if its keys work. */
+  readonly disabled_at?: string;
+  /** When its deletion began; absent if it is not being deleted. */
+  readonly deleted_at?: string;
+}
+
+export interface NewEntry extends Entry {
+  /** Absent if the tenant is unknown. */
+  readonly tenantId?: string | undefined;
+  readonly at: number;
+}
+
+export interface AuditFilter {
+  readonly actor?: string | undefined;
+  readonly entity?: string | undefined;
+  readonly operation?: string | undefined;
+  readonly result?: Entry['result'] | undefined;
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+}
+
+export interface LogPage {
+  readonly entries: LogEntry[];
+  /** The next page starts before this id; absent if every entry was examined. */
+  readonly next?: string | undefined;
+}
+
+/** Identifies a request that has an idempotency key. */
+export interface Repeatable {
+  /** The key that sent it. */
+  readonly caller: string;
+  /** The idempotency key. */
+  readonly key: string;
+  /** A fingerprint of what it asks for. */
+  readonly request: string;
+}
