@@ -4,6 +4,7 @@ import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSy
 import { anchorOf } from '../store/audit/hash-chain.ts';
 import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
 import { lacking, type MasterKeys } from '../store/crypto/keyring.ts';
+import { generationFile } from '../store/engine/commit-watch.ts';
 import { createExclusively, inRealFolder } from '../store/engine/file-ownership.ts';
 import { lockFile, shareLock } from '../store/engine/sqlite-lock.ts';
 import { openFile } from '../store/engine/sqlite-open.ts';
@@ -160,7 +161,7 @@ export function moveAway(from: string, to: string): void {
 
 export function removeDatabase(path: string): void {
   removeParts(path);
-  rmSync(lockFile(path), { force: true });
+  for (const file of [lockFile(path), generationFile(path)]) rmSync(file, { force: true });
 }
 
 /** The same, but for its lock, which somebody holds. */

@@ -1,46 +1,78 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { openSqlite } from '../../src/store/engine/sqlite.ts';
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { type Minted, mint } from '../../src/domain/key.ts';
+import { mapCounters, watchCommits } from '../../src/store/engine/commit-watch.ts';
+import type { Db } from '../../src/store/engine/db.ts';
+import type { Store } from '../../src/store/store.ts';
+import { sqlite } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-describe('what a SQLite database tells without a query', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
-  const path = join(folder, 'test.db');
-  const [here, there] = [openSqlite(path, Date.now), openSqlite(path, Date.now)];
-  const unchanged = () => (here.local as NonNullable<typeof here.local>).unchanged();
+let on: TestStore;
+let node: Store;
+let db: Db;
+let lookups: number;
+let tenant: string;
+let application: { id: string; key: Minted };
+beforeEach(async () => {
+  on = await openTestStore(sqlite);
+  lookups = 0;
+  node = await on.openNode(undefined, (opened) => {
+    db = opened;
+    return {
+      ...opened,
+      lookup: (sql, key) => {
+        lookups++;
+        return opened.lookup(sql, key);
+      },
+    };
+  });
+  tenant = await on.tenant();
+  application = await on.application(tenant, { expiresAt: on.clock.now() + 1000 });
+});
+afterEach(() => on.close());
 
-  beforeAll(async () => {
-    await here.run('create table things (id integer primary key)');
-  });
-  afterAll(async () => {
-    await here.close();
-    await there.close();
-    rmSync(folder, { recursive: true });
-  });
+const find = () => node.credentials.find('pvt', application.key.digest);
 
-  test('that nothing was committed is said only of the time since it was last asked', () => {
-    unchanged();
-    expect(unchanged()).toBe(true);
-  });
+test('a credential is read once while nothing is committed', async () => {
+  for (let n = 0; n < 5; n++) expect(await find()).toMatchObject({ applicationId: application.id });
+  expect(lookups).toBe(1);
+});
 
-  test.each([
-    ['this connection', here],
-    ['another one', there],
-  ])('a commit by %s shows at the next question, and once', async (_, db) => {
-    for (let i = 0; i < 20; i++) {
-      unchanged();
-      await db.run('insert into things default values');
-      expect(unchanged()).toBe(false);
-      expect(unchanged()).toBe(true);
-    }
-  });
+test('a key that was not found is read again', async () => {
+  const { digest } = mint('pvt');
+  for (let n = 0; n < 3; n++) expect(await node.credentials.find('pvt', digest)).toBeUndefined();
+  expect(lookups).toBe(3);
+});
 
-  test('a commit shows that comes while the log is being folded into the database', async () => {
-    unchanged();
-    await there.run('insert into things default values');
-    await there.get('pragma wal_checkpoint(restart)');
-    await there.run('insert into things default values');
-    expect(unchanged()).toBe(false);
-  });
+test('a cached credential has the time of the request', async () => {
+  await find();
+  on.clock.advance(10);
+  expect((await find())?.now).toBe(on.clock.now());
+});
+
+test('a cached credential is invalid from the millisecond at which it expires', async () => {
+  await find();
+  on.clock.advance(999);
+  expect(await find()).toBeDefined();
+  on.clock.advance(1);
+  expect(await find()).toBeUndefined();
+  expect(lookups).toBe(1);
+});
+
+test('a commit of another node makes the next request read the credential again', async () => {
+  await find();
+  const change = { by: application.id, at: on.clock.now() };
+  await on.store.applications.regenerate(tenant, application.id, change, () => mint('pvt'));
+  expect(await find()).toBeUndefined();
+  expect(lookups).toBe(2);
+});
+
+test('nothing is cached while a commit of another process is in progress', async () => {
+  await find();
+  const writer = watchCommits(mapCounters(on.url.slice('sqlite:'.length)), db);
+  const end = writer.begin();
+  for (let n = 0; n < 3; n++) await find();
+  expect(lookups).toBe(4);
+  end();
+  for (let n = 0; n < 3; n++) await find();
+  expect(lookups).toBe(5);
 });

@@ -1,66 +1,77 @@
-import { type Pointer, read } from 'bun:ffi';
-import { readFileSync, realpathSync } from 'node:fs';
-import type { Queries } from './db.ts';
-
-/** Answers whether nobody, in this process or another, has committed since it was last asked. */
-export type Unchanged = () => boolean;
-
 /**
- * All connections to a SQLite file share the WAL index in memory, and a commit changes its header before it
- * returns. Where Linux tells at which address SQLite has it, the header is read right there; elsewhere SQLite is
- * asked, which looks at the same header between two system calls. The file is never opened or mapped anew:
- * closing any file of a database drops the locks that the whole process holds on it.
+ * Detects commits to a SQLite file without a query. Two counters lie in a small file beside the database, which every
+ * process maps into memory: the number of the last commit that was begun, and of the last one that ended. A writer
+ * changes the first before its commit and the second after it. The credential cache explains why that is enough.
  */
-export function watchCommits(path: string, reads: Queries): { unchanged: Unchanged; stop(): void } {
-  const asked = byPragma(reads);
-  const address = walIndexAddress(path);
-  let look = address === undefined ? asked : byWalIndex(address);
+import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { Queries } from './db.ts';
+import { createOwned, pathWithoutLinks } from './file-ownership.ts';
+
+export interface CommitWatch {
+  /** Call it with the write lock held, right before the commit. Call the result after the commit or rollback. */
+  begin(): () => void;
+  /** See `Local.generation`. */
+  generation(): number | undefined;
+}
+
+export function generationFile(path: string): string {
+  return `${pathWithoutLinks(path)}-generation`;
+}
+
+const [begun, ended] = [0, 1];
+
+export function watchCommits(counters: Int32Array, reads: Queries): CommitWatch {
+  let generation = 0;
+  let last: { readonly commit: number; readonly version: number } | undefined;
+  let checked = false;
+
+  /** Changes with every commit of another connection, also those of programs that do not use the counters. */
+  function dataVersion(): number {
+    checked = true;
+    setImmediate(() => {
+      checked = false;
+    });
+    return (reads.get<{ data_version: number }>('pragma data_version') as { data_version: number })
+      .data_version;
+  }
+
   return {
-    unchanged: () => look(),
-    /** To be called before the connections close, and the memory with them. */
-    stop: () => {
-      look = asked;
+    begin: () => {
+      const number = (Atomics.load(counters, begun) + 1) | 0;
+      Atomics.store(counters, begun, number);
+      return () => Atomics.store(counters, ended, number);
+    },
+    generation: () => {
+      const commit = Atomics.load(counters, begun);
+      if (commit !== last?.commit || !checked) {
+        const version = dataVersion();
+        if (commit !== last?.commit || version !== last.version) generation++;
+        last = { commit, version };
+      }
+      return Atomics.load(counters, ended) === commit ? generation : undefined;
     },
   };
 }
 
-export function byPragma(reads: Queries): Unchanged {
-  let seen: number | undefined;
-  return () => {
-    const row = reads.get<{ data_version: number }>('pragma data_version') as { data_version: number };
-    const same = row.data_version === seen;
-    seen = row.data_version;
-    return same;
-  };
-}
+const size = 4096;
 
-/** The header by its bytes: the count of commits at 8, the last frame at 16, its own checksum at 40 and 44. */
-function byWalIndex(index: Pointer): Unchanged {
-  let [commits, frame, first, second] = [-1, -1, -1, -1];
-  return () => {
-    const [a, b] = [read.u32(index, 8), read.u32(index, 16)];
-    const [c, d] = [read.u32(index, 40), read.u32(index, 44)];
-    const same = a === commits && b === frame && c === first && d === second;
-    commits = a;
-    frame = b;
-    first = c;
-    second = d;
-    return same;
-  };
-}
-
-/** What the header says of its layout, in every version of SQLite so far. */
-const knownLayout = 3_007_000;
-
-/** Where this process has the WAL index of the database, if that can be known. */
-export function walIndexAddress(path: string): Pointer | undefined {
+/**
+ * Maps the counters of the database at `path`. Throws if that fails: commits of this process would be invisible to
+ * others. Follows no link: another user may own the folder that root works in.
+ */
+export function mapCounters(path: string): Int32Array {
+  const name = generationFile(path);
+  createOwned(name, existsSync(path) ? path : dirname(path));
+  const file = openSync(name, constants.O_RDWR | constants.O_NOFOLLOW);
   try {
-    const file = `${realpathSync(path)}-shm`;
-    const maps = readFileSync('/proc/self/maps', 'utf8').split('\n');
-    const line = maps.find((each) => each.endsWith(` ${file}`) && / rw-s 0+ /.test(each));
-    const index = line === undefined ? undefined : (Number.parseInt(line, 16) as Pointer);
-    return index !== undefined && read.u32(index, 0) === knownLayout ? index : undefined;
-  } catch {
-    return undefined;
+    const { nlink, size: found } = fstatSync(file);
+    if (nlink !== 1) throw new Error(`${name} has more than one name`);
+    // Allocates the block, so that writing to memory cannot fail later. The counters are not overwritten.
+    if (found < size) writeSync(file, new Uint8Array(1), 0, 1, size - 1);
+    const bytes = Bun.mmap(`/dev/fd/${file}`, { shared: true });
+    return new Int32Array(bytes.buffer, bytes.byteOffset, 2);
+  } finally {
+    closeSync(file);
   }
 }

@@ -40,8 +40,8 @@ export type Entity = string | symbol;
 
 /** What an embedded database can tell without a query. */
 export interface Local {
-  /** Whether no process has committed since the last call. */
-  unchanged(): boolean;
+  /** A number that changes with every commit of any process. Returns undefined while a commit is in progress. */
+  generation(): number | undefined;
   /** The current time by the clock that decides. */
   now(): number;
   /** What is wrong, if the file is no longer at its path. */

@@ -1,7 +1,7 @@
 import { type Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
 import { existsSync } from 'node:fs';
 import type { Awaitable } from '../../domain/awaitable.ts';
-import { watchCommits } from './commit-watch.ts';
+import { mapCounters, watchCommits } from './commit-watch.ts';
 import { type Db, DbUnavailable, ownerDeleted, type Queries, type Value } from './db.ts';
 import { createOwned } from './file-ownership.ts';
 import { groupCommit } from './group-commit.ts';
@@ -16,10 +16,10 @@ const maxBatch = 512;
  * commit, see group-commit.ts.
  */
 export function openSqlite(path: string, now: () => number, alone = false): Db {
-  const { writer, reader, letGo } = connectTwice(path, alone);
+  const { counters, writer, reader, letGo } = connectTwice(path, alone);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
-  const commits = watchCommits(path, reads);
+  const commits = watchCommits(counters, reads);
   const lost = () => (hasMoved(writer) ? `its file is no longer at ${path}` : undefined);
   let last: Promise<unknown> = Promise.resolve();
 
@@ -36,7 +36,12 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     writes.run('begin immediate');
     try {
       const value = await work(writes);
-      writes.run('commit');
+      const end = commits.begin();
+      try {
+        writes.run('commit');
+      } finally {
+        end();
+      }
       return value;
     } catch (error) {
       rollback();
@@ -68,7 +73,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 
   return {
     dialect: 'sqlite',
-    local: { unchanged: commits.unchanged, now, lost },
+    local: { generation: commits.generation, now, lost },
     get: reads.get,
     all: reads.all,
     run: (sql, params) => change((tx) => tx.run(sql, params)),
@@ -79,7 +84,6 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     exclusively,
     close: async () => {
       while (await isBusy()) await last;
-      commits.stop();
       reads.close();
       writes.close();
       letGo();
@@ -90,11 +94,11 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 function connectTwice(
   path: string,
   alone: boolean,
-): { writer: Database; reader: Database; letGo: () => void } {
+): { counters: Int32Array; writer: Database; reader: Database; letGo: () => void } {
   let letGo = () => {};
   try {
     letGo = alone ? lockAlone(path) : shareLock(path);
-    return { writer: connect(path), reader: connect(path), letGo };
+    return { counters: mapCounters(path), writer: connect(path), reader: connect(path), letGo };
   } catch (error) {
     letGo();
     if (error instanceof InUse) throw error;

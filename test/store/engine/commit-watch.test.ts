@@ -1,93 +1,156 @@
 import { Database } from 'bun:sqlite';
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { linkSync, mkdtempSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  byPragma,
-  type Unchanged,
-  walIndexAddress,
-  watchCommits,
-} from '../../../src/store/engine/commit-watch.ts';
-import type { Queries } from '../../../src/store/engine/db.ts';
+import { generationFile, mapCounters, watchCommits } from '../../../src/store/engine/commit-watch.ts';
+import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
+import { openSqlite } from '../../../src/store/engine/sqlite.ts';
 
-describe('whether anybody has committed', () => {
-  let folder: string;
-  let path: string;
-  let own: Database;
-  let reader: Database;
-  beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-wal-'));
-    path = join(folder, 'some file.db');
-    own = connect();
-    own.run('create table t (n integer)');
-    reader = connect();
-  });
-  afterEach(() => {
-    reader.close();
-    own.close();
-    rmSync(folder, { recursive: true, force: true });
-  });
+let folder: string;
+let path: string;
+let db: Db;
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'sallyport-commits-'));
+  path = join(folder, 'some file.db');
+  db = openSqlite(path, Date.now);
+  await db.run('create table t (n integer)');
+});
+afterEach(async () => {
+  await db.close();
+  rmSync(folder, { recursive: true, force: true });
+});
 
-  function connect(): Database {
-    const db = new Database(path);
-    db.run('pragma journal_mode = wal');
-    return db;
+const generation = () => db.local!.generation();
+const insert = 'insert into t values (1)';
+const nextTurn = () => new Promise(setImmediate);
+
+/** Runs a statement in another process that opens the database as the service does. No turn of the event loop passes. */
+function inAnotherProcess(sql: string): void {
+  const engine = join(import.meta.dir, '../../../src/store/engine/sqlite.ts');
+  const program = `
+    const { openSqlite } = await import(${JSON.stringify(engine)});
+    const db = openSqlite(${JSON.stringify(path)}, Date.now);
+    await db.run(${JSON.stringify(sql)});
+    await db.close();`;
+  expect(Bun.spawnSync([process.execPath, '-e', program]).exitCode).toBe(0);
+}
+
+test('the generation stays the same until something is committed', async () => {
+  const before = generation();
+  expect(before).toBeNumber();
+  await nextTurn();
+  expect(generation()).toBe(before);
+  await expect(
+    db.transaction((tx) => {
+      tx.run(insert);
+      throw new Error('rolled back');
+    }),
+  ).rejects.toThrow('rolled back');
+  expect(generation()).toBe(before);
+});
+
+test('every commit of this process changes it, whichever connection makes it', async () => {
+  const other = openSqlite(path, Date.now);
+  const seen = new Set([generation()]);
+  for (let n = 0; n < 20; n++) {
+    await (n % 2 ? db : other).run(insert);
+    seen.add(generation());
   }
-  const reads = { get: (sql: string) => reader.prepare(sql).get() } as Queries;
+  expect(seen.size).toBe(21);
+  expect(seen.has(undefined)).toBe(false);
+  await other.close();
+});
 
-  async function inAnotherProcess(sql: string): Promise<void> {
-    const program = `new (require('bun:sqlite').Database)(${JSON.stringify(path)}).run(${JSON.stringify(sql)})`;
-    expect(await Bun.spawn([process.execPath, '-e', program]).exited).toBe(0);
+test('a commit of another process changes it within the same turn of the event loop', () => {
+  const before = generation();
+  inAnotherProcess(insert);
+  expect(generation()).toBeNumber();
+  expect(generation()).not.toBe(before);
+});
+
+test('a commit after the write-ahead log was reset changes it', async () => {
+  for (let n = 0; n < 5; n++) {
+    await db.run(insert);
+    db.get('pragma wal_checkpoint(truncate)');
+    const before = generation();
+    await db.run(insert);
+    expect(generation()).not.toBe(before);
   }
+});
 
-  const ways: [name: string, way: () => Unchanged][] = [
-    ['by looking at the index', () => watchCommits(path, reads).unchanged],
-    ['by asking SQLite', () => byPragma(reads)],
-  ];
+test('a commit of a program that does not use the counters changes it in the next turn of the event loop', async () => {
+  const foreign = new Database(path);
+  const before = generation();
+  foreign.run(insert);
+  await nextTurn();
+  expect(generation()).not.toBe(before);
+  foreign.close();
+});
 
-  test.each(ways)('is known %s, after every commit of this process and of others', async (_, way) => {
-    const unchanged = way();
-    expect([unchanged(), unchanged()]).toEqual([false, true]);
-    for (let n = 0; n < 50; n++) {
-      own.run('insert into t values (1)');
-      expect([unchanged(), unchanged()]).toEqual([false, true]);
-    }
-    await inAnotherProcess('delete from t');
-    expect([unchanged(), unchanged()]).toEqual([false, true]);
-  });
+test('a process that uses another counter file is noticed like a foreign program', async () => {
+  const before = generation();
+  rmSync(generationFile(path));
+  inAnotherProcess(insert);
+  await nextTurn();
+  expect(generation()).not.toBe(before);
+});
 
-  test.each(ways)('is known %s, also when the log begins anew', (_, way) => {
-    const unchanged = way();
-    for (let n = 0; n < 5; n++) {
-      own.run('insert into t values (1)');
-      own.run('pragma wal_checkpoint(truncate)');
-      unchanged();
-      own.run('insert into t values (2)');
-      expect([unchanged(), unchanged()]).toEqual([false, true]);
-    }
-  });
+test('there is no generation while a commit is in progress', () => {
+  const writer = watchCommits(mapCounters(path), db);
+  const before = generation();
+  const end = writer.begin();
+  expect(generation()).toBeUndefined();
+  end();
+  expect(generation()).toBeNumber();
+  expect(generation()).not.toBe(before);
+});
 
-  test.each(ways)('is not said of what was begun and not committed %s', (_, way) => {
-    const unchanged = way();
-    unchanged();
-    own.run('begin immediate');
-    own.run('insert into t values (1)');
-    expect(unchanged()).toBe(true);
-    own.run('rollback');
-    expect(unchanged()).toBe(true);
-  });
+test('a process that ends during its commit leaves no generation until the next commit', async () => {
+  watchCommits(mapCounters(path), db).begin();
+  expect(generation()).toBeUndefined();
+  await nextTurn();
+  expect(generation()).toBeUndefined();
+  await db.run(insert);
+  expect(generation()).toBeNumber();
+});
 
-  test('the index is found where Linux tells, and nowhere for a file that is not open', () => {
-    expect(typeof walIndexAddress(path)).toBe(process.platform === 'linux' ? 'number' : 'undefined');
-    expect(walIndexAddress(join(folder, 'another.db'))).toBeUndefined();
-  });
+test('a process that ends its commit after a later one is never taken for the later one', async () => {
+  const writer = watchCommits(mapCounters(path), db);
+  const [first, second] = [writer.begin(), writer.begin()];
+  first();
+  expect(generation()).toBeUndefined();
+  second();
+  const before = generation();
+  expect(before).toBeNumber();
+  const [third, fourth] = [writer.begin(), writer.begin()];
+  fourth();
+  third();
+  expect(generation()).toBeUndefined();
+  await db.run(insert);
+  expect(generation()).toBeNumber();
+  expect(generation()).not.toBe(before);
+});
 
-  test('once it was told to stop, nothing looks at memory that may be gone', () => {
-    const { unchanged, stop } = watchCommits(path, reads);
-    unchanged();
-    stop();
-    reader.close();
-    expect(unchanged).toThrow();
-  });
+test('a counter file that is too short is extended', async () => {
+  await db.close();
+  truncateSync(generationFile(path), 0);
+  db = openSqlite(path, Date.now);
+  expect(statSync(generationFile(path)).size).toBe(4096);
+  expect(generation()).toBeNumber();
+});
+
+test.each([
+  ['symbolic', symlinkSync],
+  ['hard', linkSync],
+])('a %s link in place of the counter file is refused and its target is left alone', async (_, link) => {
+  await db.close();
+  const target = join(folder, 'target');
+  writeFileSync(target, 'x'.repeat(5000));
+  rmSync(generationFile(path));
+  link(target, generationFile(path));
+  expect(() => openSqlite(path, Date.now)).toThrow(DbUnavailable);
+  expect(await Bun.file(target).text()).toBe('x'.repeat(5000));
+  rmSync(generationFile(path));
+  db = openSqlite(path, Date.now);
 });

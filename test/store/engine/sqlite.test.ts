@@ -148,12 +148,12 @@ test('where the disk is full nothing is half done, and it goes on when there is 
   expect(await names()).toEqual(['kept', 'more']);
 });
 
-test('closing waits for what was asked, and leaves everything in one file', async () => {
+test('closing waits for changes in progress and removes the write-ahead log', async () => {
   const adding = add('last');
   db.get('select 1');
   await db.close();
   await adding;
-  expect(readdirSync(folder).sort()).toEqual(['test.db', 'test.db-lock']);
+  expect(readdirSync(folder).sort()).toEqual(['test.db', 'test.db-generation', 'test.db-lock']);
   db = openSqlite(path, Date.now);
   expect(await names()).toEqual(['last']);
 });
