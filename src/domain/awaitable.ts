@@ -1,7 +1,7 @@
-/** A value that may be there at once: an embedded database answers without a wait, and so should we. */
+/** A value or a promise of one. SQLite answers synchronously; a promise would cost more than many of its queries. */
 export type Awaitable<T> = T | Promise<T>;
 
-/** Continues at once where the value is there at once. */
+/** Calls `next` synchronously if the value is available, otherwise when it resolves. */
 export function then<T, U>(value: Awaitable<T>, next: (value: T) => Awaitable<U>): Awaitable<U> {
   return value instanceof Promise ? value.then(next) : next(value);
 }

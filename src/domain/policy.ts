@@ -1,54 +1,45 @@
-/**
- * What grants allow. A policy is grants made ready to decide with. The same question about the same policy
- * always has the same answer, so it may remember some.
- */
-
+/** Access decisions. A policy is a list of grants, compiled so that a decision reads only the rules it needs. */
 import type { Grants } from './grant.ts';
-import { Memo, type Shelf } from './memo.ts';
 import { isA } from './permission.ts';
 import { canonicalContainer, type Rule } from './rule.ts';
 import { narrowest, type Test } from './scope.ts';
 import { compareTransforms, stricter, type Transform } from './transform.ts';
 
-/** What a permission is used on. What is absent is matched by nothing that asks about it. */
+/** What a permission is used on. A missing attribute never matches a condition. */
 export interface Resource {
   readonly id?: string | undefined;
   readonly container?: string | undefined;
 }
 
 export interface CompiledRule {
-  /** Its place in the grants, from 0. */
+  /** Its index in the grants. */
   readonly index: number;
   readonly rule: Rule;
   readonly permissions: ReadonlySet<string>;
-  /** All must hold; none at all means everything. */
+  /** All must hold. A rule without tests matches every resource. */
   readonly tests: readonly Test[];
 }
 
-/** A rule that grants a permission, with what it decides if it matches. */
+/** A rule that grants a permission, with the verdict if it matches. */
 interface Step {
   readonly tests: readonly Test[];
-  /** The container, where the only test is to lie in it or below: by far the most common rule. */
-  readonly below: string | undefined;
   readonly verdict: Verdict;
 }
 
-/** All that has to do with one permission. */
+/** The rules that grant one permission. */
 interface PermissionRules {
-  /** In the order in which they decide. */
+  /** In order of precedence. */
   readonly steps: readonly Step[];
+  /** The verdict if no step matches. */
   readonly otherwise: Verdict;
-  /** Where nothing but the container matters: what was decided of which, as it was asked. */
-  readonly known: Shelf<Verdict> | undefined;
 }
 
 export interface Policy {
   readonly grants: Grants;
   readonly plain: ReadonlySet<string>;
-  /** In the order in which they decide: the first that grants and matches wins. */
+  /** In order of precedence: the first that grants the permission and matches the resource decides. */
   readonly rules: readonly CompiledRule[];
-  /** By permission. Not a Map, since an object is asked in half the time. */
-  readonly byPermission: { readonly [permission: string]: PermissionRules };
+  readonly byPermission: ReadonlyMap<string, PermissionRules>;
 }
 
 export function compilePolicy(grants: Grants): Policy {
@@ -62,9 +53,10 @@ export function compilePolicy(grants: Grants): Policy {
     (a, b) => a.rule.priority - b.rule.priority || compareTransforms(a.rule.transform, b.rule.transform),
   );
   const plain = new Set(grants.permissions);
-  const named = [...plain, ...grants.rules.flatMap(({ permissions }) => permissions)];
-  const byPermission: Record<string, PermissionRules> = Object.create(null);
-  for (const permission of named) byPermission[permission] ??= rulesFor(permission, plain, rules);
+  const named = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
+  const byPermission = new Map(
+    Array.from(named, (permission) => [permission, rulesFor(permission, plain, rules)] as const),
+  );
   return { grants, plain, rules, byPermission };
 }
 
@@ -76,24 +68,12 @@ function rulesFor(
   const scoped = isA('scoped', permission);
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
-    .flatMap((rule) => {
-      // A rule with many conditions costs a decision no more than one with two.
+    .flatMap((rule): Step[] => {
+      // At most two tests remain, however many conditions the rule has.
       const tests = scoped ? narrowest(rule.tests) : [];
-      return tests ? [stepOf(rule, tests)] : [];
+      return tests ? [{ tests, verdict: { allowed: true, transform: rule.rule.transform, rule } }] : [];
     });
-  const byContainer = steps.every(({ tests }) => tests.every(({ attribute }) => attribute === 'container'));
-  const otherwise = plain.has(permission) ? plainly : denied;
-  return { steps, otherwise, known: byContainer ? new Map() : undefined };
-}
-
-function stepOf(rule: CompiledRule, tests: readonly Test[]): Step {
-  const [only, ...more] = tests;
-  const isPrefix = more.length === 0 && only?.attribute === 'container' && only.operator === 'starts_with';
-  return {
-    tests,
-    below: isPrefix ? only.value : undefined,
-    verdict: { allowed: true, transform: rule.rule.transform, rule },
-  };
+  return { steps, otherwise: plain.has(permission) ? allowedByPermission : denied };
 }
 
 function testsOf(rule: Rule): Test[] {
@@ -110,55 +90,30 @@ function testsOf(rule: Rule): Test[] {
   return withoutRoot(tests);
 }
 
-/** Everything is below the root, also what has no container. */
+/** The root container includes every resource, also one without a container. */
 function withoutRoot(tests: Test[]): Test[] {
   return tests.filter(
     ({ attribute, operator, value }) => attribute === 'id' || operator === 'equals' || value !== '/',
   );
 }
 
-/** `rule` is absent where the plain permissions allow. */
+/** `rule` is undefined if the permission is granted without a rule. */
 export type Verdict =
   | { readonly allowed: true; readonly transform: Transform; readonly rule: CompiledRule | undefined }
   | { readonly allowed: false };
 
 const denied: Verdict = { allowed: false };
-const plainly: Verdict = { allowed: true, transform: 'mask', rule: undefined };
+const allowedByPermission: Verdict = { allowed: true, transform: 'mask', rule: undefined };
 
-/** So many containers are remembered, of all policies and permissions together. */
-const mostKnown = 16_384;
-const memo = new Memo<Verdict>(mostKnown);
-
-export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
-  const lane = policy.byPermission[permission];
-  if (!lane) return denied;
-  const { container } = resource;
-  if (!lane.known || container === undefined) return first(lane, resource);
-  const known = lane.known.get(container);
-  if (known) return known;
-  const verdict = first(lane, resource);
-  memo.keep(lane.known, container, verdict);
-  return verdict;
+export function decide(policy: Policy, permission: string, { id, container }: Resource): Verdict {
+  const granted = policy.byPermission.get(permission);
+  if (!granted) return denied;
+  const canonical = container === undefined ? undefined : canonicalContainer(container);
+  for (const { tests, verdict } of granted.steps) if (matches(tests, id, canonical)) return verdict;
+  return granted.otherwise;
 }
 
-function first({ steps, otherwise }: PermissionRules, { id, container }: Resource): Verdict {
-  const folded = container === undefined ? undefined : canonicalContainer(container);
-  for (const { tests, below, verdict } of steps) {
-    const matching = below === undefined ? matches(tests, id, folded) : isWithin(folded, below);
-    if (matching) return verdict;
-  }
-  return otherwise;
-}
-
-const slash = 47;
-
-/** `above` ends with a slash. Most other containers have none at that place, which is seen sooner than the rest. */
-function isWithin(container: string | undefined, above: string): boolean {
-  if (container === undefined) return false;
-  return container.charCodeAt(above.length - 1) === slash && container.startsWith(above);
-}
-
-/** With a ceiling, both must allow, and the stricter transform counts. */
+/** With a ceiling, both policies must allow. The stricter transform applies. */
 export function decideUnder(
   policy: Policy,
   ceiling: Policy | undefined,
@@ -172,12 +127,12 @@ export function decideUnder(
   return { ...own, transform: stricter(own.transform, above.transform) };
 }
 
-/** Whether the policy grants the permission at all, on whatever. */
+/** Whether the policy grants the permission on any resource. */
 export function isGrantedSomewhere(policy: Policy, permission: string): boolean {
-  return permission in policy.byPermission;
+  return policy.byPermission.has(permission);
 }
 
-/** `container` is in its canonical form, in which a prefix always ends with a whole segment. */
+/** `container` must be canonical, so that `starts_with` compares whole segments. */
 export function matches(
   tests: readonly Test[],
   id: string | undefined,

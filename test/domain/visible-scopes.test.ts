@@ -137,6 +137,6 @@ test('however many conditions a rule has, a decision makes at most two compariso
   );
   const never = when(['id', 'equals', 'a'], ['id', 'equals', 'b']);
   const policy = compilePolicy(grants(...Array.from({ length: 49 }, () => when(...conditions)), never));
-  const steps = policy.byPermission['token:read']?.steps ?? [];
+  const steps = policy.byPermission.get('token:read')?.steps ?? [];
   expect(steps.map(({ tests }) => tests.length)).toEqual(Array(49).fill(2));
 });
