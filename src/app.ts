@@ -14,7 +14,7 @@ import { listen } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
-import { type Observer, observe, unobserved } from './observe.ts';
+import { type Observed, type Observer, observe, unobserved } from './observe.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
@@ -55,13 +55,7 @@ export interface AppOptions {
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
-  const metrics =
-    config.metricsPort === undefined
-      ? undefined
-      : observe(
-          () => data.maintenance.gauges(),
-          () => data.maintenance.inFlight(),
-        );
+  const metrics = config.metricsPort === undefined ? undefined : observeStore(() => data.maintenance);
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
   const data = await openData(config, storeOptions);
@@ -133,6 +127,13 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
 
 function urlOf(host: string, port: number): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+function observeStore(maintenance: () => Maintenance): Observed {
+  return observe(
+    () => maintenance().gauges(),
+    () => maintenance().inFlight(),
+  );
 }
 
 function ratesOf(config: Config): Rates {

@@ -1,40 +1,29 @@
-/** How much text, in characters. What it is made into takes several times as much. */
-const maxCharacters = 16_000_000;
+/** Of all entries together, in characters of the text they were made from. An entry takes several times as much memory. */
+const maxText = 16_000_000;
 
-/**
- * What is remembered by name. With more than `most`, or of more text than there is room for, all of it is forgotten
- * at once: so nothing has to be done where something is found.
- */
+/** A cache with a maximum number of entries and of characters. Drops all entries when a new one exceeds either. */
 export class BoundedCache<T> {
-  readonly #kept = new Map<string, { readonly one: T; readonly text: number }>();
-  readonly #most: number;
+  readonly #entries = new Map<string, { readonly value: T; readonly text: number }>();
+  readonly #maxEntries: number;
   #text = 0;
 
-  constructor(most: number) {
-    this.#most = most;
+  constructor(maxEntries: number) {
+    this.#maxEntries = maxEntries;
   }
 
   get(name: string): T | undefined {
-    return this.#kept.get(name)?.one;
+    return this.#entries.get(name)?.value;
   }
 
-  /** `text` is how many characters it was made of. */
-  set(name: string, one: T, text: number): void {
-    this.#forget(name);
-    if (this.#kept.size >= this.#most || this.#text + text > maxCharacters) this.clear();
-    this.#kept.set(name, { one, text });
+  /** `text` is the number of characters that the value was made from. */
+  set(name: string, value: T, text: number): void {
+    this.#text -= this.#entries.get(name)?.text ?? 0;
+    this.#entries.delete(name);
+    if (this.#entries.size >= this.#maxEntries || this.#text + text > maxText) {
+      this.#entries.clear();
+      this.#text = 0;
+    }
+    this.#entries.set(name, { value, text });
     this.#text += text;
-  }
-
-  clear(): void {
-    this.#kept.clear();
-    this.#text = 0;
-  }
-
-  #forget(name: string): void {
-    const known = this.#kept.get(name);
-    if (!known) return;
-    this.#kept.delete(name);
-    this.#text -= known.text;
   }
 }

@@ -1,5 +1,4 @@
-import { type Awaitable, then } from '../domain/awaitable.ts';
-import type { Digest, Kind } from '../domain/key.ts';
+import type { Digest } from '../domain/key.ts';
 import { compilePolicy, type Policy } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
 import {
@@ -10,7 +9,6 @@ import {
   toGrants,
   toOrigins,
 } from './applications.ts';
-import { BoundedCache } from './bounded-cache.ts';
 import { CredentialCache, type FoundCredential } from './credential-cache.ts';
 import type { Db, DbTime } from './engine/db.ts';
 import { withAuthorizer, works } from './sessions.ts';
@@ -54,64 +52,18 @@ const bySessionKey = `
   where s.key_digest = :key and ${works}`;
 
 export function credentials(db: Db): Credentials {
-  const memory = db.local && new CredentialCache(db.local);
-  const [byKey, bySession] = [new RowCache(fromKey), new RowCache(fromSession)];
-
-  function lookUp(kind: Kind, digest: Digest, name: string): Awaitable<Principal | undefined> {
-    return kind === 'ses'
-      ? then(db.lookup<SessionRow>(bySessionKey, digest), (row) =>
-          keep(name, bySession.of(name, row, digest)),
-        )
-      : then(db.lookup<KeyRow>(byApplicationKey, digest), (row) => keep(name, byKey.of(name, row, digest)));
-  }
-
-  function keep(name: string, found: FoundCredential | undefined): Principal | undefined {
-    if (found) memory?.set(name, found);
-    return found?.principal;
-  }
-
+  const keys = new CredentialCache(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key), fromKey);
+  const sessionKeys = new CredentialCache(
+    db.local,
+    (key) => db.lookup<SessionRow>(bySessionKey, key),
+    fromSession,
+  );
   return {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
-      const name = digest.toString('latin1');
-      const remembered = memory?.get(name);
-      return remembered === undefined ? lookUp(kind, digest, name) : (remembered ?? undefined);
+      return kind === 'ses' ? sessionKeys.find(digest) : keys.find(digest);
     },
   };
-}
-
-/**
- * What a row was made into, kept for as long as the database answers with the very same row: only the work of
- * making it again is saved, never the question.
- */
-class RowCache<R extends { now: DbTime }> {
-  readonly #known = new BoundedCache<{ row: R; found: FoundCredential }>(2000);
-  readonly #make: (row: R, digest: Digest) => FoundCredential;
-
-  constructor(make: (row: R, digest: Digest) => FoundCredential) {
-    this.#make = make;
-  }
-
-  of(name: string, row: R | undefined, digest: Digest): FoundCredential | undefined {
-    if (!row) return undefined;
-    const known = this.#known.get(name);
-    if (known && isSame(known.row, row)) {
-      const { principal, until, text } = known.found;
-      known.row = row;
-      return { principal: { ...principal, now: Number(row.now) }, until, text };
-    }
-    const found = this.#make(row, digest);
-    this.#known.set(name, { row, found }, found.text);
-    return found;
-  }
-}
-
-/** But for the moment at which they were read, and the key by which both were found. */
-function isSame<R extends object>(one: R, other: R): boolean {
-  if (one === other) return true;
-  for (const field in one)
-    if (field !== 'now' && field !== 'key' && one[field] !== other[field]) return false;
-  return true;
 }
 
 function fromKey(row: KeyRow, digest: Digest): FoundCredential {
@@ -155,14 +107,6 @@ function soonest(...moments: (DbTime | null)[]): number {
   return Math.min(...moments.map((moment) => (moment === null ? Number.POSITIVE_INFINITY : Number(moment))));
 }
 
-const known = new BoundedCache<Policy>(10_000);
-
-/** The same text always means the same policy, so remembering it can never be stale. */
 function policyOf(permissions: string, rules: string): Policy {
-  const text = `${permissions}\n${rules}`;
-  const remembered = known.get(text);
-  if (remembered) return remembered;
-  const policy = compilePolicy(toGrants({ permissions, rules }));
-  known.set(text, policy, text.length);
-  return policy;
+  return compilePolicy(toGrants({ permissions, rules }));
 }
