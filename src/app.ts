@@ -196,7 +196,7 @@ export async function openDatabase({ databaseUrl, databaseTimeout }: Config, opt
   return openStore(databaseUrl, { timeout: databaseTimeout, ...options });
 }
 
-/** Opens the database with the master key, and creates the first tenant if there is none. */
+/** Opens the database with the master key, and creates the first tenant in an empty database. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {
   const opened = await openDatabase(config, { ...options, masters: masterKeys(config) });
   try {

@@ -127,7 +127,7 @@ export const decide = readEndpoint({
   name: 'decide',
   tag: 'Decisions',
   summary: 'Check access',
-  description: `Checks whether a credential has a permission on a resource, and returns the reason. Use it to protect data of your own services. With \`resources\`, checks up to ${maxResources} resources at once. With \`explain\`, the response says for every rule whether and why it matched. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session.`,
+  description: `Checks whether a credential has a permission on a resource, and returns the reason. Use it to protect data in your services. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response says for every rule whether and why it matched. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: {

@@ -15,7 +15,7 @@ export const listLogs = readEndpoint({
   tag: 'Logs',
   summary: 'List audit log entries',
   description:
-    'Returns audit log entries, newest first. Changes are listed as soon as they are committed. Denials are aggregated and follow within seconds. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`.',
+    'Returns audit log entries, newest first. Changes are listed once they are committed. Denials are aggregated and follow within seconds. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`.',
   query: ListQuery,
   replies: {
     200: { description: 'A page of audit log entries.', schema: pageOf(LogEntry), example: example.logPage },

@@ -17,9 +17,9 @@ export interface DenialLog {
 }
 
 /**
- * Entries per application between two flushes that keep session and address; callers without a valid key share one
- * such group. Further denials are counted by operation and reason alone, so that no caller can fill the log or push
- * out the entries of another.
+ * Entries with session and address, per application and flush. Callers without a valid key count as one application.
+ * Further denials are counted by operation and reason only, so that no caller can fill the log or displace the
+ * entries of another.
  */
 const maxDetailed = 20;
 
@@ -68,7 +68,7 @@ export function denialLog(store: Store, log: Log, now: () => number): DenialLog 
 
 const countOf = ({ count = 1 }: NewEntry) => count;
 
-/** Keeps the application, and drops session, address and request. */
+/** Removes session, address and request. */
 function withoutCaller({ request_id: _, trace_id: __, ...entry }: NewEntry): NewEntry {
   const { application_id: id } = entry.actor;
   const actor = id === undefined ? { kind: 'anonymous' as const } : { kind: 'application' as const, id };

@@ -157,7 +157,7 @@ function respond(
   context: HandlerContext,
 ): Response {
   if (context.checkReplies) checkReply(route, reply);
-  // A change is done by now, so its reply is sent whatever its size. It is hardly larger than the request.
+  // A change is already committed, so its reply is always sent. It is hardly larger than the request.
   const reader = route.kind === 'read' ? principal?.applicationId : undefined;
   return closeIfStopping(toResponse(reply, requestInfo, context.largeReplies, reader), context);
 }

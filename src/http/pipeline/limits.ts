@@ -44,7 +44,7 @@ export function makeLimits(
     if (rate === 0) return undefined;
     const buckets = new Buckets(rates[name], start);
     const policy = `"${name}";q=${burst}${quotaUnit};w=${Math.ceil((burst * per) / rate / 1000)}`;
-    const detail = `At most ${burst} ${what} at once, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`;
+    const detail = `At most ${burst} ${what} in a burst, and ${rate} every ${per === 1000 ? 'second' : 'minute'}. Retry after the number of seconds in Retry-After.`;
     return (client: string, { rateLimits }: { rateLimits: RateLimitStatus }, units?: number) => {
       const { granted, remaining, wait } = buckets.take(client, now(), units);
       const seconds = Math.ceil(wait / 1000);

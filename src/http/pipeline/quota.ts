@@ -1,5 +1,5 @@
 /**
- * Quotas per application: pending sessions, and bytes of stored tokens. They keep a public key from filling the
+ * Quotas per application: pending sessions, and bytes of stored tokens. With them, a public key cannot fill the
  * disk. A count from the database is reused for one second; requests of this process since then are added to it.
  */
 import type { Failure } from '../../domain/error.ts';

@@ -14,7 +14,7 @@ export const bodyLimit = 65_536;
 const maxDepth = 32;
 
 export interface Json {
-  /** Undefined if there is no body. */
+  /** Undefined without a body. */
   readonly value: unknown;
   readonly text: string;
 }
@@ -53,7 +53,7 @@ function readBody(route: KeyedRoute, received: ReceivedBody, headers: Headers): 
   return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
 }
 
-/** Rejects any parameter if there is no schema. */
+/** Without a schema, rejects every parameter. */
 export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
   const queryStart = url.indexOf('?');
   if (queryStart < 0 && !schema) return undefined;

@@ -27,7 +27,7 @@ export interface HandlerContext<S = Store> {
   readonly pendingSessions: Quota;
   /** Stored token bytes per application. */
   readonly storage: Quota;
-  /** The same quota as a number of bytes; undefined if there is none. */
+  /** The same quota in bytes; undefined if unlimited. */
   readonly storageQuota: number | undefined;
   readonly largeReplies: LargeReplies;
   readonly usage: UsageRecorder;
@@ -132,7 +132,7 @@ interface ChangeDeclaration<P extends z.ZodType, Q extends z.ZodType, B extends 
   readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }
 
-/** Who may call: holders of a permission, keys of some owners, or anyone without a key. */
+/** Requires a permission, the key of some kinds of owners, or no key. */
 export type Access = BuiltIn | KeysOf | typeof noKey;
 interface KeysOf {
   readonly callers: readonly Owner[];

@@ -4,7 +4,7 @@ import { databases, openTestServer, type TestServer } from '../../support/test-s
 const fields = { name: 'backend', type: 'private', permissions: ['token:read'] };
 const grinning = '😀';
 
-/** Fields in place of the usual ones, and the parts that must be complained about. */
+/** Invalid fields, and the fields that the errors must name. */
 const refused: [what: string, fields: Record<string, unknown>, parts: string[]][] = [
   ['no name', { name: undefined }, ['name']],
   ['a name of null', { name: null }, ['name']],
@@ -31,11 +31,11 @@ const refused: [what: string, fields: Record<string, unknown>, parts: string[]][
   ['permissions that are no list', { permissions: 'token:read' }, ['permissions']],
   ['rules that are no list', { rules: {} }, ['rules']],
   ['an unknown field', { colour: 'red' }, ['colour']],
-  ['an id of its own choice', { id: '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d' }, ['id']],
-  ['a key of its own choice', { key: 'secret' }, ['key']],
-  ['a tenant of its own choice', { tenant_id: '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d' }, ['tenant_id']],
+  ['a chosen id', { id: '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d' }, ['id']],
+  ['a chosen key', { key: 'secret' }, ['key']],
+  ['a chosen tenant', { tenant_id: '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d' }, ['tenant_id']],
   ['an unknown field that is null', { colour: null }, ['colour']],
-  ['several faults at once', { name: '', type: 'x', colour: 1 }, ['colour', 'name', 'type']],
+  ['several errors', { name: '', type: 'x', colour: 1 }, ['colour', 'name', 'type']],
 ];
 
 const impossibleMoments: [what: string, moment: unknown][] = [
@@ -73,7 +73,7 @@ const possibleMoments: [given: string, shown: string][] = [
   ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
 ];
 
-describe.each(databases)('creating an Application on %s', (_, database) => {
+describe.each(databases)('creating an application on %s', (_, database) => {
   let world: TestServer;
   let key: string;
   beforeAll(async () => {
@@ -86,7 +86,7 @@ describe.each(databases)('creating an Application on %s', (_, database) => {
     world.call('POST', '/applications', { key, body: { ...fields, ...given } });
   const count = async () => (await world.call('GET', '/applications?size=1', { key })).body.pagination;
 
-  test('answers with all of it, its key included, and with nothing else', async () => {
+  test('returns the application with its key, and no other fields', async () => {
     const tenant = await world.tenant();
     const me = (await world.call('GET', '/applications/key', { key: tenant.key })).body;
     const { status, body } = await world.call('POST', '/applications', { key: tenant.key, body: fields });
@@ -107,7 +107,7 @@ describe.each(databases)('creating an Application on %s', (_, database) => {
     ['private', /^slp_pvt_/],
     ['public', /^slp_pub_/],
     ['management', /^slp_mgt_/],
-  ])('a %s Application gets a key of its kind', async (type, shape) => {
+  ])('a %s application gets a key of its kind', async (type, shape) => {
     const { status, body } = await create({ type });
     expect(status).toBe(201);
     expect(body.key).toMatch(shape);
@@ -122,14 +122,14 @@ describe.each(databases)('creating an Application on %s', (_, database) => {
     ['in any script', 'Ключ 鍵 مفتاح'],
     ['that looks like SQL', "'; drop table applications; --"],
     ['that looks like a template', '{{ name }} <b>&amp;</b>'],
-  ])('a name %s is kept as it was given', async (_what, name) => {
+  ])('a name %s is stored unchanged', async (_what, name) => {
     const { status, body } = await create({ name });
     expect(status).toBe(201);
     const { body: got } = await world.call('GET', `/applications/${body.id}`, { key });
     expect(got.name).toBe(name);
   });
 
-  test.each(refused)('%s is refused, and nothing is made', async (_what, given, parts) => {
+  test.each(refused)('%s is rejected without creating an application', async (_what, given, parts) => {
     const before = await count();
     const { status, body } = await create(given);
     expect(status).toBe(400);
@@ -137,13 +137,13 @@ describe.each(databases)('creating an Application on %s', (_, database) => {
     expect(await count()).toEqual(before);
   });
 
-  test.each(impossibleMoments)('an expires_at of %s is refused', async (_what, expires_at) => {
+  test.each(impossibleMoments)('an expires_at of %s is rejected', async (_what, expires_at) => {
     const { status, body } = await create({ expires_at });
     expect(status).toBe(400);
     expect(Object.keys(body.errors)).toEqual(['expires_at']);
   });
 
-  test.each(possibleMoments)('an expires_at of %s is shown as %s', async (expires_at, shown) => {
+  test.each(possibleMoments)('an expires_at of %s is returned as %s', async (expires_at, shown) => {
     const { status, body } = await create({ expires_at });
     expect(status).toBe(201);
     expect(body.expires_at).toBe(shown);
@@ -154,13 +154,13 @@ describe.each(databases)('creating an Application on %s', (_, database) => {
     expect(await create({ expires_at })).toMatchObject({ status: 201, body: { expires_at } });
   });
 
-  test('null in an optional field is the same as leaving it out', async () => {
+  test('null in an optional field means absent', async () => {
     const { body } = await create({ rules: null, expires_at: null });
     expect(body.rules).toEqual([]);
     expect(body).not.toHaveProperty('expires_at');
   });
 
-  test('the complaint about a missing field says that it is required', async () => {
+  test('a missing field is reported as required', async () => {
     const { body } = await world.call('POST', '/applications', { key, body: {} });
     expect(body.errors).toMatchObject({ name: ['is required'], type: ['is required'] });
   });
@@ -171,13 +171,13 @@ describe.each(databases)('creating an Application on %s', (_, database) => {
     ['a list', '[]'],
     ['a string', '"x"'],
     ['a number', '1'],
-  ])('%s instead of an object is refused', async (_what, body) => {
+  ])('%s instead of an object is rejected', async (_what, body) => {
     const answer = await world.call('POST', '/applications', { key, body });
     expect(answer.status).toBe(400);
     expect(Object.keys(answer.body.errors)).toEqual(['body']);
   });
 
-  test('it is valid until the last millisecond before its end, and gone from the next on', async () => {
+  test('an application expires at expires_at, to the millisecond', async () => {
     const tenant = await world.tenant();
     const end = world.clock.now() + 60_000;
     const made = await world.application(tenant.key, {
@@ -195,13 +195,13 @@ describe.each(databases)('creating an Application on %s', (_, database) => {
     expect(list.body).toMatchObject({ pagination: { total_items: 0 }, data: [] });
   });
 
-  test('created_by is the Application whose key was shown', async () => {
+  test('created_by is the calling application', async () => {
     const deputy = await world.application(key, { permissions: ['application:create'] });
     const made = await world.application(deputy.key);
     expect(made.created_by).toBe(deputy.id);
   });
 
-  test('without application:create it is refused, and the missing permission is named', async () => {
+  test('requires application:create, and a denial names it', async () => {
     const other = await world.application(key, { permissions: ['application:read', 'application:update'] });
     const { status, body } = await world.call('POST', '/applications', { key: other.key, body: fields });
     expect([status, body.code]).toEqual([403, 'permission_missing']);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('getting an Application on %s', (_, database) => {
+describe.each(databases)('getting an application on %s', (_, database) => {
   let world: TestServer;
   let key: string;
   beforeAll(async () => {
@@ -19,7 +19,7 @@ describe.each(databases)('getting an Application on %s', (_, database) => {
     return body.session_key;
   }
 
-  test('shows what create has shown, but for the key', async () => {
+  test('returns the same as create, without the key', async () => {
     const rules = [
       { description: 'd', priority: 3, container: 'Pci', transform: 'reveal', permissions: ['token:read'] },
     ];
@@ -32,12 +32,12 @@ describe.each(databases)('getting an Application on %s', (_, database) => {
     expect(body).toEqual(made);
   });
 
-  test('takes the id in upper case too', async () => {
+  test('accepts an id in upper case', async () => {
     const made = await world.application(key);
     expect((await get(made.id.toUpperCase())).body.id).toBe(made.id);
   });
 
-  test('a management key that holds everything came with the tenant', async () => {
+  test('a new tenant has a management application with every permission', async () => {
     const { body } = await get('key');
     expect(body).toMatchObject({ type: 'management', rules: [] });
     expect(body.permissions).toContain('application:create');
@@ -45,14 +45,14 @@ describe.each(databases)('getting an Application on %s', (_, database) => {
     expect(body).not.toHaveProperty('key');
   });
 
-  test.each(['private', 'public', 'management'])('by key, a %s Application sees itself', async (type) => {
+  test.each(['private', 'public', 'management'])('by key, a %s application gets itself', async (type) => {
     const { key: own, ...made } = await world.application(key, { type, permissions: ['application:read'] });
     const { status, body } = await get('key', own);
     expect(status).toBe(200);
     expect(body).toEqual(made);
   });
 
-  test('by key, a Session with application:read sees its Application', async () => {
+  test('by key, a session with application:read gets its application', async () => {
     const { key: web, ...made } = await world.application(key, { type: 'public' });
     const session = await sessionOf({ key: web }, { permissions: ['application:read'] });
     const { status, body } = await get('key', session);
@@ -60,7 +60,7 @@ describe.each(databases)('getting an Application on %s', (_, database) => {
     expect(body).toEqual(made);
   });
 
-  test('a Session’s rule that names application:read opens the same', async () => {
+  test('by key, application:read may come from a rule of the session', async () => {
     const web = await world.application(key, { type: 'public' });
     const conditions = [{ attribute: 'id', operator: 'equals', value: 'x' }];
     const rules = [{ priority: 1, transform: 'redact', permissions: ['application:read'], conditions }];
@@ -68,7 +68,7 @@ describe.each(databases)('getting an Application on %s', (_, database) => {
     expect((await get('key', session)).body.id).toBe(web.id);
   });
 
-  test('by key or by id, application:read is needed and named', async () => {
+  test('requires application:read, and a denial names it', async () => {
     const made = await world.application(key, { permissions: ['application:update', 'token:read'] });
     const web = await world.application(key, { type: 'public', permissions: ['application:read'] });
     const strangers = [made.key, await sessionOf(web), await sessionOf(web, { permissions: ['token:read'] })];
@@ -81,7 +81,7 @@ describe.each(databases)('getting an Application on %s', (_, database) => {
     }
   });
 
-  test('by key there are no parameters', async () => {
+  test('by key, parameters are rejected', async () => {
     const { status, body } = await get('key?id=1');
     expect([status, Object.keys(body.errors)]).toEqual([400, ['id']]);
   });

@@ -44,9 +44,9 @@ const refused: [query: string, part: string][] = [
   ['constructor=1', 'constructor'],
 ];
 
-describe.each(databases)('listing Applications on %s', (_, database) => {
+describe.each(databases)('listing applications on %s', (_, database) => {
   let world: TestServer;
-  /** A tenant with 25 Applications, the management one included: named n24 … n01 from new to old. */
+  /** A tenant with 25 applications, including the management one: n24 … n01, newest first. */
   let many: { key: string; names: string[] };
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -64,14 +64,14 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
   const list = (query: string, key = many.key) => world.call('GET', `/applications${query}`, { key });
   const namesIn = ({ body }: ApiResponse): string[] => body.data.map(({ name }: { name: string }) => name);
 
-  /** The names of a fresh tenant's Applications that the filter leaves. */
+  /** The names of a new tenant's applications that match the filter. */
   async function namesLeft(made: string[], query: string): Promise<string[]> {
     const { key } = await world.tenant();
     for (const name of made) await world.application(key, { name });
     return namesIn(await list(`?size=100&${query}`, key)).reverse();
   }
 
-  test('gives the newest twenty first, with totals and a way to the rest', async () => {
+  test('returns the newest twenty first, with totals and a cursor', async () => {
     const answer = await list('');
     expect(answer.status).toBe(200);
     expect(Object.keys(answer.body)).toEqual(['pagination', 'data']);
@@ -85,13 +85,13 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(namesIn(answer)).toEqual(many.names.slice(0, 20));
   });
 
-  test('shows each as a get would, without its key', async () => {
+  test('returns each application as get does, without its key', async () => {
     const [first] = (await list('?size=1')).body.data;
     expect(first).toEqual((await list(`/${first.id}`)).body);
     expect((await list('?size=100')).body.data.some((item: object) => 'key' in item)).toBe(false);
   });
 
-  test('the newest comes first also among those of one millisecond', async () => {
+  test('sorts by age within the same millisecond, too', async () => {
     const { key } = await world.tenant();
     const ids = [];
     for (let at = 0; at < 10; at++) ids.unshift((await world.application(key)).id);
@@ -99,7 +99,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual(ids);
   });
 
-  test('pages by number join up without gap or overlap', async () => {
+  test('numbered pages have no gaps or overlaps', async () => {
     const seen = [];
     for (const page of [1, 2, 3]) {
       const answer = await list(`?page=${page}&size=10`);
@@ -110,7 +110,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(seen).toEqual(many.names);
   });
 
-  test.each(['page=4&size=10', 'page=1000000000&size=100'])('%s is past the end: empty', async (query) => {
+  test.each(['page=4&size=10', 'page=1000000000&size=100'])('%s is past the end and empty', async (query) => {
     const { status, body } = await list(`?${query}`);
     expect(status).toBe(200);
     expect(body.data).toEqual([]);
@@ -118,7 +118,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(body.pagination).not.toHaveProperty('next');
   });
 
-  test('a cursor continues where the page ended, without totals', async () => {
+  test('a cursor continues after the last page, without totals', async () => {
     const seen: string[] = [];
     let next: string | undefined;
     do {
@@ -130,7 +130,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(seen).toEqual(many.names);
   });
 
-  test('with a cursor the pagination is its size and the next cursor alone', async () => {
+  test('with a cursor, pagination has only page_size and next', async () => {
     const { next } = (await list('?size=10')).body.pagination;
     const second = await list(`?size=10&start=${next}`);
     expect(second.body.pagination).toEqual({ page_size: 10, next: expect.any(String) });
@@ -138,7 +138,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(last.body.pagination).toEqual({ page_size: 10 });
   });
 
-  test('a cursor is not shifted by what is made or deleted in the meantime', async () => {
+  test('a cursor is not affected by created or deleted applications', async () => {
     const { key } = await world.tenant();
     const old = [];
     for (let at = 0; at < 4; at++) old.unshift((await world.application(key)).id);
@@ -149,7 +149,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(second.body.data.map(({ id }: { id: string }) => id)).toEqual(old.slice(2));
   });
 
-  test('a cursor keeps to its filters, and to its own tenant', async () => {
+  test('a cursor works with filters, and only within its tenant', async () => {
     const { next } = (await list('?size=10')).body.pagination;
     const { key } = await world.tenant();
     await world.application(key, { name: 'theirs' });
@@ -157,19 +157,19 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(theirs.some((name) => many.names.slice(0, -1).includes(name))).toBe(false);
   });
 
-  test.each([1, 100])('a size of %d is taken', async (size) => {
+  test.each([1, 100])('a size of %d is accepted', async (size) => {
     const { body } = await list(`?size=${size}`);
     expect(body.pagination.page_size).toBe(size);
     expect(body.data).toHaveLength(Math.min(size, 25));
   });
 
-  test.each(refused)('%s is refused', async (query, part) => {
+  test.each(refused)('%s is rejected', async (query, part) => {
     const { status, body } = await list(`?${query}`);
     expect(status).toBe(400);
     expect(Object.keys(body.errors)).toEqual([part]);
   });
 
-  test('ids may be repeated or separated by commas, in any order and case; unknown ones are left out', async () => {
+  test('ids may be repeated or comma-separated, in any order and case; unknown ids are ignored', async () => {
     const [a, b, c] = (await list('?size=3')).body.data.map(({ id }: { id: string }) => id);
     const stranger = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
     for (const query of [
@@ -189,12 +189,12 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     });
   });
 
-  test('a hundred ids fit in one request', async () => {
+  test('a hundred ids are accepted', async () => {
     const ids = Array.from({ length: 100 }, () => crypto.randomUUID()).join(',');
     expect((await list(`?id=${ids}`)).status).toBe(200);
   });
 
-  test('type leaves those of that type, and filters add up', async () => {
+  test('filters by type, and filters can be combined', async () => {
     const { key } = await world.tenant();
     await world.application(key, { name: 'web', type: 'public' });
     await world.application(key, { name: 'web', type: 'private' });
@@ -204,7 +204,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect((await list('?name=web&type=private', key)).body.pagination.total_items).toBe(1);
   });
 
-  test('expires_before leaves those that are about to expire: not those that stay, nor those that are gone', async () => {
+  test('expires_before excludes expired applications and those without expiry', async () => {
     const { key } = await world.tenant();
     const at = (days: number) => new Date(world.clock.now() + days * 86_400_000).toISOString();
     for (const days of [3, 7, 30])
@@ -224,7 +224,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(await before(10)).toEqual(['in 7 days']);
   });
 
-  test('name finds a part of the name in any case, in every alphabet', async () => {
+  test('name matches a part of the name, ignoring case in every alphabet', async () => {
     const made = ['Straße', 'ÉCOLE', 'ΣΑΣΑ', 'ключ', 'İstanbul'];
     expect(await namesLeft(made, 'name=STRASSE')).toEqual(['Straße']);
     expect(await namesLeft(made, `name=${encodeURIComponent('école')}`)).toEqual(['ÉCOLE']);
@@ -236,7 +236,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(await namesLeft(made, `name=${encodeURIComponent('i̇STANBUL')}`)).toEqual(['İstanbul']);
   });
 
-  test('signs that mean something to a database mean themselves in name', async () => {
+  test('name has no wildcards', async () => {
     const made = ['100%', '1000', 'a_b', 'axb', 'back\\slash', "o'clock", '*', '?'];
     expect(await namesLeft(made, 'name=0%25')).toEqual(['100%']);
     expect(await namesLeft(made, 'name=a_b')).toEqual(['a_b']);
@@ -246,12 +246,12 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(await namesLeft(made, 'name=%3F')).toEqual(['?']);
   });
 
-  test('a name of 200 characters can be looked for whole', async () => {
+  test('name may have 200 characters', async () => {
     const name = '😀'.repeat(200);
     expect(await namesLeft([name, 'other'], `name=${encodeURIComponent(name)}`)).toEqual([name]);
   });
 
-  test('name follows an update', async () => {
+  test('name matches an updated name', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { name: 'before' });
     const body = { name: 'After', permissions: ['token:read'] };
@@ -260,7 +260,7 @@ describe.each(databases)('listing Applications on %s', (_, database) => {
     expect(namesIn(await list('?name=after', key))).toEqual(['After']);
   });
 
-  test('without application:read it is refused, and the missing permission is named', async () => {
+  test('requires application:read, and a denial names it', async () => {
     const other = await world.application(many.key, { permissions: ['application:update'] });
     const { status, body } = await list('', other.key);
     expect([status, body.code]).toEqual([403, 'permission_missing']);

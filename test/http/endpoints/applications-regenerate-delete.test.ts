@@ -17,7 +17,7 @@ describe.each(databases)('regenerating and deleting on %s', (_, database) => {
     world.call('POST', `/applications/${id}/regenerate`, { key: as });
   const remove = (id: string, as = key) => world.call('DELETE', `/applications/${id}`, { key: as });
 
-  test('a regenerated key stops working at once, and the new one works', async () => {
+  test('regenerating a key revokes the old one immediately', async () => {
     const made = await readable();
     const { status, body } = await regenerate(made.id);
     expect(status).toBe(200);
@@ -27,7 +27,7 @@ describe.each(databases)('regenerating and deleting on %s', (_, database) => {
     expect(await me(body.key)).toBe(200);
   });
 
-  test('regenerating answers with the whole Application and who did it when', async () => {
+  test('regenerating returns the application with modified_by and modified_at', async () => {
     const made = await readable({ expires_at: '2030-01-01T00:00:00Z' });
     world.clock.advance(1000);
     const { body } = await regenerate(made.id);
@@ -41,20 +41,20 @@ describe.each(databases)('regenerating and deleting on %s', (_, database) => {
     expect((await world.call('GET', `/applications/${made.id}`, { key })).body).toEqual(rest);
   });
 
-  test.each(['public', 'management'])('the new key of a %s Application is of the same kind', async (type) => {
+  test.each(['public', 'management'])('the new key of a %s application has the same kind', async (type) => {
     const made = await readable({ type });
     const { body } = await regenerate(made.id);
     expect(body.key.slice(0, 8)).toBe(made.key.slice(0, 8));
   });
 
-  test('an Application may regenerate its own key', async () => {
+  test('an application can regenerate its own key', async () => {
     const made = await readable({ permissions: ['application:read', 'application:update'] });
     const { body } = await regenerate(made.id, made.key);
     expect(await me(made.key)).toBe(401);
     expect(await me(body.key)).toBe(200);
   });
 
-  test('of regenerations at once, one key is left that works', async () => {
+  test('exactly one key is valid after concurrent regenerations', async () => {
     const made = await readable();
     const answers = await Promise.all(Array.from({ length: 10 }, () => regenerate(made.id)));
     expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(200));
@@ -65,16 +65,16 @@ describe.each(databases)('regenerating and deleting on %s', (_, database) => {
 
   test.each([
     ['nothing', undefined, {}],
-    ['nothing of some other type', undefined, { 'Content-Type': 'text/plain' }],
+    ['an empty body with another content type', undefined, { 'Content-Type': 'text/plain' }],
     ['an empty body of some other type', '', { 'Content-Type': 'application/xml' }],
     ['an object without fields', '{}', {}],
-  ])('regenerating takes %s for a body', async (_what, body, headers) => {
+  ])('regenerating accepts %s as a body', async (_what, body, headers) => {
     const made = await readable();
     const path = `/applications/${made.id}/regenerate`;
     expect((await world.call('POST', path, { key, body, headers })).status).toBe(200);
   });
 
-  test('regenerating refuses a body that asks for something', async () => {
+  test('regenerating rejects a body with fields', async () => {
     const made = await readable();
     const path = `/applications/${made.id}/regenerate`;
     const { status, body } = await world.call('POST', path, { key, body: { key: 'mine' } });
@@ -82,7 +82,7 @@ describe.each(databases)('regenerating and deleting on %s', (_, database) => {
     expect(await me(made.key)).toBe(200);
   });
 
-  test('a deleted Application and its key are gone at once', async () => {
+  test('deleting an application revokes its key immediately', async () => {
     const made = await readable();
     const { status, body } = await remove(made.id);
     expect([status, body]).toEqual([204, '']);
@@ -93,26 +93,26 @@ describe.each(databases)('regenerating and deleting on %s', (_, database) => {
     expect((await regenerate(made.id)).status).toBe(404);
   });
 
-  test('of deletions at once, exactly one succeeds', async () => {
+  test('exactly one of several concurrent deletions succeeds', async () => {
     const made = await readable();
     const answers = await Promise.all(Array.from({ length: 10 }, () => remove(made.id)));
     expect(answers.map(({ status }) => status).sort()).toEqual([204, ...Array(9).fill(404)]);
   });
 
-  test('an Application may delete itself', async () => {
+  test('an application can delete itself', async () => {
     const made = await readable({ permissions: ['application:delete'] });
     expect((await remove(made.id, made.key)).status).toBe(204);
     expect(await me(made.key)).toBe(401);
   });
 
-  test('what a deleted Application has made stays', async () => {
+  test('applications created by a deleted application remain', async () => {
     const parent = await readable({ permissions: ['application:create', 'application:read'] });
     const child = await world.application(parent.key, { permissions: ['application:read'] });
     await remove(parent.id);
     expect(await me(child.key)).toBe(200);
   });
 
-  test('an expired Application can neither be changed nor deleted', async () => {
+  test('an expired application can be neither changed nor deleted', async () => {
     const tenant = await world.tenant();
     const expires_at = new Date(world.clock.now() + 1000).toISOString();
     const made = await world.application(tenant.key, { expires_at });
@@ -127,7 +127,7 @@ describe.each(databases)('regenerating and deleting on %s', (_, database) => {
   test.each([
     ['POST', '/regenerate', 'application:update'],
     ['DELETE', '', 'application:delete'],
-  ])('%s %s without %s is refused, and nothing happens', async (method, path, permission) => {
+  ])('%s %s requires %s', async (method, path, permission) => {
     const others = ['application:create', 'application:read', 'application:update', 'application:delete'];
     const made = await readable();
     const deputy = await readable({ permissions: others.filter((name) => name !== permission) });

@@ -17,7 +17,7 @@ const different: [field: string, value: unknown][] = [
   ['expires_at', '2031-01-01T00:00:00.000Z'],
 ];
 
-describe.each(databases)('updating an Application on %s', (_, database) => {
+describe.each(databases)('updating an application on %s', (_, database) => {
   let world: TestServer;
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -28,7 +28,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     world.call('PUT', `/applications/${id}`, { key, body });
   const get = (id: string, key: string) => world.call('GET', `/applications/${id}`, { key });
 
-  /** An Application that has every field that one can have, as a get shows it. */
+  /** An application with every field. */
   async function fetched(): Promise<{ key: string; current: Body }> {
     const { key } = await world.tenant();
     const made = await world.application(key, { type: 'public', expires_at: '2030-01-31T12:00:00+01:00' });
@@ -37,7 +37,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     return { key, current: (await get(made.id, key)).body };
   }
 
-  test('replaces name, permissions and rules, says who and when, and keeps the rest', async () => {
+  test('replaces name, permissions and rules, and sets modified_by and modified_at', async () => {
     const { key, id: tenant } = await world.tenant();
     const me = (await world.call('GET', '/applications/key', { key })).body.id;
     const made = await world.application(key, {
@@ -66,7 +66,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect((await get(made.id, key)).body).toEqual(body);
   });
 
-  test('modified_by is who made the last change', async () => {
+  test('modified_by is the application that made the last change', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key);
     const deputy = await world.application(key, { permissions: ['application:update'] });
@@ -75,7 +75,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect(body.modified_by).toBe(deputy.id);
   });
 
-  test('what was fetched can be sent back as it is', async () => {
+  test('a fetched application can be sent back unchanged', async () => {
     const { key, current } = await fetched();
     expect(Object.keys(current)).toEqual(
       expect.arrayContaining(['modified_by', 'modified_at', 'expires_at']),
@@ -85,7 +85,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect(body).toEqual(current);
   });
 
-  test('a read-only field counts as equal in any spelling, and as absent when null', async () => {
+  test('read-only fields are compared by value, and null means absent', async () => {
     const { key, current } = await fetched();
     const spelt = {
       ...current,
@@ -97,7 +97,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect((await put(current.id, key, spelt)).status).toBe(200);
   });
 
-  test.each(different)('a different %s (%j) is refused, and nothing changes', async (field, value) => {
+  test.each(different)('a different %s (%j) is rejected without a change', async (field, value) => {
     const { key, current } = await fetched();
     const { status, body } = await put(current.id, key, { ...current, name: 'new', [field]: value });
     expect(status).toBe(400);
@@ -124,7 +124,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     ['what its type may not hold', { name: 'x', permissions: ['session:authorize'] }, 'permissions.0'],
     ['its key', { name: 'x', permissions: ['token:read'], key: 'slp_pub_x' }, 'key'],
     ['an unknown field', { name: 'x', permissions: ['token:read'], colour: 1 }, 'colour'],
-  ])('%s is refused, and nothing changes', async (_what, body, part) => {
+  ])('%s is rejected without a change', async (_what, body, part) => {
     const { key, current } = await fetched();
     const answer = await put(current.id, key, body);
     expect(answer.status).toBe(400);
@@ -132,7 +132,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect((await get(current.id, key)).body).toEqual(current);
   });
 
-  test('a rule without a container is refused unless the Application is a management one', async () => {
+  test('a rule without a container is accepted only for management applications', async () => {
     const { key } = await world.tenant();
     const rules = [{ priority: 1, transform: 'mask', permissions: ['token:read'] }];
     for (const [type, status] of Object.entries({ private: 400, public: 400, management: 200 })) {
@@ -141,7 +141,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     }
   });
 
-  test('holds from the next request on, and the key stays the same', async () => {
+  test('applies to the next request with the same key', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read'] });
     const me = () => world.call('GET', '/applications/key', { key: made.key });
@@ -153,7 +153,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect((await me()).body.name).toBe('x');
   });
 
-  test('an Application may narrow itself', async () => {
+  test('an application can reduce its own grants', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read', 'application:update'] });
     const narrow = { name: 'x', permissions: ['application:read'] };
@@ -161,7 +161,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect((await put(made.id, made.key, narrow)).status).toBe(403);
   });
 
-  test('of updates at once each is whole, and the last one stays', async () => {
+  test('concurrent updates are serialized', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key);
     const answers = await Promise.all(
@@ -175,7 +175,7 @@ describe.each(databases)('updating an Application on %s', (_, database) => {
     expect(body.permissions).toEqual([`mine:${body.name}`]);
   });
 
-  test('without application:update it is refused, and the missing permission is named', async () => {
+  test('requires application:update, and a denial names it', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read', 'application:create'] });
     const { status, body } = await put(made.id, made.key, { name: 'x', permissions: ['token:read'] });

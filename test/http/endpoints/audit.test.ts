@@ -12,7 +12,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
   const logs = async (key: string, query = '') =>
     (await world.call('GET', `/logs${query}`, { key })).body.data;
 
-  test('every change is there as soon as it was answered, with who, what, on what, from where and the difference', async () => {
+  test('a change has an entry when its response arrives', async () => {
     const { key, id: tenant_id } = await world.tenant();
     const made = await world.application(key, { name: 'before', permissions: ['token:read'] });
     await world.call('PUT', `/applications/${made.id}`, {
@@ -40,7 +40,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     });
   });
 
-  test('a refusal is there with its reason, and a flood of them is one entry that counts', async () => {
+  test('denials have a reason and are aggregated', async () => {
     const { key } = await world.tenant();
     const weak = await world.application(key, { permissions: ['token:read'] });
     for (let i = 0; i < 5; i++) await world.call('DELETE', `/applications/${weak.id}`, { key: weak.key });
@@ -61,7 +61,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     ["entry = 'x', at = 9223372036854775807"],
     ["entry = 'x', at = -9223372036854775807"],
     ["entry = 'x', result = 'odd'"],
-  ])('an entry that somebody has changed (%s) is shown as that, among the others', async (change) => {
+  ])('a modified entry (%s) is listed as unreadable', async (change) => {
     const { key, id } = await world.tenant();
     for (const name of ['first', 'second', 'third']) await world.application(key, { name });
     const [newest, changed, oldest] = await logs(key);
@@ -80,7 +80,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     });
   });
 
-  test('a change that fails leaves no entry, and no entry means no change', async () => {
+  test('a failed change has no entry, and a change without an entry is rolled back', async () => {
     const { key } = await world.tenant();
     await world.call('POST', '/applications', {
       key,
@@ -89,7 +89,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(await logs(key)).toEqual([]);
   });
 
-  test('data of Tokens does not show in the log, only that it changed', async () => {
+  test('entries do not contain token data', async () => {
     const { key } = await world.tenant();
     await world.call('POST', '/tokens', { key, body: { id: 'card', data: 'secret-one' } });
     await world.call('PATCH', '/tokens/card', { key, body: { data: 'secret-two', container: '/a/' } });
@@ -98,7 +98,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(JSON.stringify(entries)).not.toContain('secret-');
   });
 
-  test('the log is read by cursor and filtered, and never across tenants', async () => {
+  test('lists by cursor and filters, within one tenant', async () => {
     const { key } = await world.tenant();
     const { key: other } = await world.tenant();
     const ids = [];
@@ -113,13 +113,13 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(await logs(other)).toEqual([]);
   });
 
-  test.each(['operation', 'entity'])('a control character in %s is refused', async (filter) => {
+  test.each(['operation', 'entity'])('a control character in %s is rejected', async (filter) => {
     const { key } = await world.tenant();
     const { status, body } = await world.call('GET', `/logs?${filter}=%00`, { key });
     expect([status, Object.keys(body.errors)]).toEqual([400, [filter]]);
   });
 
-  describe('a repeated request with an Idempotency-Key', () => {
+  describe('a retry with an Idempotency-Key', () => {
     const create = (key: string, name: string, idempotency: string) =>
       world.call('POST', '/applications', {
         key,
@@ -127,7 +127,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
         headers: { 'Idempotency-Key': idempotency },
       });
 
-    test('gets the same answer, the key included, and makes nothing twice', async () => {
+    test('gets the same response with the key, and creates nothing', async () => {
       const { key } = await world.tenant();
       const first = await create(key, 'once', 'a');
       const again = await create(key, 'once', 'a');
@@ -139,14 +139,14 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       expect(await logs(key)).toHaveLength(1);
     });
 
-    test('with another body is refused', async () => {
+    test('with another body is rejected', async () => {
       const { key } = await world.tenant();
       await create(key, 'one', 'b');
       const other = await create(key, 'two', 'b');
       expect(other).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
     });
 
-    test('at the same time makes one, whoever wins', async () => {
+    test('concurrent to the first creates one application', async () => {
       const { key } = await world.tenant();
       const answers = await Promise.all(Array.from({ length: 10 }, () => create(key, 'same', 'c')));
       expect(answers.every(({ status }) => status === 201 || status === 409)).toBe(true);
@@ -155,7 +155,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       );
     });
 
-    test('never hands one browser the Session of another, since they share the public key', async () => {
+    test('creates a new session, since browsers share the public key', async () => {
       const { key } = await world.tenant();
       const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
       const start = () =>
@@ -165,7 +165,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
       expect(yours.body.session_key).not.toBe(mine.body.session_key);
     });
 
-    test('after a day is a new request, and another caller has names of its own', async () => {
+    test('is a new request after a day and for another caller', async () => {
       const { key } = await world.tenant();
       const first = await create(key, 'daily', 'd');
       const peer = await world.application(key, { permissions: ['application:create', 'token:read'] });

@@ -4,14 +4,14 @@ import { databases, openTestServer, type TestServer } from '../../support/test-s
 const conditions = [{ attribute: 'id', operator: 'starts_with', value: 'order-' }];
 const both = ['application:read', 'token:read'];
 
-describe.each(databases)('who may grant what to a Session on %s', (_, database) => {
+describe.each(databases)('authorizing a session on %s', (_, database) => {
   let world: TestServer;
   beforeAll(async () => {
     world = await openTestServer(database);
   });
   afterAll(() => world.close());
 
-  /** A tenant, a backend that authorizes with these, and a way to authorize a new Session through it. */
+  /** A tenant, a backend with these grants, and a function that authorizes a new session with it. */
   async function scene(backendFields: Record<string, unknown>) {
     const { key } = await world.tenant();
     const backend = await world.application(key, backendFields);
@@ -32,7 +32,7 @@ describe.each(databases)('who may grant what to a Session on %s', (_, database) 
   const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
 
   test.each(['session:authorize', 'application:create'])(
-    'who holds %s may grant anything that a Session may hold',
+    'a holder of %s can grant any permission that a session can hold',
     async (permission) => {
       const { authorized } = await scene({ permissions: [permission] });
       const permissions = [...both, 'log:read', 'tenant:read', 'decision:create', 'token:delete', 'mine:x'];
@@ -42,13 +42,13 @@ describe.each(databases)('who may grant what to a Session on %s', (_, database) 
     },
   );
 
-  test('the right to grant anything may come by a rule', async () => {
+  test('session:authorize may come from a rule', async () => {
     const rules = [{ priority: 1, container: '/', transform: 'mask', permissions: ['session:authorize'] }];
     const { authorized } = await scene({ permissions: undefined, rules });
     expect(await me(await authorized({ permissions: ['application:read'] }))).toBe(200);
   });
 
-  test('anyone else may grant what it holds, plainly or by a rule, and nothing beyond', async () => {
+  test('any other caller can grant only permissions that it holds', async () => {
     const rules = [{ priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] }];
     const { begin, grant } = await scene({ permissions: ['application:read', 'mine:x'], rules });
     const { nonce } = await begin();
@@ -70,7 +70,7 @@ describe.each(databases)('who may grant what to a Session on %s', (_, database) 
     expect((await grant(nonce, held)).status).toBe(204);
   });
 
-  test('a Session under a ceiling loses what its authorizer loses, from the next request on', async () => {
+  test('a limited session loses what its authorizer loses, with the next request', async () => {
     const { authorized, change } = await scene({ permissions: both });
     const session = await authorized({ permissions: both });
     expect(await me(session)).toBe(200);
@@ -82,14 +82,14 @@ describe.each(databases)('who may grant what to a Session on %s', (_, database) 
     expect(await me(session)).toBe(200);
   });
 
-  test('and gains nothing from what its authorizer gains', async () => {
+  test('a limited session gains nothing if its authorizer gains permissions', async () => {
     const { authorized, change } = await scene({ permissions: both });
     const session = await authorized({ permissions: ['token:read'] });
     await change({ permissions: [...both, 'session:authorize', 'application:create'] });
     expect(await me(session)).toBe(403);
   });
 
-  test('and stays under it when its authorizer gains the right to grant anything', async () => {
+  test('a limited session stays limited if its authorizer gains session:authorize', async () => {
     const { authorized, change } = await scene({ permissions: both });
     const session = await authorized({ permissions: ['application:read'] });
     await change({ permissions: ['session:authorize'] });
@@ -97,7 +97,7 @@ describe.each(databases)('who may grant what to a Session on %s', (_, database) 
   });
 
   test.each(['regenerate', 'delete', 'expire'])(
-    'a Session under a ceiling dies when its authorizer’s key does: %s',
+    'a limited session is revoked with its authorizer’s key: %s',
     async (what) => {
       const expires_at = new Date(world.clock.now() + 60_000).toISOString();
       const { key, backend, authorized } = await scene({ permissions: both, expires_at });
@@ -114,7 +114,7 @@ describe.each(databases)('who may grant what to a Session on %s', (_, database) 
     },
   );
 
-  test('a Session without a ceiling stands by itself', async () => {
+  test('an unlimited session does not depend on its authorizer', async () => {
     const { key, backend, authorized, change } = await scene({
       permissions: ['application:read', 'session:authorize'],
     });
@@ -127,7 +127,7 @@ describe.each(databases)('who may grant what to a Session on %s', (_, database) 
     expect(await me(session)).toBe(200);
   });
 
-  test('a ceiling reaches the data: the stricter of the two decides, container by container', async () => {
+  test('the stricter transform of session and authorizer applies per container', async () => {
     const rules = [
       { priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] },
       { priority: 2, container: '/open/', transform: 'reveal', permissions: ['token:read'] },

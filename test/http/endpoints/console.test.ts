@@ -1,4 +1,4 @@
-/** The files of the console, as the service gives them out. */
+/** How the service serves the console. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { dirname, join } from 'node:path';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
@@ -23,7 +23,7 @@ function get(path: string, encoding = 'identity'): Promise<Response> {
 const textOf = ({ plain }: ConsoleFile) => new TextDecoder().decode(plain);
 
 describe('the console', () => {
-  test('is a page that needs no key, with and without a slash at its end', async () => {
+  test('is served without a key, with and without a trailing slash', async () => {
     expect(html).toStartWith('<!doctype html>');
     expect(await (await get('/console/')).text()).toBe(html);
     const response = await get('/console');
@@ -33,12 +33,12 @@ describe('the console', () => {
     expect(headers.get('cache-control')).toBe('no-store');
   });
 
-  test('opens whatever the Host header is, and without one', async () => {
+  test('is served with any Host header, and without one', async () => {
     expect((await rawRequest(world.url, 'GET /console', ['Host: a b'])).status).toBe(200);
     expect(await sendRaw(world.url, 'GET /console HTTP/1.0\r\n\r\n')).toStartWith('HTTP/1.1 200');
   });
 
-  test('may run nothing inline, load nothing from elsewhere and be framed by nobody', async () => {
+  test('forbids inline code, other origins and framing', async () => {
     const policy = (await get('/console')).headers.get('content-security-policy') ?? '';
     expect(policy).not.toContain('unsafe');
     expect(policy.split('; ')).toContainValues([
@@ -51,7 +51,7 @@ describe('the console', () => {
     expect(html).not.toMatch(/<style|<script(?! type="module" src="\/console\/)|\son\w+=|https?:/);
   });
 
-  test('names only files that are there, of their types, to be kept for ever', async () => {
+  test('refers only to existing files, with their types and immutable caching', async () => {
     const named = [...html.matchAll(/"(\/console\/[^"]+)"/g)].map((match) => match[1] as string);
     expect(named).toHaveLength(2);
     for (const path of named) {
@@ -63,13 +63,13 @@ describe('the console', () => {
     }
   });
 
-  test('has nothing else to give out', async () => {
+  test('serves no other files', async () => {
     const paths = ['/console/main.js', '/console/..%2fpackage.json', '/console/a/b', '/console/console'];
     for (const path of paths) expect((await get(path)).status).toBe(404);
     expect((await fetch(`${world.url}/console`, { method: 'POST' })).status).toBe(405);
   });
 
-  test('is sent as small as the browser can take it', async () => {
+  test('is compressed as the browser accepts', async () => {
     const script = /\/console\/main-\w+\.js/.exec(html)?.[0] as string;
     const plain = await (await get(script)).text();
     const zipped = await get(script, 'gzip, deflate');
@@ -80,7 +80,7 @@ describe('the console', () => {
     expect(brotliDecompressSync(await pressed.arrayBuffer()).toString() === plain).toBe(true);
   });
 
-  test('loads at most 200 kB of compressed script at first', () => {
+  test('initially loads at most 200 kB of compressed script', () => {
     const first = new Set(files.filter(({ path }) => html.includes(`src="${path}"`)));
     for (const file of first) {
       for (const [, path] of textOf(file).matchAll(/(?:from|import)\s*"(\/console\/[^"]+\.js)"/g)) {
@@ -92,16 +92,16 @@ describe('the console', () => {
     expect(size).toBeLessThan(200_000);
   });
 
-  test('is the same, name by name, whoever makes it', async () => {
+  test('builds reproducibly', async () => {
     const again = await buildConsole();
     expect(again.map(({ path }) => path)).toEqual(files.map(({ path }) => path));
   });
 });
 
-describe('the link of a first start', () => {
+describe('the console link of the first start', () => {
   const take = (code: unknown) => world.call('POST', '/console/link', { body: { code } });
 
-  test('gives the first key to the first who shows its code, and to nobody after', async () => {
+  test('returns the management key once', async () => {
     const code = world.app.link?.reveal();
     expect((await take(`slp_non_${'x'.repeat(49)}`)).status).toBe(404);
     const { status, body } = await take(code);
@@ -111,7 +111,7 @@ describe('the link of a first start', () => {
     expect(world.logged.join()).not.toContain(code as string);
   });
 
-  test('is over after ten minutes', async () => {
+  test('expires after ten minutes', async () => {
     const other = await openTestServer(sqlite);
     const open = () => other.call('POST', '/console/link', { body: { code: other.app.link?.reveal() } });
     other.clock.advance(600_000);
@@ -119,7 +119,7 @@ describe('the link of a first start', () => {
     await other.close();
   });
 
-  test('is not there when nothing was made', async () => {
+  test('does not exist if the start created no key', async () => {
     const again = await openTestServer(world.config.databaseUrl, {
       SALLYPORT_MANAGEMENT_KEY_FILE: world.config.managementKeyFile,
       SALLYPORT_MASTER_KEY_FILE: join(dirname(world.config.managementKeyFile), 'master.key'),

@@ -8,7 +8,7 @@ const card = { id: 'card-42', container: '/customers/42/' };
 describe.each(databases)('decisions on %s', (_, database) => {
   let world: TestServer;
   let management: string;
-  /** Its replies and those of its kind must never show the credential that was asked about. */
+  /** Checks that the response does not contain the credential. */
   let guard: string;
 
   beforeAll(async () => {
@@ -46,7 +46,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
 
   const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
-  test('an answer has the verdict, transform, principal, reason and rule, and with explain the trace', async () => {
+  test('an allowed decision has transform, principal, reason and rule, and with explain a trace', async () => {
     const desk = await world.application(management, {
       permissions: ['token:create'],
       rules: [{ ...rule, description: 'The desk' }],
@@ -85,7 +85,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     });
   });
 
-  test('a denial has the reason and the missing grant, and neither transform nor rule', async () => {
+  test('a denial has the reason and the missing grant, but no transform and no rule', async () => {
     const desk = await world.application(management, { permissions: [], rules: [rule] });
     expect(await decision(desk.key, read, { id: 'card-42', container: '/pci/' })).toEqual({
       allowed: false,
@@ -95,7 +95,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     });
   });
 
-  test('a Session is named with the Application that it belongs to', async () => {
+  test('the principal of a session has its application', async () => {
     const session = await openSession({ permissions: [read] });
     const { principal, allowed, transform, rule } = await decision(session.key);
     expect({ allowed, transform, rule }).toEqual({
@@ -111,7 +111,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     expect(principal.id).not.toBe(session.web.id);
   });
 
-  test('a credential that is not valid gets one and the same answer, whatever is wrong with it', async () => {
+  test('every invalid credential gets the same decision', async () => {
     const old = await world.application(management);
     await world.call('POST', `/applications/${old.id}/regenerate`, { key: management });
     const deleted = await world.application(management);
@@ -144,7 +144,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     expect((await decision(live.key)).allowed).toBe(true);
   });
 
-  test('up to 100 resources are answered in their order, each as it would be alone', async () => {
+  test('up to 100 resources get the same decisions as alone, in order', async () => {
     const desk = await world.application(management, {
       permissions: [],
       rules: [rule, { ...rule, priority: 2, container: '/pci/', transform: 'redact' }],
@@ -168,7 +168,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     expect(invalid.body).toEqual({ decisions: [denied, denied] });
   });
 
-  test('without a resource, only grants for everything count', async () => {
+  test('without a resource, only grants for all resources match', async () => {
     const desk = await world.application(management, { permissions: ['token:create'], rules: [rule] });
     for (const given of [
       {},
@@ -200,7 +200,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     ['101 resources', 'resources', { resources: Array(101).fill(card) }],
     ['a resource among resources that is none', 'resources.1', { resources: [card, 'card'] }],
     ['a resource and resources', 'resources', { resource: card, resources: [card] }],
-  ])('%s is refused without a word of the credential', async (_what, part, given) => {
+  ])('%s is rejected without repeating the credential', async (_what, part, given) => {
     const credential = mint('ses').secret.reveal();
     const body = { credential, permission: read, ...given };
     const answer = await world.call('POST', '/decisions', { key: guard, body });
@@ -209,7 +209,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     expect(JSON.stringify(answer.body)).not.toContain(credential);
   });
 
-  test('a body that is cut off or of the wrong type does not bring the credential back', async () => {
+  test('an incomplete body or a wrong content type does not repeat the credential', async () => {
     const credential = mint('pvt').secret.reveal();
     const text = `{"credential":"${credential}","permission":"token:read"`;
     for (const [body, type, status] of [
@@ -228,7 +228,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     expect(world.logged.join('\n')).not.toContain(credential);
   });
 
-  test('permissions of a family of one’s own are decided by containers and conditions alike', async () => {
+  test('custom permissions are decided by containers and conditions', async () => {
     const service = await world.application(management, {
       permissions: ['report:read'],
       rules: [
@@ -252,7 +252,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
     );
   });
 
-  test('a ceiling shows as steps of the authorizer, and as the reason when it decides', async () => {
+  test('the trace contains the rules of the authorizer, and the reason names it if it decides', async () => {
     const authorizer = await world.application(management, {
       permissions: [],
       rules: [{ ...rule, transform: 'redact', description: 'What the backend may' }],

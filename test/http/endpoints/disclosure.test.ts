@@ -1,6 +1,7 @@
 /**
- * No sequence of requests shows a caller more of a secret than it could see at the beginning, unless somebody shows it
- * who saw all of it, or a private key moves it that was granted both containers. Generated policies and requests.
+ * No sequence of requests discloses more of a secret to a key than it could see at the start. There are two
+ * exceptions: a key that can reveal the secret discloses it, or a private key that was granted both containers moves
+ * it. Policies and requests are generated.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
@@ -17,7 +18,7 @@ const secret = 'Ada-Lovelace-7731';
 const mask = 'ends in {{ data.secret | last: 4 }}';
 const masks = ['{{ data.secret }}', '{{ data.secret | reveal_first: 16 }}', '{{ data.other }}', null];
 
-/** Few have no access, so that most requests change something. */
+/** Most have access, so that most requests change something. */
 const level = fc.constantFrom(...levels, 'redact', 'mask', 'reveal');
 const grant = fc.record({
   'token:read': level,
@@ -27,7 +28,7 @@ const grant = fc.record({
 });
 const policy: fc.Arbitrary<Policy> = fc.record({ '/s/': grant, '/o/': grant, '/o/below/': grant });
 
-/** A public key, two private keys, and sessions of the public application: two that `bound` authorized, one of `free`. */
+/** A public key, two private keys, and sessions of the public application: two authorized by `bound`, one by `free`. */
 const callers = ['public', 'bound', 'free', 'session 1', 'session 2', 'session of free'] as const;
 type Caller = (typeof callers)[number];
 const isPrivate = (caller: Caller) => caller === 'bound' || caller === 'free';
@@ -41,7 +42,7 @@ const patch = (weight: number, fields: Record<string, fc.Arbitrary<unknown>>) =>
   weight,
   arbitrary: fc.record({ by, body: fc.record(fields) }),
 });
-/** Without a body: deletes the token, and creates another under its id. */
+/** Without a body: deletes the token, and creates another with the same id. */
 const action = fc.oneof(
   patch(10, move),
   patch(4, remask),
@@ -65,7 +66,7 @@ const byContainer = (container: string) => ({ container });
 const byCondition = (value: string) => ({
   conditions: [{ attribute: 'container', operator: 'starts_with', value }],
 });
-/** Holds no permission on tokens, so that every application has a rule. */
+/** Grants no permission on tokens, so that every application has a rule. */
 const idle = { priority: 9, container: '/idle/', transform: 'redact', permissions: ['idle:read'] };
 
 describe(`with the seed ${seed}`, () => {
@@ -118,7 +119,7 @@ describe(`with the seed ${seed}`, () => {
     };
   }
 
-  /** How much of the secret the replies hold that this key gets. */
+  /** How much of the secret the responses to this key contain. */
   async function seenBy(key: string): Promise<Level> {
     const replies = await Promise.all([
       world.call('GET', '/tokens/secret', { key }),
@@ -136,7 +137,7 @@ describe(`with the seed ${seed}`, () => {
     return Object.fromEntries(seen) as Record<Caller, Level>;
   }
 
-  /** False once the secret is gone. */
+  /** False if the secret no longer exists. */
   async function act(key: string, { body }: Action): Promise<boolean> {
     if (body) {
       const { status } = await world.call('PATCH', '/tokens/secret', { key, body });
@@ -150,7 +151,7 @@ describe(`with the seed ${seed}`, () => {
 
   const beyond = (one: Level, other: Level) => levels.indexOf(one) > levels.indexOf(other);
 
-  test('nobody comes to see more of a secret than somebody who saw all of it has shown', async () => {
+  test('no key learns more of a secret than a key that could reveal it has disclosed', async () => {
     const worlds = fc.record({
       policies: fc.record({
         public: policy,
@@ -192,7 +193,7 @@ describe(`with the seed ${seed}`, () => {
     expect(tally.moved).toBeGreaterThan(15);
   });
 
-  /** A session of the key that moves the token sees no more than that key was entitled to. */
+  /** A session of the key that moves the token sees no more than that key could. */
   function limitOf(caller: Caller, by: Caller, entitled: Record<Caller, Level>): Level {
     const isItsSession = by === 'bound' && caller.startsWith('session ') && caller !== 'session of free';
     return isItsSession ? entitled.bound : 'reveal';

@@ -21,7 +21,7 @@ function managementOf({ permissions, rules }: ApiResponse['body']): string[] {
   return all.filter((name) => management.includes(name));
 }
 
-describe('no escalation', () => {
+describe('privilege escalation', () => {
   let world: TestServer;
   let key: string;
   beforeAll(async () => {
@@ -43,7 +43,7 @@ describe('no escalation', () => {
   }
 
   test.each(management.filter((name) => name !== 'application:create'))(
-    'who creates cannot hand out %s without holding it',
+    'a create cannot grant %s without holding it',
     async (permission) => {
       const deputy = await world.application(key, { permissions: ['application:create'] });
       expectRefused(await create(deputy.key, { permissions: ['token:read', permission] }), permission);
@@ -54,7 +54,7 @@ describe('no escalation', () => {
     },
   );
 
-  test('whoever creates or updates may hand out Token permissions and the user’s own', async () => {
+  test('a create or update can grant token and custom permissions', async () => {
     const deputy = await world.application(key, {
       permissions: ['application:create', 'application:update'],
     });
@@ -63,7 +63,7 @@ describe('no escalation', () => {
     expect((await update(deputy.key, made.body.id, { permissions: free })).status).toBe(200);
   });
 
-  test('a permission held by a rule can be handed on', async () => {
+  test('a permission held by a rule can be granted', async () => {
     const deputy = await world.application(key, {
       permissions: ['application:create'],
       ...byRule(['log:read']),
@@ -71,7 +71,7 @@ describe('no escalation', () => {
     expect((await create(deputy.key, { permissions: ['log:read'] })).status).toBe(201);
   });
 
-  test('who updates can neither give, nor take, nor rename around what it does not hold', async () => {
+  test('an update is denied if the application has or gets a management permission that the caller lacks', async () => {
     const deputy = await world.application(key, { permissions: ['application:update', 'token:read'] });
     const plain = await world.application(key);
     const strong = await world.application(key, { permissions: ['token:read', 'log:read'] });
@@ -84,7 +84,7 @@ describe('no escalation', () => {
     expect(body).not.toHaveProperty('modified_at');
   });
 
-  test('who regenerates cannot get at a key that can do more', async () => {
+  test('regenerating is denied for an application with more management permissions', async () => {
     const deputy = await world.application(key, { permissions: ['application:update'] });
     const strong = await world.application(key, { permissions: ['application:read', 'tenant:read'] });
     expectRefused(await regenerate(deputy.key, strong.id), 'application:read');
@@ -95,7 +95,7 @@ describe('no escalation', () => {
     expect((await regenerate(deputy.key, equal.id)).status).toBe(200);
   });
 
-  test('whatever is asked, in whatever order, no key comes to hold more than the first one had', async () => {
+  test('no random sequence of requests gives a key more than the first one had', async () => {
     const some = (of: string[]) => fc.subarray(of, { minLength: 1 });
     const grants = fc.oneof(
       some([...management, ...free]).map((permissions) => ({ permissions })),

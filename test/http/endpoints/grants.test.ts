@@ -102,7 +102,7 @@ describe('grants', () => {
     return (await world.call('POST', '/sessions', { key: web.key })).body.nonce;
   }
 
-  /** Gives these to an owner of that type. A refusal does not spend the nonce, so it serves for all of them. */
+  /** Grants these to an owner of that type. A rejected request does not use the nonce, so one nonce serves all. */
   async function give(owner: Owner, grants: object): Promise<ApiResponse> {
     if (owner === 'session') {
       return world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
@@ -126,7 +126,7 @@ describe('grants', () => {
   }
 
   describe.each(owners)('of a %s owner', (owner) => {
-    test('are permissions, or rules, or both', async () => {
+    test('may be permissions, rules or both', async () => {
       await expectTaken(owner, { permissions: ['token:read'] });
       await expectTaken(owner, { rules: [ruleOf(owner)] });
       await expectTaken(owner, { permissions: ['token:read'], rules: [ruleOf(owner)] });
@@ -134,33 +134,33 @@ describe('grants', () => {
       await expectRefused(owner, {}, ['permissions']);
     });
 
-    test.each(badPermissions.map((bad) => [bad]))('do not include the permission %j', async (permission) => {
+    test.each(badPermissions.map((bad) => [bad]))('reject the permission %j', async (permission) => {
       await expectRefused(owner, { permissions: ['token:read', permission] }, ['permissions.1']);
     });
 
-    test('include permissions in families of the user’s own', async () => {
+    test('accept custom permissions', async () => {
       const permissions = ['invoice:approve', 'acme:reports_2:read-all', 'a:b', 'tokens:read'];
       const made = await expectTaken(owner, { permissions });
       if (owner !== 'session') expect(made.permissions).toEqual(permissions);
     });
 
-    test('are 50 permissions at most', async () => {
+    test('have at most 50 permissions', async () => {
       await expectTaken(owner, { permissions: numbered(50) });
       await expectRefused(owner, { permissions: numbered(51) }, ['permissions']);
     });
 
-    test('are 50 rules at most', async () => {
+    test('have at most 50 rules', async () => {
       const rules = (count: number) =>
         Array.from({ length: count }, (_, at) => ruleOf(owner, { priority: at + 1 }));
       await expectTaken(owner, { rules: rules(50) });
       await expectRefused(owner, { rules: rules(51) }, ['rules']);
     });
 
-    test.each(badRules)('are not a rule with %s', async (_what, part, given) => {
+    test.each(badRules)('reject a rule with %s', async (_what, part, given) => {
       await expectRefused(owner, { rules: [ruleOf(owner), ruleOf(owner, given)] }, [`rules.1.${part}`]);
     });
 
-    test('are rules of any priority from 1, transform and description', async () => {
+    test('accept rules with any priority from 1, transform and description', async () => {
       for (const priority of [1, 2_147_483_647])
         await expectTaken(owner, { rules: [ruleOf(owner, { priority })] });
       for (const transform of ['redact', 'mask', 'reveal'])
@@ -169,7 +169,7 @@ describe('grants', () => {
         await expectTaken(owner, { rules: [ruleOf(owner, { description })] });
     });
 
-    test('never have both a container and conditions in one rule', async () => {
+    test('reject a rule with both a container and conditions', async () => {
       const { status, body } = await give(owner, {
         rules: [ruleOf(owner, { container: '/pci/', conditions: [condition] })],
       });
@@ -179,7 +179,7 @@ describe('grants', () => {
       ]);
     });
 
-    test('that live in a browser neither change credentials nor hand out access', async () => {
+    test('of public keys and sessions exclude management permissions', async () => {
       const secret = [
         'application:create',
         'application:update',
@@ -201,23 +201,23 @@ describe('grants', () => {
     });
   });
 
-  describe.each(['private', 'public', 'management'] as const)('of a %s Application', (owner) => {
-    test('never have conditions', async () => {
+  describe.each(['private', 'public', 'management'] as const)('of a %s application', (owner) => {
+    test('reject conditions', async () => {
       for (const conditions of [[condition], []]) {
         await expectRefused(owner, { rules: [ruleOf(owner, { conditions })] }, ['rules.0.conditions']);
       }
     });
 
-    test.each(goodContainers)('keep the container %p as it was given', async (container) => {
+    test.each(goodContainers)('store the container %p unchanged', async (container) => {
       const { rules } = await expectTaken(owner, { rules: [ruleOf(owner, { container })] });
       expect(rules[0].container).toBe(container);
     });
 
-    test.each(badContainers)('do not take %p for a container', async (container) => {
+    test.each(badContainers)('reject the container %p', async (container) => {
       await expectRefused(owner, { rules: [ruleOf(owner, { container })] }, ['rules.0.container']);
     });
 
-    test('are shown without duplicates, in the order given, and without what is null', async () => {
+    test('are returned without duplicates and nulls, in the given order', async () => {
       const first = ruleOf(owner, { priority: 2, permissions: ['token:read', 'a:b', 'token:read'] });
       const second = ruleOf(owner, { priority: 1, description: null, conditions: null });
       const body = await expectTaken(owner, {
@@ -230,7 +230,7 @@ describe('grants', () => {
   });
 
   test.each(['public', 'session'] as const)(
-    'what a %s may not hold is named by its place in what was sent, twins included',
+    'an error about a permission that a %s cannot hold has its index in the request, counting duplicates',
     async (owner) => {
       const held = ruleOf(owner, { permissions: ['token:read', 'token:read'] });
       const beyond = ruleOf(owner, { permissions: ['a:b', 'a:b', 'a:c', 'session:authorize'] });
@@ -243,7 +243,7 @@ describe('grants', () => {
     },
   );
 
-  test('a management Application’s rule may do without a container, the others’ may not', async () => {
+  test('only rules of management applications may omit the container', async () => {
     await expectTaken('management', { rules: [rule] });
     for (const owner of ['private', 'public'] as const) {
       await expectRefused(owner, { rules: [rule] }, ['rules.0.container']);
@@ -251,19 +251,19 @@ describe('grants', () => {
     }
   });
 
-  test('a Session’s rule needs conditions, and takes no container', async () => {
+  test('a session rule requires conditions and rejects a container', async () => {
     await expectRefused('session', { rules: [rule] }, ['rules.0.conditions']);
     await expectRefused('session', { rules: [{ ...rule, conditions: null }] }, ['rules.0.conditions']);
     await expectRefused('session', { rules: [{ ...rule, conditions: [] }] }, ['rules.0.conditions']);
     await expectRefused('session', { rules: [{ ...rule, container: '/pci/' }] }, ['rules.0.container']);
   });
 
-  test.each(badConditions)('a condition with %s is refused', async (_what, part, given) => {
+  test.each(badConditions)('a condition with %s is rejected', async (_what, part, given) => {
     const rules = [ruleOf('session', { conditions: [condition, given] })];
     await expectRefused('session', { rules }, [`rules.0.conditions.1${part}`]);
   });
 
-  test('conditions are on id or container, by prefix or as a whole', async () => {
+  test('conditions compare id or container, exactly or by prefix', async () => {
     const conditions = ['id', 'container'].flatMap((attribute) =>
       ['starts_with', 'equals'].map((operator) => ({ attribute, operator, value: 'pci' })),
     );

@@ -11,8 +11,8 @@ import {
 } from '../../support/route-access.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
-describe('the tables of this test', () => {
-  test('have a row for every guarded route, and for every one with an id', () => {
+describe('the tables of these tests', () => {
+  test('cover every authenticated route and every route with an id', () => {
     const names = (all: readonly Route[]) => all.map(({ name }) => name).sort();
     expect(Object.keys(statusByCaller).sort()).toEqual(names(authenticatedRoutes));
     expect(Object.keys(statusById).sort()).toEqual(names(routesWithId));
@@ -29,7 +29,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
   const { callRoute, keyOf, session, createEntity } = routeCaller((...asked) => world.call(...asked));
 
   test.each(authenticatedRoutes.map((route) => [route.name, route] as const))(
-    '%s is open to the keys it is for, and to no others',
+    '%s accepts only the keys that it is for',
     async (name, route) => {
       const tenant = await world.tenant();
       const statuses = [];
@@ -42,7 +42,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
   );
 
   test.each(routesWithId.map((route) => [route.name, route] as const))(
-    '%s finds what is the tenant’s own and there, and tells nothing of anything else',
+    '%s finds only existing resources of the same tenant',
     async (name, route) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
       const where = collectionOf(route);
@@ -71,7 +71,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
   );
 
   test.each(['/applications', '/sessions', '/tokens'])(
-    'a list of %s shows the tenant’s own alone',
+    'a list of %s contains only resources of the same tenant',
     async (path) => {
       const [mine, theirs] = [await world.tenant(), await world.tenant()];
       const route = authenticatedRoutes.find((each) => each.path === path) as Route;
@@ -84,7 +84,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
     },
   );
 
-  test('what is made belongs to the tenant of the key, also when a Session makes it', async () => {
+  test('a new resource belongs to the tenant of the key, also if a session creates it', async () => {
     const tenant = await world.tenant();
     const key = await keyOf('session', tenant);
     const { body } = await world.call('POST', '/tokens', { key, body: { data: 'x' } });
@@ -93,7 +93,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
     expect(body.created_by).toBe(own.body.id);
   });
 
-  test('a Session of one tenant cannot be authorized, nor its key judged, by another', async () => {
+  test('a session cannot be authorized or checked by another tenant', async () => {
     const [mine, theirs] = [await world.tenant(), await world.tenant()];
     const { nonce, session_key } = await session(theirs);
     const grant = { nonce, permissions: ['mine:x'] };
@@ -108,7 +108,7 @@ describe.each(databases)('isolation on %s', (_, database) => {
     expect({ allowed, principal, trace }).toEqual({ allowed: false, principal: undefined, trace: undefined });
   });
 
-  test('two tenants may give their Tokens the same id', async () => {
+  test('two tenants may use the same token id', async () => {
     const tenants = [await world.tenant(), await world.tenant()];
     for (const [at, { key }] of tenants.entries()) {
       const body = { id: 'shared', data: 'x', mask: `of ${at}` };

@@ -12,7 +12,7 @@ const times = <T>(count: number, make: (at: number) => T) =>
 const dead = [401, 401];
 const alive = [200, 200];
 
-describe.each(databases)('the keys of an Application on %s', (_, database) => {
+describe.each(databases)('keys of an application on %s', (_, database) => {
   let world: TestServer;
   let node: TestServer;
   let key: string;
@@ -33,13 +33,13 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
   const remove = (id: string, keyId: string, as = key) =>
     world.call('DELETE', `/applications/${id}/keys/${keyId}`, { key: as });
   const regenerate = (id: string) => world.call('POST', `/applications/${id}/regenerate`, { key });
-  /** What both nodes answer to whoever shows the key. */
+  /** The statuses that both nodes return for the key. */
   const shown = (as: string) =>
     Promise.all(
       [world, node].map(async (at) => (await at.call('GET', '/applications/key', { key: as })).status),
     );
 
-  test('a second key works beside the first, which is deleted when nothing uses it any more', async () => {
+  test('a second key works beside the first until the first is deleted', async () => {
     const made = await readable();
     const { status, body } = await add(made.id);
     expect(status).toBe(201);
@@ -51,7 +51,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect(await shown(body.key)).toEqual(alive);
   });
 
-  test('the reply that makes a key is the only one that shows it; the others show how it ends', async () => {
+  test('only the response that creates a key contains it; others have its last characters', async () => {
     const made = await readable({ type: 'public' });
     const creator = (await world.call('GET', '/applications/key', { key })).body.id;
     world.clock.advance(1000);
@@ -75,7 +75,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     ]);
   });
 
-  test('a fourth is refused until one of the three is gone', async () => {
+  test('a fourth key is rejected until one is deleted', async () => {
     const made = await readable();
     expect((await add(made.id)).status).toBe(201);
     const { body: third } = await add(made.id);
@@ -85,7 +85,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect(await list(made.id)).toHaveLength(3);
   });
 
-  test('of any number made at once on several nodes, no more than three are alive', async () => {
+  test('concurrent requests on several nodes create at most three keys', async () => {
     for (let round = 0; round < 3; round++) {
       const made = await readable();
       const answers = await Promise.all(
@@ -99,7 +99,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     }
   });
 
-  test('regenerating kills all of them at once and leaves one', async () => {
+  test('regenerating revokes all keys immediately and leaves one', async () => {
     const made = await readable();
     const others = [(await add(made.id)).body.key, (await add(made.id)).body.key];
     const { body } = await regenerate(made.id);
@@ -110,7 +110,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     ]);
   });
 
-  test('keys made while the Application is regenerated are dead, or made after it', async () => {
+  test('a key created during a regeneration is revoked, unless it was created after it', async () => {
     const made = await readable();
     const [again, ...added] = await Promise.all([regenerate(made.id), ...times(6, () => add(made.id))]);
     expect(again?.status).toBe(200);
@@ -122,7 +122,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     }
   });
 
-  test('the last one may be deleted: the Application stays, and is given another', async () => {
+  test('the last key can be deleted, and another created', async () => {
     const made = await readable();
     const [only] = await list(made.id);
     expect((await remove(made.id, only.id)).status).toBe(204);
@@ -133,7 +133,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect(await shown(body.key)).toEqual(alive);
   });
 
-  test('an Application may replace its own key, and delete the one that it calls with', async () => {
+  test('an application can replace its own key, and delete the one it uses', async () => {
     const made = await readable({ permissions: ['application:read', 'application:update'] });
     const { body } = await add(made.id, made.key);
     const [, old] = await list(made.id);
@@ -142,7 +142,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect(await shown(body.key)).toEqual(alive);
   });
 
-  test('deleting one twice, or by the id of another Application, finds nothing', async () => {
+  test('deleting a key twice, or by the id of another application, returns 404', async () => {
     const [made, other] = [await readable(), await readable()];
     const [one] = await list(made.id);
     expect((await remove(other.id, one.id)).status).toBe(404);
@@ -151,7 +151,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect(answers.map(({ status }) => status).sort()).toEqual([204, ...Array(7).fill(404)]);
   });
 
-  test('who lacks a management permission of the Application gets no key of it, and takes none away', async () => {
+  test('creating and deleting keys requires the management permissions of the application', async () => {
     const admin = await readable({ permissions: ['application:update', 'log:read'] });
     const weak = await readable({ permissions: ['application:update', 'application:read'] });
     const [one] = await list(admin.id);
@@ -162,7 +162,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect((await add(admin.id, equal.key)).status).toBe(201);
   });
 
-  test('a Session under a ceiling dies with the key that authorized it, and with no other', async () => {
+  test('a limited session is revoked with the key that authorized it, and with no other', async () => {
     const backend = await readable();
     const { body: second } = await add(backend.id);
     const web = await readable({ type: 'public' });
@@ -178,7 +178,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect(await shown(byFirst)).toEqual(alive);
   });
 
-  test('an expired Application has no keys to list, to add to or to delete', async () => {
+  test('keys of an expired application cannot be listed, created or deleted', async () => {
     const made = await readable({ expires_at: new Date(world.clock.now() + 1000).toISOString() });
     const [one] = await list(made.id);
     world.clock.advance(1000);
@@ -187,7 +187,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect((await remove(made.id, one.id)).status).toBe(404);
   });
 
-  test('the audit log says which key came and which went, by how it ends', async () => {
+  test('the audit log identifies created and deleted keys by their last characters', async () => {
     const made = await readable();
     const { body } = await add(made.id);
     await remove(made.id, body.id);
@@ -200,7 +200,7 @@ describe.each(databases)('the keys of an Application on %s', (_, database) => {
     expect(JSON.stringify(logs)).not.toContain(body.key);
   });
 
-  test('a request repeated with its Idempotency-Key makes one key, and shows the same again', async () => {
+  test('a retry with an Idempotency-Key creates one key and returns it again', async () => {
     const made = await readable();
     const once = () =>
       world.call('POST', `/applications/${made.id}/keys`, { key, headers: { 'Idempotency-Key': made.id } });

@@ -20,9 +20,9 @@ const everyForm = (secret: string) => [
 
 describe.each(databases)('secrets on %s', (_, database) => {
   let world: TestServer;
-  /** Every key and nonce ever issued. */
+  /** Every issued key and nonce. */
   const issued = new Set<string>();
-  /** Every answer, head and body, without what it has just issued. */
+  /** Every response, headers and body, without the secrets that it issues. */
   const answers: string[] = [];
   const called = new Set<string>();
 
@@ -92,7 +92,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('DELETE', one, { key });
   }
 
-  /** With secrets in every place where somebody may put them by mistake. */
+  /** With secrets in every field where a caller may put them by mistake. */
   async function everyFailure(key: string, old: string, session: { session_key: string; nonce: string }) {
     const secrets = [key, old, session.session_key, session.nonce];
     for (const secret of secrets) {
@@ -122,23 +122,23 @@ describe.each(databases)('secrets on %s', (_, database) => {
       for (const form of everyForm(secret)) expect(text.includes(form)).toBe(false);
   }
 
-  test('have been through every route', () => {
+  test('cover every route', () => {
     const all = routes.map(({ method, path }) => `${method} ${path}`);
     expect([...called]).toEqual(expect.arrayContaining(all));
     expect(issued.size).toBeGreaterThan(6);
   });
 
-  test('are in no answer but the one that issues them', () => {
+  test('are only in the response that issues them', () => {
     expectNoneIn(answers.join('\n'));
   });
 
-  test('are nowhere in the database', async () => {
+  test('are not in the database', async () => {
     const stored = await dumpDatabase(world.config.databaseUrl);
     expect(stored).toContain('first management key');
     expectNoneIn(stored);
   });
 
-  test('are nowhere in the log, also when the database fails under them', async () => {
+  test('are not in the log, even if the database fails', async () => {
     await hideTable(world.config.databaseUrl, 'sessions');
     await hideTable(world.config.databaseUrl, 'application_keys');
     for (const key of issued) {
@@ -153,7 +153,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
   });
 });
 
-describe('a key that somebody puts where it does not belong', () => {
+describe('a key in the wrong field', () => {
   let world: TestServer;
   let key: string;
   beforeAll(async () => {
@@ -175,7 +175,7 @@ describe('a key that somebody puts where it does not belong', () => {
     ['id', '/tokens', (id) => ({ id, data: 1 })],
     ['container', '/tokens', (secret) => ({ container: `/${secret}/`, data: 1 })],
     ['metadata.note', '/tokens', (note) => ({ metadata: { note }, data: 1 })],
-  ])('is refused as %s, which is kept in the clear', async (field, path, body) => {
+  ])('is rejected as %s, which is not encrypted', async (field, path, body) => {
     const { status, body: problem } = await world.call('POST', path, { key, body: body(key) });
     expect(status).toBe(400);
     expect(problem.errors[field]).toContain(
@@ -183,7 +183,7 @@ describe('a key that somebody puts where it does not belong', () => {
     );
   });
 
-  test('is left out of the path in answers and in the log, however it is written', async () => {
+  test('is redacted from the path in responses and in the log, in any encoding', async () => {
     const written = [key.replaceAll('_', '%5F'), key.replace('s', '%73'), encodeURIComponent(key)];
     for (const part of written) {
       for (const path of [`/applications/${part}`, `/${part}`]) {

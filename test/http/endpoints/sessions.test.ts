@@ -5,7 +5,7 @@ import { type ApiResponse, databases, openTestServer, type TestServer } from '..
 const reading = { permissions: ['application:read'] };
 const day = 86_400_000;
 
-describe.each(databases)('Sessions on %s', (_, database) => {
+describe.each(databases)('sessions on %s', (_, database) => {
   let world: TestServer;
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -19,7 +19,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
   const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
   const outcome = ({ status, body }: ApiResponse) => [status, body.code];
 
-  /** A tenant with a public Application and a Session of it. */
+  /** A tenant with a public application and a pending session. */
   async function scene(fields: object = {}) {
     const { key } = await world.tenant();
     const web = await world.application(key, { type: 'public', permissions: ['mine:x'], ...fields });
@@ -27,7 +27,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     return { key, web, session };
   }
 
-  test('a public key starts one, without any permission: its key, a nonce, and three minutes', async () => {
+  test('a public key creates a session without any permission, for three minutes', async () => {
     const { key } = await world.tenant();
     const web = await world.application(key, { type: 'public', permissions: ['mine:x'] });
     const { status, body } = await start(web.key);
@@ -39,7 +39,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect((await start(web.key)).body.session_key).not.toBe(body.session_key);
   });
 
-  test('no other key starts one', async () => {
+  test('other keys cannot create a session', async () => {
     const { key, session } = await scene();
     const backend = await world.application(key);
     for (const [other, owner] of [
@@ -53,7 +53,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     }
   });
 
-  test('starting one takes no body, an empty one, or an object without fields', async () => {
+  test('creating accepts no body, an empty one, or an empty object', async () => {
     const { web } = await scene();
     for (const body of [undefined, '', '{}'])
       expect((await world.call('POST', '/sessions', { key: web.key, body })).status).toBe(201);
@@ -61,7 +61,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, ['expires_at']]);
   });
 
-  test('before it is authorized it may do nothing, not even with what its Application holds', async () => {
+  test('a pending session has no access, even if its application does', async () => {
     const { session, web } = await scene(reading);
     expect(await me(web.key)).toBe(200);
     for (const [method, path] of [
@@ -77,7 +77,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     }
   });
 
-  test('authorizing answers without a body, and the Session may do what it was granted and no more', async () => {
+  test('authorizing returns 204, and the session has exactly the granted access', async () => {
     const { key, session } = await scene();
     const { status, body } = await authorize(key, session.nonce);
     expect([status, body]).toEqual([204, '']);
@@ -86,7 +86,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(outcome(list)).toEqual([403, 'permission_missing']);
   });
 
-  test('the grant goes to the Session alone: the Application and its other Sessions are as before', async () => {
+  test('a grant applies only to the session, not to its application or other sessions', async () => {
     const { key, web, session } = await scene();
     const other = (await start(web.key)).body;
     const before = (await world.call('GET', `/applications/${web.id}`, { key })).body;
@@ -96,7 +96,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(await me(other.session_key)).toBe(403);
   });
 
-  test('private and management keys authorize; public and Session keys do not', async () => {
+  test('private and management keys can authorize; public and session keys cannot', async () => {
     const { key, web, session } = await scene();
     const backend = await world.application(key, { permissions: ['session:authorize'] });
     await authorize(key, session.nonce);
@@ -106,7 +106,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect((await authorize(backend.key, next.nonce)).status).toBe(204);
   });
 
-  test('a used nonce is refused, and what was granted first stays', async () => {
+  test('a used nonce is rejected, and the first grant stays', async () => {
     const { key, session } = await scene();
     await authorize(key, session.nonce);
     const again = await authorize(key, session.nonce, { permissions: ['token:read'] });
@@ -115,7 +115,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect((await world.call('GET', '/tokens', { key: session.session_key })).status).toBe(403);
   });
 
-  test('an unknown nonce is not found, whatever it looks like', async () => {
+  test('an unknown nonce returns 404', async () => {
     const { key, web, session } = await scene();
     const unknown = mint('non').secret.reveal();
     const junk = ['x', ' ', unknown.slice(0, -1), `${unknown}x`, 'n'.repeat(5000), '\u0000', '\ud800'];
@@ -125,13 +125,13 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect((await authorize(key, session.nonce)).status).toBe(204);
   });
 
-  test.each([undefined, null, '', 7, [['x']], {}])('a nonce of %j is refused as malformed', async (nonce) => {
+  test.each([undefined, null, '', 7, [['x']], {}])('a nonce of %j is rejected', async (nonce) => {
     const { key } = await world.tenant();
     const { status, body } = await authorize(key, nonce);
     expect([status, Object.keys(body.errors)]).toEqual([400, ['nonce']]);
   });
 
-  test('another tenant’s nonce is not found, and stays good for its own', async () => {
+  test('a nonce of another tenant returns 404 and stays valid', async () => {
     const { key, session } = await scene();
     const stranger = await world.tenant();
     expect(outcome(await authorize(stranger.key, session.nonce))).toEqual([404, 'nonce_not_found']);
@@ -139,12 +139,12 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(outcome(await authorize(stranger.key, session.nonce))).toEqual([404, 'nonce_not_found']);
   });
 
-  test('a nonce is no key', async () => {
+  test('a nonce is not a key', async () => {
     const { session } = await scene();
     expect(await me(session.nonce)).toBe(401);
   });
 
-  test('a refused authorize leaves the nonce good', async () => {
+  test('a rejected authorization does not use the nonce', async () => {
     const { key, session } = await scene();
     expect((await authorize(key, session.nonce, { permissions: [] })).status).toBe(400);
     expect((await authorize(key, session.nonce, { ...reading, colour: 1 })).status).toBe(400);
@@ -154,7 +154,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect((await authorize(key, session.nonce)).status).toBe(204);
   });
 
-  test('it lives for three minutes to the millisecond, authorized or not', async () => {
+  test('a session expires after three minutes to the millisecond, authorized or not', async () => {
     const { key, web, session } = await scene();
     await authorize(key, session.nonce);
     const idle = (await start(web.key)).body;
@@ -166,7 +166,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(await me(idle.session_key)).toBe(401);
   });
 
-  test('it can be authorized until its last millisecond, and not after', async () => {
+  test('a session can be authorized until it expires', async () => {
     const { key, web, session } = await scene();
     const other = (await start(web.key)).body;
     world.clock.advance(179_999);
@@ -180,7 +180,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     ['shorten', 1000],
     ['lengthen', 3_600_000],
     ['stretch to the longest lifetime', 7 * day],
-  ])('authorizing may %s its life', async (_what, lifetime) => {
+  ])('authorizing can %s the lifetime', async (_what, lifetime) => {
     const { key, session } = await scene();
     const expires_at = iso(world.clock.now() + lifetime);
     expect((await authorize(key, session.nonce, { ...reading, expires_at })).status).toBe(204);
@@ -190,14 +190,14 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(await me(session.session_key)).toBe(401);
   });
 
-  test('a null expires_at leaves its life as it is', async () => {
+  test('a null expires_at does not change the lifetime', async () => {
     const { key, session } = await scene();
     await authorize(key, session.nonce, { ...reading, expires_at: null });
     world.clock.advance(180_000);
     expect(await me(session.session_key)).toBe(401);
   });
 
-  test('it may not end in the past, nor now, nor a millisecond beyond the longest lifetime', async () => {
+  test('expires_at must be in the future and within the maximum lifetime', async () => {
     const { key, session } = await scene();
     const made = world.clock.now();
     world.clock.advance(1000);
@@ -209,7 +209,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect((await authorize(key, session.nonce, longest)).status).toBe(204);
   });
 
-  test('it ends with its Application at the latest', async () => {
+  test('a session expires with its application at the latest', async () => {
     const end = world.clock.now() + 60_000;
     const { key, session } = await scene({ expires_at: iso(end) });
     expect(session.expires_at).toBe(iso(end));
@@ -223,7 +223,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(await me(session.session_key)).toBe(401);
   });
 
-  test('it dies with its Application, and so does its nonce', async () => {
+  test('deleting the application revokes the session and its nonce', async () => {
     const { key, web, session } = await scene();
     await authorize(key, session.nonce);
     const idle = (await start(web.key)).body;
@@ -233,7 +233,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(outcome(await authorize(key, idle.nonce))).toEqual([404, 'nonce_not_found']);
   });
 
-  test('it outlives a new key and another name of its Application', async () => {
+  test('a session survives a new key and a new name of its application', async () => {
     const { key, web, session } = await scene();
     await authorize(key, session.nonce);
     await world.call('POST', `/applications/${web.id}/regenerate`, { key });
@@ -241,7 +241,7 @@ describe.each(databases)('Sessions on %s', (_, database) => {
     expect(await me(session.session_key)).toBe(200);
   });
 
-  test('its lifetimes can be set', async () => {
+  test('the lifetimes are configurable', async () => {
     const env = { SALLYPORT_SESSION_TTL: '5', SALLYPORT_SESSION_TTL_MAX: '10' };
     const other = await openTestServer(database, env);
     try {

@@ -1,4 +1,4 @@
-/** What a caller gets of a Token whose row was changed behind the program's back. */
+/** Responses about a token whose row was modified in the database. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -8,7 +8,7 @@ const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
 const all = ['token:read', 'token:update', 'token:delete'];
 
-describe.each(databases)('a Token whose data was tampered with, on %s', (_, database) => {
+describe.each(databases)('a token with modified ciphertext on %s', (_, database) => {
   let world: TestServer;
   let management: string;
   let seeing: string;
@@ -31,7 +31,7 @@ describe.each(databases)('a Token whose data was tampered with, on %s', (_, data
     );
   });
 
-  /** Without the tests' own client, which takes every 500 for a fault. */
+  /** Uses `fetch`, since the test client throws on a 500. */
   async function failing(method: string, path: string, body?: object) {
     const before = world.logged.length;
     const response = await fetch(world.url + path, {
@@ -43,7 +43,7 @@ describe.each(databases)('a Token whose data was tampered with, on %s', (_, data
     return { status: response.status, text, lines: world.logged.slice(before) };
   }
 
-  test('is still read masked, since that never opens the data', async () => {
+  test('can be read masked, since that does not decrypt the data', async () => {
     expect((await world.call('GET', '/tokens/card-1', { key: management })).body.data).toEqual(masked);
     const list = await world.call('GET', '/tokens', { key: management });
     expect(list.body.data.map((token: { data: unknown }) => token.data)).toEqual([masked, masked]);
@@ -53,7 +53,7 @@ describe.each(databases)('a Token whose data was tampered with, on %s', (_, data
     ['GET', '/tokens/card-1', undefined],
     ['GET', '/tokens', undefined],
     ['PATCH', '/tokens/card-1', { type: 'card' }],
-  ])('is an internal error for whoever would open it: %s %s', async (method, path, body) => {
+  ])('is an internal error where it must be decrypted: %s %s', async (method, path, body) => {
     const { status, text, lines } = await failing(method, path, body);
     expect(status).toBe(500);
     expect(JSON.parse(text)).toMatchObject({
@@ -66,7 +66,7 @@ describe.each(databases)('a Token whose data was tampered with, on %s', (_, data
     for (const secret of ['4242424242', 'Ada']) expect(text + lines.join('\n')).not.toContain(secret);
   });
 
-  test('can be deleted, and its neighbours are as they were', async () => {
+  test('can be deleted, and other tokens are unaffected', async () => {
     expect((await world.call('GET', '/tokens/card-2', { key: seeing })).body.data).toEqual(data);
     expect((await world.call('DELETE', '/tokens/card-1', { key: seeing })).status).toBe(204);
     expect((await world.call('GET', '/tokens', { key: seeing })).body.data).toHaveLength(1);

@@ -16,7 +16,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
   const shown = (key: string) =>
     Promise.all([world, node].map(async (at) => (await at.call('GET', '/applications/key', { key })).status));
 
-  /** A tenant with every kind of key: all of them may read. */
+  /** A tenant with every kind of key, each with read access. */
   async function populated() {
     const { id, key } = await world.tenant();
     const reading = { permissions: ['application:read'] };
@@ -31,7 +31,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
     return { id, key, keys: [key, backend.key, web.key, ...sessions] };
   }
 
-  test('a key learns about its own tenant, and how many Applications that has', async () => {
+  test('a key gets its own tenant, with the number of applications', async () => {
     const { id, key } = await world.tenant();
     await world.application(key, { expires_at: new Date(world.clock.now() + 1000).toISOString() });
     const self = async () => (await world.call('GET', '/tenants/self', { key })).body;
@@ -41,7 +41,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
     expect((await self()).applications).toBe(1);
   });
 
-  test('all keys of a disabled tenant stop at once on every node, and those of others do not', async () => {
+  test('disabling a tenant invalidates its keys on every node immediately, and no others', async () => {
     const [tenant, other] = [await populated(), await populated()];
     for (const key of tenant.keys) expect(await shown(key)).toEqual([200, 200]);
     await world.app.maintenance.tenants.disable(tenant.id);
@@ -52,7 +52,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
     expect(asked.body.allowed).toBe(false);
   });
 
-  test('when it is enabled again, what it had is there and its keys work', async () => {
+  test('enabling a tenant restores its keys and data', async () => {
     const tenant = await populated();
     await world.call('POST', '/tokens', { key: tenant.key, body: { id: 'kept', data: 'x', mask: 'seen' } });
     await world.app.maintenance.tenants.disable(tenant.id);
@@ -62,7 +62,7 @@ describe.each(databases)('tenants on %s', (_, database) => {
     expect(body.data).toBe('seen');
   });
 
-  test('a bad key of a disabled tenant gets the answer that every bad key gets', async () => {
+  test('a key of a disabled tenant gets the same response as every invalid key', async () => {
     const tenant = await populated();
     await world.app.maintenance.tenants.disable(tenant.id);
     const ask = async (key: string) => {

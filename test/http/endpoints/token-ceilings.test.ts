@@ -1,4 +1,4 @@
-/** What a Session may do with Tokens when it was authorized by somebody whose own rights bind it. */
+/** Token access of a session that is limited by its authorizer. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -7,7 +7,7 @@ const masked = { number: 'XXXXXXXXXXXX4242' };
 const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const all = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
-describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
+describe.each(databases)('a limited session on %s', (_, database) => {
   let world: TestServer;
   let management: string;
   let backend: { id: string; key: string };
@@ -35,7 +35,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     permissions,
   });
 
-  /** A Session that may do everything with every customer's Tokens, as far as its authorizer may. */
+  /** A session with all permissions on every customer's tokens, limited by its authorizer. */
   async function authorized(by: string): Promise<string> {
     const web = await world.application(management, { type: 'public' });
     const { body } = await world.call('POST', '/sessions', { key: web.key });
@@ -59,7 +59,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
   };
   const patch = (id: string, body: object) => world.call('PATCH', `/tokens/${id}`, { key: session, body });
 
-  test('does all that its authorizer may', async () => {
+  test('can do what its authorizer can do', async () => {
     expect((await get('card-42')).body.data).toEqual(data);
     expect(await list()).toEqual([
       ['card-43', data],
@@ -69,7 +69,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await patch('card-42', { metadata: { seen: 'yes' } })).body.data).toEqual(data);
   });
 
-  test('narrows with its authorizer at the next request, in what it sees and in how much', async () => {
+  test('loses containers and transforms with its authorizer, with the next request', async () => {
     await setRules(rule('/customers/42/', 'mask'), rule('/customers/43/', 'redact'));
     expect((await get('card-42')).body.data).toEqual(masked);
     expect((await get('card-43')).body).not.toHaveProperty('data');
@@ -87,7 +87,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await patch('card-41', { type: 'card' })).status).toBe(403);
   });
 
-  test('widens again with its authorizer, but never past its own rules', async () => {
+  test('regains access with its authorizer, within its own rules', async () => {
     await setRules(rule('/customers/42/', 'redact'));
     await setRules(rule('/', 'reveal'));
     expect((await get('card-41')).body.data).toEqual(data);
@@ -97,7 +97,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await list()).length).toBe(3);
   });
 
-  test('loses single permissions with its authorizer', async () => {
+  test('loses permissions with its authorizer', async () => {
     await setRules(rule('/', 'reveal', ['token:read']));
     expect((await get('card-42')).status).toBe(200);
     for (const [method, path, permission, body] of [
@@ -113,13 +113,13 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     }
   });
 
-  test('moves a Token only where both may change it', async () => {
+  test('moves a token only where both have token:update', async () => {
     await setRules(rule('/customers/42/', 'reveal'));
     expect((await patch('card-42', { container: '/customers/43/' })).status).toBe(403);
     expect((await patch('card-42', { container: '/customers/42/old/' })).status).toBe(200);
   });
 
-  test('does not move hidden data to where its authorizer, or another session, sees more', async () => {
+  test('cannot move hidden data to where its authorizer or another session sees more', async () => {
     const rules = [rule('/s/', 'redact', ['token:update']), rule('/customers/', 'reveal')];
     const authorizer = await world.application(management, { permissions: [], rules });
     const body = { id: 'hidden', container: '/s/', data, mask };
@@ -148,7 +148,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await get('hidden', authorizer.key)).body.data).toBe('new');
   });
 
-  test('lays a new mask over data only if both may see the data', async () => {
+  test('changes a mask only if both can reveal the data', async () => {
     const wider = { mask: '{{ data.number | reveal_first: 6 }}' };
     await setRules(rule('/', 'mask'));
     const refused = await patch('card-42', wider);
@@ -160,7 +160,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
   test.each([
     ['regenerated', () => world.call('POST', `/applications/${backend.id}/regenerate`, { key: management })],
     ['deleted', () => world.call('DELETE', `/applications/${backend.id}`, { key: management })],
-  ])('dies when its authorizer is %s', async (_what, end) => {
+  ])('is revoked if its authorizer is %s', async (_what, end) => {
     expect((await get('card-42')).status).toBe(200);
     expect((await end()).status).toBeLessThan(300);
     expect((await get('card-42')).status).toBe(401);
@@ -168,7 +168,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await patch('card-42', { type: 'card' })).status).toBe(401);
   });
 
-  test('dies when its authorizer expires', async () => {
+  test('is revoked if its authorizer expires', async () => {
     const expires_at = new Date(world.clock.now() + 1000).toISOString();
     const rules = [rule('/', 'reveal')];
     const brief = await world.application(management, { permissions: [], rules, expires_at });
@@ -179,7 +179,7 @@ describe.each(databases)('a Session under a ceiling on %s', (_, database) => {
     expect((await get('card-42', bound)).status).toBe(401);
   });
 
-  test('is free of a ceiling when its authorizer may authorize anything', async () => {
+  test('is not limited if its authorizer holds session:authorize', async () => {
     const permissions = ['session:authorize'];
     const free = await world.application(management, { permissions, rules: [rule('/', 'redact')] });
     const bound = await authorized(free.key);

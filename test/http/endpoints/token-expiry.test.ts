@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('a Token with an expiry on %s', (_, database) => {
+describe.each(databases)('a token with an expiry on %s', (_, database) => {
   let world: TestServer;
   let key: string;
   beforeAll(async () => {
@@ -24,7 +24,7 @@ describe.each(databases)('a Token with an expiry on %s', (_, database) => {
     return { total: body.pagination.total_items, ids: body.data.map(({ id }: { id: string }) => id) };
   };
 
-  test('is there to the last millisecond, and then absent from every read and count', async () => {
+  test('exists until expires_at, to the millisecond, and then is absent from every read and count', async () => {
     await create('brief', 1000);
     await create('lasting', 5000);
     world.clock.advance(999);
@@ -40,7 +40,7 @@ describe.each(databases)('a Token with an expiry on %s', (_, database) => {
     expect((await world.call('DELETE', '/tokens/brief', { key })).status).toBe(404);
   });
 
-  test('cannot expire in the past or at once', async () => {
+  test('cannot expire in the past or now', async () => {
     for (const offset of [0, -1, -86_400_000]) {
       const { status, body } = await create('never', offset);
       expect([status, body.errors]).toEqual([400, { expires_at: ['must be in the future'] }]);
@@ -54,7 +54,7 @@ describe.each(databases)('a Token with an expiry on %s', (_, database) => {
     expect((await get('brief')).body.expires_at).toBe(at(1000));
   });
 
-  test('lives on when a patch gives it longer, and for good when it takes the expiry away', async () => {
+  test('expires later, or never, if a patch says so', async () => {
     await create('brief', 1000);
     expect((await patch('brief', { expires_at: at(3000) })).body.expires_at).toBe(at(3000));
     world.clock.advance(2999);
@@ -63,7 +63,7 @@ describe.each(databases)('a Token with an expiry on %s', (_, database) => {
     expect((await get('brief')).status).toBe(200);
   });
 
-  test('keeps its expiry when a patch speaks of other things, also in its last millisecond', async () => {
+  test('does not change its expiry with a patch of other fields, even in its last millisecond', async () => {
     await create('brief', 1000);
     world.clock.advance(999);
     const { status, body } = await patch('brief', { type: 'card' });
@@ -72,14 +72,14 @@ describe.each(databases)('a Token with an expiry on %s', (_, database) => {
     expect((await get('brief')).status).toBe(404);
   });
 
-  test('is gone sooner when a patch says so', async () => {
+  test('expires sooner if a patch says so', async () => {
     await create('brief', 5000);
     await patch('brief', { expires_at: at(1) });
     world.clock.advance(1);
     expect((await get('brief')).status).toBe(404);
   });
 
-  test('leaves its id free, and nothing behind when it is swept', async () => {
+  test('frees its id, and is removed completely by the sweep', async () => {
     await create('brief', 1000);
     world.clock.advance(1000);
     expect((await create('brief', 1000)).status).toBe(201);

@@ -1,4 +1,4 @@
-/** What the fields of a Token take, and what they give back. */
+/** Valid and invalid values of token fields. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createHash } from 'node:crypto';
@@ -17,9 +17,9 @@ const rules = [
 const nested = (levels: number): string => '['.repeat(levels) + ']'.repeat(levels);
 const repeated = (text: string, count: number) => Array.from({ length: count }, () => text).join('');
 
-describe.each(databases)('the fields of a Token on %s', (_, database) => {
+describe.each(databases)('token fields on %s', (_, database) => {
   let world: TestServer;
-  /** Of one that sees and changes all data. */
+  /** A key that can reveal and change all data. */
   let key: string;
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -49,7 +49,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     ['key'],
     ['card:4242.visa_1-2'],
     ['0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d'],
-  ])('the id %p is taken, and found again, also when it is encoded', async (id) => {
+  ])('the id %p is accepted, and found percent-encoded, too', async (id) => {
     expect((await create({ id, data: 1 })).body.id).toBe(id);
     expect((await get(id)).body.id).toBe(id);
     const encoded = [...id].map((one) => `%${one.charCodeAt(0).toString(16)}`).join('');
@@ -67,7 +67,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     ['a\u0000bc'],
     [123],
     [['abc']],
-  ])('the id %p is refused', async (id) => {
+  ])('the id %p is rejected', async (id) => {
     await expectRefused({ id, data: 1 }, 'id');
     if (typeof id === 'string' && id.length > 1) {
       const { status, body } = await get(encodeURIComponent(id));
@@ -82,7 +82,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     expect((await get('Case-1')).body.data).toBe('upper');
   });
 
-  test('without an id one is made', async () => {
+  test('a missing id is generated', async () => {
     const { body } = await create({ id: null, data: 1 });
     expect(body.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}$/);
   });
@@ -109,7 +109,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     '{"__proto__":{"admin":true},"b":1}',
     '{"10":"a","9":"b","x":"c"}',
     nested(31),
-  ])('the data %s comes back as it was sent', async (json) => {
+  ])('the data %s is returned unchanged', async (json) => {
     const { status, body } = await create(`{"data":${json}}`);
     expect(status).toBe(201);
     const expected = JSON.stringify(JSON.parse(json));
@@ -117,7 +117,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     expect(JSON.stringify((await get(body.id)).body.data)).toBe(expected);
   });
 
-  test('data may be as large as a body, and a body no larger than a mebibyte', async () => {
+  test('a body may have 1 MiB', async () => {
     const withLength = (length: number) => {
       const [head, tail] = ['{"data":"', '"}'];
       return head + 'x'.repeat(length - head.length - tail.length) + tail;
@@ -130,7 +130,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     expect((await patch(largest.body.id, withLength(mebibyte))).status).toBe(200);
   });
 
-  test('data does not grow past that by patches either', async () => {
+  test('a patch cannot make data larger than 1 MiB', async () => {
     const { body } = await create({ data: { a: 'x'.repeat(600_000) } });
     const grown = await patch(body.id, { data: { b: 'x'.repeat(600_000) } });
     expect(grown.status).toBe(400);
@@ -147,7 +147,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     ['a number too small', '{"data":1e-400}', 'data'],
     ['a number too fine', '{"data":0.1234567890123456789}', 'data'],
     ['a number without end', `{"data":${repeated('9', 5000)}}`, 'data'],
-  ])('data that is %s is refused, and not repeated', async (_what, body, part) => {
+  ])('data that is %s is rejected, and not repeated', async (_what, body, part) => {
     await expectRefused(body, part);
     expect(JSON.stringify((await create(body)).body)).not.toContain('1234567890');
   });
@@ -160,7 +160,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     ['an empty value, and names with points and spaces', { a: '', 'b.c d': 'x', metadata: 'y' }],
     ['line feeds and tabs in a value', { a: 'one\ntwo\tthree' }],
     ['names that objects have', { constructor: 'a', toString: 'b', hasOwnProperty: 'c' }],
-  ])('metadata with %s is kept, and found', async (_what, metadata: Record<string, string>) => {
+  ])('metadata with %s is stored and found', async (_what, metadata: Record<string, string>) => {
     const { status, body } = await create({ data: 1, metadata });
     expect([status, body.metadata]).toEqual([201, metadata]);
     const [name, value] = Object.entries(metadata).at(-1) as [string, string];
@@ -182,11 +182,11 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     ['a list', 'metadata', ['a']],
     ['a string', 'metadata', 'a'],
     ['an entry named __proto__', 'metadata', JSON.parse('{"__proto__":"x"}')],
-  ])('metadata with %s is refused', async (_what, part, metadata) => {
+  ])('metadata with %s is rejected', async (_what, part, metadata) => {
     await expectRefused({ data: 1, metadata }, part);
   });
 
-  test('what is wrong with metadata is said in words', async () => {
+  test('errors about metadata are sentences', async () => {
     const said = async (metadata: unknown, part: string) =>
       (await create({ data: 1, metadata })).body.errors[part];
     expect(await said([], 'metadata')).toEqual(['must be an object']);
@@ -214,18 +214,18 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
   );
 
   test.each(['tenant_id', 'created_at', 'created_by', 'modified_at', 'version', 'masked', '__proto__'])(
-    'a new Token has no field %s to set',
+    '%s cannot be set',
     async (name) => {
       await expectRefused(JSON.parse(`{"data":1,"${name}":"x"}`), name);
     },
   );
 
-  test('a container is kept as it was given', async () => {
+  test('a container is stored unchanged', async () => {
     for (const container of ['/PCI/High/', 'pci', '/', '/a-b_c/1'])
       expect((await create({ data: 1, container })).body.container).toBe(container);
   });
 
-  test('null means absent in a new Token, and back to the default in a patch', async () => {
+  test('null means absent in a create, and the default in a patch', async () => {
     const nulls = { type: null, container: null, mask: null, metadata: null, expires_at: null };
     const plain = await create({ data: 'secret', ...nulls });
     expect(plain.body).toMatchObject({ type: 'token', container: '/general/' });
@@ -245,7 +245,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     expect(modified_at).toBe(plain.body.created_at);
   });
 
-  test('a patch is a merge patch, sent as that or as JSON, and as nothing else', async () => {
+  test('a patch must be sent as merge-patch+json or json', async () => {
     const { body } = await create({ data: { a: 1, b: { c: 2, d: [1, { e: null }] } } });
     const as = (type: string, data: unknown) => patch(body.id, { data }, { 'Content-Type': type });
     const merged = await as('application/merge-patch+json', { a: null, b: { c: { f: null, g: 3 } } });
@@ -262,7 +262,7 @@ describe.each(databases)('the fields of a Token on %s', (_, database) => {
     for (const empty of [{}, [], 'text', null]) expect((await patch(body.id, empty)).status).toBe(400);
   });
 
-  test('what a request held cannot be tried out from what is kept of it', async () => {
+  test('a stored request fingerprint cannot be used to guess the request', async () => {
     const body = JSON.stringify({ data: '4000056655665556' });
     const call = { key, body, headers: { 'Idempotency-Key': crypto.randomUUID() } };
     const first = await world.call('POST', '/tokens', call);

@@ -1,4 +1,4 @@
-/** Who may change a part of the data, and not see the rest, learns nothing of the rest by changing. */
+/** A caller that can change a part of the data learns nothing about the rest. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { maxTokenBytes } from '../../../src/domain/token.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
@@ -6,7 +6,7 @@ import { databases, openTestServer, type TestServer } from '../../support/test-s
 const data = { name: 'Ada', cvc: '737' };
 const mask = { name: '{{ data.name }}' };
 
-describe.each(databases)('guessing at data on %s', (_, database) => {
+describe.each(databases)('guessing data on %s', (_, database) => {
   let world: TestServer;
   let management: string;
   beforeAll(async () => {
@@ -25,7 +25,7 @@ describe.each(databases)('guessing at data on %s', (_, database) => {
   const rename = async (key: string, id: string, name: string) =>
     (await patch(key, id, { data: { name } })).status;
 
-  test.each(['mask', 'redact'])('merging into data that is seen by %s is refused', async (transform) => {
+  test.each(['mask', 'redact'])('merging into data with the transform %s is denied', async (transform) => {
     const key = await writer(transform);
     const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
     for (const guess of [{ name: '736' }, { name: '737' }, { cvc: null }, {}]) {
@@ -38,7 +38,7 @@ describe.each(databases)('guessing at data on %s', (_, database) => {
     expect((await patch(reader, body.id, { metadata: { a: 'c' } })).body.data).toEqual(data);
   });
 
-  test('the size of hidden data does not decide what its writers are answered', async () => {
+  test('responses to writers do not depend on the size of hidden data', async () => {
     const key = await writer('redact');
     const text = 'x'.repeat(maxTokenBytes / 2);
     const answers = [];
@@ -66,7 +66,7 @@ describe.each(databases)('guessing at data on %s', (_, database) => {
     expect(answers[1]).toEqual(answers[0]);
   });
 
-  test('who does not see an object replaces it in two patches', async () => {
+  test('a caller without reveal can replace an object with two patches', async () => {
     const key = await writer('redact');
     const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
     expect((await patch(key, body.id, { data: '', mask: null })).status).toBe(200);
@@ -76,7 +76,7 @@ describe.each(databases)('guessing at data on %s', (_, database) => {
     expect(masked.data).toEqual({ name: 'Grace' });
   });
 
-  test('who sees the data may merge up to 1 MiB', async () => {
+  test('a caller with reveal can merge up to 1 MiB', async () => {
     const key = await writer('reveal');
     const half = 'x'.repeat(maxTokenBytes / 2);
     const { body } = await world.call('POST', '/tokens', { key: management, body: { data: { a: half } } });
@@ -85,14 +85,14 @@ describe.each(databases)('guessing at data on %s', (_, database) => {
     expect([refused.status, Object.keys(refused.body.errors)]).toEqual([400, ['data']]);
   });
 
-  test('who sees the data is still told that a mask would show all of it', async () => {
+  test('a caller with reveal gets an error if a mask would show all data', async () => {
     const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
     const key = await writer('reveal');
     expect(await rename(key, body.id, '736')).toBe(200);
     expect(await rename(key, body.id, '737')).toBe(400);
   });
 
-  test('so is who sends all of the data', async () => {
+  test('a caller that sends all data gets the same error', async () => {
     const key = await writer('redact');
     const { body } = await world.call('POST', '/tokens', {
       key: management,

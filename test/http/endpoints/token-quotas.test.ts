@@ -1,4 +1,4 @@
-/** How many tokens, and how many bytes of them, one application may create and have stored. */
+/** Rate limits and storage quota of tokens per application. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
@@ -28,7 +28,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
     for (const world of worlds) await world.close();
   });
 
-  test('may create or change so many tokens in a minute, with its sessions, and others are not affected', async () => {
+  test('can create or change a limited number of tokens per minute, including its sessions', async () => {
     const { world, application, create, patch, sessionOf } = await opened({
       SALLYPORT_TOKENS_PER_MINUTE: '3',
     });
@@ -57,7 +57,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
     expect([(await create(web, 'x')).status, (await create(web, 'x')).status]).toEqual([201, 429]);
   });
 
-  test('rejected requests count towards the bytes of a minute', async () => {
+  test('rejected requests count towards the bytes per minute', async () => {
     const { application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
     const web = await application();
     const large = 'x'.repeat(500_000);
@@ -66,7 +66,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
     expect(statuses).toEqual([400, 400, 429]);
   });
 
-  test('may send so many bytes of tokens in a minute', async () => {
+  test('can send a limited number of token bytes per minute', async () => {
     const { world, application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
     const web = await application({ type: 'public' });
     const first = await create(web, 'x'.repeat(700_000));
@@ -88,7 +88,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
       on = await opened({ SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '20480' });
     });
 
-    test('may store so many bytes, with its sessions, until it deletes some', async () => {
+    test('can store a limited number of bytes, including its sessions', async () => {
       const { world, application, create, sessionOf, stored } = on;
       const web = await application({ type: 'public' });
       const session = await sessionOf(web);
@@ -105,7 +105,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
       expect((await create(web, 'x'.repeat(6000))).status).toBe(201);
     });
 
-    test('is refused also when many requests come at once', async () => {
+    test('cannot exceed it with concurrent requests', async () => {
       const { application, create, stored } = on;
       const web = await application({ type: 'public' });
       const all = await Promise.all(Array.from({ length: 12 }, () => create(web, 'x')));
@@ -114,7 +114,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
       expect(await stored(web.id)).toEqual({ tokens: 5, bytes: 20_480 });
     });
 
-    test('pays for the growth of its tokens, whoever changes them', async () => {
+    test('is charged for the growth of its tokens, also if others change them', async () => {
       const { application, create, patch, stored } = on;
       const [maker, other] = [await application(), await application()];
       const made = (await create(maker, 'x'.repeat(6000))).body;
@@ -128,7 +128,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
     });
   });
 
-  test('has no such limits where they are 0', async () => {
+  test('has no limits if they are 0', async () => {
     const { application, create } = await opened({
       SALLYPORT_TOKENS_PER_MINUTE: '0',
       SALLYPORT_TOKEN_BYTES_PER_MINUTE: '0',

@@ -12,7 +12,7 @@ const rule = (container: string, transform: string, permissions = ['token:read']
   permissions,
 });
 
-describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
+describe.each(databases)('tokens on %s', (_, database) => {
   let world: TestServer;
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -23,7 +23,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
   const withRules = async (key: string, ...rules: object[]) =>
     (await world.application(key, { permissions: [], rules })).key as string;
 
-  test('a Token is created with what is left out filled in, and its plain permissions show the mask', async () => {
+  test('creating fills in defaults, and plain permissions mask the data', async () => {
     const { key, id } = await world.tenant();
     const { status, body } = await create(key, { data: card, mask });
     expect(status).toBe(201);
@@ -31,7 +31,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect(await world.call('GET', `/tokens/${body.id}`, { key })).toMatchObject({ status: 200, body });
   });
 
-  test('the same Token is redacted, masked and revealed as the rule of each caller has it', async () => {
+  test('a token is redacted, masked or revealed by the rule of the caller', async () => {
     const { key } = await world.tenant();
     await create(key, { id: 'card-1', container: '/pci/high/', data: card, mask });
     for (const [transform, data] of [
@@ -51,7 +51,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect(body).not.toHaveProperty('data');
   });
 
-  test('a container covers whole segments, and a Token outside is refused with the reason', async () => {
+  test('a container matches whole segments, and other tokens are denied with a reason', async () => {
     const { key } = await world.tenant();
     await create(key, { id: 'other', container: '/pci-other/', data: 'x1' });
     const reader = await withRules(key, rule('/pci/', 'reveal'));
@@ -60,7 +60,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect(body.detail).toBe('You cannot use `token:read` on this token.');
   });
 
-  test('a list shows what the caller may see and nothing else, full pages while more remains, newest first', async () => {
+  test('a list has only visible tokens in full pages, newest first', async () => {
     const { key } = await world.tenant();
     for (let i = 0; i < 30; i++) {
       const container = ['/a/', '/a/b/', '/c/', '/hidden/'][i % 4];
@@ -115,7 +115,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect(found.body.data.map((token: { id: string }) => token.id)).toEqual(['one']);
   });
 
-  test('a Session sees what its conditions all allow', async () => {
+  test('a session sees tokens that match all its conditions', async () => {
     const { key } = await world.tenant();
     const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
     await create(key, { id: 'card-42-a', container: '/customers/42/', data: card, mask });
@@ -139,7 +139,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     );
   });
 
-  test('a patch merges, moves and removes, and the mask follows the data', async () => {
+  test('a patch merges, moves and removes, and updates the masked value', async () => {
     const { key } = await world.tenant();
     await create(key, { id: 'card', container: '/a/', data: card, mask, metadata: { a: '1', b: '2' } });
     const writer = await withRules(key, rule('/', 'reveal', ['token:update']));
@@ -167,7 +167,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect((await patch({ id: 'x' })).body.errors).toHaveProperty('id');
   });
 
-  test('moving a Token needs the right on both containers', async () => {
+  test('moving a token requires token:update on both containers', async () => {
     const { key } = await world.tenant();
     await create(key, { id: 'card', container: '/a/', data: 'x1' });
     const mover = await withRules(key, rule('/a/', 'mask', ['token:update']));
@@ -177,7 +177,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect((await move('/a/below/')).status).toBe(200);
   });
 
-  test('moving a Token shows its mover no more of the data than before, neither there nor in the answer', async () => {
+  test('moving a token does not reveal more of its data to the caller', async () => {
     const { key } = await world.tenant();
     const both = ['token:read', 'token:update'];
     const mover = await withRules(
@@ -207,7 +207,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect((await patch('open', { container: '/hidden/' })).body).not.toHaveProperty('data');
   });
 
-  test('who may not see the data may not lay another mask over it', async () => {
+  test('changing the mask requires reveal', async () => {
     const { key } = await world.tenant();
     await create(key, { id: 'card', container: '/a/', data: card, mask });
     const writer = await withRules(key, rule('/a/', 'mask', ['token:update', 'token:read']));
@@ -218,7 +218,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect((await patch({ mask: null })).body).not.toHaveProperty('data');
   });
 
-  test('a taken id is refused, also in another container, but not in another tenant or after expiry', async () => {
+  test('an existing id is rejected, except in another tenant or after expiry', async () => {
     const { key } = await world.tenant();
     const expires_at = new Date(world.clock.now() + 1000).toISOString();
     expect((await create(key, { id: 'mine', data: 1, expires_at })).status).toBe(201);
@@ -230,7 +230,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect((await create(key, { id: 'mine', data: 4 })).status).toBe(201);
   });
 
-  test('masks that cannot be used are refused with a sentence that does not quote the data', async () => {
+  test('invalid masks are rejected with a message that does not contain the data', async () => {
     const { key } = await world.tenant();
     const refused = async (mask: unknown, data: unknown = card) => {
       const { status, body } = await create(key, { data, mask });
@@ -249,7 +249,7 @@ describe.each(databases)('Tokens over HTTP on %s', (_, database) => {
     expect(await refused(5)).toContain('must be a string');
   });
 
-  test('a deleted Token is gone, and deleting needs the right on it', async () => {
+  test('deleting removes a token and requires token:delete on it', async () => {
     const { key } = await world.tenant();
     await create(key, { id: 'gone', container: '/a/', data: 1 });
     const other = await withRules(key, rule('/b/', 'mask', ['token:delete']));

@@ -11,7 +11,7 @@ import { runSql } from '../../support/test-store.ts';
 
 const minute = 60_000;
 
-describe.each(databases)('what was last used when on %s', (_, database) => {
+describe.each(databases)('usage on %s', (_, database) => {
   let world: TestServer;
   beforeAll(async () => {
     world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
@@ -27,7 +27,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     );
   const me = (key: string) => world.call('GET', '/applications/key', { key });
 
-  test('a key and its Application show it within a minute, and answering writes nothing', async () => {
+  test('last_used_at of a key and its application is written by a job, not by the request', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read'] });
     const { body: second } = await world.call('POST', `/applications/${made.id}/keys`, { key });
@@ -50,7 +50,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect(keys.map(({ last_used_at }: ApiResponse['body']) => last_used_at)).toEqual([at, undefined]);
   });
 
-  test('a request that was not let in counts for nothing', async () => {
+  test('denied requests do not count', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['token:read'] });
     expect((await me(made.key)).status).toBe(403);
@@ -66,7 +66,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect((await usage(key, narrow.id)).uses).toEqual([]);
   });
 
-  test('every use of a Token shows its permission and container, and the grants that were never used', async () => {
+  test('token requests are recorded by permission and container, and unused grants are listed', async () => {
     const { key } = await world.tenant();
     const rules = [
       { priority: 1, container: '/a/', transform: 'reveal', permissions: ['token:read', 'token:delete'] },
@@ -96,7 +96,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     ]);
   });
 
-  test('the latest is listed first', async () => {
+  test('uses are listed latest first', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['token:create', 'application:read'] });
     await me(made.key);
@@ -106,7 +106,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect(await places(key, made.id)).toEqual(['token:create /general/', 'application:read /']);
   });
 
-  test('what a Session does counts for whom it could not do it without', async () => {
+  test('requests of a limited session count for its authorizer', async () => {
     const { key } = await world.tenant();
     const backend = await world.application(key, { permissions: ['application:read'] });
     const web = await world.application(key, { type: 'public', permissions: ['application:read'] });
@@ -134,7 +134,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect((await get(key, `/applications/${backend.id}/keys`)).data[0].last_used_at).toBe(now());
   });
 
-  test('authorizing counts as a use of the permission that allows to grant anything', async () => {
+  test('authorizing counts as a use of session:authorize or application:create', async () => {
     const { key } = await world.tenant();
     const backend = await world.application(key, {
       permissions: ['application:create', 'session:authorize'],
@@ -147,7 +147,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect(await places(key, backend.id)).toEqual(['session:authorize /']);
   });
 
-  test('an allowed decision counts for the credential that it is about, a denied one does not', async () => {
+  test('an allowed decision counts for its credential, a denied one does not', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['order:read'] });
     const ask = (permission: string, more: object) =>
@@ -160,7 +160,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect((await places(key, made.id)).sort()).toEqual(['order:read /', 'order:read /eu/']);
   });
 
-  test('what is sent back of it in an update is ignored, whatever it is', async () => {
+  test('last_used_at in an update is ignored', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read'] });
     await me(made.key);
@@ -179,7 +179,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect(body.errors).toEqual({ last_used_at: ['is not a known field'] });
   });
 
-  test('regenerating leaves the record of the Application, and the new key has none', async () => {
+  test('regenerating does not reset the usage of the application, and the new key has no usage yet', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read'] });
     await me(made.key);
@@ -190,7 +190,7 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
     expect(await places(key, made.id)).toEqual(['application:read /']);
   });
 
-  test('callers who make up containers make no record grow', async () => {
+  test('random containers do not grow the record', async () => {
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['order:read'] });
     for (let round = 0; round < 4; round++) {
@@ -209,8 +209,8 @@ describe.each(databases)('what was last used when on %s', (_, database) => {
   });
 });
 
-describe.each(databases)('what was noted but not written on %s', (_, database) => {
-  test('is written when the program stops', async () => {
+describe.each(databases)('unwritten usage on %s', (_, database) => {
+  test('is written on shutdown', async () => {
     const world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     const node = await openTestServer(world.config.databaseUrl);
     const { key } = await world.tenant();
@@ -222,7 +222,7 @@ describe.each(databases)('what was noted but not written on %s', (_, database) =
     await world.close();
   });
 
-  test('is kept for the next time when the database fails, and says so in the log', async () => {
+  test('is retried after a database error, which is logged', async () => {
     const world = await openTestServer(database);
     const { key } = await world.tenant();
     const made = await world.application(key, { permissions: ['application:read'] });

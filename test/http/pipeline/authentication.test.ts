@@ -13,7 +13,7 @@ const guarded = routes
 
 describe.each(databases)('authentication on %s', (_, database) => {
   let world: TestServer;
-  /** Every way in which a key can be bad, as header lines. */
+  /** Header lines with every kind of invalid key. */
   let bad: Record<string, string[]>;
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -68,15 +68,15 @@ describe.each(databases)('authentication on %s', (_, database) => {
       'with one digit off': one(`${key.slice(0, -8)}${key.at(-8) === 'a' ? 'b' : 'a'}${key.slice(-7)}`),
       'of another kind': one(key.replace('slp_mgt_', 'slp_pvt_')),
       'never issued': one(mint('mgt').secret.reveal()),
-      'a Session’s, never issued': one(mint('ses').secret.reveal()),
+      'session key, never issued': one(mint('ses').secret.reveal()),
       'a nonce that is gone': one(nonce),
       'a nonce that is good': one(alive),
       regenerated: one(regenerated.key),
       deleted: one(deleted.key),
       expired: one(expired.key),
-      'a Session’s, expired': one(late),
-      'a Session’s, without its Application': one(orphan),
-      'a Session’s, without its authorizer': one(abandoned),
+      'session key, expired': one(late),
+      'session key, application deleted': one(orphan),
+      'session key, authorizer deleted': one(abandoned),
       'in another header': [
         `Authorization: Bearer ${key}`,
         `X-API-KEY: ${key}`,
@@ -85,7 +85,7 @@ describe.each(databases)('authentication on %s', (_, database) => {
     };
   }
 
-  test('every bad key gets the same answer, byte for byte', async () => {
+  test('every invalid key gets the same response, byte for byte', async () => {
     const undated = (head: string) => head.replace(/\r\nDate: [^\r]*/, '');
     const first = await rawRequest(world.url, 'GET /applications', [requestId]);
     expect(first.status).toBe(401);
@@ -101,7 +101,7 @@ describe.each(databases)('authentication on %s', (_, database) => {
     }
   });
 
-  test.each(guarded)('%s takes no bad key', async (line) => {
+  test.each(guarded)('%s rejects invalid keys', async (line) => {
     const bodies = new Set<string>();
     for (const headers of Object.values(bad)) {
       const { status, body } = await rawRequest(world.url, line, [requestId, ...headers]);
@@ -111,7 +111,7 @@ describe.each(databases)('authentication on %s', (_, database) => {
     expect(bodies.size).toBe(1);
   });
 
-  test('without a key nothing else of the request is looked at', async () => {
+  test('the key is checked before the input', async () => {
     const body = 'not JSON';
     const headers = { 'Content-Type': 'text/plain' };
     expect((await world.call('POST', '/applications', { body, headers })).status).toBe(401);
@@ -121,12 +121,12 @@ describe.each(databases)('authentication on %s', (_, database) => {
     expect(large.status).toBe(401);
   });
 
-  test('a key in the address is no key', async () => {
+  test('a key in the URL is ignored', async () => {
     const { key } = await world.tenant();
     expect((await world.call('GET', `/applications?SVC-API-KEY=${key}`)).status).toBe(401);
   });
 
-  test('the header’s name may be written in any case', async () => {
+  test('the header name is case-insensitive', async () => {
     const { key } = await world.tenant();
     for (const name of ['svc-api-key', 'Svc-Api-Key', 'SVC-API-KEY']) {
       const { status } = await rawRequest(world.url, 'GET /applications', [`${name}: ${key}`]);
@@ -134,7 +134,7 @@ describe.each(databases)('authentication on %s', (_, database) => {
     }
   });
 
-  test('the right is looked at before the rest of the request', async () => {
+  test('the permission is checked before the input', async () => {
     const { key } = await world.tenant();
     const weak = await world.application(key);
     expect((await world.call('GET', '/applications/7', { key: weak.key })).status).toBe(403);

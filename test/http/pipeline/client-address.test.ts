@@ -9,7 +9,7 @@ import {
 } from '../../../src/http/pipeline/client-address.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-describe('an address', () => {
+describe('an IP address', () => {
   test.each([
     ['192.0.2.7', '192.0.2.7'],
     ['::ffff:192.0.2.7', '192.0.2.7'],
@@ -20,11 +20,11 @@ describe('an address', () => {
     ['192.0.2', undefined],
     ['unknown', undefined],
     ['', undefined],
-  ])('%j has one form: %s', (text, form) => {
+  ])('the canonical form of %j is %s', (text, form) => {
     expect(addressOf(text)).toBe(form);
   });
 
-  test('of a peer is IPv4 where the system wraps it in IPv6', () => {
+  test('IPv4-mapped IPv6 addresses of peers become IPv4', () => {
     expect(['::ffff:192.0.2.7', '192.0.2.7', '2001:db8::1'].map(unwrapped)).toEqual([
       '192.0.2.7',
       '192.0.2.7',
@@ -40,12 +40,12 @@ describe('an address', () => {
     ['0:1:2:3:4:5:6:7', '0:1:2:3::/64'],
     ['1::2:3:4:5:6', '1:0:0:2::/64'],
     ['::1', '0:0:0:0::/64'],
-  ])('%s counts as %s', (address, network) => {
+  ])('%s is limited as %s', (address, network) => {
     expect(networkOf(address)).toBe(network);
   });
 });
 
-describe('the sender of a request', () => {
+describe('the client address', () => {
   const trusts = parseTrust('10.0.0.0/8, 192.0.2.7,2001:db8::/32');
   const sender = (peer: string, headers: Record<string, string>) =>
     senderOf(peer, new Headers(headers), trusts);
@@ -53,7 +53,7 @@ describe('the sender of a request', () => {
 
   test.each<[title: string, peer: string, headers: Record<string, string>, sender: string]>([
     [
-      'is the peer, whatever a peer says that is not trusted',
+      'is the peer if the peer is not a trusted proxy',
       '203.0.113.9',
       { 'x-forwarded-for': '198.51.100.1' },
       '203.0.113.9',
@@ -61,51 +61,46 @@ describe('the sender of a request', () => {
     ['is the peer when a trusted one says nothing', proxy, {}, proxy],
     ['is whom a trusted one names', proxy, { 'x-forwarded-for': '198.51.100.1' }, '198.51.100.1'],
     [
-      'is the last that is not trusted: what is before it may be made up',
+      'is the last untrusted hop, since earlier hops can be forged',
       proxy,
       { 'x-forwarded-for': '198.51.100.66, 198.51.100.1, 192.0.2.7' },
       '198.51.100.1',
     ],
     ['is the first when all are trusted', proxy, { 'x-forwarded-for': '10.9.9.9, 10.0.0.2' }, '10.9.9.9'],
+    ['may have a port', proxy, { 'x-forwarded-for': '198.51.100.66, 198.51.100.1:4711' }, '198.51.100.1'],
     [
-      'may come with a port',
-      proxy,
-      { 'x-forwarded-for': '198.51.100.66, 198.51.100.1:4711' },
-      '198.51.100.1',
-    ],
-    [
-      'may be wrapped in IPv6, and is IPv4 all the same',
+      'may be an IPv4-mapped IPv6 address',
       proxy,
       { 'x-forwarded-for': '::ffff:198.51.100.1' },
       '198.51.100.1',
     ],
     [
-      'is as far as addresses go',
+      'is the last valid address',
       proxy,
       { 'x-forwarded-for': '198.51.100.1, unknown, 192.0.2.7' },
       '192.0.2.7',
     ],
     ['may be named in Forwarded', proxy, { forwarded: 'for=198.51.100.1;proto=https' }, '198.51.100.1'],
     [
-      'may be named in Forwarded, in quotes and with a port',
+      'may come from Forwarded, quoted and with a port',
       '2001:db8::1',
       { forwarded: 'for=198.51.100.66, proto=https; For="[2001:DB9::1]:4711"' },
       '2001:db9::1',
     ],
     [
-      'is not led astray by a quote that is left open',
+      'ignores an unclosed quote',
       proxy,
       { forwarded: 'for="198.51.100.66, for=198.51.100.1' },
       '198.51.100.1',
     ],
     [
-      'may be named in both headers',
+      'may come from both headers',
       proxy,
       { 'x-forwarded-for': '198.51.100.1', forwarded: 'for=198.51.100.1' },
       '198.51.100.1',
     ],
     [
-      'is the peer when the two headers do not agree: one of them the proxy did not write',
+      'is the peer if the two headers disagree',
       proxy,
       { 'x-forwarded-for': '198.51.100.1', forwarded: 'for=198.51.100.66' },
       proxy,
@@ -123,7 +118,7 @@ describe('the sender of a request', () => {
     '::ffff:10.0.0.0/104',
     'fe80::1%eth0',
     '*',
-  ])('cannot be told by %s, which stops the start', (value) => {
+  ])('an invalid SALLYPORT_TRUSTED_PROXIES stops the start: %s', (value) => {
     const start = () => readConfig({ env: { SALLYPORT_TRUSTED_PROXIES: value } });
     expect(start).toThrow(/^SALLYPORT_TRUSTED_PROXIES must be addresses or networks [^\n]*$/);
   });
@@ -149,15 +144,15 @@ describe('the audit log', () => {
     return (await world.call('GET', '/logs', { key })).body.data[0].from.ip;
   }
 
-  test('shows the address that a trusted proxy names', async () => {
+  test('contains the address that a trusted proxy forwards', async () => {
     expect(await changedFrom(trusting)).toBe('198.51.100.1');
   });
 
-  test('shows the peer where no proxy is trusted', async () => {
+  test('contains the peer if no proxy is trusted', async () => {
     expect(await changedFrom(wary)).toBe('127.0.0.1');
   });
 
-  test('is not alone in saying so: the log warns once of a proxy that nobody has named', async () => {
+  test('a warning is logged once if an untrusted proxy forwards requests', async () => {
     for (let i = 0; i < 2; i++) await changedFrom(wary);
     const warnings = (world: TestServer) =>
       world.logged.filter((line) => line.includes('SALLYPORT_TRUSTED_PROXIES') && line.includes('127.0.0.1'));

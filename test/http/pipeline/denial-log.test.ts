@@ -1,4 +1,3 @@
-/** What the audit log is told of a flood of refusals, and of those beside it. */
 import { beforeEach, describe, expect, test } from 'bun:test';
 import { fail } from '../../../src/domain/error.ts';
 import type { Principal } from '../../../src/domain/principal.ts';
@@ -9,7 +8,7 @@ import type { NewEntry, Store } from '../../../src/store/store.ts';
 
 const log = makeLog({ level: 'silent', write: () => {} });
 
-describe('a flood of refusals', () => {
+describe('denials', () => {
   let written: NewEntry[];
   let isDown: boolean;
   let gathered: DenialLog;
@@ -30,13 +29,13 @@ describe('a flood of refusals', () => {
   const shown = () =>
     written.map(({ operation, tenantId, actor, count }) => [operation, tenantId, actor.id, count]);
 
-  test('of one kind is one entry that counts', async () => {
+  test('of one kind are counted in one entry', async () => {
     for (let i = 0; i < 5; i++) refuse('token.read', session('a', 's'));
     await gathered.flush();
     expect(shown()).toEqual([['token.read', 'a', 's', 5]]);
   });
 
-  test('of many Sessions hides nothing of another Application, and files nothing under another operation', async () => {
+  test('of many sessions do not hide those of another application or operation', async () => {
     for (let i = 0; i < 150; i++) refuse('token.read', session('a', `s${i}`));
     refuse('application.create', session('a', 'late'));
     refuse('application.create', session('a', 'stolen', 'backend'));
@@ -48,7 +47,7 @@ describe('a flood of refusals', () => {
     ]);
   });
 
-  test('without a valid key is a few entries, from however many addresses it comes', async () => {
+  test('without a valid key become few entries, even from many addresses', async () => {
     for (let i = 0; i < 50; i++) refuse('token.read', undefined, `2001:db8::${i.toString(16)}`);
     for (let i = 1; i < 50; i++) refuse('token.read', undefined, `2001:db8:${i.toString(16)}::1`);
     refuse('log.read', undefined, '192.0.2.1');
@@ -57,7 +56,7 @@ describe('a flood of refusals', () => {
     expect(written.at(-1)).toMatchObject({ operation: 'log.read', actor: { kind: 'anonymous' }, from: {} });
   });
 
-  test('that cannot be written is written later, with what came since', async () => {
+  test('that could not be written are written by the next flush', async () => {
     refuse('token.read', session('a', 's'));
     isDown = true;
     await gathered.flush();

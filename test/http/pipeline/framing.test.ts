@@ -48,18 +48,21 @@ describe('framing', () => {
   const get = (target: string, headers: string[] = []) =>
     rawRequest(world.url, `GET ${target}`, [`SVC-API-KEY: ${key}`, ...headers]);
 
-  test('a body may come whole or in chunks', async () => {
+  test('a body may have a length or be chunked', async () => {
     expect((await post([length], fields)).status).toBe(201);
     expect((await post([chunked], whole)).status).toBe(201);
   });
 
-  test.each(refused)('%s is refused, and nothing is made', async (_what, headers, body, status) => {
-    const before = await count();
-    expect((await post(headers, body)).status).toBe(status);
-    expect(await count()).toBe(before);
-  });
+  test.each(refused)(
+    '%s is rejected without creating an application',
+    async (_what, headers, body, status) => {
+      const before = await count();
+      expect((await post(headers, body)).status).toBe(status);
+      expect(await count()).toBe(before);
+    },
+  );
 
-  test('chunks are read up to the limit and no further', async () => {
+  test('a chunked body is read only up to the limit', async () => {
     const before = await count();
     const endless = chunk(' '.repeat(16_384)).repeat(5);
     const { status, body } = await post([chunked], endless);
@@ -70,13 +73,13 @@ describe('framing', () => {
     expect(await count()).toBe(before + 1);
   });
 
-  test('a client that asks before it sends is told to go on', async () => {
+  test('Expect: 100-continue is answered with 100', async () => {
     const { head, body } = await post([length, 'Expect: 100-continue'], fields);
     expect(head).toStartWith('HTTP/1.1 100 ');
     expect(body).toStartWith('HTTP/1.1 201 ');
   });
 
-  test('a refused body does not become the next request', async () => {
+  test('a rejected body is not parsed as the next request', async () => {
     const smuggled = `DELETE /applications/key HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`;
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: ${smuggled.length}\r\n\r\n`;
     const next = 'GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
@@ -84,24 +87,24 @@ describe('framing', () => {
     expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
 
-  test('a doubled key is no key, be it the same one twice', async () => {
+  test('two key headers are rejected, even with the same key', async () => {
     const { status } = await get('/applications', [`SVC-API-KEY: ${key}`]);
     expect(status).toBe(401);
     expect((await get('/applications', ['svc-api-key: x'])).status).toBe(401);
     expect((await get('/applications', ['SVC-API-KEY:'])).status).toBe(401);
   });
 
-  test('white space around a key is not part of it', async () => {
+  test('white space around a key is ignored', async () => {
     const { status } = await rawRequest(world.url, 'GET /applications', [`svc-api-key:\t ${key} \t`]);
     expect(status).toBe(200);
   });
 
-  test('a doubled content type is none', async () => {
+  test('two Content-Type headers are rejected', async () => {
     const { status } = await post([length, 'Content-Type: application/json'], fields);
     expect(status).toBe(415);
   });
 
-  test('a doubled request id is replaced', async () => {
+  test('two request id headers are replaced by a new id', async () => {
     const { head } = await get('/livez', ['SVC-REQUEST-ID: a', 'SVC-REQUEST-ID: b']);
     expect(head).toMatch(/SVC-REQUEST-ID: [0-9a-f-]{36}/);
   });
@@ -133,12 +136,12 @@ describe('framing', () => {
     ['applications', 400],
     [`/applications?name=${'a'.repeat(40_000)}`, 431],
     [`/applications/${'a'.repeat(10_000)}`, 400],
-  ])('the target %s is answered with %d', async (target, status) => {
+  ])('the request target %s gets %d', async (target, status) => {
     expect((await get(target)).status).toBe(status);
   });
 
   test.each(['', 'a/b?c', 'x?size=1', 'a b', '[::1', 'a:99999', 'user:secret@host', '\u00e9', '../..'])(
-    'the host %j makes no difference',
+    'the Host header %j is ignored',
     async (host) => {
       const headers = [`Host: ${host}`, 'SVC-REQUEST-ID: fixed'];
       const { status, body } = await rawRequest(world.url, 'GET /applications?colour=red', headers);
@@ -150,20 +153,17 @@ describe('framing', () => {
     },
   );
 
-  test.each(['TRACE', 'CONNECT', 'PROPFIND', 'PURGE', 'QUERY'])('%s is no method of ours', async (method) => {
+  test.each(['TRACE', 'CONNECT', 'PROPFIND', 'PURGE', 'QUERY'])('%s gets 405', async (method) => {
     const { status, head } = await rawRequest(world.url, `${method} /applications`, [`SVC-API-KEY: ${key}`]);
     expect(status).toBe(405);
     expect(head).toContain('Allow: POST, GET, HEAD, OPTIONS');
   });
 
-  test.each(['FOO', 'get', 'POSTX', 'G', 'DELETE/'])(
-    'what is no method at all, %s, is not answered',
-    async (method) => {
-      const received = await sendRaw(
-        world.url,
-        `${method} /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`,
-      );
-      expect(received).not.toContain(' 200 ');
-    },
-  );
+  test.each(['FOO', 'get', 'POSTX', 'G', 'DELETE/'])('the invalid method %s is rejected', async (method) => {
+    const received = await sendRaw(
+      world.url,
+      `${method} /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`,
+    );
+    expect(received).not.toContain(' 200 ');
+  });
 });

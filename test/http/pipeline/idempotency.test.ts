@@ -1,4 +1,4 @@
-/** A remembered answer shows nothing that its caller may no longer see. */
+/** A replayed response does not contain data that its caller can no longer see. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -10,7 +10,7 @@ const rule = (transform: string, container = '/pci/') => ({
   permissions: ['token:create', 'token:update'],
 });
 
-describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_, database) => {
+describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) => {
   let world: TestServer;
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -36,7 +36,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
       headers: { 'Idempotency-Key': 'rename' },
     });
 
-  test('gets what it got, while its rights are the same', async () => {
+  test('gets the same response if the grants are unchanged', async () => {
     const { key } = await backend('reveal');
     const first = await rename(key);
     expect(first.body.data).toEqual({ ...data, name: 'Eve' });
@@ -48,7 +48,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
   test.each<[string, object]>([
     ['sees less', rule('redact')],
     ['sees it elsewhere', rule('reveal', '/other/')],
-  ])('gets nothing of it once the key %s', async (_, narrower) => {
+  ])('is rejected if the key %s', async (_, narrower) => {
     const { key, narrow } = await backend('reveal');
     expect((await rename(key)).body.data).toBeDefined();
     await narrow(narrower);
@@ -57,7 +57,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     expect(JSON.stringify(again.body)).not.toContain(data.number);
   });
 
-  test('gets nothing of it as a Session whose authorizer sees less', async () => {
+  test('is rejected for a session whose authorizer lost access', async () => {
     const { management, key, narrow } = await backend('reveal');
     const web = await world.application(management, { type: 'public' });
     const { body } = await world.call('POST', '/sessions', { key: web.key });
@@ -84,14 +84,14 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     ['moved', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { container: '/x/' } })],
     ['changed', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { data: 'Eve' } })],
     [
-      'deleted and made anew',
+      'deleted and created again',
       async (key) => {
         await world.call('DELETE', '/tokens/card-2', { key });
         world.clock.advance(1);
         await world.call('POST', '/tokens', { key, body: { id: 'card-2', container: '/pci/', data: 'new' } });
       },
     ],
-  ])('gets its answer without the data of a Token that was %s since', async (_, change) => {
+  ])('gets the response without data if the token was %s', async (_, change) => {
     const { key, management } = await backend('reveal');
     const first = await create(key);
     expect((await create(key)).body).toEqual(first.body);
@@ -102,7 +102,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     expect((await create(key)).body.data).toBeUndefined();
   });
 
-  test('gets its answer without the data of a Token that has expired', async () => {
+  test('gets the response without data if the token has expired', async () => {
     const { key } = await backend('reveal');
     const first = await create(key, { expires_at: new Date(world.clock.now() + 1000).toISOString() });
     const again = () => create(key, { expires_at: first.body.expires_at });
@@ -112,7 +112,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     expect((await again()).body.data).toBeUndefined();
   });
 
-  test('gets no key that it could no longer make', async () => {
+  test('gets no key that the caller could no longer create', async () => {
     const { key: management } = await world.tenant();
     const maker = await world.application(management, {
       type: 'management',
@@ -135,7 +135,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     expect(JSON.stringify(again.body)).not.toContain(made.body.key);
   });
 
-  test('gets its answer also where the request changed its own rights', async () => {
+  test('gets the response even if the request changed its own grants', async () => {
     const { key: management } = await world.tenant();
     const own = await world.application(management, {
       type: 'management',
@@ -155,7 +155,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
   const regenerate = (key: string, path: string) =>
     world.call('POST', path, { key, headers: { 'Idempotency-Key': 'again' } });
 
-  test('gets its answer however its path is written', async () => {
+  test('gets the response with any spelling of the path', async () => {
     const { key } = await world.tenant();
     const { id } = await world.application(key);
     const first = await regenerate(key, `/applications/${id}/regenerate`);
@@ -167,7 +167,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     }
   });
 
-  test('gets nothing for another thing, or for another operation on the same', async () => {
+  test('is rejected for another resource or operation', async () => {
     const { key } = await world.tenant();
     const [one, other] = [await world.application(key), await world.application(key)];
     expect((await regenerate(key, `/applications/${one.id}/regenerate`)).status).toBe(200);
@@ -177,7 +177,7 @@ describe.each(databases)('a request repeated with its Idempotency-Key on %s', (_
     }
   });
 
-  test('gets what its own caller got: each has names of its own', async () => {
+  test('is matched per caller', async () => {
     const { key: management } = await world.tenant();
     const web = await world.application(management, { type: 'public' });
     const session = async () => {

@@ -1,4 +1,4 @@
-/** Responses that nobody reads wait in memory, so there are only so many bytes of them. */
+/** Large responses that clients do not read are limited. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Failure } from '../../../src/domain/error.ts';
 import { LargeReplies } from '../../../src/http/pipeline/large-replies.ts';
@@ -18,7 +18,7 @@ function refusal(work: () => unknown): string | undefined {
 }
 
 describe('a large response', () => {
-  test('arrives whole, and counts until it is read', async () => {
+  test('arrives completely, and counts until it is read', async () => {
     const replies = new LargeReplies(budget);
     const stream = replies.stream('a', text);
     expect(replies.unsentBytes).toBe(bytes);
@@ -26,7 +26,7 @@ describe('a large response', () => {
     expect(replies.unsentBytes).toBe(0);
   });
 
-  test('counts until the client is gone', async () => {
+  test('counts until the client disconnects', async () => {
     const replies = new LargeReplies(budget);
     const reader = replies.stream('a', text).getReader();
     await reader.read();
@@ -35,7 +35,7 @@ describe('a large response', () => {
     expect(replies.unsentBytes).toBe(0);
   });
 
-  test('is refused while too many bytes wait for its application, or for all', async () => {
+  test('is rejected if too many bytes are unsent for its application or in total', async () => {
     const replies = new LargeReplies(budget);
     const first = replies.stream('a', text);
     replies.stream('a', text);
@@ -47,7 +47,7 @@ describe('a large response', () => {
   });
 });
 
-describe('clients that ask for large pages and do not read them', () => {
+describe('clients that do not read large pages', () => {
   let world: TestServer;
   let key: string;
   let other: string;
@@ -64,7 +64,7 @@ describe('clients that ask for large pages and do not read them', () => {
   });
   afterAll(() => world.close());
 
-  /** Sends a request, and stops reading when its answer begins. */
+  /** Sends a request, and stops reading when the response begins. */
   async function stall() {
     const begins = Promise.withResolvers<number>();
     const socket = await Bun.connect({
@@ -81,11 +81,11 @@ describe('clients that ask for large pages and do not read them', () => {
     return { socket, status: await begins.promise };
   }
 
-  test('are refused after 64 MiB, others are not, and all is well when they are gone', async () => {
+  test('are rejected after 64 MiB without affecting others, until they disconnect', async () => {
     const stalled = [await stall()];
     while (stalled.at(-1)?.status === 200 && stalled.length < 100) stalled.push(await stall());
     expect(stalled.at(-1)?.status).toBe(429);
-    // Eight or nine pages of some 7 MiB, and the one that was refused.
+    // Eight or nine pages of about 7 MiB, and the rejected one.
     expect([9, 10]).toContain(stalled.length);
     expect((await world.call('GET', '/tokens', { key: other })).status).toBe(200);
     for (const { socket } of stalled) socket.terminate();

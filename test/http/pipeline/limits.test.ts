@@ -34,10 +34,10 @@ describe('rate limits', () => {
     return all;
   };
   let fresh = 0;
-  /** An address that nobody has used. */
+  /** An unused address. */
   const somewhere = () => `198.51.100.${++fresh}`;
 
-  test('let a key send its burst from wherever, and then turn it away until it may come again', async () => {
+  test('limit a key across addresses, and allow it again after Retry-After', async () => {
     expect(await statuses(6, () => get(key, somewhere()))).toEqual([200, 200, 200, 200, 200, 429]);
     world.clock.advance(499);
     expect((await get(key, somewhere())).status).toBe(429);
@@ -45,7 +45,7 @@ describe('rate limits', () => {
     expect(await statuses(2, () => get(key, somewhere()))).toEqual([200, 429]);
   });
 
-  test('let an address send its burst with whatever keys, good and bad', async () => {
+  test('limit an address across valid and invalid keys', async () => {
     await statuses(3, () => get(undefined));
     await statuses(3, () => get('junk'));
     expect(await statuses(2, () => get(key))).toEqual([200, 200]);
@@ -54,13 +54,13 @@ describe('rate limits', () => {
     expect((await get(other, '192.0.2.2')).status).toBe(200);
   });
 
-  test('take a /64 of IPv6 for one address', async () => {
+  test('treat an IPv6 /64 as one address', async () => {
     await statuses(10, () => get(undefined, '2001:db8:0:1::1'));
     expect((await get(undefined, '2001:db8:0:1:ffff::2')).status).toBe(429);
     expect((await get(undefined, '2001:db8:0:2::1')).status).toBe(401);
   });
 
-  test('tell every caller with a good key where it stands', async () => {
+  test('are reported in headers to callers with a valid key', async () => {
     const policy = '"address";q=10;w=3, "key";q=5;w=3';
     expect(told(await get(key))).toEqual([policy, '"address";r=9;t=1, "key";r=4;t=1']);
     expect(told(await get(key, '192.0.2.1', '/tokens/none'))).toEqual([
@@ -73,21 +73,21 @@ describe('rate limits', () => {
     expect(refused.headers.get('access-control-expose-headers')).toContain('RateLimit, RateLimit-Policy');
   });
 
-  test('answer too many with a problem that says how many there may be, and when to come again', async () => {
+  test('reject with the limit and Retry-After', async () => {
     await statuses(5, () => get(key, somewhere()));
     const { status, body, headers } = await get(key, somewhere());
     expect([status, body.code, headers.get('retry-after')]).toEqual([429, 'too_many_requests', '1']);
-    expect(body.detail).toStartWith('At most 5 requests with one key at once, and 2 every second');
+    expect(body.detail).toStartWith('At most 5 requests with one key in a burst, and 2 every second');
   });
 
-  test('do not count what needs no key', async () => {
+  test('ignore requests that need no key', async () => {
     const answers = await statuses(12, () => get(undefined, '192.0.2.1', '/livez'));
     expect(new Set(answers)).toEqual(new Set([200]));
     expect(told(await get(undefined, '192.0.2.1', '/livez'))).toEqual([null, null]);
     expect((await get(key)).status).toBe(200);
   });
 
-  test('count new Sessions by public key and address', async () => {
+  test('limit new sessions by public key and address', async () => {
     const web = await world.application(key, { type: 'public' });
     const [here, there] = [somewhere(), somewhere()];
     const create = (as: string, from: string) =>
@@ -97,7 +97,7 @@ describe('rate limits', () => {
     const refused = await create(web.key, here);
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '29']);
     expect(refused.body.detail).toStartWith(
-      'At most 3 new sessions from one address at once, and 2 every minute',
+      'At most 3 new sessions from one address in a burst, and 2 every minute',
     );
     expect(told(refused)[0]).toEndWith(', "sessions";q=3;w=90');
     expect(told(refused)[1]).toEndWith(', "sessions";r=0;t=29');
@@ -108,7 +108,7 @@ describe('rate limits', () => {
     expect((await create(web.key, here)).status).toBe(201);
   });
 
-  test('leave no entry in the audit log for those who were turned away, but a figure', async () => {
+  test('add rejected requests to a metric, not to the audit log', async () => {
     const scrape = async () => (await fetch(world.app.metricsUrl as string)).text();
     const counted = async (limit: string) =>
       Number(
@@ -126,8 +126,8 @@ describe('rate limits', () => {
   });
 });
 
-describe('whoever is turned away', () => {
-  test('has cost no look at the database', async () => {
+describe('a request over the limit', () => {
+  test('does not query the database', async () => {
     const world = await openTestServer(sqlite, {
       ...limitsOff,
       SALLYPORT_RATE_PER_KEY: '1',
@@ -141,8 +141,8 @@ describe('whoever is turned away', () => {
   });
 });
 
-describe('limits that are switched off', () => {
-  test('turn nobody away, and tell nothing', async () => {
+describe('disabled limits', () => {
+  test('reject nothing and add no headers', async () => {
     const world = await openTestServer(sqlite, {
       ...limitsOff,
       SALLYPORT_BURST_PER_KEY: '1',

@@ -47,7 +47,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
   const begin = async (web: ApiResponse['body']) =>
     (await ask(at(0), 'POST', '/sessions', { key: web.key })).body;
 
-  test('fifty authorizes of one nonce at once: exactly one succeeds, and its grant is the one that counts', async () => {
+  test('exactly one of fifty concurrent authorizations of a nonce succeeds', async () => {
     const web = await at(0).application(key, { type: 'public' });
     for (let round = 0; round < 4; round++) {
       const { nonce, session_key } = await begin(web);
@@ -65,7 +65,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     }
   });
 
-  test('fifty nonces at once, each by all nodes: every one is spent once', async () => {
+  test('fifty nonces, each authorized on all nodes concurrently, work once each', async () => {
     const web = await at(0).application(key, { type: 'public' });
     const sessions = await Promise.all(times(17, () => begin(web)));
     const authorize = (node: TestServer, nonce: string) =>
@@ -77,7 +77,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     for (const ofOne of answers) expectOnce(ofOne, 409);
   });
 
-  test('a change on one node holds on every node for requests sent after its answer', async () => {
+  test('a change on one node applies on every node to requests sent after its response', async () => {
     for (let round = 0; round < 6; round++) {
       const [here, there] = [at(round), at(round + 1)];
       const made = await here.application(key, reading);
@@ -95,7 +95,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     }
   });
 
-  test('a Session is authorized, and dies, on every node at once', async () => {
+  test('authorizing and ending a session applies on every node immediately', async () => {
     const backend = await at(1).application(key, reading);
     const web = await at(2).application(key, { type: 'public' });
     const { nonce, session_key } = await begin(web);
@@ -106,7 +106,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     expect(await everywhere(session_key)).toEqual([401, 401, 401]);
   });
 
-  test('updates from all nodes at once happen one after the other, each of them whole', async () => {
+  test('concurrent updates on all nodes are serialized', async () => {
     const made = await at(0).application(key);
     const answers = await Promise.all(
       times(30, (index) =>
@@ -125,7 +125,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     expect(seen[0]?.body.permissions).toEqual([`mine:${seen[0]?.body.name}`]);
   });
 
-  test('deletions from all nodes at once: exactly one succeeds', async () => {
+  test('exactly one of several concurrent deletions succeeds', async () => {
     const made = await at(0).application(key);
     const answers = await Promise.all(
       times(30, (index) => ask(at(index), 'DELETE', `/applications/${made.id}`, { key })),
@@ -133,7 +133,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     expectOnce(answers, 404);
   });
 
-  test('Sessions that start while their Application is deleted are refused or die with it', async () => {
+  test('a session created while its application is deleted never works afterwards', async () => {
     const web = await at(0).application(key, { type: 'public' });
     const [waiting] = [await begin(web)];
     const [deleted, authorized, ...started] = await Promise.all([
@@ -150,7 +150,7 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     expect(await everywhere(waiting.session_key)).toEqual([401, 401, 401]);
   });
 
-  test('in all of this, nobody was turned away because of a deadlock', () => {
+  test('no request failed because of a deadlock', () => {
     const deadlock = /deadlock|serialize|locked/i;
     const failures = nodes.flatMap(({ logged }) => logged).filter((line) => deadlock.test(line));
     expect(failures).toEqual([]);
@@ -181,7 +181,7 @@ describe.each(databases)('three processes on one %s', (_, database) => {
     return { status: response.status, body: text ? JSON.parse(text) : undefined };
   }
 
-  test('started at once on an empty database, they make one tenant; fifty authorizes at once, one succeeds', async () => {
+  test('create one tenant on an empty database, and authorize a nonce once', async () => {
     const keys = processes.map((process) => process.managementKey()).filter((key) => key !== undefined);
     expect(keys).toHaveLength(1);
     const key = keys[0] as string;

@@ -23,7 +23,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     return (await world.call(method, path, { key: as, headers })).status;
   };
 
-  test('show in every view as they are compared, each once, and not at all where there are none', async () => {
+  test('are returned normalized and without duplicates, and are absent by default', async () => {
     const { body } = await create({
       allowed_origins: ['HTTPS://shop.example:443', shop, 'http://localhost:3000'],
     });
@@ -38,7 +38,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     }
   });
 
-  test('keep out pages of other origins with the key, and let in all that name none', async () => {
+  test('deny other origins, and allow requests without an Origin', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
     expect(await statusFrom(web.key, shop)).toBe(200);
     expect(await statusFrom(web.key, undefined)).toBe(200);
@@ -55,7 +55,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     expect(await statusFrom(key, 'https://evil.example')).toBe(200);
   });
 
-  test('hold for the keys of its Sessions too', async () => {
+  test('apply to session keys, too', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
     const { body: session } = await world.call('POST', '/sessions', {
       key: web.key,
@@ -68,7 +68,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     expect(await statusFrom(session.session_key, 'https://evil.example')).toBe(403);
   });
 
-  test('a refusal says why, and stands in the audit log', async () => {
+  test('a denial has a reason and an audit entry', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
     const refused = await world.call('GET', '/tokens', {
       key: web.key,
@@ -84,7 +84,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     });
   });
 
-  test('stay when an update does not speak of them, change when it does, and go when it empties them', async () => {
+  test('are unchanged by an update without them, replaced by one with them, and removed by an empty list', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
     for (const silent of [{}, { allowed_origins: null }]) {
       expect((await update(web.id, silent)).body.allowed_origins).toEqual([shop]);
@@ -104,7 +104,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     ]);
   });
 
-  test('what was fetched can be sent back as it is', async () => {
+  test('a fetched application can be sent back unchanged', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
     const { body } = await world.call('GET', `/applications/${web.id}`, { key });
     expect((await world.call('PUT', `/applications/${web.id}`, { key, body })).body.allowed_origins).toEqual([
@@ -112,7 +112,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     ]);
   });
 
-  test.each(['private', 'management'])('are refused by name for a %s Application', async (type) => {
+  test.each(['private', 'management'])('are rejected for a %s application', async (type) => {
     const made = await create({ type, allowed_origins: [shop] });
     expect([made.status, Object.keys(made.body.errors)]).toEqual([400, ['allowed_origins']]);
     const { body } = await create({ type });
@@ -128,7 +128,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     [[`https://${'a'.repeat(300)}`], 'allowed_origins.0'],
     [Array.from({ length: 21 }, (_, port) => `http://localhost:${4000 + port}`), 'allowed_origins'],
     [shop, 'allowed_origins'],
-  ])('that are none, or too many, are refused: %j', async (allowed_origins, path) => {
+  ])('invalid or too many origins are rejected: %j', async (allowed_origins, path) => {
     const { status, body } = await create({ allowed_origins });
     expect([status, Object.keys(body.errors)]).toEqual([400, [path]]);
   });

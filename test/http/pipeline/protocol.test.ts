@@ -19,7 +19,7 @@ describe('the protocol', () => {
   afterAll(() => world.close());
 
   test.each(['x', 'a.b_c:d-9', 'f'.repeat(128), crypto.randomUUID()])(
-    'the caller’s request id %s comes back',
+    'the request id %s is returned',
     async (id) => {
       const good = await world.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
       expect(good.headers.get('svc-request-id')).toBe(id);
@@ -29,7 +29,7 @@ describe('the protocol', () => {
   );
 
   test.each(['', 'a b', 'a,b', '<script>', 'é', 'f'.repeat(129), '"', '{}'])(
-    'the request id %j is replaced by a fresh one',
+    'the invalid request id %j is replaced by a new one',
     async (id) => {
       const call = () => world.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
       const [first, second] = [await call(), await call()];
@@ -38,18 +38,18 @@ describe('the protocol', () => {
     },
   );
 
-  test('a problem tells the path without the query', async () => {
+  test('a problem contains the path without the query', async () => {
     const { body } = await world.call('GET', '/applications?name=secret');
     expect(body.instance).toBe('/applications');
     expect(JSON.stringify(body)).not.toContain('secret');
   });
 
-  test('a success is JSON', async () => {
+  test('a successful response is JSON', async () => {
     const { headers } = await world.call('GET', '/applications', { key });
     expect(headers.get('content-type')).toBe('application/json');
   });
 
-  test('the built-in permissions are listed for everyone, each with a sentence', async () => {
+  test('the built-in permissions are listed without a key', async () => {
     const { status, body } = await world.call('GET', '/permissions');
     expect(status).toBe(200);
     expect(body.data.map(({ name }: { name: string }) => name).sort()).toEqual([
@@ -68,18 +68,18 @@ describe('the protocol', () => {
   });
 
   test.each(['/permissions', '/permissions/', '/openapi.json'])(
-    'an unknown parameter of %s is refused, though it needs no key',
+    '%s rejects an unknown parameter',
     async (path) => {
       const { status, body } = await world.call('GET', `${path}?colour=red`);
       expect([status, body.errors]).toEqual([400, { colour: ['is not a known parameter'] }]);
     },
   );
 
-  test.each(['/livez', '/readyz', '/docs'])('%s puts up with what browsers and probes add', async (path) => {
+  test.each(['/livez', '/readyz', '/docs'])('%s ignores unknown parameters', async (path) => {
     expect((await world.call('GET', `${path}?t=1`)).status).toBe(200);
   });
 
-  test('HEAD answers as GET does, without the body', async () => {
+  test('HEAD returns the headers of GET', async () => {
     for (const [path, as] of [
       ['/applications', key],
       ['/applications', undefined],
@@ -97,7 +97,7 @@ describe('the protocol', () => {
     }
   });
 
-  test.each(paths)('a preflight of %s needs no key', async (path, own) => {
+  test.each(paths)('a CORS preflight of %s needs no key', async (path, own) => {
     const { status, headers } = await world.call('OPTIONS', path, {
       headers: {
         Origin: 'https://shop.example',
@@ -119,7 +119,7 @@ describe('the protocol', () => {
     );
   });
 
-  test('a browser may read the request id and when to come back', async () => {
+  test('browsers may read the request id and Retry-After', async () => {
     const { headers } = await world.call('GET', '/livez');
     const exposed = headers.get('access-control-expose-headers')?.split(', ');
     expect(exposed).toEqual(
@@ -127,7 +127,7 @@ describe('the protocol', () => {
     );
   });
 
-  test.each(paths)('%s names the methods it takes to one that it does not', async (path, own) => {
+  test.each(paths)('%s returns 405 with Allow for other methods', async (path, own) => {
     const allow = [...own, ...(own.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].sort();
     for (const method of methods.filter((name) => !own.includes(name))) {
       const { status, body, headers } = await world.call(method, path, { key });
@@ -138,7 +138,7 @@ describe('the protocol', () => {
     expect((await world.call('HEAD', path, { key })).status).toBe(405);
   });
 
-  test.each(paths)('%s is the same path with a slash behind it', async (path, own) => {
+  test.each(paths)('%s accepts a trailing slash', async (path, own) => {
     for (const method of own) {
       for (const as of [key, undefined]) {
         const body = ['POST', 'PUT'].includes(method) ? { colour: 1 } : undefined;
@@ -153,12 +153,12 @@ describe('the protocol', () => {
     ...['/nothing', '/Applications', '/applications//', '/application'],
     ...[`/applications/${someId}/locks`, `/applications/${someId}//`, '/applications/key/regenerate/x'],
     ...['/sessions/authorize/x', '/%61pplications', '/applications%2Fkey', '/.env', '/permissions.json'],
-  ])('%s is an unknown path', async (path) => {
+  ])('%s returns 404', async (path) => {
     const { status, body } = await world.call('GET', path, { key });
     expect([status, body.code]).toEqual([404, 'path_unknown']);
   });
 
-  test('an unknown path is no different without a key, and for every method', async () => {
+  test('an unknown path returns 404 without a key and for every method', async () => {
     for (const method of [...methods, 'OPTIONS'])
       expect((await world.call(method, '/nothing')).status).toBe(404);
   });
@@ -173,14 +173,14 @@ describe('the protocol', () => {
       });
     const padded = (length: number) => JSON.stringify(fields).padEnd(length, ' ');
 
-    test('of 64 KiB are taken, and of one byte more are not', async () => {
+    test('of 64 KiB are accepted, and of one byte more rejected', async () => {
       expect((await post(padded(65_536))).status).toBe(201);
       const { status, body } = await post(padded(65_537));
       expect([status, body.code]).toEqual([413, 'too_large']);
       expect(body.detail).toContain('65536');
     });
 
-    test('that are too large are refused whatever they contain, and before their type', async () => {
+    test('that are too large are rejected before their type is checked', async () => {
       expect((await post('x'.repeat(70_000), 'text/plain')).status).toBe(413);
     });
 
@@ -209,7 +209,7 @@ describe('the protocol', () => {
       expect([status, body.code]).toEqual([415, 'unsupported_media_type']);
     });
 
-    test('without a type are refused', async () => {
+    test('without a content type are rejected', async () => {
       const answer = await fetch(`${world.url}/applications`, {
         method: 'POST',
         headers: { 'SVC-API-KEY': key },
@@ -218,11 +218,11 @@ describe('the protocol', () => {
       expect(answer.status).toBe(415);
     });
 
-    test('may begin with a byte order mark', async () => {
+    test('may start with a byte order mark', async () => {
       expect((await post(`\ufeff${JSON.stringify(fields)}`)).status).toBe(201);
     });
 
-    test('of a GET or DELETE are not looked at', async () => {
+    test('of GET and DELETE are ignored', async () => {
       const made = await world.application(key);
       const headers = { 'Content-Type': 'text/plain' };
       expect(

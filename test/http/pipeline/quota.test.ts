@@ -12,7 +12,7 @@ import {
 
 const settings = { SALLYPORT_SESSIONS_WAITING: '5', SALLYPORT_MASTER_KEY: testMasterKey };
 
-describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, database) => {
+describe.each(databases)('pending sessions on %s', (_, database) => {
   let world: TestServer;
   let key: string;
   beforeAll(async () => {
@@ -33,7 +33,7 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
     return { web, nonce: sessions[0]?.body.nonce };
   }
 
-  test('may be as many as the setting says, and not one more', async () => {
+  test('are limited to the configured number', async () => {
     const { web } = await filled();
     const { status, body, headers } = await create(web);
     expect([status, body.code, headers.get('retry-after')]).toEqual([429, 'too_many_requests', '1']);
@@ -41,13 +41,13 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
     expect((await create(await application())).status).toBe(201);
   });
 
-  test('make room when they are authorized', async () => {
+  test('no longer count when they are authorized', async () => {
     const { web, nonce } = await filled();
     await authorize(nonce);
     expect([(await create(web)).status, (await create(web)).status]).toEqual([201, 429]);
   });
 
-  test('make room within a second, also after somebody was turned away', async () => {
+  test('are counted again within a second after a rejection', async () => {
     const { web, nonce } = await filled();
     expect((await create(web)).status).toBe(429);
     await authorize(nonce);
@@ -55,7 +55,7 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
     expect([(await create(web)).status, (await create(web)).status]).toEqual([201, 429]);
   });
 
-  test('make room when they end', async () => {
+  test('no longer count when they expire', async () => {
     const { web } = await filled();
     world.clock.advance(179_999);
     expect((await create(web)).status).toBe(429);
@@ -63,13 +63,13 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
     expect((await create(web)).status).toBe(201);
   });
 
-  test('do not get more when many come at once', async () => {
+  test('stay within the limit with concurrent requests', async () => {
     const web = await application();
     const answers = await Promise.all(Array.from({ length: 30 }, () => create(web)));
     expect(answers.filter(({ status }) => status === 201)).toHaveLength(5);
   });
 
-  test('are not those whose request has failed', async () => {
+  test('do not include failed requests', async () => {
     const web = await application();
     const allow = await failInserts(world.config.databaseUrl, 'audit');
     for (let i = 0; i < 5; i++) expect((await create(web)).status).toBe(503);
@@ -79,7 +79,7 @@ describe.each(databases)('Sessions that wait to be authorized, on %s,', (_, data
     expect(answers).toEqual([201, 201, 201, 201, 201, 429]);
   });
 
-  test('are known to another process after a second', async () => {
+  test('of other processes count after a second', async () => {
     const other = await openTestServer(world.config.databaseUrl, settings);
     other.clock.advance(world.clock.now() - other.clock.now());
     const web = await application();
@@ -112,7 +112,7 @@ describe('a quota', () => {
     };
   }
 
-  test('counts at most once a second, however many requests it allows or rejects', async () => {
+  test('counts at most once a second', async () => {
     let stored = 0;
     const { clock, reserve, counts, rejections } = openQuota(100, () => stored);
     for (; stored < 99; stored++) (await reserve())();

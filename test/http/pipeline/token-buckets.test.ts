@@ -1,18 +1,18 @@
 import { describe, expect, test } from 'bun:test';
 import { Buckets } from '../../../src/http/pipeline/token-buckets.ts';
 
-describe('a bucket', () => {
+describe('a token bucket', () => {
   const start = 1_000_000;
   const three = { rate: 3, per: 1000, burst: 5 };
 
-  test('gives its burst at once, to the last one, and tells what is left', () => {
+  test('grants its burst immediately, and reports the remaining units', () => {
     const buckets = new Buckets(three, start);
     const taken = Array.from({ length: 7 }, () => buckets.take('a', start));
     expect(taken.map(({ granted }) => granted)).toEqual([true, true, true, true, true, false, false]);
     expect(taken.map(({ remaining }) => remaining)).toEqual([4, 3, 2, 1, 0, 0, 0]);
   });
 
-  test('refills at its rate, not sooner and not later, to the millisecond', () => {
+  test('refills at its rate, to the millisecond', () => {
     const buckets = new Buckets(three, start);
     for (let i = 0; i < 5; i++) buckets.take('a', start);
     const { wait } = buckets.take('a', start);
@@ -22,33 +22,33 @@ describe('a bucket', () => {
     expect(buckets.take('a', start + 334).granted).toBe(false);
   });
 
-  test('gives exactly its rate in the long run, however uneven a rate', () => {
+  test('grants exactly its rate in the long run', () => {
     const buckets = new Buckets({ rate: 7, per: 60_000, burst: 1 }, start);
     let granted = 0;
     for (let at = 0; at < 600_000; at += 50) if (buckets.take('a', start + at).granted) granted++;
     expect(granted).toBe(70);
   });
 
-  test('never holds more than its burst, however long nobody came', () => {
+  test('never holds more than its burst', () => {
     const buckets = new Buckets(three, start);
     const later = start + 86_400_000;
     const granted = Array.from({ length: 9 }, () => buckets.take('a', later)).filter((one) => one.granted);
     expect(granted).toHaveLength(5);
   });
 
-  test('whoever is turned away does not have to wait longer for it', () => {
+  test('does not delay a client for rejected requests', () => {
     const buckets = new Buckets(three, start);
     for (let i = 0; i < 100; i++) buckets.take('a', start);
     expect(buckets.take('a', start + 334).granted).toBe(true);
   });
 
-  test('is another’s business for nobody', () => {
+  test('is independent of other clients', () => {
     const buckets = new Buckets(three, start);
     for (let i = 0; i < 6; i++) buckets.take('a', start);
     expect(buckets.take('b', start)).toMatchObject({ granted: true, remaining: 4 });
   });
 
-  test('is kept while it is asked for, and the room for all of them does not grow with their number', () => {
+  test('stays in memory while it is used, and the memory is bounded', () => {
     const buckets = new Buckets({ rate: 1, per: 60_000, burst: 1 }, start);
     buckets.take('mine', start);
     const memory = () => {

@@ -29,7 +29,7 @@ async function written(note: (noted: ReturnType<typeof usageRecorder>) => void):
   return all;
 }
 
-test('however many containers callers make up, few are kept in memory, and the latest moment with them', async () => {
+test('containers in memory are bounded, with their latest use', async () => {
   const [backend] = await written((noted) => {
     for (let at = 0; at < 10_000; at++)
       noted.record({ ...principal, now: at }, 'token:create', `/customers/${at}/`);
@@ -39,7 +39,7 @@ test('however many containers callers make up, few are kept in memory, and the l
   expect(Math.max(...places.values())).toBe(9999);
 });
 
-test('however many permissions and containers are used, memory holds a bounded number of uses', async () => {
+test('uses in memory are bounded', async () => {
   const [backend] = await written((noted) => {
     for (let at = 0; at < 20_000; at++)
       noted.record({ ...principal, now: at }, `invoice:action-${at % 2000}`, `/customers/${at}/`);
@@ -49,7 +49,7 @@ test('however many permissions and containers are used, memory holds a bounded n
   expect(backend!.permissions.has('invoice:action-1999')).toBe(true);
 });
 
-test('a moment that comes late moves nothing back', async () => {
+test('an earlier time does not replace a later one', async () => {
   const [backend, web] = await written((noted) => {
     for (const now of [2000, 1000]) noted.record({ ...principal, now }, 'token:read', '/a/');
   });
@@ -57,7 +57,7 @@ test('a moment that comes late moves nothing back', async () => {
   expect(backend!.permissions.get('token:read')).toEqual(new Map([['/a/', 2000]]));
 });
 
-test('what was written is not written again', async () => {
+test('uses are written once', async () => {
   const counts: number[] = [];
   const noted = usageRecorder({
     usage: { write: async (some) => void counts.push(some.length), list: () => [] },

@@ -2,14 +2,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('when nothing can be read on %s but who calls', (_, database) => {
+describe.each(databases)('when only credentials can be read on %s', (_, database) => {
   let world: TestServer;
   let key: string;
   let down = false;
   const stray: unknown[] = [];
   const note = (error: unknown) => stray.push(error);
 
-  /** SQLite fails at once, PostgreSQL after a moment. */
+  /** SQLite fails synchronously, PostgreSQL asynchronously. */
   const failing = (db: Db): Db => {
     const broken = () => {
       const error = new DbUnavailable('it does not read');
@@ -37,7 +37,7 @@ describe.each(databases)('when nothing can be read on %s but who calls', (_, dat
   });
 
   test.each(['/applications', '/tokens', '/sessions', '/logs', '/tenants/self'])(
-    'GET %s is answered with 503, and no failure is left that would end the service',
+    'GET %s returns 503 and leaves no unhandled rejection',
     async (path) => {
       down = true;
       expect(await world.call('GET', path, { key })).toMatchObject({ status: 503 });

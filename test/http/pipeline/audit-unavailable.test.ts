@@ -7,7 +7,7 @@ import { databases, openTestServer, type TestServer } from '../../support/test-s
 
 const changing = routes.filter(({ kind }) => kind === 'change');
 
-test('every route that changes something has its row here', () => {
+test('every route that changes data is tested here', () => {
   expect(Object.keys(changeRequests).sort()).toEqual(changing.map(({ name }) => name).sort());
 });
 
@@ -18,7 +18,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
   });
   afterAll(() => world.close());
 
-  /** What the same request gets while no audit row can be written, and afterwards. */
+  /** The responses to a request while the audit log cannot be written, and afterwards. */
   async function refusedThenDone(route: Route, headers: Record<string, string>) {
     const { key } = await world.tenant();
     await createToken(world, key);
@@ -43,7 +43,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
   }
 
   test.each(changing.map((route) => [route.name, route] as const))(
-    '%s changes nothing, releases no secret, and can be tried again',
+    '%s changes nothing, returns no secret, and can be retried',
     async (_name, route) => {
       const names = takesIdempotencyKey(route) ? [{}, { 'Idempotency-Key': crypto.randomUUID() }] : [{}];
       for (const headers of names) {
@@ -56,7 +56,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
     },
   );
 
-  test('a refusal is still a refusal, and the log of the service tells that it is not on record', async () => {
+  test('a request is still denied, and the missing audit entry is logged', async () => {
     const allow = await failInserts(world.config.databaseUrl, 'audit');
     expect((await world.call('GET', '/applications')).status).toBe(401);
     await world.flush();

@@ -1,4 +1,4 @@
-/** Every 403 says which permission is missing, and why if that reveals nothing. */
+/** A 403 names the missing permission, and the reason if that reveals nothing. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
@@ -7,7 +7,7 @@ const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
-describe.each(databases)('refusals on %s', (_, database) => {
+describe.each(databases)('denials on %s', (_, database) => {
   let world: TestServer;
   let management: string;
   let tenant: string;
@@ -23,7 +23,7 @@ describe.each(databases)('refusals on %s', (_, database) => {
     return (await world.call('POST', '/decisions', { key, body })).body;
   }
 
-  test('asking for a decision needs decision:create, and is about credentials of the same tenant alone', async () => {
+  test('a decision requires decision:create, and is denied for credentials of another tenant', async () => {
     const other = await world.application(management, { permissions: [read] });
     const refused = await decision(management, read, card, other.key);
     expect(refused).toMatchObject({
@@ -36,7 +36,7 @@ describe.each(databases)('refusals on %s', (_, database) => {
     expect((await decision(management, 'decision:create', {}, management)).allowed).toBe(true);
   });
 
-  test('a refusal about a stored token is one sentence, whatever the rules and wherever the token lies', async () => {
+  test('a denial for a stored token is the same sentence for all rules and containers', async () => {
     const containers = ['/customers/42/', '/pci/', '/p/', '/elsewhere/'];
     for (const [at, container] of containers.entries())
       await world.call('POST', '/tokens', {
@@ -78,7 +78,7 @@ describe.each(databases)('refusals on %s', (_, database) => {
     }
   });
 
-  test('a refusal about a container that the caller named gives the reason that a decision gives', async () => {
+  test('a denial for a container in the request has the same reason as a decision', async () => {
     const desk = await world.application(management, {
       permissions: [],
       rules: [{ ...rule, permissions: ['token:create'] }],
@@ -93,7 +93,7 @@ describe.each(databases)('refusals on %s', (_, database) => {
     expect(refused.body.detail).toBe(`You need the permission \`token:create\`: ${reason}.`);
   });
 
-  test('every operation that needs a permission names it, and why it is not there', async () => {
+  test('every operation names its missing permission and the reason', async () => {
     const idle = await world.application(management, { permissions: ['nothing:much'] });
     const guarded = routes.filter((route) => route.kind !== 'open' && route.permission);
     expect(guarded.length).toBeGreaterThan(10);

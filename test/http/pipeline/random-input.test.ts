@@ -50,7 +50,7 @@ const badBodies: [what: string, body: string | Uint8Array, part: string][] = [
   ['a priority next to one', json({ rules: [rule] }).replace(':1,', ':1.0000000001,'), 'rules.0.priority'],
 ];
 
-/** Strings that have upset programs before, beside those of any kind. */
+/** Strings that often cause errors. */
 const nasty = [
   '',
   '\u0000',
@@ -115,7 +115,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
 
   const everything = async () => (await world.call('GET', '/applications?size=100', { key })).body;
 
-  test.each(badBodies)('%s is a clear refusal, and nothing changes', async (_what, body, part) => {
+  test.each(badBodies)('%s is rejected without a change', async (_what, body, part) => {
     const before = await everything();
     const answer = await world.call('POST', '/applications', { key, body });
     expect(answer.status).toBe(400);
@@ -124,12 +124,12 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     expect(Object.hasOwn(Object.prototype, 'type')).toBe(false);
   });
 
-  test('of a field given twice the last one counts, and it is checked', async () => {
+  test('the last of two fields with the same name is used and validated', async () => {
     const answer = await world.call('POST', '/applications', { key, body: withRaw('name', '""') });
     expect(answer.status).toBe(400);
   });
 
-  test('whatever an update is sent, it is done, or refused with everything as it was', async () => {
+  test('a random update is applied or changes nothing', async () => {
     const { id } = await world.application(key);
     const get = async () => (await world.call('GET', `/applications/${id}`, { key })).body;
     let last = await get();
@@ -147,7 +147,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     expect(await get()).toEqual(last);
   });
 
-  test('whatever a create is sent, it is done as asked, or refused with everything as it was', async () => {
+  test('a random create is applied or changes nothing', async () => {
     const before = await everything();
     await fc.assert(
       fc.asyncProperty(fc.oneof(anyFields, anyJson), async (sent) => {
@@ -165,7 +165,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     expect(await everything()).toEqual(before);
   });
 
-  test('whatever an authorize is sent, the nonce of another Session is not spent', async () => {
+  test('a random authorize does not use the nonce of another session', async () => {
     const web = await world.application(key, { type: 'public' });
     const { nonce } = (await world.call('POST', '/sessions', { key: web.key })).body;
     await fc.assert(
@@ -179,7 +179,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     expect((await world.call('POST', '/sessions/authorize', { key, body })).status).toBe(204);
   });
 
-  test('whatever bytes a body has, they are refused', async () => {
+  test('random bytes as a body are rejected', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 200 }), async (body) => {
         expect((await world.call('POST', '/applications', { key, body })).status).toBe(400);
@@ -188,7 +188,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     );
   });
 
-  test('whatever a query says, it is answered', async () => {
+  test('a random query gets a response', async () => {
     const parameter = fc.tuple(
       fc.oneof(fc.constantFrom('page', 'size', 'start', 'id', 'type', 'name'), text),
       fc.oneof(fc.constantFrom('1', '100', 'public'), fc.stringMatching(/^[!-~]{0,8}$/), text),
@@ -202,7 +202,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     );
   });
 
-  test('whatever stands where an id should be, it is malformed or unknown', async () => {
+  test('a random id is malformed or unknown', async () => {
     const segment = fc.stringMatching(/^[!-~]{1,60}$/).filter((text) => !/[?#/\\]|^key$/.test(text));
     await fc.assert(
       fc.asyncProperty(segment, async (id) => {
@@ -213,7 +213,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     );
   });
 
-  test('whatever is shown for a key, it is not one', async () => {
+  test('a random key is invalid', async () => {
     const almost = fc
       .tuple(fc.nat(key.length - 1), fc.constantFrom(...'aZ09_-'))
       .map(([at, by]) => key.slice(0, at) + by + key.slice(at + 1));
@@ -233,13 +233,13 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     ['data', '{"a":{"\\ud800":1}}'],
     ['mask', '"\\ud800"'],
     ['mask', '{"\\udc00":"x"}'],
-  ])('a Token whose %s has half a surrogate pair, as in %s, is refused', async (field, text) => {
+  ])('a token whose %s has a lone surrogate, as in %s, is rejected', async (field, text) => {
     const body = field === 'data' ? `{"data":${text}}` : `{"data":"x","mask":${text}}`;
     const answer = await world.call('POST', '/tokens', { key, body });
     expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, [field]]);
   });
 
-  test('a body may be nested 32 levels deep, with or without something in the last', async () => {
+  test('a body may be nested 32 levels deep', async () => {
     const nested = (levels: number, inmost: string) => '['.repeat(levels) + inmost + ']'.repeat(levels);
     for (const inmost of ['', '1', '{}']) {
       const levels = inmost === '{}' ? 30 : 31;
@@ -251,7 +251,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     }
   });
 
-  test('a body that breaks off is the client’s affair: nothing changes, nothing is logged', async () => {
+  test('an incomplete body changes nothing and logs no error', async () => {
     const before = await everything();
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\nContent-Type: application/json\r\n`;
     await sendAndClose(world.url, `${head}Content-Length: 500\r\n\r\n${json()}`);

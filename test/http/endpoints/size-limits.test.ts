@@ -1,4 +1,4 @@
-/** What one request costs and answers is bounded, whatever is sent and stored. */
+/** The cost and the response of a request are bounded. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { recorder } from '../../support/recorded.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
@@ -62,18 +62,15 @@ describe.each(databases)('bounds on %s', (_, database) => {
       conditions: [{ attribute: 'container', operator: 'starts_with', value }],
     });
 
-    test.each([deepest, longest])(
-      'where a token lies in %s, it has one index entry for each level',
-      async (container) => {
-        const answer = await world.call('POST', '/tokens', { key: management, body: { container, data: 1 } });
-        expect([answer.status, answer.body.container]).toEqual([201, container]);
-        const levels = await runSql(
-          world.config.databaseUrl,
-          `select 1 from token_containers where container like '${container.slice(0, 3)}%'`,
-        );
-        expect(levels).toHaveLength(container.split('/').length - 2);
-      },
-    );
+    test.each([deepest, longest])('a token in %s has one index entry per level', async (container) => {
+      const answer = await world.call('POST', '/tokens', { key: management, body: { container, data: 1 } });
+      expect([answer.status, answer.body.container]).toEqual([201, container]);
+      const levels = await runSql(
+        world.config.databaseUrl,
+        `select 1 from token_containers where container like '${container.slice(0, 3)}%'`,
+      );
+      expect(levels).toHaveLength(container.split('/').length - 2);
+    });
 
     test.each([
       ['the seventeenth level', `${deepest}a/`, 'must have at most 16 levels'],
@@ -99,7 +96,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
     });
   });
 
-  test('a list takes at most 10 filters by metadata', async () => {
+  test('a list accepts at most 10 metadata filters', async () => {
     const list = (count: number) => {
       const query = Object.keys(entries(count, '')).map((name) => `metadata.${name}=x`);
       return world.call('GET', `/tokens?${query.join('&')}`, { key: management });
@@ -129,7 +126,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
       }
     });
 
-    /** Every page of the list: how many tokens and bytes it has, and how many bytes of data were read for it. */
+    /** For every page of the list: its tokens and bytes, and the bytes of data read for it. */
     async function pages(key: string) {
       const seen: { ids: string[]; size: number; read: number }[] = [];
       for (let query = 'size=100'; ; ) {
@@ -156,7 +153,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
       }
     });
 
-    test('reads no data that it does not show', async () => {
+    test('reads only the data that it returns', async () => {
       const [page] = await pages(masks);
       expect(page?.ids).toEqual(ids);
       expect(page?.read).toBeLessThan(10_000);

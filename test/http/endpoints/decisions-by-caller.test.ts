@@ -1,4 +1,4 @@
-/** What a decision shows depends on who asks, and a reply has at most 4 MiB. */
+/** Decisions reveal only what the caller may know, and responses have at most 4 MiB. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../../src/domain/key.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
@@ -25,7 +25,7 @@ async function session(authorizer: string, grants: object) {
 
 const decide = (key: string, body: object) => world.call('POST', '/decisions', { key, body });
 
-describe('a session under a ceiling', () => {
+describe('a limited session', () => {
   const rule = { priority: 1, transform: 'reveal', permissions: [read, 'token:create'] };
   const authorizers: [what: string, rules: object[]][] = [
     ['narrows it', [{ ...rule, container: '/shop/', transform: 'redact', description: 'hush-1' }]],
@@ -33,33 +33,30 @@ describe('a session under a ceiling', () => {
     ['sees a container above the one it asks about', [{ ...rule, container: '/' }]],
   ];
 
-  test.each(authorizers)(
-    'sees nothing of its authorizer, which %s, but that it limits it',
-    async (_, rules) => {
-      const backend = await world.application(management, { permissions: [ask], rules });
-      const { key, web } = await session(backend.key, { permissions: [ask, read, 'token:create'] });
-      for (const asker of [key, web])
-        for (const container of ['/shop/', '/shop/a/', '/hush-2/', '/other/'])
-          for (const permission of [read, 'token:create', 'token:delete']) {
-            const question = { credential: key, permission, resource: { container }, explain: true };
-            const { status, body } = await decide(asker, question);
-            expect(status).toBe(200);
-            expect(JSON.stringify(body)).not.toMatch(/hush-1|authorizer(?! may do now)|rule \d/);
-            expect(body.trace.map((step: object) => Object.values(step).slice(0, 2))).toEqual([
-              ['session', 'permissions'],
-            ]);
-            if (body.reason !== limited) continue;
-            const { principal: __, trace: ___, ...rest } = body;
-            expect(Object.keys(rest)).toEqual(
-              rest.allowed ? ['allowed', 'transform', 'reason'] : ['allowed', 'reason'],
-            );
-          }
-      const { body } = await decide(backend.key, { credential: key, permission: read, explain: true });
-      expect(body.trace.map(({ of }: { of: string }) => of)).toContain('authorizer');
-    },
-  );
+  test.each(authorizers)('learns only that its authorizer limits it, if that one %s', async (_, rules) => {
+    const backend = await world.application(management, { permissions: [ask], rules });
+    const { key, web } = await session(backend.key, { permissions: [ask, read, 'token:create'] });
+    for (const asker of [key, web])
+      for (const container of ['/shop/', '/shop/a/', '/hush-2/', '/other/'])
+        for (const permission of [read, 'token:create', 'token:delete']) {
+          const question = { credential: key, permission, resource: { container }, explain: true };
+          const { status, body } = await decide(asker, question);
+          expect(status).toBe(200);
+          expect(JSON.stringify(body)).not.toMatch(/hush-1|authorizer(?! may do now)|rule \d/);
+          expect(body.trace.map((step: object) => Object.values(step).slice(0, 2))).toEqual([
+            ['session', 'permissions'],
+          ]);
+          if (body.reason !== limited) continue;
+          const { principal: __, trace: ___, ...rest } = body;
+          expect(Object.keys(rest)).toEqual(
+            rest.allowed ? ['allowed', 'transform', 'reason'] : ['allowed', 'reason'],
+          );
+        }
+    const { body } = await decide(backend.key, { credential: key, permission: read, explain: true });
+    expect(body.trace.map(({ of }: { of: string }) => of)).toContain('authorizer');
+  });
 
-  test('may ask only about its own key, and gets one answer for all others', async () => {
+  test('can check only its own key', async () => {
     const { key, web } = await session(management, { permissions: [ask, read] });
     const other = await session(management, { permissions: [ask] });
     expect((await decide(key, { credential: key, permission: read })).body.allowed).toBe(true);
@@ -74,7 +71,7 @@ describe('a session under a ceiling', () => {
   });
 });
 
-test('a session that nobody has authorized is denied everything', async () => {
+test('a pending session is denied everything', async () => {
   const web = await world.application(management, { type: 'public' });
   const { body } = await world.call('POST', '/sessions', { key: web.key });
   const question = { credential: body.session_key, permission: read, resource: { container: '/shop/' } };
@@ -85,8 +82,8 @@ test('a session that nobody has authorized is denied everything', async () => {
   });
 });
 
-describe('the size of a reply', () => {
-  /** 50 rules with three conditions each, none of which holds. */
+describe('the size of a response', () => {
+  /** 50 rules with three conditions each, none of which match. */
   const id = 'é'.repeat(60);
   const conditions = Array.from({ length: 3 }, (_, at) => ({
     attribute: 'id',
@@ -102,7 +99,7 @@ describe('the size of a reply', () => {
   }));
   const resources = Array.from({ length: 100 }, () => ({ id: `${'é'.repeat(240)}x` }));
 
-  test('with traces beyond 4 MiB is refused on resources, and each half of them is answered', async () => {
+  test('more than 4 MiB of traces are rejected, and each half is accepted', async () => {
     const { key } = await session(management, { rules });
     const question = { credential: key, permission: read, explain: true };
     const { status, body } = await decide(management, { ...question, resources });
@@ -117,7 +114,7 @@ describe('the size of a reply', () => {
     );
   });
 
-  test('without traces stays a small multiple of the question', async () => {
+  test('without traces, it is a small multiple of the request', async () => {
     const { key } = await session(management, { rules });
     const question = { credential: key, permission: read, resources };
     const { status, body } = await decide(management, question);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('the Sessions that live, on %s', (_, database) => {
+describe.each(databases)('listing and ending sessions on %s', (_, database) => {
   let world: TestServer;
   beforeAll(async () => {
     world = await openTestServer(database);
@@ -25,7 +25,7 @@ describe.each(databases)('the Sessions that live, on %s', (_, database) => {
     return { tenant, key, web };
   }
 
-  test('a list shows what each may do, who authorized it and until when, and neither key nor nonce', async () => {
+  test('a list has grants, authorizer and expiry, but neither key nor nonce', async () => {
     const { tenant, key, web } = await scene();
     const backend = await world.application(key, { permissions: ['token:read'] });
     const created_at = iso(world.clock.now());
@@ -58,7 +58,7 @@ describe.each(databases)('the Sessions that live, on %s', (_, database) => {
     ]);
   });
 
-  test('a list is narrowed by Application, by authorizer, by state and by id', async () => {
+  test('a list can be filtered by application, authorizer, state and id', async () => {
     const { key, web } = await scene();
     const other = await world.application(key, { type: 'public', permissions: ['mine:x'] });
     const backend = await world.application(key, { permissions: ['session:authorize'] });
@@ -77,7 +77,7 @@ describe.each(databases)('the Sessions that live, on %s', (_, database) => {
     expect((await world.call('GET', '/sessions?state=idle', { key })).status).toBe(400);
   });
 
-  test('what no key opens any more is not listed: expired, without its Application, without its authorizer', async () => {
+  test('a list excludes expired sessions and those without application or authorizer', async () => {
     const { key, web } = await scene();
     const gone = await world.application(key, { type: 'public', permissions: ['mine:x'] });
     await start(gone.key);
@@ -94,7 +94,7 @@ describe.each(databases)('the Sessions that live, on %s', (_, database) => {
     expect(await ids(key)).toEqual([]);
   });
 
-  test('one that is ended is dead at once, and the audit log says who ended it', async () => {
+  test('ending a session revokes its key immediately, with an audit entry', async () => {
     const { key, web } = await scene();
     const { session_key, nonce } = await start(web.key);
     await authorize(key, nonce, { permissions: ['application:read'] });
@@ -108,7 +108,7 @@ describe.each(databases)('the Sessions that live, on %s', (_, database) => {
     expect(outcomes).toContain('success');
   });
 
-  test('one that waits can be ended, and its nonce is worth nothing then', async () => {
+  test('a pending session can be ended, which invalidates its nonce', async () => {
     const { key, web } = await scene();
     const { nonce } = await start(web.key);
     const [id] = await ids(key);
@@ -117,7 +117,7 @@ describe.each(databases)('the Sessions that live, on %s', (_, database) => {
     expect([answer.status, answer.body.code]).toEqual([404, 'nonce_not_found']);
   });
 
-  test('a Session whose authorizer is gone is not there to be ended either', async () => {
+  test('ending a session whose authorizer was deleted returns 404', async () => {
     const { key, web } = await scene();
     const backend = await world.application(key, { permissions: ['mine:x'] });
     await authorize(backend.key, (await start(web.key)).nonce, { permissions: ['mine:x'] });
