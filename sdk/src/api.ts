@@ -100,9 +100,9 @@ export interface ApplicationCreate {
   name: string;
   /** `private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service. */
   type: 'private' | 'public' | 'management';
-  /** Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules. */
+  /** Permissions without a rule. They apply to every container with the transform `mask`. Required unless `rules` is given. */
   permissions?: Array<string>;
-  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions. */
+  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
   /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may. */
   allowed_origins?: Array<string>;
@@ -161,9 +161,9 @@ export interface Application {
 export interface ApplicationUpdate {
   /** Display name, without control characters or bidirectional control characters. */
   name: string;
-  /** Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules. */
+  /** Permissions without a rule. They apply to every container with the transform `mask`. Required unless `rules` is given. */
   permissions?: Array<string>;
-  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions. */
+  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
   /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may. */
   allowed_origins?: Array<string>;
@@ -259,9 +259,9 @@ export interface SessionCreated {
 export interface SessionAuthorize {
   /** The `nonce` from the response of `POST /sessions`. */
   nonce: string;
-  /** Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules. */
+  /** Permissions without a rule. They apply to every container with the transform `mask`. Required unless `rules` is given. */
   permissions?: Array<string>;
-  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions. */
+  /** Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given. */
   rules?: Array<AccessRule>;
   /** When the session expires. May be earlier or later than the default, up to the maximum lifetime and the expiry of its application. */
   expires_at?: string;

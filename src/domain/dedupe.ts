@@ -1,7 +1,7 @@
 /** Removes duplicates, but remembers the original indexes for the paths of validation errors. */
 const originalIndexes = new WeakMap<readonly unknown[], readonly number[]>();
 
-/** Keeps the first of all entries with the same identity. */
+/** Returns the first entry of each identity. */
 export function dedupe<T>(list: T[], identityOf: (entry: T) => unknown): T[] {
   if (list.length < 2) return list;
   const firstIndex = new Map<unknown, number>();

@@ -8,10 +8,10 @@ import { type Rule, Rules } from './rule.ts';
 
 export const grantFields = {
   permissions: optionalList(Permissions).describe(
-    'Permissions without a rule. They apply to every container with the transform `mask`. Required if there are no rules.',
+    'Permissions without a rule. They apply to every container with the transform `mask`. Required unless `rules` is given.',
   ),
   rules: optionalList(Rules).describe(
-    'Access rules: which permissions apply to which tokens, and how much of the data is returned. Required if there are no permissions.',
+    'Access rules: which permissions apply to which tokens, and how much of the data is returned. Required unless `permissions` is given.',
   ),
 };
 
@@ -31,7 +31,7 @@ export function permissionsIn(grants: Grants): string[] {
 export function grantErrors(owner: Owner, grants: Grants): Errors {
   const errors: Errors = {};
   if (grants.permissions.length + grants.rules.length === 0) {
-    errors.permissions = ['must not be empty if there are no rules'];
+    errors.permissions = ['must not be empty unless rules are given'];
   }
   const holder = owner === 'session' ? 'session' : 'public application';
   for (const [path, permission] of permissionPaths(grants)) {

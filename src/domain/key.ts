@@ -6,7 +6,7 @@ export const applicationKinds = { management: 'mgt', private: 'pvt', public: 'pu
 export type Kind = 'mgt' | 'pvt' | 'pub' | 'ses' | 'non';
 export type Digest = Buffer;
 
-/** Keeps a secret out of logs, errors and JSON. Only `reveal()` returns it. */
+/** A secret that does not appear in logs, errors or JSON. Only `reveal()` returns it. */
 export class Secret {
   readonly #value: string;
   constructor(value: string) {

@@ -26,10 +26,10 @@ function faults(schema: typeof ApplicationCreate | typeof ApplicationUpdate, bod
   return schema.safeParse(body).error?.issues.map((issue) => issue.path.join('.')) ?? [];
 }
 
-describe('a new Application', () => {
+describe('creating an application', () => {
   const body = { name: 'one', type: 'private' };
 
-  test('has nothing but a name and a type of its own accord', () => {
+  test('needs only a name and a type', () => {
     expect(ApplicationCreate.parse(body)).toEqual({
       name: 'one',
       type: 'private',
@@ -40,7 +40,7 @@ describe('a new Application', () => {
     });
   });
 
-  test('ends at a moment', () => {
+  test('parses expires_at', () => {
     const { expires_at } = ApplicationCreate.parse({ ...body, expires_at: '2030-01-01T00:00:00Z' });
     expect(expires_at).toBe(Date.parse('2030-01-01T00:00:00Z'));
   });
@@ -48,25 +48,25 @@ describe('a new Application', () => {
   test.each<[string, object, string[]]>([
     ['without a name', { type: 'private' }, ['name']],
     ['without a type', { name: 'one' }, ['type']],
-    ['of another type', { ...body, type: 'session' }, ['type']],
-    ['with a field more', { ...body, key: 'x' }, ['']],
-    ['with a wrong moment', { ...body, expires_at: 'soon' }, ['expires_at']],
-    ['with a wrong permission', { ...body, permissions: ['token:red'] }, ['permissions.0']],
-  ])('is refused %s', (_, body, expected) => {
+    ['with an unknown type', { ...body, type: 'session' }, ['type']],
+    ['with an unknown field', { ...body, key: 'x' }, ['']],
+    ['with an invalid expires_at', { ...body, expires_at: 'soon' }, ['expires_at']],
+    ['with an unknown permission', { ...body, permissions: ['token:red'] }, ['permissions.0']],
+  ])('is rejected %s', (_, body, expected) => {
     expect(faults(ApplicationCreate, body)).toEqual(expected);
   });
 
-  test.each(['private', 'public', 'management'])('may be %s', (type) => {
+  test.each(['private', 'public', 'management'])('accepts the type %s', (type) => {
     expect(faults(ApplicationCreate, { ...body, type })).toEqual([]);
   });
 });
 
-test('a key is shown with the rest of its Application', () => {
+test('ApplicationWithKey has all fields of the application and the key', () => {
   expect(ApplicationWithKey.parse({ ...current, key: 'slp' })).toEqual({ ...current, key: 'slp' });
   expect(ApplicationWithKey.safeParse(current).success).toBe(false);
 });
 
-test('of a key its id, its ending and its moments are shown, and the key itself only when it is made', () => {
+test('ApplicationKey has no key; ApplicationKeyCreated has it', () => {
   const least = { id, ending: 'abcd', created_at: '2026-01-01T00:00:00.000Z' };
   const all = { ...least, created_by: id, last_used_at: '2026-01-02T00:00:00.000Z' };
   for (const key of [least, all]) {
@@ -78,15 +78,15 @@ test('of a key its id, its ending and its moments are shown, and the key itself 
   expect(ApplicationKeyCreated.safeParse(least).success).toBe(false);
 });
 
-describe('an update', () => {
+describe('updating an application', () => {
   const sent = (fields: object) => ApplicationUpdate.parse({ name: 'two', ...fields });
 
-  test('may carry back all that was fetched', () => {
+  test('accepts an application as fetched', () => {
     expect(faults(ApplicationUpdate, current)).toEqual([]);
     expect(readOnlyErrors(current, ApplicationUpdate.parse(current))).toEqual({});
   });
 
-  test('may leave out or null what cannot be changed', () => {
+  test('accepts absent and null read-only fields', () => {
     const nothing = {
       id: null,
       tenant_id: null,
@@ -99,7 +99,7 @@ describe('an update', () => {
     expect(readOnlyErrors(current, sent(nothing))).toEqual({});
   });
 
-  test('may spell an id or a moment in another way', () => {
+  test('accepts other spellings of ids and dates', () => {
     const spelled = {
       id: id.toUpperCase(),
       created_at: '2026-01-01T01:00:00+01:00',
@@ -123,18 +123,18 @@ describe('an update', () => {
     ['modified_at', '2026-01-01T00:00:00Z'],
     ['expires_at', '2030-01-01T00:00:00.001Z'],
     ['expires_at', 1893456000000],
-  ])('is refused when %s is sent as %j', (field, value) => {
+  ])('is rejected if %s is changed to %j', (field, value) => {
     expect(readOnlyErrors(current, sent({ [field]: value }))).toEqual({
       [field]: ['is read-only: omit it or send its current value'],
     });
   });
 
-  test('cannot give a moment to what has none, not even an impossible one', () => {
+  test('is rejected if it sets an absent date, valid or not', () => {
     const { expires_at: _, ...endless } = current;
     expect(Object.keys(readOnlyErrors(endless, sent({ expires_at: 'never' })))).toEqual(['expires_at']);
   });
 
-  test('needs a name, and takes no other fields', () => {
+  test('needs a name and rejects unknown fields', () => {
     expect(faults(ApplicationUpdate, {})).toEqual(['name']);
     expect(faults(ApplicationUpdate, { name: 'x', key: 'y' })).toEqual(['']);
   });

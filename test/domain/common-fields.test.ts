@@ -11,7 +11,7 @@ import {
   timestamp,
 } from '../../src/domain/common-fields.ts';
 
-const sentence = (schema: z.ZodType, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
+const messageOf = (schema: z.ZodType, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
 
 describe('a date-time', () => {
   test.each([
@@ -34,8 +34,8 @@ describe('a date-time', () => {
     ['0000-01-01T00:00:00Z', '0000-01-01T00:00:00.000Z'],
     ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
     ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
-  ])('%s is %s', (text, moment) => {
-    expect(timestamp(parseDateTime(text)!)).toBe(moment);
+  ])('%s is %s', (text, time) => {
+    expect(timestamp(parseDateTime(text)!)).toBe(time);
   });
 
   test.each([
@@ -70,16 +70,16 @@ describe('a date-time', () => {
     ['9999-12-31T23:59:59-00:01'],
     ['0000-01-01T00:00:00+00:01'],
     ['1900000000000'],
-  ])('%p is none', (text) => {
+  ])('%p is invalid', (text) => {
     expect(parseDateTime(text)).toBeUndefined();
   });
 
-  test('comes in as a moment, or is refused with an example', () => {
+  test('is parsed to milliseconds, or rejected with an example', () => {
     expect(DateTime.parse('2030-01-31T12:00:00Z')).toBe(Date.parse('2030-01-31T12:00:00Z'));
-    expect(sentence(DateTime, 'soon')).toBe('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
+    expect(messageOf(DateTime, 'soon')).toBe('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z');
   });
 
-  test('goes out with milliseconds, neither more nor less', () => {
+  test('is returned with exactly three decimals', () => {
     expect(Timestamp.safeParse(timestamp(0)).success).toBe(true);
     for (const other of [
       '1970-01-01T00:00:00Z',
@@ -89,7 +89,7 @@ describe('a date-time', () => {
       expect(Timestamp.safeParse(other).success).toBe(false);
   });
 
-  const anyMoment = fc
+  const anyTime = fc
     .date({
       min: new Date('0000-01-02T00:00:00Z'),
       max: new Date('9999-12-30T00:00:00Z'),
@@ -97,33 +97,33 @@ describe('a date-time', () => {
     })
     .map((date) => date.getTime());
 
-  test('comes back as it went out', () => {
-    fc.assert(fc.property(anyMoment, (moment) => expect(parseDateTime(timestamp(moment))).toBe(moment)));
+  test('round-trips', () => {
+    fc.assert(fc.property(anyTime, (time) => expect(parseDateTime(timestamp(time))).toBe(time)));
   });
 
-  test('is the same moment in every offset', () => {
+  test('is the same time in every offset', () => {
     const offset = fc.integer({ min: -23 * 60 - 59, max: 23 * 60 + 59 });
     fc.assert(
-      fc.property(anyMoment, offset, (moment, minutes) => {
+      fc.property(anyTime, offset, (time, minutes) => {
         const size = Math.abs(minutes);
         const [hours, rest] = [Math.floor(size / 60), size % 60].map((part) => String(part).padStart(2, '0'));
-        const local = timestamp(moment + minutes * 60_000).slice(0, -1);
-        expect(parseDateTime(`${local}${minutes < 0 ? '-' : '+'}${hours}:${rest}`)).toBe(moment);
+        const local = timestamp(time + minutes * 60_000).slice(0, -1);
+        expect(parseDateTime(`${local}${minutes < 0 ? '-' : '+'}${hours}:${rest}`)).toBe(time);
       }),
     );
   });
 
-  test('is never guessed: whatever is taken means what the language takes it for', () => {
+  test('is accepted only if Date.parse agrees', () => {
     const part = fc.constantFrom('0', '1', '2', '3', '5', '9', '-', ':', 'T', 'Z', '+', '.', ' ');
     const nearly = fc
-      .tuple(anyMoment, fc.nat(23), part)
-      .map(([moment, at, to]) => timestamp(moment).slice(0, at) + to + timestamp(moment).slice(at + 1));
+      .tuple(anyTime, fc.nat(23), part)
+      .map(([time, at, to]) => timestamp(time).slice(0, at) + to + timestamp(time).slice(at + 1));
     fc.assert(
       fc.property(nearly, (text) => {
-        const moment = parseDateTime(text);
-        if (moment === undefined) return;
+        const time = parseDateTime(text);
+        if (time === undefined) return;
         const inFull = /(Z|[+-]\d\d:?\d*)$/i.test(text.slice(11)) ? text : `${text}Z`;
-        expect(Date.parse(inFull)).toBe(moment);
+        expect(Date.parse(inFull)).toBe(time);
       }),
       { numRuns: 1000 },
     );
@@ -139,7 +139,7 @@ describe('a name', () => {
     ["Robert'); drop table--"],
     ['مفتاح'],
     ['👨‍👩‍👧'],
-  ])('may be %p', (name) => {
+  ])('can be %p', (name) => {
     expect(Name.parse(name)).toBe(name);
   });
 
@@ -157,28 +157,28 @@ describe('a name', () => {
     ['a\u200f', 'must not contain bidirectional control characters: U+200F at position 2'],
     ['\u061ca', 'must not contain bidirectional control characters: U+061C at position 1'],
     ['half a pair \ud83d', 'must be well-formed Unicode'],
-  ])('may not be %p: it %s', (name, complaint) => {
-    expect(sentence(Name, name)).toBe(complaint);
+  ])('cannot be %p: it %s', (name, message) => {
+    expect(messageOf(Name, name)).toBe(message);
   });
 
-  test('is kept as it was given', () => {
+  test('is not changed', () => {
     const decomposed = 'e\u0301';
     expect(Name.parse(decomposed)).toBe(decomposed);
   });
 });
 
-test('a description may have several lines and be empty, but holds no other control characters', () => {
+test('a description may be empty and have several lines, but no other control characters', () => {
   for (const text of ['', 'one\ntwo\tthree', 'x'.repeat(1000)]) expect(Description.parse(text)).toBe(text);
-  const refused = 'must not contain control characters other than line feed and tab';
-  expect(sentence(Description, 'one\ntwo\r')).toBe(`${refused}: U+000D at position 8`);
-  expect(sentence(Description, '\u001b[31m')).toBe(`${refused}: U+001B at position 1`);
-  expect(sentence(Description, 'one\u202e')).toBe(
+  const rejected = 'must not contain control characters other than line feed and tab';
+  expect(messageOf(Description, 'one\ntwo\r')).toBe(`${rejected}: U+000D at position 8`);
+  expect(messageOf(Description, '\u001b[31m')).toBe(`${rejected}: U+001B at position 1`);
+  expect(messageOf(Description, 'one\u202e')).toBe(
     'must not contain bidirectional control characters: U+202E at position 4',
   );
-  expect(sentence(Description, 'x'.repeat(1001))).toBe('must have 0 to 1000 characters');
+  expect(messageOf(Description, 'x'.repeat(1001))).toBe('must have 0 to 1000 characters');
 });
 
-test('an id is a UUID in any case, and kept in lower case', () => {
+test('an id is a UUID in upper or lower case, stored in lower case', () => {
   expect(Id.parse('0197F3C2-5A1E-7C40-9D2B-3F8E6A1B4C5D')).toBe('0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d');
   const one = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
   const wrong = [
@@ -191,5 +191,5 @@ test('an id is a UUID in any case, and kept in lower case', () => {
     one.replace('5d', '5g'),
   ];
   for (const text of wrong)
-    expect(sentence(Id, text)).toBe('must be a UUID, such as 0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d');
+    expect(messageOf(Id, text)).toBe('must be a UUID, such as 0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d');
 });

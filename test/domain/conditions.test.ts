@@ -11,12 +11,12 @@ function errors(condition: object): string[] {
 describe('a condition', () => {
   test.each([
     ['an id', { value: 'card-1' }],
-    ['an id of a service of your own', { value: 'Ärger 100% 😀' }],
+    ['an id with any characters', { value: 'Ärger 100% 😀' }],
     ['500 characters', { value: '😀'.repeat(500) }],
     ['a container', { attribute: 'container', value: '/pci/high/' }],
     ['a container without slashes', { attribute: 'container', value: 'pci' }],
     ['the root', { attribute: 'container', operator: 'starts_with', value: '/' }],
-  ])('may name %s', (_, condition) => {
+  ])('accepts %s', (_, condition) => {
     expect(errors(condition)).toEqual([]);
   });
 
@@ -24,21 +24,21 @@ describe('a condition', () => {
     ['an empty value', { value: '' }, 'value must have 1 to 500 characters'],
     ['more than 500 characters', { value: 'x'.repeat(501) }, 'value must have 1 to 500 characters'],
     ['control characters', { value: 'card\0' }, 'value must not contain control characters'],
-    ['half a character', { value: '\ud83d' }, 'value must be well-formed Unicode'],
+    ['a lone surrogate', { value: '\ud83d' }, 'value must be well-formed Unicode'],
     [
-      'a container that cannot be',
+      'an invalid container',
       { attribute: 'container', value: '/pci//high/' },
       'value must be a path such as /pci/high/, with letters, digits, - and _',
     ],
-    ['another attribute', { attribute: 'type' }, 'attribute '],
-    ['another operator', { operator: 'ends_with' }, 'operator '],
-    ['a field more', { not: true }, ' Unrecognized key'],
-  ])('may not have %s', (_, condition, error) => {
+    ['an unknown attribute', { attribute: 'type' }, 'attribute '],
+    ['an unknown operator', { operator: 'ends_with' }, 'operator '],
+    ['an unknown field', { not: true }, ' Unrecognized key'],
+  ])('rejects %s', (_, condition, error) => {
     expect(errors(condition).filter((found) => found.startsWith(error))).toHaveLength(1);
   });
 });
 
-test('the container of a rule is one condition like another', () => {
+test('a rule with a container is equal to one condition', () => {
   const [byContainer, byCondition] = [
     grants({ container: '/pci/' }),
     grants(when(['container', 'starts_with', '/pci/'])),

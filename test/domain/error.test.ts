@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test';
 import { codes, Failure, fail, problem, throwIfInvalid } from '../../src/domain/error.ts';
 
-describe('every failure', () => {
-  test.each(codes)('%s has a status, a title and a sentence', (code) => {
+describe('the error table', () => {
+  test.each(codes)('%s has a status, a title and a detail', (code) => {
     const { status, title, detail } = problem(code);
     expect(status).toBeGreaterThanOrEqual(400);
     expect(status).toBeLessThan(600);
@@ -10,13 +10,13 @@ describe('every failure', () => {
     expect(detail).toMatch(/^[A-Z].+\.$/);
   });
 
-  test('has a title of its own', () => {
+  test('has unique titles', () => {
     expect(new Set(codes.map((code) => problem(code).title)).size).toBe(codes.length);
   });
 });
 
 describe('a failure', () => {
-  test('says what its code says, unless it knows better', () => {
+  test('has the detail of its code unless one is given', () => {
     expect(fail('nonce_used')).toMatchObject({
       code: 'nonce_used',
       message: 'nonce_used',
@@ -27,7 +27,7 @@ describe('a failure', () => {
     expect(fail('nonce_used', { detail: 'Better.' }).detail).toBe('Better.');
   });
 
-  test('keeps its cause to itself', () => {
+  test('does not expose its cause', () => {
     const cause = new Error('secret');
     const failure = fail('internal', { cause, errors: { a: ['b'] } });
     expect(failure).toBeInstanceOf(Failure);
@@ -37,9 +37,9 @@ describe('a failure', () => {
   });
 });
 
-test('what is wrong is refused with all that is wrong, and what is not is not', async () => {
+test('throwIfInvalid throws all errors, and does not throw without errors', async () => {
   expect(throwIfInvalid({})).toBeUndefined();
   const errors = { name: ['is required'], rules: ['is too long'] };
-  const refused = Promise.try(throwIfInvalid, errors);
-  await expect(refused).rejects.toMatchObject({ code: 'validation_failed', errors });
+  const thrown = Promise.try(throwIfInvalid, errors);
+  await expect(thrown).rejects.toMatchObject({ code: 'validation_failed', errors });
 });

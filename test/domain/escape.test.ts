@@ -5,7 +5,7 @@ import { codePoint, escapeJson, escapeLines, escapeText } from '../../src/domain
 const acting = /[\p{Cc}\p{Bidi_Control}]/u;
 const anyText = fc.string({ unit: 'binary', maxLength: 40 });
 
-test('no control or bidirectional character is left', () => {
+test('control and bidirectional characters are escaped', () => {
   fc.assert(
     fc.property(anyText, (text) => {
       expect(escapeText(text)).not.toMatch(acting);
@@ -15,7 +15,7 @@ test('no control or bidirectional character is left', () => {
   );
 });
 
-test('escaped JSON means the same', () => {
+test('escaped JSON parses to the same value', () => {
   fc.assert(
     fc.property(fc.jsonValue({ stringUnit: 'binary' }), (value) => {
       const json = JSON.stringify(value);
@@ -25,13 +25,13 @@ test('escaped JSON means the same', () => {
   expect(escapeJson('"\u{e0001}\u{1f5dd}\u009b"\n')).toBe('"\\udb40\\udc01🗝\\u009b"\n');
 });
 
-test('what people read is left alone', () => {
+test('visible text is not changed', () => {
   for (const text of ['مفتاح', '👨‍👩‍👧', 'e\u0301', 'کتاب‌ها', 'a b'])
     for (const escaped of [escapeText, escapeLines, escapeJson]) expect(escaped(text)).toBe(text);
   expect(escapeText('a\n\u202eb')).toBe('a\\u{a}\\u{202e}b');
   expect(escapeLines('a\n\t\r')).toBe('a\n\t\\u{d}');
 });
 
-test('a code point is written with at least four digits', () => {
+test('codePoint has at least four digits', () => {
   expect(['\n', '\u202e', '\u{e0001}'].map(codePoint)).toEqual(['U+000A', 'U+202E', 'U+E0001']);
 });

@@ -1,4 +1,4 @@
-/** Approvals as people read them: each row is a set-up, and the sentence that says what decided. */
+/** Explanations of allowed requests. Each row is a setup and the expected reason. */
 import { describe, expect, test } from 'bun:test';
 import { explain, type Question, trace } from '../../src/domain/explain.ts';
 import type { Resource } from '../../src/domain/policy.ts';
@@ -17,7 +17,7 @@ const approvals: [
   rule: object,
 ][] = [
   [
-    'a plain permission',
+    'a permission without a rule',
     application(policyOf([read], rule('/pci/', [read]))),
     read,
     'mask',
@@ -25,7 +25,7 @@ const approvals: [
     { of: 'application', rule: 'permissions' },
   ],
   [
-    'a rule for everything',
+    'a rule for every resource',
     application(policyOf([], rule(undefined, [read], { transform: 'reveal', description: 'Payments' }))),
     read,
     'reveal',
@@ -33,7 +33,7 @@ const approvals: [
     { of: 'application', rule: 1, description: 'Payments' },
   ],
   [
-    'the rule with the lowest priority, wherever it is listed',
+    'the rule with the lowest priority, in any order',
     application(
       policyOf(
         [],
@@ -47,7 +47,7 @@ const approvals: [
     { of: 'application', rule: 2 },
   ],
   [
-    'a rule behind one that does not match',
+    'a rule after one that does not match',
     application(policyOf([], rule('/pci/', [read]), rule('/customers/', [read], { priority: 2 }))),
     read,
     'mask',
@@ -55,7 +55,7 @@ const approvals: [
     { of: 'application', rule: 2 },
   ],
   [
-    'the very container',
+    'exactly the container',
     session(policyOf([], rule([['container', 'starts_with', '/Customers/43']], [read]))),
     read,
     'mask',
@@ -71,7 +71,7 @@ const approvals: [
     { of: 'session', rule: 1 },
   ],
   [
-    'one Token by its id',
+    'one token by its id',
     session(policyOf([], rule([['id', 'equals', 'card-43']], [read]))),
     read,
     'mask',
@@ -79,7 +79,7 @@ const approvals: [
     { of: 'session', rule: 1 },
   ],
   [
-    'an authorizer that shows less by a rule',
+    'an authorizer with a stricter rule',
     session(
       policyOf([], rule(inCustomers, [read], { transform: 'reveal' })),
       policyOf([], rule('/customers/', [read], { transform: 'redact', description: 'Desk' })),
@@ -90,7 +90,7 @@ const approvals: [
     { of: 'authorizer', rule: 1, description: 'Desk' },
   ],
   [
-    'an authorizer that shows less by its permissions',
+    'an authorizer with a stricter permission without a rule',
     session(policyOf([], rule(inCustomers, [read], { transform: 'reveal' })), policyOf([read])),
     read,
     'mask',
@@ -98,7 +98,7 @@ const approvals: [
     { of: 'authorizer', rule: 'permissions' },
   ],
   [
-    'an authorizer that shows more',
+    'an authorizer with a less strict transform',
     session(policyOf([read]), policyOf([], rule('/', [read], { transform: 'reveal' }))),
     read,
     'mask',
@@ -106,7 +106,7 @@ const approvals: [
     { of: 'session', rule: 'permissions' },
   ],
   [
-    'a rule that grants what is not about data, wherever it is for',
+    'a rule with a permission that does not apply to data',
     application(policyOf([], rule('/pci/', ['application:read']))),
     'application:read',
     'mask',
@@ -115,7 +115,7 @@ const approvals: [
   ],
 ];
 
-describe('an approval names what decided:', () => {
+describe('an allowed request is explained by', () => {
   test.each(approvals)('%s', (_, asked, permission, transform, reason, rule) => {
     const answer = explain(asked, permission, card);
     expect(answer).toStrictEqual({ allowed: true, transform, reason, rule } as typeof answer);
@@ -126,7 +126,7 @@ describe('an approval names what decided:', () => {
   });
 });
 
-test('the trace says of every rule, in the order in which they decide, whether it grants, matches, and why', () => {
+test('the trace lists every rule in order of precedence, with whether it grants and why it matches', () => {
   const own = policyOf(
     ['token:create'],
     rule('/customers/', [read], { priority: 2, transform: 'reveal' }),

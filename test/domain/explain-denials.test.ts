@@ -1,4 +1,4 @@
-/** Denials as people read them: each row is a set-up, a question, and the sentence that answers it. */
+/** Explanations of denied requests. Each row is a setup and the expected reason. */
 import { describe, expect, test } from 'bun:test';
 import { denialReason, explain, missingReason, type Question, trace } from '../../src/domain/explain.ts';
 import type { Resource } from '../../src/domain/policy.ts';
@@ -11,27 +11,27 @@ const inCustomers: ConditionTuple[] = [['container', 'starts_with', '/customers/
 const denials: [setup: string, asked: Question, reason: string, permission?: string, resource?: Resource][] =
   [
     [
-      'an Application without it',
+      'an application without the permission',
       application(policyOf(['token:create'])),
       'this application does not have token:read in its permissions or rules',
     ],
     [
-      'a rule for the container that grants something else',
+      'a matching rule with another permission',
       application(policyOf([], rule('/pci/', [read]), rule('/customers/', ['token:create']))),
       'rule 2 matches but grants token:create, not token:read',
     ],
     [
-      'a wide and a narrow rule that match and grant something else: the narrow one is the smaller grant',
+      'a wide and a narrow matching rule with another permission: names the narrow one',
       application(policyOf([], rule('/', ['token:create']), rule('/customers/43/', ['token:update']))),
       'rule 2 matches but grants token:update, not token:read',
     ],
     [
-      'a rule for everything that grants something else',
+      'a rule for every resource with another permission',
       application(policyOf([], rule(undefined, ['token:create', 'token:delete']))),
       'rule 1 matches but grants token:create, token:delete, not token:read',
     ],
     [
-      'a rule that grants a great deal else',
+      'a matching rule with many other permissions: names three',
       application(
         policyOf(
           [],
@@ -41,12 +41,12 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rule 1 matches but grants token:create, token:update, token:delete and 2 more, not token:read',
     ],
     [
-      'a rule that grants three other things, all of which are named',
+      'a matching rule with three other permissions: names all',
       application(policyOf([], rule('/', ['token:create', 'token:update', 'token:delete']))),
       'rule 1 matches but grants token:create, token:update, token:delete, not token:read',
     ],
     [
-      'two rules that match and grant something else, of which the first by priority is named',
+      'two matching rules with other permissions: names the lower priority',
       application(
         policyOf(
           [],
@@ -57,17 +57,17 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rule 2 matches but grants token:create, not token:read',
     ],
     [
-      'rules for other containers, of which the nearest is named',
+      'rules for other containers: names the nearest',
       application(policyOf([], rule('/pci/', [read]), rule('/customers/42/', [read]))),
       'rule 2 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
-      'rules for other containers, of which a nearer one grants something else',
+      'rules for other containers: names the nearest one with the permission',
       application(policyOf([], rule('/customers/42/', ['token:create']), rule('/pci/', [read]))),
       'rule 2 grants token:read but does not match: container /customers/43/ is not in /pci/',
     ],
     [
-      'a rule for the container above alone, which is nearer than one for a neighbour',
+      'a rule for exactly the parent container: nearer than one for a sibling',
       session(
         policyOf(
           [],
@@ -78,7 +78,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rule 2 grants token:read but does not match: container /customers/43/ is not /customers/',
     ],
     [
-      'rules for other ids, of which one has nothing in common',
+      'rules for other ids: names the one with the longer common prefix',
       session(
         policyOf(
           [],
@@ -89,22 +89,22 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rule 2 grants token:read but does not match: id card-43 is not card-42',
     ],
     [
-      'a container that only begins alike',
+      'a container with a longer last segment',
       application(policyOf([], rule('/customers/4', [read]))),
       'rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/4/',
     ],
     [
-      'a Session for one customer',
+      'a session for one customer',
       session(policyOf([], rule([['container', 'starts_with', '/customers/42/']], [read]))),
       'rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
-      'a Session for one Token',
+      'a session for one token',
       session(policyOf([], rule([['id', 'equals', 'card-42']], [read]))),
       'rule 1 grants token:read but does not match: id card-43 is not card-42',
     ],
     [
-      'conditions of which none holds',
+      'several failing conditions',
       session(
         policyOf(
           [],
@@ -120,7 +120,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       'rule 1 grants token:read but does not match: container /customers/43/ is not /customers/ and id card-43 does not start with iban-',
     ],
     [
-      'conditions of which one does not hold, beside a rule that is farther off',
+      'one failing condition, and another rule with more of them',
       session(
         policyOf(
           [],
@@ -136,11 +136,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       ),
       'rule 2 grants token:read but does not match: id card-43 does not start with iban-',
     ],
-    [
-      'a Session that nobody has authorized',
-      session(policyOf([])),
-      'this session has not been authorized yet',
-    ],
+    ['a session that is not authorized', session(policyOf([])), 'this session has not been authorized yet'],
     [
       'a resource without a container',
       application(policyOf([], rule('/invoices/', ['invoice:approve']))),
@@ -149,7 +145,7 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       { id: 'invoice-7' },
     ],
     [
-      'a resource without a container, where every rule asks for one',
+      'a resource without a container, and only rules with one',
       application(policyOf([], rule('/invoices/', ['invoice:approve']), rule('/a/', ['invoice:approve']))),
       'rule 1 grants invoice:approve but does not match: no container was given to compare with /invoices/',
       'invoice:approve',
@@ -163,42 +159,42 @@ const denials: [setup: string, asked: Question, reason: string, permission?: str
       { container: '/invoices/' },
     ],
     [
-      'a family of one’s own',
+      'a custom permission',
       application(policyOf([], rule('/invoices/', ['invoice:read']))),
       'rule 1 matches but grants invoice:read, not invoice:approve',
       'invoice:approve',
       { container: '/Invoices/2026/' },
     ],
     [
-      'what is not about data',
+      'a permission that does not apply to data',
       application(policyOf([read], rule('/', [read]))),
       'this application does not have application:read in its permissions or rules',
       'application:read',
       card,
     ],
     [
-      'an authorizer that sees another container',
+      'an authorizer with another container',
       session(policyOf([read]), policyOf([], rule('/customers/42/', [read]))),
       'this session is limited by its authorizer, whose rule 1 grants token:read but does not match: container /customers/43/ is not in /customers/42/',
     ],
     [
-      'an authorizer whose rule grants something else',
+      'an authorizer whose rule has another permission',
       session(policyOf([read]), policyOf([], rule('/customers/', ['token:create']))),
       'this session is limited by its authorizer, whose rule 1 matches but grants token:create, not token:read',
     ],
     [
-      'an authorizer that has lost it',
+      'an authorizer without the permission',
       session(policyOf([read]), policyOf(['token:create'])),
       'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
     ],
     [
-      'a Session that lacks it as well as its authorizer',
+      'a session and an authorizer without the permission',
       session(policyOf(['token:create']), policyOf(['token:create'])),
       'this session does not have token:read in its permissions or rules',
     ],
   ];
 
-describe('a denial names the smallest grant that is missing:', () => {
+describe('a denial is explained by the smallest missing grant:', () => {
   test.each(denials)('%s', (_, asked, reason, permission = read, resource = card) => {
     const { missing, ...answer } = explain(asked, permission, resource);
     expect(answer).toEqual({ allowed: false, reason });
@@ -206,46 +202,47 @@ describe('a denial names the smallest grant that is missing:', () => {
   });
 });
 
-describe('whoever does not hold a permission at all hears whose it lacks:', () => {
-  const nowhere = 'does not have token:read in its permissions or rules';
+describe('missingReason explains a permission that is not granted on any resource:', () => {
+  const notGranted = 'does not have token:read in its permissions or rules';
   test.each([
     [
-      'an Application with rules for other things',
+      'an application with rules for other permissions',
       application(policyOf([], rule('/', ['token:create']))),
-      `this application ${nowhere}`,
+      `this application ${notGranted}`,
     ],
-    ['an Application with nothing', application(policyOf([])), `this application ${nowhere}`],
-    ['a Session', session(policyOf(['token:create'])), `this session ${nowhere}`],
+    ['an application without grants', application(policyOf([])), `this application ${notGranted}`],
+    ['a session', session(policyOf(['token:create'])), `this session ${notGranted}`],
     [
-      'a Session with a permission and a rule for other things',
+      'a session with other permissions and rules',
       session(policyOf(['token:create'], rule(inCustomers, ['token:create']))),
-      `this session ${nowhere}`,
+      `this session ${notGranted}`,
     ],
     [
-      'a Session under an authorizer that lacks it too',
+      'a session whose authorizer does not have it either',
       session(policyOf(['token:create']), policyOf(['token:create'])),
-      `this session ${nowhere}`,
+      `this session ${notGranted}`,
     ],
     [
-      'a Session whose authorizer has lost it',
+      'a session whose authorizer does not have it any more',
       session(policyOf([], rule(inCustomers, [read])), policyOf(['token:create'])),
       'this session is limited to what its authorizer may do now',
     ],
-    [
-      'a Session that nobody has authorized',
-      session(policyOf([])),
-      'this session has not been authorized yet',
-    ],
+    ['a session that is not authorized', session(policyOf([])), 'this session has not been authorized yet'],
   ])('%s', (_, asked, reason) => {
     expect(missingReason(asked, read)).toBe(reason);
   });
 });
 
-describe('the missing grant is data:', () => {
+describe('the missing grant is returned as data:', () => {
   test.each<[string, string, Resource, object]>([
     ['on the container of the resource', read, card, { permission: read, container: '/customers/43/' }],
     ['without a container if none was given', read, { id: 'card-43' }, { permission: read }],
-    ['without a container if none narrows it', 'log:read', card, { permission: 'log:read' }],
+    [
+      'without a container for a permission that does not apply to data',
+      'log:read',
+      card,
+      { permission: 'log:read' },
+    ],
   ])('%s', (_, permission, resource, missing) => {
     expect(explain(application(policyOf(['token:create'])), permission, resource).missing).toStrictEqual(
       missing as never,
@@ -253,7 +250,7 @@ describe('the missing grant is data:', () => {
   });
 });
 
-test('a reason names at most three conditions', () => {
+test('a reason contains at most three conditions', () => {
   const conditions = Array.from(
     { length: 20 },
     (_, at): ConditionTuple => ['id', 'starts_with', `invoice-${at}`],
@@ -263,7 +260,7 @@ test('a reason names at most three conditions', () => {
   );
 });
 
-describe('an answer that hides the authorizer', () => {
+describe('an explanation that hides the authorizer', () => {
   const limited = 'this session is limited to what its authorizer may do now';
   const own = policyOf([], rule(inCustomers, [read], { transform: 'reveal' }));
   const hidden = (...above: Parameters<typeof policyOf>) => ({
@@ -275,19 +272,19 @@ describe('an answer that hides the authorizer', () => {
   test.each([
     ['has no access elsewhere', hidden([], rule(secret, [read], { description }))],
     ['has another permission there', hidden([], rule('/', ['token:create'], { description }))],
-    ['has nothing', hidden([])],
-  ])('is the same denial whether it %s', (_, asked) => {
+    ['has no grants', hidden([])],
+  ])('is the same denial if the authorizer %s', (_, asked) => {
     expect(explain(asked, read, card)).toStrictEqual({ allowed: false, reason: limited });
     expect(denialReason(asked, read, card)).toBe(limited);
     expect(trace(asked, read, card).map(({ of }) => of)).toEqual(['session', 'session']);
   });
 
-  test('says that it narrows the view, and by no rule', () => {
+  test('says that the authorizer limits the transform, without its rule', () => {
     const asked = hidden([], rule('/', [read], { transform: 'redact', description }));
     expect(explain(asked, read, card)).toStrictEqual({ allowed: true, transform: 'redact', reason: limited });
   });
 
-  test('explains by the rules of the session where those decide', () => {
+  test('contains the rules of the session if they decide', () => {
     const asked = hidden([], rule('/', [read], { transform: 'reveal' }));
     expect(explain(asked, read, card)).toMatchObject({
       transform: 'reveal',

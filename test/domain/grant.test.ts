@@ -67,19 +67,19 @@ const somebody: fc.Arbitrary<Someone> = fc.oneof(
     .map(([own, over]) => sessionWith(own, over)),
 );
 
-/** Everything that is written down in the grants, wherever. */
+/** All permissions in the grants. */
 const written = ({ permissions, rules }: Grants) => [
   ...permissions,
   ...rules.flatMap((rule) => rule.permissions),
 ];
 
-/** What the grants touch that this one does not have. */
+/** Permissions in the grants that the principal does not have. */
 function beyond({ own, ceiling }: Someone, ...touched: Grants[]): string[] {
   const has = (name: string) => written(own).includes(name) && (!ceiling || written(ceiling).includes(name));
   return touched.flatMap(written).filter((name) => !has(name));
 }
 
-/** Whether it was let through. */
+/** Whether it does not throw. */
 function passes(work: () => void): boolean {
   try {
     work();
@@ -91,10 +91,10 @@ function passes(work: () => void): boolean {
   }
 }
 
-describe('nobody hands out what they do not hold:', () => {
+describe('escalation is denied:', () => {
   const isManagement = (name: string) => (management as string[]).includes(name);
 
-  test('what passes names no management permission that the principal lacks, and nothing else is refused', () => {
+  test('grants are denied exactly if they contain a management permission that the principal does not hold', () => {
     fc.assert(
       fc.property(somebody, fc.array(someGrants, { minLength: 1, maxLength: 2 }), (someone, touched) => {
         const allowed = !beyond(someone, ...touched).some(isManagement);
@@ -104,7 +104,7 @@ describe('nobody hands out what they do not hold:', () => {
     );
   });
 
-  test('what a plain authorizer grants, it holds itself, every single permission', () => {
+  test('an authorizer without session:authorize can grant only permissions that it holds', () => {
     fc.assert(
       fc.property(somebody, someGrants, (someone, asked) => {
         const allowed = beyond(someone, asked).length === 0;
@@ -114,7 +114,7 @@ describe('nobody hands out what they do not hold:', () => {
     );
   });
 
-  test('a Session under a ceiling holds nothing beyond it', () => {
+  test('a session with a ceiling holds no permission beyond it', () => {
     fc.assert(
       fc.property(someGrants, someGrants, somePermission, (own, ceiling, permission) => {
         const both = written(own).includes(permission) && written(ceiling).includes(permission);
@@ -123,7 +123,7 @@ describe('nobody hands out what they do not hold:', () => {
     );
   });
 
-  test('whoever was given what passed cannot pass on more than the giver could', () => {
+  test('a chain of grants never exceeds the first principal', () => {
     fc.assert(
       fc.property(somebody, someGrants, someGrants, (giver, given, next) => {
         fc.pre(passes(() => denyEscalation(giver.principal, given)));
@@ -138,16 +138,16 @@ describe('nobody hands out what they do not hold:', () => {
 });
 
 describe('grants', () => {
-  test('in a browser never change credentials or hand out access', () => {
+  test('of public applications and sessions never change credentials or grant access', () => {
     fc.assert(
       fc.property(fc.constantFrom<Owner>('public', 'session'), someGrants, (owner, given) => {
-        const refused = Object.keys(grantErrors(owner, given)).length > 0;
-        if (permissionsIn(given).some((name) => notInBrowsers.includes(name))) expect(refused).toBe(true);
+        const rejected = Object.keys(grantErrors(owner, given)).length > 0;
+        if (permissionsIn(given).some((name) => notInBrowsers.includes(name))) expect(rejected).toBe(true);
       }),
     );
   });
 
-  test('name where they are wrong, and why', () => {
+  test('are rejected with the path of each error', () => {
     const given = grants(
       'token:read',
       'session:authorize',
@@ -166,16 +166,16 @@ describe('grants', () => {
 
   test.each(owners)('of a %s must not be empty', (owner) => {
     expect(grantErrors(owner, noGrants)).toEqual({
-      permissions: ['must not be empty if there are no rules'],
+      permissions: ['must not be empty unless rules are given'],
     });
     expect(grantErrors(owner, grants('token:read'))).toEqual({});
   });
 
-  test('may be a permission and a rule at once', () => {
+  test('may contain permissions and rules', () => {
     expect(grantErrors('private', grants('token:read', rule({ container: '/pci/' })))).toEqual({});
   });
 
-  test('of nothing name nothing', () => {
+  test('that are empty contain no permissions', () => {
     expect(permissionsIn(noGrants)).toEqual([]);
   });
 

@@ -14,20 +14,20 @@ const values = [
 ];
 const each = values.map((value) => [value]);
 
-describe('JSON as text', () => {
-  test.each(each)('is the value that it was made of: %j', (value) => {
+describe('JsonText', () => {
+  test.each(each)('returns its value: %j', (value) => {
     expect(JsonText.of(value).value()).toEqual(value);
     expect(JSON.stringify({ inside: [JsonText.of(value)] })).toBe(JSON.stringify({ inside: [value] }));
   });
 
-  test.each(each)('stands in an object as if it had been written with it: %j', (value) => {
+  test.each(each)('extends an object like JSON.stringify would: %j', (value) => {
     for (const object of [{}, { a: 1 }, { a: '}', b: {} }]) {
       const written = JSON.stringify({ ...object, 'da"ta': value });
       expect(JsonText.extended(object, 'da"ta', JsonText.of(value)).text).toBe(written);
     }
   });
 
-  test('stands in a list as if it had been written with it', () => {
+  test('joins a list like JSON.stringify would', () => {
     expect(JsonText.list([]).text).toBe('[]');
     expect(JsonText.list(values.map((value) => JsonText.of(value))).text).toBe(JSON.stringify(values));
   });

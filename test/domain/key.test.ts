@@ -22,7 +22,7 @@ const made = fc
   .map(([kind, bytes]) => ({ kind, bytes, key: mint(kind, () => bytes) }));
 
 describe('a key', () => {
-  test('is recognised as what it is, by its SHA-256 digest', () => {
+  test('is parsed to its kind and SHA-256 digest', () => {
     fc.assert(
       fc.property(made, ({ kind, key }) => {
         const text = key.secret.reveal();
@@ -35,7 +35,7 @@ describe('a key', () => {
     );
   });
 
-  test('carries all of its 256 random bits, in base 62', () => {
+  test('contains 256 random bits in base62', () => {
     fc.assert(
       fc.property(made, ({ bytes, key }) => {
         let value = 0n;
@@ -46,7 +46,7 @@ describe('a key', () => {
     );
   });
 
-  test('is as long with the smallest and the largest number', () => {
+  test('has the same length for the smallest and the largest number', () => {
     const of = (byte: number) =>
       mint('ses', () => new Uint8Array(32).fill(byte))
         .secret.reveal()
@@ -57,7 +57,7 @@ describe('a key', () => {
     expect(of(255)).toBe(largest);
   });
 
-  test('ends with the CRC-32 of all before it, in base 62', () => {
+  test('ends with its CRC-32 in base62', () => {
     fc.assert(
       fc.property(made, ({ key }) => {
         const text = key.secret.reveal();
@@ -68,7 +68,7 @@ describe('a key', () => {
     );
   });
 
-  test('with any one character changed is not recognised', () => {
+  test('is invalid with any character changed', () => {
     const change = fc.record({
       made,
       at: fc.nat(),
@@ -85,7 +85,7 @@ describe('a key', () => {
     );
   });
 
-  test('with two neighbours swapped, one lost or one doubled is not recognised', () => {
+  test('is invalid with two characters swapped, one missing or one doubled', () => {
     fc.assert(
       fc.property(made, fc.nat(55), ({ key }, at) => {
         const text = key.secret.reveal();
@@ -101,7 +101,7 @@ describe('a key', () => {
   test.each([
     ['', 'nothing'],
     ['slp_pvt_', 'a beginning'],
-    [`slp_xyz_${'0'.repeat(49)}`, 'a kind that there is not'],
+    [`slp_xyz_${'0'.repeat(49)}`, 'of an unknown kind'],
     [`SLP_PVT_${'0'.repeat(49)}`, 'another case'],
     ['__proto__', 'a name of the language'],
     ['\0', 'NUL'],
@@ -109,14 +109,14 @@ describe('a key', () => {
     expect(parseKey(text)).toBeUndefined();
   });
 
-  test('is not recognised with anything around it', () => {
+  test('is invalid with text around it', () => {
     const text = mint('pvt').secret.reveal();
     for (const other of [` ${text}`, `${text} `, `${text}\n`, `${text}, ${text}`, `Bearer ${text}`]) {
       expect(parseKey(other)).toBeUndefined();
     }
   });
 
-  test('is not what only sums up like one', () => {
+  test('is invalid with a correct checksum but a wrong form', () => {
     const summed = (body: string) => {
       let [text, rest] = ['', crc32(body)];
       for (; text.length < 6; rest = Math.floor(rest / 62)) text = digits[rest % 62] + text;
@@ -128,12 +128,12 @@ describe('a key', () => {
       expect(parseKey(summed(other))).toBeUndefined();
   });
 
-  test('is another one each time', () => {
+  test('is different each time', () => {
     const keys = Array.from({ length: 1000 }, () => mint('ses').secret.reveal());
     expect(new Set(keys).size).toBe(1000);
   });
 
-  test('says the type of its Application', () => {
+  test('contains the type of its application', () => {
     expect(Object.keys(applicationKinds).toSorted()).toEqual(['management', 'private', 'public']);
     expect(new Set(Object.values(applicationKinds)).size).toBe(3);
   });
@@ -152,11 +152,11 @@ describe('a secret', () => {
     ['an error', () => inspect(new Error('failed', { cause: secret }))],
     ['its fields', () => JSON.stringify([Object.entries(secret), { ...secret }, Reflect.ownKeys(secret)])],
     ['a copy', () => JSON.stringify(structuredClone({ secret }))],
-  ])('does not show through %s', (_, show) => {
+  ])('is not exposed by %s', (_, show) => {
     expect(show()).not.toContain('hunter2');
   });
 
-  test('shows that it is one', () => {
+  test('is displayed as [secret]', () => {
     expect([String(secret), JSON.stringify(secret), inspect(secret), Bun.inspect(secret)]).toEqual([
       '[secret]',
       '"[secret]"',
@@ -165,7 +165,7 @@ describe('a secret', () => {
     ]);
   });
 
-  test('does not show on the console', () => {
+  test('is not printed by the console', () => {
     const printed = Bun.spawnSync([
       process.execPath,
       '--no-env-file',
@@ -182,27 +182,27 @@ describe('a secret', () => {
     expect(text.replaceAll("new Secret('hunter2')", '')).not.toContain('hunter2');
   });
 
-  test('is given out by reveal', () => {
+  test('is returned by reveal', () => {
     expect(secret.reveal()).toBe('hunter2');
   });
 });
 
-describe('a text that came across keys', () => {
-  test('is left without them, and without what is shaped like one', () => {
+describe('redactSecrets', () => {
+  test('removes keys, nonces and text of the same form', () => {
     const [key, nonce] = [mint('pvt').secret.reveal(), mint('non').secret.reveal()];
     expect(redactSecrets(`key=${key}, nonce="${nonce}".`)).toBe('key=[secret], nonce="[secret]".');
     expect(redactSecrets(`${key.slice(0, 28)} ${key}more`)).toBe('[secret] [secret]');
     expect(redactSecrets(`slp_xyz_${'0'.repeat(49)}`)).toBe('[secret]');
   });
 
-  test('is otherwise left as it is', () => {
+  test('does not change other text', () => {
     for (const text of ['', 'slp_pvt_', `slp_pvt_${'0'.repeat(19)}`, `slp_${'0'.repeat(49)}`])
       expect(redactSecrets(text)).toBe(text);
   });
 });
 
 describe('an id', () => {
-  test('is a UUID of version 7 that carries its moment', () => {
+  test('is a UUIDv7 that contains its time', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 47 }), (now) => {
         const id = newId(now);
@@ -212,20 +212,20 @@ describe('an id', () => {
     );
   });
 
-  test('sorts behind those made before it, also within a millisecond', () => {
+  test('is higher than earlier ids, also within a millisecond', () => {
     const ids = Array.from({ length: 20_000 }, (_, index) =>
       newId(1_800_000_000_000 + Math.floor(index / 10_000)),
     );
     expect(ids.every((id, index) => index === 0 || id > (ids[index - 1] as string))).toBe(true);
   });
 
-  test('sorts behind those of its moment, whatever other moments come in between', () => {
-    const moments = Array.from({ length: 1500 }, (_, index) => index);
-    const first = moments.map(newId);
+  test('is higher than earlier ids of the same time, also after ids of other times', () => {
+    const times = Array.from({ length: 1500 }, (_, index) => index);
+    const first = times.map(newId);
     for (let round = 0; round < 5; round++) {
       newId(1000 + round);
-      const next = moments.map(newId);
-      expect(next.every((id, moment) => id > (first[moment] as string))).toBe(true);
+      const next = times.map(newId);
+      expect(next.every((id, time) => id > (first[time] as string))).toBe(true);
     }
   });
 });

@@ -1,14 +1,14 @@
-/** Masks against whatever data and templates anyone may think of. */
+/** Masks with generated data and templates. */
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { MaskError, renderMask } from '../../src/domain/mask.ts';
 
-/** What the mask makes of the data, or the sentence in which it is refused. Anything else fails the test. */
-function attempt(mask: unknown, data: unknown): { masked: unknown } | { refused: string } {
+/** The masked value or the error message. Any other error fails the test. */
+function attempt(mask: unknown, data: unknown): { masked: unknown } | { rejected: string } {
   try {
     return { masked: renderMask(mask, data) };
   } catch (error) {
-    if (error instanceof MaskError) return { refused: `${error.message} ${error.cause ?? ''}` };
+    if (error instanceof MaskError) return { rejected: `${error.message} ${error.cause ?? ''}` };
     throw error;
   }
 }
@@ -82,13 +82,13 @@ function leaves(value: unknown): string[] {
 }
 
 describe('any mask over any data', () => {
-  test('renders or is refused, and never shows all of the data', () => {
-    const seen = { rendered: 0, refused: 0 };
+  test('renders or is rejected, and never reveals all of the data', () => {
+    const seen = { rendered: 0, rejected: 0 };
     fc.assert(
       fc.property(mask, data, (mask, data) => {
         const result = attempt(mask, data);
-        if ('refused' in result) {
-          seen.refused++;
+        if ('rejected' in result) {
+          seen.rejected++;
           return;
         }
         seen.rendered++;
@@ -100,10 +100,10 @@ describe('any mask over any data', () => {
       }),
       { numRuns: 1500, seed: 7 },
     );
-    expect(Math.min(seen.rendered, seen.refused)).toBeGreaterThan(200);
+    expect(Math.min(seen.rendered, seen.rejected)).toBeGreaterThan(200);
   });
 
-  test('has the shape of the mask', () => {
+  test('renders to the structure of the mask', () => {
     const shape = (value: unknown): unknown => {
       if (Array.isArray(value)) return value.map(shape);
       return typeof value === 'object'
@@ -119,7 +119,7 @@ describe('any mask over any data', () => {
     );
   });
 
-  test('is refused without a word of the data', () => {
+  test('has errors that contain no data', () => {
     const secret = fc.stringMatching(/^[A-Z0-9]{12,20}$/);
     const hostile = fc.constantFrom(
       '{{ data[data] }}',
@@ -131,14 +131,14 @@ describe('any mask over any data', () => {
       fc.property(secret, fc.oneof(template, hostile), (secret, template) => {
         for (const data of [secret, { a: secret, [secret]: 1, list: [secret] }, [secret]]) {
           const result = attempt(template, data);
-          if ('refused' in result) expect(result.refused).not.toContain(secret);
+          if ('rejected' in result) expect(result.rejected).not.toContain(secret);
         }
       }),
       { numRuns: 1000, seed: 9 },
     );
   });
 
-  test('leaves nothing of one render in the next', () => {
+  test('does not carry state from one rendering to the next', () => {
     const secret = fc.stringMatching(/^[a-z]{8,20}$/);
     fc.assert(
       fc.property(secret, template, (secret, template) => {
@@ -152,7 +152,7 @@ describe('any mask over any data', () => {
     );
   });
 
-  test('leaves the data and the mask as they were', () => {
+  test('does not change the data or the mask', () => {
     fc.assert(
       fc.property(mask, data, (mask, data) => {
         const before = JSON.stringify([mask, data]);
@@ -164,7 +164,7 @@ describe('any mask over any data', () => {
   });
 });
 
-describe('whatever is masked,', () => {
+describe('for any text,', () => {
   const value = fc.string({ unit: 'binary', maxLength: 40 });
   const count = fc.nat(50);
   const masked = (filter: string, value: string) => {
@@ -179,11 +179,11 @@ describe('whatever is masked,', () => {
       { numRuns: 300, seed: 12 },
     );
 
-  test('hide shows no character, and how many there are', () => {
+  test('hide replaces every character', () => {
     holds((characters, _, value) => expect(masked('hide: "#"', value)).toEqual(characters.map(() => '#')));
   });
 
-  test('reveal_last shows the last ones in their places', () => {
+  test('reveal_last shows the last characters', () => {
     holds((characters, count, value) =>
       expect(masked(`reveal_last: ${count}, "#"`, value)).toEqual(
         characters.map((one, at) => (characters.length - at <= count ? one : '#')),
@@ -191,7 +191,7 @@ describe('whatever is masked,', () => {
     );
   });
 
-  test('reveal_first shows the first ones in their places', () => {
+  test('reveal_first shows the first characters', () => {
     holds((characters, count, value) =>
       expect(masked(`reveal_first: ${count}, "#"`, value)).toEqual(
         characters.map((one, at) => (at + 1 <= count ? one : '#')),
@@ -199,7 +199,7 @@ describe('whatever is masked,', () => {
     );
   });
 
-  test('last and first give as many as asked for, or all there are', () => {
+  test('last and first return the given number of characters, or all', () => {
     holds((characters, count, value) => {
       expect(masked(`first: ${count}`, value)).toEqual(characters.filter((_, at) => at < count));
       expect(masked(`last: ${count}`, value)).toEqual(

@@ -3,7 +3,7 @@ import { Mask, MaskError, renderMask } from '../../src/domain/mask.ts';
 
 const render = (mask: unknown, data: unknown) => renderMask(mask, data);
 
-function refusal(mask: unknown, data: unknown): string {
+function errorOf(mask: unknown, data: unknown): string {
   try {
     return `gave ${JSON.stringify(renderMask(mask, data))}`;
   } catch (error) {
@@ -12,7 +12,7 @@ function refusal(mask: unknown, data: unknown): string {
   }
 }
 
-function complaints(mask: unknown): string[] {
+function errorsOf(mask: unknown): string[] {
   return Mask.safeParse(mask).error?.issues.map(({ message }) => message) ?? [];
 }
 
@@ -49,18 +49,18 @@ describe('a filter', () => {
   test.each<[string, unknown, unknown]>([
     ['a number', 12345, 'XXX45'],
     ['a fraction', -1.25, 'XXX25'],
-    ['a truth', true, 'XXue'],
+    ['a boolean', true, 'XXue'],
     ['nothing', null, ''],
-    ['letters of two units', '😀😀😀😀', 'XX😀😀'],
-    ['an accent of its own', 'ae\u0301', 'Xe\u0301'],
+    ['characters of two UTF-16 code units', '😀😀😀😀', 'XX😀😀'],
+    ['a combining accent', 'ae\u0301', 'Xe\u0301'],
     ['right to left', 'שלום', 'XXום'],
     ['white space', 'a \n\t', 'XX\n\t'],
-  ])('takes %s', (_, value, masked) => {
+  ])('accepts %s', (_, value, masked) => {
     expect(render('{{ data.value | reveal_last: 2 }}', { value, other: 'hidden' })).toBe(masked as string);
   });
 
   const count = 'cannot be rendered: the number of characters must be a whole number';
-  const hider = 'cannot be rendered: the replacement must be one character';
+  const replacement = 'cannot be rendered: the replacement must be one character';
   test.each([
     ['{{ data | last: -1 }}', count],
     ['{{ data | last: 1.5 }}', count],
@@ -69,13 +69,13 @@ describe('a filter', () => {
     ['{{ data | reveal_last: "x" }}', count],
     ['{{ data | reveal_first: -3 }}', count],
     ['{{ data | reveal_last: 99999999999999999999 }}', count],
-    ['{{ data | hide: "" }}', hider],
-    ['{{ data | hide: "ab" }}', hider],
-    ['{{ data | hide: "e\u0301" }}', hider],
-    ['{{ data | reveal_last: 4, "" }}', hider],
-    ['{{ data | reveal_first: 4, 10 }}', hider],
-  ])('is refused as %s', (mask, sentence) => {
-    expect(refusal(mask, 'secret')).toBe(sentence);
+    ['{{ data | hide: "" }}', replacement],
+    ['{{ data | hide: "ab" }}', replacement],
+    ['{{ data | hide: "e\u0301" }}', replacement],
+    ['{{ data | reveal_last: 4, "" }}', replacement],
+    ['{{ data | reveal_first: 4, 10 }}', replacement],
+  ])('is rejected as %s', (mask, message) => {
+    expect(errorOf(mask, 'secret')).toBe(message);
   });
 });
 
@@ -106,7 +106,7 @@ describe('a mask', () => {
       { card: ['4242', 1, true, null], '{{ data.number }}': 'the name is no template' },
     ],
   ])('%j is rendered', (mask, masked) => {
-    expect(complaints(mask)).toEqual([]);
+    expect(errorsOf(mask)).toEqual([]);
     expect(render(mask, data)).toEqual(masked);
   });
 
@@ -160,96 +160,96 @@ describe('a mask', () => {
     ['{{ data.number | last: a: 4 }}', invalid],
     ['{{ data.number | hide: "\\"" }}', invalid],
     ['{{ (1..9) }}', invalid],
-  ])('%j is refused', (mask, sentence) => {
-    expect(refusal(mask, data)).toBe(sentence);
+  ])('%j is rejected', (mask, message) => {
+    expect(errorOf(mask, data)).toBe(message);
   });
 
-  test('that was refused once is refused again', () => {
-    expect([refusal('{{ data, 5 }}', 'x'), refusal('{{ data, 5 }}', 'x')]).toEqual([invalid, invalid]);
+  test('is rejected again on the second call', () => {
+    expect([errorOf('{{ data, 5 }}', 'x'), errorOf('{{ data, 5 }}', 'x')]).toEqual([invalid, invalid]);
   });
 
   test.each<[string, unknown, string[]]>([
     ['a number', 5, ['must be a string, an object or a list']],
-    ['a truth', true, ['must be a string, an object or a list']],
+    ['a boolean', true, ['must be a string, an object or a list']],
     ['null', null, ['must be a string, an object or a list']],
     ['absent', undefined, ['must be a string, an object or a list']],
     ['4,096 characters as JSON', 'x'.repeat(4094), []],
     ['4,097 characters as JSON', 'x'.repeat(4095), ['must have at most 4096 characters as JSON']],
     ['4,096 characters of two units each', '😀'.repeat(4094), []],
     ['4,097 of them', '😀'.repeat(4095), ['must have at most 4096 characters as JSON']],
-    ['a list of very many', new Array(500_000).fill(0), ['must have at most 4096 characters as JSON']],
+    ['a very long list', new Array(500_000).fill(0), ['must have at most 4096 characters as JSON']],
     ['8 levels', [[[[[[[['x']]]]]]]], []],
     ['9 levels', [[[[[[[[['x']]]]]]]]], ['must not be nested deeper than 8 levels']],
     ['9 levels, none in the last', [[[[[[[[{}]]]]]]]], ['must not be nested deeper than 8 levels']],
-    ['deep in one of several', [1, [[[[[[[[1]]]]]]]], 2], ['must not be nested deeper than 8 levels']],
+    ['a list with one deep item', [1, [[[[[[[[1]]]]]]]], 2], ['must not be nested deeper than 8 levels']],
     [
-      'long and deep, of which the first is enough',
+      'too long and too deep, reported as too long',
       JSON.parse(`${'['.repeat(3000)}${']'.repeat(3000)}`),
       ['must have at most 4096 characters as JSON'],
     ],
-    ['half a character', ['\ud800'], ['must be well-formed Unicode throughout']],
-  ])('may be or may not be %s', (_, mask, expected) => {
-    expect(complaints(mask)).toEqual(expected);
+    ['a lone surrogate', ['\ud800'], ['must be well-formed Unicode throughout']],
+  ])('is validated: %s', (_, mask, expected) => {
+    expect(errorsOf(mask)).toEqual(expected);
   });
 
-  test('keeps an entry named __proto__, in itself and in the data, to itself', () => {
+  test('may contain an entry named __proto__, as may the data', () => {
     const mask = JSON.parse('{"__proto__": "{{ data.__proto__ }}", "polluted": "{{ data.x | hide }}"}');
     const masked = render(mask, JSON.parse('{"__proto__": "own", "x": "y"}'));
     expect(JSON.stringify(masked)).toBe('{"__proto__":"own","polluted":"X"}');
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
 
-  test('does not call what the data names like a method', () => {
+  test('does not call methods of the data', () => {
     const data = { toString: 'a', valueOf: 'b', toLiquid: 'c', toJSON: 'd', inner: 'e' };
     expect(render('{{ data.toLiquid }}{{ data.valueOf | hide }}{{ data.toJSON }}', data)).toBe('cXd');
   });
 });
 
-describe('the limits', () => {
-  test('what a mask shows is searched for at most 512 parts of the data', () => {
+describe('limits:', () => {
+  test('at most 512 parts of the data are searched in the output', () => {
     const text = (parts: number) => Array.from({ length: parts }, (_, n) => `part ${n};`);
     const mask = '{{ data[0] }}';
     const tooMany = 'reveals too many parts of the data';
-    expect(refusal(mask, [text(512).join(''), ...text(512)])).toBe('must not reveal all of the data');
-    expect(refusal(mask, [text(513).join(''), ...text(513)])).toBe(tooMany);
-    expect(refusal(mask, [text(600).join(''), 'hidden', ...text(600)])).toContain('gave');
-    expect(refusal([mask, ...text(90)], ['x', ...text(90), ...text(90)])).toBe(
+    expect(errorOf(mask, [text(512).join(''), ...text(512)])).toBe('must not reveal all of the data');
+    expect(errorOf(mask, [text(513).join(''), ...text(513)])).toBe(tooMany);
+    expect(errorOf(mask, [text(600).join(''), 'hidden', ...text(600)])).toContain('gave');
+    expect(errorOf([mask, ...text(90)], ['x', ...text(90), ...text(90)])).toBe(
       'must not reveal all of the data',
     );
   });
 
   const memory = 'cannot be rendered: its filters process more than 200000 characters';
-  test('all filters of a mask together go through 200,000 characters', () => {
+  test('the filters of a mask process at most 200,000 characters', () => {
     const long = 'x'.repeat(100_000);
     expect(render('{{ data | last: 1 }}{{ data | first: 1 }}', `${long}`)).toBe('xx');
-    expect(refusal('{{ data | last: 1 }}{{ data | first: 2 | hide }}', long)).toBe(memory);
-    expect(refusal(['{{ data | last }}', { a: '{{ data | last }}', b: '{{ data | hide }}' }], long)).toBe(
+    expect(errorOf('{{ data | last: 1 }}{{ data | first: 2 | hide }}', long)).toBe(memory);
+    expect(errorOf(['{{ data | last }}', { a: '{{ data | last }}', b: '{{ data | hide }}' }], long)).toBe(
       memory,
     );
     for (const filter of ['reveal_last: 1', 'reveal_first: 1', 'hide', 'last', 'first'])
-      expect(refusal(`{{ data | ${filter} }}`, `${long}${long}x`)).toBe(memory);
+      expect(errorOf(`{{ data | ${filter} }}`, `${long}${long}x`)).toBe(memory);
   });
 
-  test('one mask after the other has all of the memory', () => {
+  test('the limit applies to each mask separately', () => {
     const long = 'x'.repeat(150_000);
     for (let n = 0; n < 3; n++) expect(render('{{ data | last: 2 }}', long)).toBe('xx');
   });
 
   const size = 'must not render to more than 65536 characters';
-  test('the texts of a masked value have 65,536 characters together', () => {
+  test('a masked value has at most 65,536 characters', () => {
     const half = { a: 'x'.repeat(32_768), b: 'hidden' };
     expect(render(['{{ data.a }}', '{{ data.a }}'], half)).toEqual([half.a, half.a]);
-    expect(refusal(['{{ data.a }}', '{{ data.a }}', 'x'], half)).toBe(size);
-    expect(refusal('{{ data.a }}{{ data.a }}x', half)).toBe(size);
+    expect(errorOf(['{{ data.a }}', '{{ data.a }}', 'x'], half)).toBe(size);
+    expect(errorOf('{{ data.a }}{{ data.a }}x', half)).toBe(size);
   });
 
-  test('a text that would fill the memory is never put together', () => {
+  test('a huge output is rejected before it is built', () => {
     const before = process.memoryUsage.rss();
-    expect(refusal('{{data}}'.repeat(500), 'x'.repeat(1_000_000))).toBe(size);
+    expect(errorOf('{{data}}'.repeat(500), 'x'.repeat(1_000_000))).toBe(size);
     expect(process.memoryUsage.rss() - before).toBeLessThan(200_000_000);
   });
 
-  test('more templates than are kept parsed all render', () => {
+  test('more templates than the cache can store are rendered', () => {
     for (let round = 0; round < 2; round++)
       for (let n = 0; n < 1100; n++) expect(render(`${n}: {{ data | hide }}`, 'ab')).toBe(`${n}: XX`);
   });

@@ -27,12 +27,12 @@ const standard: [original: Json, patch: Json, result: Json][] = [
   [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
 ];
 
-describe('a merge patch, by the standard:', () => {
+describe('mergePatch follows RFC 7396:', () => {
   test.each(standard)('%j with %j gives %j', (original, patch, result) => {
     expect(mergePatch(original, patch)).toEqual(result);
   });
 
-  test('the example of its section 3', () => {
+  test('the example of section 3', () => {
     const document = {
       title: 'Goodbye!',
       author: { givenName: 'John', familyName: 'Doe' },
@@ -72,7 +72,7 @@ const isObject = (value: Json): value is Record<string, Json> =>
 const get = (value: Json, name: string) =>
   isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
 
-/** What the standard says, of every name on its own. */
+/** The expected value of one field. */
 function expected(target: Json, patch: Json): Json {
   if (!isObject(patch)) return patch;
   const names = new Set([...Object.keys(isObject(target) ? target : {}), ...Object.keys(patch)]);
@@ -85,8 +85,8 @@ function expected(target: Json, patch: Json): Json {
   );
 }
 
-describe('whatever is patched with whatever,', () => {
-  test('every name is as the standard has it', () => {
+describe('for any values,', () => {
+  test('every field has the expected value', () => {
     fc.assert(
       fc.property(json, json, (target, patch) => {
         const merged = mergePatch(target, patch);
@@ -97,7 +97,7 @@ describe('whatever is patched with whatever,', () => {
     );
   });
 
-  test('patching twice is patching once', () => {
+  test('applying a patch twice is the same as once', () => {
     fc.assert(
       fc.property(json, json, (target, patch) => {
         const once = mergePatch(target, patch);
@@ -107,7 +107,7 @@ describe('whatever is patched with whatever,', () => {
     );
   });
 
-  test('an empty patch of an object changes nothing', () => {
+  test('an empty patch does not change an object', () => {
     fc.assert(
       fc.property(json, (target) => {
         expect(mergePatch(target, {})).toEqual(isObject(target) ? target : {});
@@ -116,7 +116,7 @@ describe('whatever is patched with whatever,', () => {
     );
   });
 
-  test('both are left as they were', () => {
+  test('target and patch are not modified', () => {
     fc.assert(
       fc.property(json, json, (target, patch) => {
         const before = JSON.stringify([target, patch]);
@@ -127,7 +127,7 @@ describe('whatever is patched with whatever,', () => {
     );
   });
 
-  test('an entry named __proto__ is an entry like any other', () => {
+  test('a field named __proto__ is treated like any other', () => {
     const patch = JSON.parse('{"__proto__": {"admin": true}}');
     const merged = mergePatch({ a: 1 }, patch) as Record<string, Json>;
     expect(JSON.stringify(merged)).toBe('{"a":1,"__proto__":{"admin":true}}');

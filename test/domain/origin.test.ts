@@ -11,7 +11,7 @@ describe('an origin', () => {
     ['capacitor://localhost', 'capacitor://localhost'],
     ['chrome-extension://ABCdef', 'chrome-extension://abcdef'],
     ['my.app+x-2://Home:80', 'my.app+x-2://home:80'],
-  ])('%s is compared as %s', (text, origin) => {
+  ])('%s is normalized to %s', (text, origin) => {
     expect(originOf(text)).toBe(origin);
   });
 
@@ -34,22 +34,22 @@ describe('an origin', () => {
     'null',
     '*',
     '',
-  ])('is not %j', (text) => {
+  ])('cannot be %j', (text) => {
     expect(originOf(text)).toBeUndefined();
   });
 });
 
 describe('allowed origins', () => {
-  const complaints = (origins: unknown) =>
+  const errorsOf = (origins: unknown) =>
     Origins.safeParse(origins).error?.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
 
-  test('are kept as browsers name them, each once', () => {
+  test('are normalized and deduplicated', () => {
     const given = ['HTTPS://Shop.Example', 'http://localhost:3000', 'https://shop.example:443'];
     expect(Origins.parse(given)).toEqual(['https://shop.example', 'http://localhost:3000']);
   });
 
-  test('that are none are refused one by one', () => {
-    expect(complaints(['https://shop.example', 'https://shop.example/path', '*'])).toEqual(
+  test('are rejected one by one if they are invalid', () => {
+    expect(errorsOf(['https://shop.example', 'https://shop.example/path', '*'])).toEqual(
       [1, 2].map(
         (at) =>
           `${at}: must be an origin such as https://shop.example or http://localhost:3000, without a path`,
@@ -57,17 +57,17 @@ describe('allowed origins', () => {
     );
   });
 
-  test('have 300 characters at most, and are twenty at most', () => {
+  test('have at most 300 characters and 20 items', () => {
     const long = `https://x:${'0'.repeat(290)}`;
     const many = Array.from({ length: 21 }, (_, port) => `http://localhost:${4000 + port}`);
     expect(long).toHaveLength(300);
-    expect(complaints([long])).toBeUndefined();
-    expect(complaints([`${long}0`])).toHaveLength(1);
-    expect(complaints(many.slice(1))).toBeUndefined();
-    expect(complaints(many)).toHaveLength(1);
+    expect(errorsOf([long])).toBeUndefined();
+    expect(errorsOf([`${long}0`])).toHaveLength(1);
+    expect(errorsOf(many.slice(1))).toBeUndefined();
+    expect(errorsOf(many)).toHaveLength(1);
   });
 
-  test('are for public Applications alone', () => {
+  test('are only for public applications', () => {
     const origins = ['https://shop.example'];
     expect(originErrors('public', origins)).toEqual({});
     for (const type of ['private', 'management'] as const) {

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'bun:test';
 import { builtIn, descriptionOf, isA, Permission, Permissions } from '../../src/domain/permission.ts';
 
-const complaint = (name: unknown) => Permission.safeParse(name).error?.issues[0]?.message;
-const accepted = (name: unknown) => complaint(name) === undefined;
+const errorOf = (name: unknown) => Permission.safeParse(name).error?.issues[0]?.message;
+const accepted = (name: unknown) => errorOf(name) === undefined;
 
-test('the built-in permissions are these, each with a sentence', () => {
+test('every built-in permission has a description', () => {
   expect(builtIn).toEqual([
     'application:create',
     'application:read',
@@ -25,12 +25,12 @@ test('the built-in permissions are these, each with a sentence', () => {
 });
 
 describe('a permission', () => {
-  test('may be built in', () => {
+  test('can be built-in', () => {
     for (const name of builtIn) expect(accepted(name)).toBe(true);
   });
 
   test.each([['invoice:pay'], ['a:b'], ['my-app:read_all:v2'], ['tokens:read'], [`x:${'y'.repeat(98)}`]])(
-    "may be one's own: %p",
+    'can be custom: %p',
     (name) => {
       expect(accepted(name)).toBe(true);
     },
@@ -44,10 +44,10 @@ describe('a permission', () => {
     ['log:write'],
     ['tenant:create'],
     ['decision:read'],
-  ])('is not %p, a slip of the pen in a family that is known', (name) => {
+  ])('cannot be %p, an unknown name in a built-in family', (name) => {
     const family = `${name.split(':')[0]}:`;
     const known = builtIn.filter((other) => other.startsWith(family)).join(', ');
-    expect(complaint(name)).toBe(`is unknown: the ${family.slice(0, -1)} permissions are ${known}`);
+    expect(errorOf(name)).toBe(`is unknown: the ${family.slice(0, -1)} permissions are ${known}`);
   });
 
   test.each([
@@ -68,17 +68,17 @@ describe('a permission', () => {
     ['a:b\n'],
     ['__proto__'],
     ['constructor'],
-  ])('is not %p, which is not words joined by colons', (name) => {
-    expect(complaint(name)).toBe('must be lower-case words joined by colons, such as token:read');
+  ])('cannot be %p, which is not lower-case words joined by colons', (name) => {
+    expect(errorOf(name)).toBe('must be lower-case words joined by colons, such as token:read');
   });
 
-  test.each([[`x:${'y'.repeat(99)}`], [7], [null], [['token:read']]])('is not %p', (name) => {
+  test.each([[`x:${'y'.repeat(99)}`], [7], [null], [['token:read']]])('cannot be %p', (name) => {
     expect(accepted(name)).toBe(false);
   });
 });
 
-describe('of permissions, the built-in ones', () => {
-  test('that are handed on only by who holds them are these', () => {
+describe('built-in permissions', () => {
+  test('that only a holder can grant', () => {
     expect(builtIn.filter((name) => isA('management', name))).toEqual([
       'application:create',
       'application:read',
@@ -92,7 +92,7 @@ describe('of permissions, the built-in ones', () => {
     ]);
   });
 
-  test('that must not live in a browser are these', () => {
+  test('that public applications and sessions cannot have', () => {
     expect(builtIn.filter((name) => !isA('browser', name))).toEqual([
       'application:create',
       'application:update',
@@ -102,20 +102,20 @@ describe('of permissions, the built-in ones', () => {
     ]);
   });
 
-  test('that a container narrows are those of Tokens', () => {
+  test('that rules limit to containers are those of tokens', () => {
     expect(builtIn.filter((name) => isA('scoped', name))).toEqual(
       builtIn.filter((name) => name.startsWith('token:')),
     );
   });
 });
 
-test("one's own permissions are free to hand on, may live anywhere, and are narrowed by rules", () => {
+test('custom permissions can be granted freely, held by any owner and limited by rules', () => {
   for (const name of ['invoice:pay', 'constructor:x', 'a:b:c']) {
     expect([isA('management', name), isA('browser', name), isA('scoped', name)]).toEqual([false, true, true]);
   }
 });
 
-test('a permission given twice is kept once, in the order given, and fifty are the most', () => {
+test('permissions are deduplicated in order, and at most 50', () => {
   expect(Permissions.parse(['b:x', 'a:x', 'b:x'])).toEqual(['b:x', 'a:x']);
   const many = Array.from({ length: 51 }, (_, index) => `a:x${index}`);
   expect(Permissions.safeParse(many.slice(1)).success).toBe(true);

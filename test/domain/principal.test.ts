@@ -1,4 +1,4 @@
-/** What a caller is refused, and in which words. */
+/** Permission checks and their error messages. */
 import { describe, expect, test } from 'bun:test';
 import { Failure } from '../../src/domain/error.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
@@ -37,44 +37,44 @@ function session(own: Grants, above?: Grants): Principal {
   };
 }
 
-function refusal(act: () => unknown): { code: string; detail: string } {
+function failureOf(act: () => unknown): { code: string; detail: string } {
   try {
     act();
   } catch (error) {
     if (error instanceof Failure) return { code: error.code, detail: error.detail };
     throw error;
   }
-  throw new Error('was not refused');
+  throw new Error('did not throw');
 }
 
 const pci = { container: '/pci/' };
 
-test('an Application is owned by its type, a Session is a Session', () => {
+test('ownerOf returns the type of the application, or session', () => {
   for (const type of ['private', 'public', 'management'] as const)
     expect(ownerOf(application(grants(), type))).toBe(type);
   expect(ownerOf(session(grants('token:read')))).toBe('session');
 });
 
-describe('holding a permission at all', () => {
+describe('holding a permission', () => {
   test.each<[string, Principal, boolean]>([
     ['plainly', application(grants('token:read')), true],
     ['by a rule', application(grants(pci)), true],
     ['not without a grant', application(grants('token:create')), false],
-    ['as a Session without a ceiling', session(grants('token:read')), true],
-    ['as a Session whose authorizer holds it', session(grants('token:read'), grants(pci)), true],
-    ['not as a Session whose authorizer does not', session(grants('token:read'), grants()), false],
-    ['not as a Session that was not granted it', session(grants(), grants('token:read')), false],
+    ['as a session without a ceiling', session(grants('token:read')), true],
+    ['as a session whose authorizer holds it', session(grants('token:read'), grants(pci)), true],
+    ['not as a session whose authorizer does not', session(grants('token:read'), grants()), false],
+    ['not as a session that was not granted it', session(grants(), grants('token:read')), false],
   ])('%s', (_, principal, expected) => {
     expect(holds(principal, 'token:read')).toBe(expected);
     if (expected) return expect(mustHold(principal, 'token:read')).toBeUndefined();
-    const { code, detail } = refusal(() => mustHold(principal, 'token:read'));
+    const { code, detail } = failureOf(() => mustHold(principal, 'token:read'));
     expect(code).toBe('permission_missing');
     expect(detail).toMatch(/^You need the permission `token:read`: .+[^.]\.$/);
   });
 });
 
-describe('using a permission on something', () => {
-  test('answers with the transform', () => {
+describe('using a permission on a resource', () => {
+  test('returns the transform', () => {
     for (const ask of [permit, permitNamed]) {
       expect(ask(application(grants(pci)), 'token:read', at('/pci/'))).toBe('reveal');
       expect(ask(application(grants('token:read')), 'token:read', at('/a/'))).toBe('mask');
@@ -83,14 +83,14 @@ describe('using a permission on something', () => {
     }
   });
 
-  test('is refused with one sentence on a stored token, whatever the rules and wherever it lies', () => {
+  test('is denied on a stored token with a detail that does not depend on rules or container', () => {
     const details = [
       application(grants(pci)),
       application(grants({ container: '/secret/' })),
       application(grants({ container: '/secret-project/', permissions: ['token:create'] })),
       session(grants('token:read'), grants(pci)),
       session(grants(when(['container', 'equals', '/secret-/'])), grants(pci)),
-    ].map((principal) => refusal(() => permit(principal, 'token:read', at('/secret-project/'))));
+    ].map((principal) => failureOf(() => permit(principal, 'token:read', at('/secret-project/'))));
     for (const each of details)
       expect(each).toEqual({
         code: 'permission_missing',
@@ -98,9 +98,9 @@ describe('using a permission on something', () => {
       });
   });
 
-  test('is refused with the caller’s own rules for a container that it named', () => {
+  test('is denied on a given container with a reason from the caller’s rules', () => {
     const named = (principal: Principal) =>
-      refusal(() => permitNamed(principal, 'token:read', at('/b/'))).detail;
+      failureOf(() => permitNamed(principal, 'token:read', at('/b/'))).detail;
     expect(named(application(grants(pci)))).toBe(
       'You need the permission `token:read`: rule 1 grants token:read but does not match: container /b/ is not in /pci/.',
     );
@@ -110,9 +110,9 @@ describe('using a permission on something', () => {
   });
 });
 
-test('whoever hands out what it does not hold hears the first of it', () => {
+test('granting unheld permissions is denied, and the detail contains the first one', () => {
   const asked = ['token:read', 'log:read', 'tenant:read'];
-  expect(refusal(() => denyUnheldGrants(application(grants('token:read')), asked))).toEqual({
+  expect(failureOf(() => denyUnheldGrants(application(grants('token:read')), asked))).toEqual({
     code: 'grant_not_held',
     detail: 'You cannot grant `log:read`: your key does not hold it.',
   });

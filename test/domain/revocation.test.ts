@@ -19,27 +19,23 @@ function row(
 
 const untouched = { tenant: 't', application: 'a', deleted: false, keys: [], access: {} };
 
-describe('what the audit log tells of access that was taken away:', () => {
+describe('revocations in the audit log:', () => {
   const cases: [string, AuditRow[], object[]][] = [
     ['nothing', [row('application.create', 'a'), row('token.delete', 'a')], []],
-    ['an Application deleted', [row('application.delete', 'a')], [{ ...untouched, deleted: true }]],
+    ['a deleted application', [row('application.delete', 'a')], [{ ...untouched, deleted: true }]],
+    ['all keys after a regenerate', [row('application.regenerate', 'a')], [{ ...untouched, keys: 'all' }]],
     [
-      'all keys, where it got a new one',
-      [row('application.regenerate', 'a')],
-      [{ ...untouched, keys: 'all' }],
-    ],
-    [
-      'keys one by one',
+      'single keys',
       ['k1', 'k2'].map((id) => row('application.key.delete', 'a', { keys: { from: { id, ending: 'x' } } })),
       [{ ...untouched, keys: ['k1', 'k2'] }],
     ],
     [
-      'no key, where an entry does not say which',
+      'no key if the entry does not contain its id',
       [row('application.key.delete', 'a'), row('application.key.delete', 'a', { keys: {} })],
       [untouched],
     ],
     [
-      'all keys, whatever went before or after',
+      'all keys if a regenerate is among the entries',
       [
         row('application.key.delete', 'a', { keys: { from: { id: 'k1' } } }),
         row('application.regenerate', 'a'),
@@ -48,7 +44,7 @@ describe('what the audit log tells of access that was taken away:', () => {
       [{ ...untouched, keys: 'all' }],
     ],
     [
-      'what each field was in the end',
+      'the final value of each changed field',
       [
         row('application.update', 'a', { name: { to: 'b' }, permissions: { from: ['x:a'], to: ['x:b'] } }),
         row('application.update', 'a', { permissions: { to: ['x:c'] }, allowed_origins: { to: ['o'] } }),
@@ -57,7 +53,7 @@ describe('what the audit log tells of access that was taken away:', () => {
       [{ ...untouched, access: { permissions: ['x:c'], rules: [], allowed_origins: undefined } }],
     ],
     [
-      'each Application of each tenant by itself',
+      'applications of different tenants separately',
       [
         row('application.delete', 'a'),
         row('application.delete', 'b'),
@@ -70,7 +66,7 @@ describe('what the audit log tells of access that was taken away:', () => {
       ],
     ],
     [
-      'not what did not succeed, or is about nothing',
+      'no denied entries and none without an entity',
       [
         row('application.delete', 'a', undefined, { result: 'denied' }),
         row('application.delete', null),
@@ -83,7 +79,7 @@ describe('what the audit log tells of access that was taken away:', () => {
     expect(revocations(rows).applications).toStrictEqual(expected as never);
   });
 
-  test('tenants, as they were in the end', () => {
+  test('the final state of tenants', () => {
     const { tenants } = revocations([
       row('tenant.disable', 't'),
       row('tenant.disable', 'u', undefined, { tenant_id: 'u' }),
@@ -98,14 +94,14 @@ describe('what the audit log tells of access that was taken away:', () => {
     ]);
   });
 
-  test('is all in rows of a few kinds', () => {
+  test('come only from operations that change access', () => {
     expect(changesAccess(row('application.update', 'a'))).toBe(true);
     expect(changesAccess(row('tenant.enable', 'a'))).toBe(true);
     expect(changesAccess(row('toString', 'a'))).toBe(false);
   });
 });
 
-describe('access is narrower', () => {
+describe('access was reduced', () => {
   const empty = { description: undefined, container: undefined, conditions: undefined };
   const rule = (priority: number) => ({
     ...empty,
@@ -115,17 +111,22 @@ describe('access is narrower', () => {
   });
   const now: Access = { permissions: ['x:a', 'x:b'], rules: [rule(1)] };
   const cases: [string, Access, Partial<Access>, boolean][] = [
-    ['not if nothing changed', now, {}, false],
-    ['if a permission went', now, { permissions: ['x:a'] }, true],
-    ['not if one came', now, { permissions: ['x:a', 'x:b', 'x:c'] }, false],
-    ['if a rule went', now, { rules: [] }, true],
-    ['if a rule came, which may be the stricter', now, { rules: [rule(1), rule(2)] }, true],
-    ['not if the rules are the same again', now, { rules: [rule(1)] }, false],
-    ['if only some origins may, where all might', now, { allowed_origins: ['o'] }, true],
-    ['if an origin went', { ...now, allowed_origins: ['o', 'p'] }, { allowed_origins: ['o'] }, true],
-    ['not if one came', { ...now, allowed_origins: ['o'] }, { allowed_origins: ['o', 'p'] }, false],
+    ['not without changes', now, {}, false],
+    ['if a permission was removed', now, { permissions: ['x:a'] }, true],
+    ['not if a permission was added', now, { permissions: ['x:a', 'x:b', 'x:c'] }, false],
+    ['if a rule was removed', now, { rules: [] }, true],
+    ['if a rule was added, which may be stricter', now, { rules: [rule(1), rule(2)] }, true],
+    ['not if the rules are equal', now, { rules: [rule(1)] }, false],
+    ['if origins were limited', now, { allowed_origins: ['o'] }, true],
+    ['if an origin was removed', { ...now, allowed_origins: ['o', 'p'] }, { allowed_origins: ['o'] }, true],
     [
-      'not if all origins may in the end',
+      'not if an origin was added',
+      { ...now, allowed_origins: ['o'] },
+      { allowed_origins: ['o', 'p'] },
+      false,
+    ],
+    [
+      'not if the limit of origins was removed',
       { ...now, allowed_origins: ['o'] },
       { allowed_origins: undefined },
       false,

@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import { Condition, Container, canonicalContainer, Rule, Rules } from '../../src/domain/rule.ts';
 
 const accepts = (schema: z.ZodType, value: unknown) => schema.safeParse(value).success;
-const complaints = (schema: z.ZodType, value: unknown) =>
+const errorsOf = (schema: z.ZodType, value: unknown) =>
   schema.safeParse(value).error?.issues.map(({ message }) => message);
 
 describe('a container', () => {
@@ -19,7 +19,7 @@ describe('a container', () => {
     ['/', '/'],
     ['x'.repeat(248), `/${'x'.repeat(248)}/`],
     [`/${'a/'.repeat(16)}`, `/${'a/'.repeat(16)}`],
-  ])('%p is kept as it is, and compared as %p', (given, compared) => {
+  ])('%p is stored as given and compared as %p', (given, compared) => {
     expect(Container.parse(given)).toBe(given);
     expect(canonicalContainer(given)).toBe(compared);
   });
@@ -43,14 +43,14 @@ describe('a container', () => {
     ['x'.repeat(249)],
     [`/${'a/'.repeat(17)}`],
     ['a/'.repeat(17)],
-  ])('is not %p', (text) => {
+  ])('cannot be %p', (text) => {
     expect(accepts(Container, text)).toBe(false);
   });
 
   const segment = fc.stringMatching(/^[A-Za-z0-9_-]{1,8}$/);
   const path = fc.array(segment, { minLength: 1, maxLength: 5 });
 
-  test('of any segments is one, whatever slashes stand at its ends, and they all compare alike', () => {
+  test('is the same with or without slashes at its ends', () => {
     fc.assert(
       fc.property(path, (segments) => {
         const inner = segments.join('/');
@@ -62,7 +62,7 @@ describe('a container', () => {
     );
   });
 
-  test('covers what is below it, and nothing that only begins with the same letters', () => {
+  test('covers containers below it, but not those with a longer last segment', () => {
     fc.assert(
       fc.property(path, segment, (segments, more) => {
         const above = canonicalContainer(segments.join('/'));
@@ -87,11 +87,11 @@ describe('a container', () => {
     ['/\u0130/', '/i\u0307/'],
     ['/\ud801\udc00/', '/\ud801\udc28/'],
     ['/\uff21/', '/\uff41/'],
-  ])('from elsewhere, %j, is compared as %j', (given, compared) => {
+  ])('that is stored but invalid, %j, is compared as %j', (given, compared) => {
     expect(canonicalContainer(given)).toBe(compared);
   });
 
-  test('of any text is compared in lower case, between slashes', () => {
+  test('is compared in lower case with a slash at each end', () => {
     const text = fc.oneof(fc.string(), fc.string({ unit: 'binary' }));
     fc.assert(
       fc.property(text, fc.boolean(), (inner, inSlashes) => {
@@ -103,7 +103,7 @@ describe('a container', () => {
     );
   });
 
-  test('has one form: putting it there twice changes nothing', () => {
+  test('has a canonical form that is stable', () => {
     fc.assert(
       fc.property(path, (segments) => {
         const once = canonicalContainer(segments.join('/'));
@@ -121,7 +121,7 @@ describe('a condition', () => {
     [{ operator: 'starts_with' }],
     [{ attribute: 'container', value: '/pci/' }],
     [{ value: 'any text 🗝, as ids of others may be' }],
-  ])('may have %j', (fields) => {
+  ])('accepts %j', (fields) => {
     expect(accepts(Condition, { ...condition, ...fields })).toBe(true);
   });
 
@@ -134,7 +134,7 @@ describe('a condition', () => {
     [{ value: 'a\0b' }],
     [{ attribute: 'container', value: '/a//b/' }],
     [{ negate: true }],
-  ])('may not have %j', (fields) => {
+  ])('rejects %j', (fields) => {
     expect(accepts(Condition, { ...condition, ...fields })).toBe(false);
   });
 });
@@ -148,24 +148,24 @@ describe('a rule', () => {
     [{ description: 'why', transform: 'reveal' }],
     [{ description: null, conditions: null }],
     [{ container: undefined }],
-  ])('may have %j', (fields) => {
+  ])('accepts %j', (fields) => {
     expect(accepts(Rule, { ...rule, ...fields })).toBe(true);
   });
 
-  test.each([0, -1, 1.5, '1', Number.NaN, undefined])('may not have the priority %p', (priority) => {
-    expect(complaints(Rule, { ...rule, priority })).toEqual(['must be an integer of at least 1']);
+  test.each([0, -1, 1.5, '1', Number.NaN, undefined])('rejects the priority %p', (priority) => {
+    expect(errorsOf(Rule, { ...rule, priority })).toEqual(['must be an integer of at least 1']);
   });
 
-  test('has a priority that fits into 31 bits', () => {
-    expect(complaints(Rule, { ...rule, priority: 2_147_483_648 })).toEqual(['must be at most 2147483647']);
+  test('has a priority of at most 31 bits', () => {
+    expect(errorsOf(Rule, { ...rule, priority: 2_147_483_648 })).toEqual(['must be at most 2147483647']);
   });
 
-  test('must grant something, and if it has conditions, have some', () => {
-    expect(complaints(Rule, { ...rule, permissions: [] })).toEqual(['must name at least one permission']);
-    expect(complaints(Rule, { ...rule, conditions: [] })).toEqual(['must have at least one condition']);
+  test('needs at least one permission, and a list of conditions must not be empty', () => {
+    expect(errorsOf(Rule, { ...rule, permissions: [] })).toEqual(['must name at least one permission']);
+    expect(errorsOf(Rule, { ...rule, conditions: [] })).toEqual(['must have at least one condition']);
   });
 
-  test('has twenty conditions at most', () => {
+  test('has at most 20 conditions', () => {
     const many = Array.from({ length: 21 }, (_, n) => ({
       attribute: 'id',
       operator: 'equals',
@@ -182,17 +182,17 @@ describe('a rule', () => {
     [{ permissions: undefined }],
     [{ permissions: ['token:reed'] }],
     [{ effect: 'deny' }],
-  ])('may not have %j', (fields) => {
+  ])('rejects %j', (fields) => {
     expect(accepts(Rule, { ...rule, ...fields })).toBe(false);
   });
 
-  test('that is given twice is kept once', () => {
+  test('is deduplicated', () => {
     const other = { ...rule, priority: 2 };
     expect(Rules.parse([rule, other, { ...rule }])).toHaveLength(2);
     expect(Rules.parse([rule, { ...rule }])).toEqual([Rule.parse(rule)]);
   });
 
-  test('is one of fifty at most', () => {
+  test('is one of at most 50', () => {
     const many = Array.from({ length: 51 }, (_, index) => ({ ...rule, priority: index + 1 }));
     expect(accepts(Rules, many.slice(1))).toBe(true);
     expect(accepts(Rules, many)).toBe(false);

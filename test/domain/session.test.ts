@@ -1,23 +1,23 @@
 import { describe, expect, test } from 'bun:test';
 import { Session, SessionAuthorize, SessionCreated, sessionExpiry } from '../../src/domain/session.ts';
 
-test('a Session ends after its time, or with its Application if that is sooner', () => {
+test('a session expires after its lifetime, or with its application if that is earlier', () => {
   expect(sessionExpiry(1000, 180, undefined)).toBe(1180);
   expect(sessionExpiry(1000, 180, 1100)).toBe(1100);
   expect(sessionExpiry(1000, 180, 1180)).toBe(1180);
   expect(sessionExpiry(1000, 180, 2000)).toBe(1180);
 });
 
-test('a new Session is shown with its key, its nonce and its end', () => {
+test('SessionCreated has the key, the nonce and the expiry', () => {
   const made = { session_key: 'slp_ses', nonce: 'slp_non', expires_at: '2030-01-01T00:00:00.000Z' };
   expect(SessionCreated.parse(made)).toEqual(made);
   for (const field of Object.keys(made))
     expect(SessionCreated.safeParse({ ...made, [field]: undefined }).success).toBe(false);
 });
 
-test('a Session is listed with what it may do, and never with its key or its nonce', () => {
+test('Session has the access, but not the key and the nonce', () => {
   const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
-  const moment = '2030-01-01T00:00:00.000Z';
+  const time = '2030-01-01T00:00:00.000Z';
   const waiting = {
     id,
     tenant_id: id,
@@ -25,11 +25,11 @@ test('a Session is listed with what it may do, and never with its key or its non
     state: 'waiting',
     permissions: [],
     rules: [],
-    created_at: moment,
+    created_at: time,
     ceiling: false,
-    expires_at: moment,
+    expires_at: time,
   };
-  const authorized = { ...waiting, state: 'authorized', authorized_at: moment, authorized_by: id };
+  const authorized = { ...waiting, state: 'authorized', authorized_at: time, authorized_by: id };
   for (const session of [waiting, authorized])
     expect(Session.parse({ ...session, session_key: 'slp_ses', nonce: 'slp_non' }) as object).toEqual(
       session,
@@ -39,8 +39,8 @@ test('a Session is listed with what it may do, and never with its key or its non
   for (const state of ['', 'ended']) expect(Session.safeParse({ ...waiting, state }).success).toBe(false);
 });
 
-describe('an authorization', () => {
-  test('grants nothing, and ends nothing, of its own accord', () => {
+describe('authorizing a session', () => {
+  test('has no default grants and no default expiry', () => {
     expect(SessionAuthorize.parse({ nonce: 'n' })).toEqual({
       nonce: 'n',
       permissions: [],
@@ -52,9 +52,9 @@ describe('an authorization', () => {
   test.each<[string, object]>([
     ['without a nonce', {}],
     ['with an empty nonce', { nonce: '' }],
-    ['with a wrong moment', { nonce: 'n', expires_at: 'soon' }],
-    ['with a field more', { nonce: 'n', key: 'x' }],
-  ])('is refused %s', (_, body) => {
+    ['with an invalid expires_at', { nonce: 'n', expires_at: 'soon' }],
+    ['with an unknown field', { nonce: 'n', key: 'x' }],
+  ])('is rejected %s', (_, body) => {
     expect(SessionAuthorize.safeParse(body).success).toBe(false);
   });
 });

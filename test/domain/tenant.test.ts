@@ -8,7 +8,7 @@ const tenant = {
   applications: 3,
 };
 
-test('a tenant is shown with all of its fields, the number of applications only if it was counted', () => {
+test('the number of applications is optional, all other fields are required', () => {
   const { applications: _, ...required } = tenant;
   expect(Tenant.parse(tenant)).toEqual(tenant);
   expect(Tenant.parse(required)).toEqual(required);
@@ -16,7 +16,7 @@ test('a tenant is shown with all of its fields, the number of applications only 
     expect(Tenant.safeParse({ ...tenant, [name]: undefined }).success).toBe(false);
 });
 
-test('a tenant has no Applications or more', () => {
+test('the number of applications is not negative', () => {
   expect(Tenant.safeParse({ ...tenant, applications: 0 }).success).toBe(true);
   for (const applications of [-1, 1.5])
     expect(Tenant.safeParse({ ...tenant, applications }).success).toBe(false);

@@ -18,11 +18,11 @@ const messages = (result: { error?: { issues: { message: string }[] } | undefine
   result.error?.issues.map(({ message }) => message) ?? [];
 
 describe('an id', () => {
-  test.each(['abc', 'A-z_0.9:x', 'x'.repeat(200)])('may be %s', (id) => {
+  test.each(['abc', 'A-z_0.9:x', 'x'.repeat(200)])('can be %s', (id) => {
     expect(messages(TokenId.safeParse(id))).toEqual([]);
   });
   test.each(['ab', '', 'x'.repeat(201), 'a b', 'a/b', 'äbc', 'abc\n', '\nabc', 'a~b'])(
-    'may not be %j',
+    'cannot be %j',
     (id) => {
       expect(messages(TokenId.safeParse(id))).toEqual([
         'must have 3 to 200 characters: A-Z, a-z, 0-9, ".", "_", ":" and "-"',
@@ -32,10 +32,10 @@ describe('an id', () => {
 });
 
 describe('a type', () => {
-  test.each(['t', 'card', 'bank-account_2', 'x'.repeat(100)])('may be %s', (type) => {
+  test.each(['t', 'card', 'bank-account_2', 'x'.repeat(100)])('can be %s', (type) => {
     expect(messages(TokenType.safeParse(type))).toEqual([]);
   });
-  test.each(['', 'Card', '1x', '-x', 'a b', 'x'.repeat(101), 'x\n', '\nx'])('may not be %j', (type) => {
+  test.each(['', 'Card', '1x', '-x', 'a b', 'x'.repeat(101), 'x\n', '\nx'])('cannot be %j', (type) => {
     expect(messages(TokenType.safeParse(type))).toEqual([
       'must have 1 to 100 lower-case letters, digits, - and _, and start with a letter',
     ]);
@@ -43,16 +43,16 @@ describe('a type', () => {
 });
 
 describe('data', () => {
-  test.each([[0], [''], [false], ['x'], [[]], [{}], [{ a: [null] }]])('may be %j', (data) => {
+  test.each([[0], [''], [false], ['x'], [[]], [{}], [{ a: [null] }]])('can be %j', (data) => {
     expect(messages(Data.safeParse(data))).toEqual([]);
   });
-  test.each([[null], [undefined]])('may not be %p', (data) => {
+  test.each([[null], [undefined]])('cannot be %p', (data) => {
     expect(messages(Data.safeParse(data))).toEqual(['is required']);
   });
-  test.each([['\ud800'], [['x', { '\udc00': 1 }]]])('must be made of whole characters', (data) => {
+  test.each([['\ud800'], [['x', { '\udc00': 1 }]]])('cannot contain lone surrogates', (data) => {
     expect(messages(Data.safeParse(data))).toEqual(['must be well-formed Unicode throughout']);
   });
-  test('has at most 1 MiB as JSON, in bytes', () => {
+  test('has at most 1 MiB of JSON in UTF-8', () => {
     expect(maxTokenBytes).toBe(1024 * 1024);
     expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 2)))).toEqual([]);
     const sentence = 'must have at most 1048576 bytes as JSON';
@@ -69,7 +69,7 @@ describe('metadata', () => {
     ['long', { ['n'.repeat(100)]: 'v'.repeat(500) }],
     ['50 entries', many(50)],
     ['lines', { a: 'b\nc' }],
-  ])('may be %s', (_, metadata) => {
+  ])('can be %s', (_, metadata) => {
     expect(messages(Metadata.safeParse(metadata))).toEqual([]);
     expect(Metadata.parse(metadata) as unknown).toEqual(metadata);
   });
@@ -87,13 +87,13 @@ describe('metadata', () => {
     [{ a: 1 }, 'expected string'],
     ['x', 'expected record'],
     [null, 'expected record'],
-  ])('may not be %j', (metadata, sentence) => {
-    expect(messagesOf(metadata)).toContain(sentence);
+  ])('cannot be %j', (metadata, message) => {
+    expect(messagesOf(metadata)).toContain(message);
   });
 });
 
-describe('a new Token', () => {
-  test('needs data alone', () => {
+describe('creating a token', () => {
+  test('needs only data', () => {
     expect(TokenCreate.parse({ data: 1 })).toEqual({
       id: undefined,
       type: undefined,
@@ -105,7 +105,7 @@ describe('a new Token', () => {
     });
   });
 
-  test('that says nothing of it is a token in /general/', () => {
+  test('has the default type token and container /general/', () => {
     expect([defaultType, defaultContainer]).toEqual(['token', '/general/']);
   });
 
@@ -113,22 +113,22 @@ describe('a new Token', () => {
     TokenCreate.safeParse(body).error?.issues.map((issue) => issue.path.join('.')) ?? [];
   test.each<[string, object, string[]]>([
     ['without data', {}, ['data']],
-    ['with a field more', { data: 1, version: 1 }, ['']],
+    ['with an unknown field', { data: 1, version: 1 }, ['']],
     [
-      'with everything wrong',
+      'with several errors',
       { id: 'x', type: 'X', container: '//', data: null, mask: 1, metadata: 1, expires_at: 1 },
       ['type', 'container', 'data', 'mask', 'metadata', 'expires_at', 'id'],
     ],
-  ])('is refused %s', (_, body, expected) => {
+  ])('is rejected %s', (_, body, expected) => {
     expect(paths(body)).toEqual(expected);
   });
 
-  test('takes null for what is absent', () => {
+  test('accepts null for absent fields', () => {
     const absent = { id: null, type: null, container: null, mask: null, metadata: null, expires_at: null };
     expect(paths({ data: 1, ...absent })).toEqual([]);
   });
 
-  test('keeps what it is given', () => {
+  test('does not change the given fields', () => {
     const given = {
       id: 'abc',
       type: 'card',
@@ -146,8 +146,8 @@ describe('a new Token', () => {
   });
 });
 
-describe('a patch', () => {
-  test('may hold anything for what can be written', () => {
+describe('patching a token', () => {
+  test('accepts any JSON in writable fields', () => {
     const patch = {
       type: null,
       container: 1,
@@ -160,30 +160,30 @@ describe('a patch', () => {
     for (const [name, value] of Object.entries(patch))
       expect(TokenPatch.parse({ [name]: value })).toEqual({ [name]: value });
   });
-  test('must contain at least one field', () => {
-    expect(messages(TokenPatch.safeParse({}))).toEqual(['must contain at least one field']);
+  test('must contain at minimal one field', () => {
+    expect(messages(TokenPatch.safeParse({}))).toEqual(['must contain at minimal one field']);
   });
-  test('cannot change an id', () => {
+  test('cannot change the id', () => {
     expect(TokenPatch.safeParse({ id: 'abc' }).success).toBe(false);
   });
 });
 
-test('a Token is shown with what there is', () => {
+test('Token omits absent fields', () => {
   const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
-  const moment = '2026-01-01T00:00:00.000Z';
-  const least = { id: 'abc', tenant_id: id, type: 'token', container: '/a/', created_at: moment };
+  const time = '2026-01-01T00:00:00.000Z';
+  const minimal = { id: 'abc', tenant_id: id, type: 'token', container: '/a/', created_at: time };
   const all = {
-    ...least,
+    ...minimal,
     data: 1,
     mask: 'x',
     metadata: { a: 'b' },
     created_by: id,
     modified_by: id,
-    modified_at: moment,
-    expires_at: moment,
+    modified_at: time,
+    expires_at: time,
   };
-  expect(Token.parse(least)).toEqual(least);
+  expect(Token.parse(minimal)).toEqual(minimal);
   expect(Token.parse(all)).toEqual(all);
-  for (const name of Object.keys(least))
-    expect(Token.safeParse({ ...least, [name]: undefined }).success).toBe(false);
+  for (const name of Object.keys(minimal))
+    expect(Token.safeParse({ ...minimal, [name]: undefined }).success).toBe(false);
 });

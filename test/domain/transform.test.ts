@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test';
 import { compareTransforms, stricter, Transform } from '../../src/domain/transform.ts';
 
-test('transforms from the strictest: redact, mask, reveal', () => {
+test('redact is stricter than mask, and mask is stricter than reveal', () => {
   expect(Transform.options.toSorted(() => 0).toSorted(compareTransforms)).toEqual([
     'redact',
     'mask',
@@ -14,7 +14,7 @@ test('transforms from the strictest: redact, mask, reveal', () => {
   ]);
 });
 
-test('of two, the one that shows less is the stricter', () => {
+test('stricter returns the transform that shows less', () => {
   const strictest = ['redact', 'mask', 'reveal'] as const;
   strictest.forEach((a, at) => {
     strictest.forEach((b, other) => {
@@ -24,6 +24,6 @@ test('of two, the one that shows less is the stricter', () => {
   });
 });
 
-test('there is no other', () => {
+test('other transforms are rejected', () => {
   expect(Transform.safeParse('show').success).toBe(false);
 });

@@ -4,17 +4,17 @@ import { compilePolicy } from '../../src/domain/policy.ts';
 import { boundedUses, mergeContainers, UnusedGrant, Use, unusedGrants } from '../../src/domain/usage.ts';
 import { grants } from '../support/grants.ts';
 
-const moments = (...containers: string[]) => new Map(containers.map((container, at) => [container, at + 1]));
+const times = (...containers: string[]) => new Map(containers.map((container, at) => [container, at + 1]));
 const below = (parent: string, count: number) => Array.from({ length: count }, (_, at) => `${parent}${at}/`);
 
-describe('containers that are too many', () => {
-  test('stay as they are while they fit', () => {
-    const few = moments('/', '/a/', '/a/b/');
+describe('mergeContainers', () => {
+  test('does not change uses within the limit', () => {
+    const few = times('/', '/a/', '/a/b/');
     expect(mergeContainers(few, 3)).toEqual(few);
   });
 
-  test('are put together where there are many beside each other, and nowhere else', () => {
-    const many = moments('/pci/high/', ...below('/customers/', 30), '/general/');
+  test('merges only containers with many siblings', () => {
+    const many = times('/pci/high/', ...below('/customers/', 30), '/general/');
     expect(mergeContainers(many, 10)).toEqual(
       new Map([
         ['/pci/high/', 1],
@@ -24,17 +24,17 @@ describe('containers that are too many', () => {
     );
   });
 
-  test('are put together under the most crowded parent first, and no farther than it takes', () => {
+  test('merges the largest group of siblings first, and no more than needed', () => {
     const alone = below('/pci/', 3);
-    const many = moments(...below('/customers/', 10), ...alone);
+    const many = times(...below('/customers/', 10), ...alone);
     expect([...mergeContainers(many, 5).keys()]).toEqual(['/customers/', ...alone]);
   });
 
-  test('end in the root when nothing else is left', () => {
-    expect(mergeContainers(moments('/a/', '/b/', '/c/d/e/'), 1)).toEqual(new Map([['/', 3]]));
+  test('merges into the root as a last resort', () => {
+    expect(mergeContainers(times('/a/', '/b/', '/c/d/e/'), 1)).toEqual(new Map([['/', 3]]));
   });
 
-  test('whatever they are: no more than so many are left, and none is later or lost', () => {
+  test('returns at most the given number, and covers every container with its latest time', () => {
     const segment = fc.constantFrom('a', 'b', 'c', 'long-one', '1', '2', '3');
     const container = fc
       .array(segment, { maxLength: 6 })
@@ -46,7 +46,7 @@ describe('containers that are too many', () => {
         const after = mergeContainers(before, most);
         expect(after.size).toBeLessThanOrEqual(most);
         for (const [place, at] of before) {
-          const over = [...after].filter(([above]) => place.startsWith(above)).map(([, moment]) => moment);
+          const over = [...after].filter(([above]) => place.startsWith(above)).map(([, time]) => time);
           expect(Math.max(...over)).toBeGreaterThanOrEqual(at);
         }
         const known = new Set(before.values());
@@ -60,16 +60,16 @@ describe('containers that are too many', () => {
   });
 });
 
-describe('uses that are too many', () => {
+describe('boundedUses', () => {
   const total = (uses: ReadonlyMap<string, ReadonlyMap<string, number>>) =>
-    [...uses.values()].reduce((sum, moments) => sum + moments.size, 0);
+    [...uses.values()].reduce((sum, times) => sum + times.size, 0);
 
-  test('stay as they are while they fit', () => {
-    const few = new Map([['a:b', moments('/a/', '/b/')]]);
+  test('does not change uses within the limit', () => {
+    const few = new Map([['a:b', times('/a/', '/b/')]]);
     expect(boundedUses(few, 2, 2)).toEqual(few);
   });
 
-  test('lose containers before permissions, and of the permissions the least recently used', () => {
+  test('merges containers before it drops permissions, least recently used first', () => {
     const many = new Map(
       Array.from({ length: 10 }, (_, at) => [
         `a:b-${at}`,
@@ -87,7 +87,7 @@ describe('uses that are too many', () => {
   });
 });
 
-describe('grants of which no use is on record', () => {
+describe('unusedGrants', () => {
   const pci = { container: '/PCI/', permissions: ['token:read', 'token:delete'] };
   const everything = { priority: 2, container: undefined, permissions: ['token:read'] };
   const cases: [
@@ -97,14 +97,14 @@ describe('grants of which no use is on record', () => {
     unused: string[],
   ][] = [
     [
-      'are all of them before the first use',
+      'returns all grants before the first use',
       ['token:read', pci],
       [],
       ['permissions token:read /', '1 token:read /pci/', '1 token:delete /pci/'],
     ],
-    ['are not those that were used', ['token:read'], [['token:read', '/a/']], []],
+    ['omits used grants', ['token:read'], [['token:read', '/a/']], []],
     [
-      'are those that another rule was quicker than',
+      'returns permissions that a rule precedes',
       ['token:read', pci],
       [
         ['token:read', '/pci/x/'],
@@ -113,7 +113,7 @@ describe('grants of which no use is on record', () => {
       ['permissions token:read /'],
     ],
     [
-      'are those of a rule that another for the same container was quicker than',
+      'returns a rule that another one for the same container precedes',
       [{ ...pci, priority: 2 }, pci],
       [
         ['token:read', '/pci/'],
@@ -122,7 +122,7 @@ describe('grants of which no use is on record', () => {
       ['1 token:read /pci/', '1 token:delete /pci/'],
     ],
     [
-      'are listed as the rules are, whichever decides first',
+      'returns grants in the order of the rules',
       [
         { priority: 2, container: '/a/' },
         { priority: 1, container: '/b/' },
@@ -131,7 +131,7 @@ describe('grants of which no use is on record', () => {
       ['1 token:read /a/', '2 token:read /b/'],
     ],
     [
-      'are those of a rule elsewhere',
+      'returns a rule for another container',
       [pci, everything],
       [
         ['token:read', '/a/'],
@@ -140,7 +140,7 @@ describe('grants of which no use is on record', () => {
       ['1 token:read /pci/'],
     ],
     [
-      'are not those in a container below one that stands for more',
+      'omits a rule for a container directly below a used one',
       ['token:read', pci],
       [
         ['token:read', '/'],
@@ -149,13 +149,13 @@ describe('grants of which no use is on record', () => {
       [],
     ],
     [
-      'are not those somewhere below one that stands for more',
+      'omits a rule for a container deep below a used one',
       ['token:read', { container: '/pci/high/' }],
       [['token:read', '/pci/']],
       [],
     ],
     [
-      'are those beside one that only begins alike',
+      'returns a rule whose container shares only a part of the last segment',
       [pci],
       [
         ['token:read', '/pci-other/'],
@@ -164,13 +164,13 @@ describe('grants of which no use is on record', () => {
       ['1 token:read /pci/', '1 token:delete /pci/'],
     ],
     [
-      'are known also where containers do not matter',
+      'handles permissions that do not apply to containers',
       ['log:read', { container: '/a/', permissions: ['application:read'] }],
       [['application:read', '/']],
       ['permissions log:read /'],
     ],
     [
-      'do not include what is granted no more',
+      'ignores uses of permissions that are no longer granted',
       ['token:read'],
       [['token:create', '/a/']],
       ['permissions token:read /'],
@@ -185,7 +185,7 @@ describe('grants of which no use is on record', () => {
   });
 });
 
-test('a use and an unused grant are shown whole', () => {
+test('Use and UnusedGrant contain all fields', () => {
   const use = { permission: 'token:read', container: '/', last_used_at: '2026-01-01T00:00:00.000Z' };
   expect(Use.parse(use)).toEqual(use);
   for (const rule of [1, 'permissions'] as const) {

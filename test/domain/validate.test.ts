@@ -1,4 +1,4 @@
-/** Input is checked by functions that are compiled from the schemas: they must say what the schemas say. */
+/** Validation uses compiled schemas, which must return the same errors as the schemas. */
 import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
 import type { Failure } from '../../src/domain/error.ts';
@@ -31,7 +31,7 @@ const junk = [
   JSON.parse('{"__proto__":1}'),
 ];
 
-/** The value with each of its parts, in turn, replaced by each kind of junk, and with a field too many. */
+/** Variants of the value: each part replaced by each invalid value, and an additional field. */
 function* spoiled(value: unknown): Generator<unknown> {
   yield* junk;
   if (typeof value !== 'object' || value === null) return;
@@ -64,24 +64,24 @@ function plain(schema: z.ZodType, value: unknown): Outcome {
   };
 }
 
-describe('what is checked again and again says the same as its schema:', () => {
+describe('a compiled schema returns the same result as the schema:', () => {
   const taken = routes.flatMap((route) =>
     'body' in route && route.body ? [{ name: route.name, body: route.body, example: route.bodyExample }] : [],
   );
   test.each(taken)('$name', ({ body, example }) => {
-    let refused = 0;
+    let rejected = 0;
     const values = [example, ...spoiled(example)];
     for (const value of values) {
       const expected = plain(body, value);
       expect(compiled(body, value)).toStrictEqual(expected);
-      if ('faults' in expected) refused++;
+      if ('faults' in expected) rejected++;
     }
-    expect(refused).toBeGreaterThan(20);
-    expect(values.length - refused).toBeGreaterThan(3);
+    expect(rejected).toBeGreaterThan(20);
+    expect(values.length - rejected).toBeGreaterThan(3);
   });
 });
 
-describe('what is wrong is said in plain words:', () => {
+describe('error messages:', () => {
   const said = (schema: z.ZodType, value: unknown, at = 'body') => {
     try {
       return validate(schema, value, at);
@@ -97,11 +97,11 @@ describe('what is wrong is said in plain words:', () => {
     [z.array(z.string()).min(1), [], 'must have at least 1 entry'],
     [z.array(z.string()).max(2), ['a', 'b', 'c'], 'must have at most 2 entries'],
     [z.string(), ['a'], 'must be a string'],
-  ])('of a field', (x, value, sentence) => {
-    expect(said(z.object({ x }), { x: value })).toEqual([sentence]);
+  ])('of a field', (x, value, message) => {
+    expect(said(z.object({ x }), { x: value })).toEqual([message]);
   });
 
-  test.each([z.string(), z.enum(['a', 'b'])])('of a parameter that is given twice', (x) => {
+  test.each([z.string(), z.enum(['a', 'b'])])('of a repeated parameter', (x) => {
     expect(said(z.object({ x }), { x: ['a', 'b'] }, 'query')).toEqual(['must not be repeated']);
   });
 });

@@ -1,4 +1,4 @@
-/** Where a permission may be used at all. That it agrees with each decision, proof.test.ts shows. */
+/** The scopes of a permission. proof.test.ts compares them with single decisions. */
 import { describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
@@ -16,44 +16,40 @@ const pci = { container: '/pci/' };
 const high = { container: '/PCI/high' };
 const everywhere: Scope[] = [{}];
 
-describe('what is visible', () => {
+describe('visible scopes', () => {
   test.each<[string, Grants, Scope[]]>([
-    ['is nothing without a grant', grants(), []],
-    ['is nothing by a grant of something else', grants('token:create'), []],
-    ['is nothing by a rule for something else', grants({ ...pci, permissions: ['token:create'] }), []],
-    ['is everything by a plain permission', grants('token:read', pci), everywhere],
-    ['is everything by a rule without a container', grants({}), everywhere],
-    ['is everything by a rule on the root', grants({ container: '/' }, pci), everywhere],
-    ['is a container and below', grants(pci), [{ container: within('/pci/') }]],
-    ['is given by the wider of two rules', grants(high, pci), [{ container: within('/pci/') }]],
+    ['none without a grant', grants(), []],
+    ['none for another permission', grants('token:create'), []],
+    ['none for a rule with another permission', grants({ ...pci, permissions: ['token:create'] }), []],
+    ['everything for a permission without a rule', grants('token:read', pci), everywhere],
+    ['everything for a rule without a container', grants({}), everywhere],
+    ['everything for a rule on the root', grants({ container: '/' }, pci), everywhere],
+    ['a container and those below', grants(pci), [{ container: within('/pci/') }]],
+    ['the wider of two nested rules', grants(high, pci), [{ container: within('/pci/') }]],
     [
-      'is given once by two rules alike, in the place of the first',
+      'one scope for two equal rules',
       grants(pci, { container: '/a/', priority: 2 }, { ...pci, priority: 3 }),
       [{ container: within('/pci/') }, { container: within('/a/') }],
     ],
     [
-      'lies in several containers',
+      'several containers',
       grants(pci, { container: '/a/' }),
       [{ container: within('/pci/') }, { container: within('/a/') }],
     ],
-    ['is one id', grants(when(['id', 'equals', 'card-1'])), [{ id: exactly('card-1') }]],
+    ['one id', grants(when(['id', 'equals', 'card-1'])), [{ id: exactly('card-1') }]],
     [
-      'is one id in a container, and that container alone',
+      'one id in exactly one container',
       grants(when(['id', 'starts_with', 'c'], ['container', 'equals', '/pci/'], ['id', 'equals', 'card'])),
       [{ id: exactly('card'), container: exactly('/pci/') }],
     ],
+    ['none for contradicting conditions', grants(when(['id', 'equals', 'a'], ['id', 'equals', 'b'])), []],
     [
-      'is nothing where conditions exclude each other',
-      grants(when(['id', 'equals', 'a'], ['id', 'equals', 'b'])),
-      [],
-    ],
-    [
-      'is nothing where an id does not start as it must',
+      'none for an id without the required prefix',
       grants(when(['id', 'equals', 'a'], ['id', 'starts_with', 'ab'])),
       [],
     ],
     [
-      'of a rule with nothing left does not hide that of another',
+      'a rule without resources does not hide another rule',
       grants(
         when(['container', 'equals', '/a/'], ['container', 'starts_with', '/b/']),
         when(['id', 'equals', 'x']),
@@ -61,12 +57,12 @@ describe('what is visible', () => {
       [{ id: exactly('x') }],
     ],
     [
-      'may overlap, where neither contains the other',
+      'overlapping scopes',
       grants(when(['id', 'starts_with', 'c']), when(['container', 'starts_with', '/pci/'])),
       [{ id: within('c') }, { container: within('/pci/') }],
     ],
     [
-      'is given by the shorter start of an id',
+      'the shorter prefix of an id',
       grants(
         when(['id', 'starts_with', 'card-']),
         when(['id', 'starts_with', 'c']),
@@ -79,28 +75,28 @@ describe('what is visible', () => {
   });
 
   test.each<[string, Grants, Grants, Scope[]]>([
-    ['is what the ceiling leaves', grants('token:read'), grants(pci), [{ container: within('/pci/') }]],
-    ['is what the Session was granted', grants(pci), grants('token:read'), [{ container: within('/pci/') }]],
-    ['is nothing where the two lie apart', grants(pci), grants({ container: '/a/' }), []],
-    ['is nothing below an authorizer that sees nothing', grants(pci), grants(), []],
-    ['is nothing for a Session that was granted nothing', grants(), grants(pci), []],
+    ['the scopes of the ceiling', grants('token:read'), grants(pci), [{ container: within('/pci/') }]],
+    ['the scopes of the session', grants(pci), grants('token:read'), [{ container: within('/pci/') }]],
+    ['none if the two do not overlap', grants(pci), grants({ container: '/a/' }), []],
+    ['none if the authorizer has no access', grants(pci), grants(), []],
+    ['none if the session has no grants', grants(), grants(pci), []],
     [
-      'is bounded by both',
+      'the intersection of both',
       grants(when(['id', 'starts_with', 'c'])),
       grants(pci),
       [{ id: within('c'), container: within('/pci/') }],
     ],
     [
-      'is the narrower of the two, whichever has it',
+      'the narrower of the two for each attribute',
       grants(when(['container', 'starts_with', '/pci/']), when(['container', 'equals', '/a/b/'])),
       grants(high, { container: '/a/' }),
       [{ container: within('/pci/high/') }, { container: exactly('/a/b/') }],
     ],
-  ])('under a ceiling %s', (_, own, above, scopes) => {
+  ])('with a ceiling: %s', (_, own, above, scopes) => {
     expect(seen(own, above)).toEqual(exact(scopes));
   });
 
-  test('under a ceiling with too many common parts is looked for on the smaller side', () => {
+  test('with a ceiling and too many intersections: the smaller side, not exact', () => {
     const starts = Array.from({ length: 11 }, (_, n) => when(['id', 'starts_with', `${n % 10}${n}`]));
     const above = Array.from({ length: 10 }, (_, n) => ({ container: `/c${n}/` }));
     const { scopes, exact } = seen(grants(...starts), grants(...above));
@@ -109,7 +105,7 @@ describe('what is visible', () => {
   });
 });
 
-describe('two scopes meet', () => {
+describe('scopes intersect:', () => {
   test.each<[Scope, Scope, Scope | undefined]>([
     [{}, {}, {}],
     [{}, { id: within('a') }, { id: within('a') }],
@@ -129,7 +125,7 @@ describe('two scopes meet', () => {
   });
 });
 
-test('however many conditions a rule has, a decision makes at most two comparisons for it', () => {
+test('a decision makes at most two comparisons for a rule with any number of conditions', () => {
   const conditions = Array.from({ length: 20 }, (_, n) =>
     n % 2
       ? (['id', 'starts_with', 'card-'.slice(0, 1 + (n % 5))] as const)

@@ -36,7 +36,7 @@ function addLanguageChoice() {
   document.addEventListener('click', ({ target }) => {
     const button = target.closest('[data-choose]');
     if (!button) return;
-    // The samples above change their height, too: keep the clicked button where it is.
+    // Samples above the button change their height: scroll so that the button does not move.
     const before = button.getBoundingClientRect().top;
     showLanguage(button.dataset.choose);
     markLanguage();

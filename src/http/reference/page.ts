@@ -19,7 +19,7 @@ interface Group {
 
 const style = frame + content + media;
 
-/** Allows only the inline style and script. Nothing is loaded, and the page cannot be framed. */
+/** Allows only the inline style and script. The page loads no other files and cannot be framed. */
 export const contentSecurityPolicy = [
   "default-src 'none'",
   `style-src 'sha256-${hash('sha256', style, 'base64')}'`,

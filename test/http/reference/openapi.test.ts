@@ -86,7 +86,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  test('describes query parameters as they are sent', () => {
+  test('describes the encoding of query parameters', () => {
     const parameters = document.paths['/applications']?.get?.parameters ?? [];
     const find = (name: string) => parameters.find((parameter) => parameter.name === name);
     const items = { type: 'string', format: 'uuid' };
@@ -144,7 +144,7 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     if (permission) {
       expect(operation.description.split('\n\n').at(-1)).toContain(`\`${permission}\``);
     }
-    // Without an entry of its own, the security requirement of the document applies.
+    // Undefined means that the security requirement of the document applies.
     expect(operation.security).toEqual(route.kind === 'open' ? [] : undefined);
   });
 
