@@ -1,4 +1,4 @@
-/** Who works with the data of a small bookshop: each with the least access that does its job. */
+/** The applications of a small bookshop, each with the least access that it needs. */
 import type { AccessRule, ApplicationCreate } from '../sdk/src/sallyport.ts';
 
 type Transform = AccessRule['transform'];
@@ -7,7 +7,7 @@ function rule(container: string, transform: Transform, permissions: string[], de
   return { priority: 1, container, transform, permissions, description };
 }
 
-/** Of all pages, those of `origins` alone may use the key of the shop page. */
+/** The shop page's key works only on pages from `origins`. */
 export function applications(origins: string[], now: number): ApplicationCreate[] {
   const inDays = (days: number) => new Date(now + days * 86_400_000).toISOString();
   return [
@@ -15,9 +15,7 @@ export function applications(origins: string[], now: number): ApplicationCreate[
       name: 'shop page',
       type: 'public',
       allowed_origins: origins,
-      rules: [
-        rule('/incoming/', 'redact', ['token:create'], 'Takes in what customers type, and sees none of it'),
-      ],
+      rules: [rule('/incoming/', 'redact', ['token:create'], 'Stores what customers enter, cannot read it')],
     },
     {
       name: 'shop backend',
@@ -27,32 +25,32 @@ export function applications(origins: string[], now: number): ApplicationCreate[
           '/customers/',
           'reveal',
           ['token:read', 'token:create', 'token:update'],
-          'Keeps the data of customers',
+          'Manages customer data',
         ),
-        rule('/incoming/', 'reveal', ['token:update', 'token:delete'], 'Moves what came in to its customer'),
+        rule('/incoming/', 'reveal', ['token:update', 'token:delete'], 'Moves incoming data to the customer'),
       ],
     },
     {
       name: 'mobile app',
       type: 'public',
-      rules: [rule('/incoming/', 'redact', ['token:create'], 'As the shop page')],
+      rules: [rule('/incoming/', 'redact', ['token:create'], 'Same as the shop page')],
     },
     {
       name: 'kiosk at the book fair',
       type: 'public',
       expires_at: inDays(5),
-      rules: [rule('/incoming/', 'redact', ['token:create'], 'As the shop page, until the fair is over')],
+      rules: [rule('/incoming/', 'redact', ['token:create'], 'Same as the shop page, until the fair ends')],
     },
     {
       name: 'help desk',
       type: 'private',
-      rules: [rule('/customers/', 'mask', ['token:read'], 'Recognises a card by its last four digits')],
+      rules: [rule('/customers/', 'mask', ['token:read'], 'Identifies a card by its last four digits')],
     },
     {
       name: 'payments worker',
       type: 'private',
       rules: [
-        rule('/customers/identity/', 'redact', ['token:read'], 'Has no use for who they are'),
+        rule('/customers/identity/', 'redact', ['token:read'], 'Does not need identities'),
         { ...rule('/customers/', 'reveal', ['token:read'], 'Charges cards'), priority: 2 },
       ],
     },
@@ -65,18 +63,18 @@ export function applications(origins: string[], now: number): ApplicationCreate[
       name: 'invoice service',
       type: 'private',
       permissions: ['decision:create'],
-      rules: [rule('/customers/', 'mask', ['invoice:read', 'invoice:write'], 'Guards its own invoices')],
+      rules: [rule('/customers/', 'mask', ['invoice:read', 'invoice:write'], 'Protects its own invoices')],
     },
     {
       name: 'payroll',
       type: 'private',
-      rules: [rule('/staff/', 'reveal', ['token:read', 'token:update'], 'Pays the people who work here')],
+      rules: [rule('/staff/', 'reveal', ['token:read', 'token:update'], 'Pays employees')],
     },
     {
       name: 'nightly report',
       type: 'private',
       expires_at: inDays(41),
-      rules: [rule('/customers/', 'redact', ['token:read'], 'Counts, and sees nothing')],
+      rules: [rule('/customers/', 'redact', ['token:read'], 'Counts tokens without reading data')],
     },
     {
       name: 'deploy bot',

@@ -1,21 +1,21 @@
 /**
- * The backend of the bookshop: serves the page, knows who the customer is, and lets their Session in. It is all
- * that a backend needs for that, and a second listener besides, which tells the page what it sends.
+ * The backend of the bookshop: serves the page, knows the customer, and authorizes sessions. It also streams its own
+ * requests to the page, which draws them.
  */
 import { type AccessRule, authorizeSession, ProblemError, Sallyport } from '../sdk/src/sallyport.ts';
-import { type Exchange, recording } from './exchange.ts';
 import page from './page/index.html';
+import { type RecordedRequest, recordingFetch } from './recording-fetch.ts';
 
 export interface BackendOptions {
   readonly port: number;
-  /** Known a moment after the backend is: the page may use the vault only from where the backend is. */
+  /** A promise, because seeding the service needs the backend's origin first. */
   readonly settings: Promise<BackendSettings>;
 }
 
 export interface BackendSettings {
-  /** Where the service is. */
-  readonly vault: string;
-  /** Handed to the page. */
+  /** URL of the Sallyport service. */
+  readonly serviceUrl: string;
+  /** Sent to the page. */
   readonly publicKey: string;
   readonly privateKey: string;
   /** Reads the audit log. */
@@ -24,7 +24,7 @@ export interface BackendSettings {
 
 type Transform = AccessRule['transform'];
 
-/** A shop would take it from its own login. */
+/** A real shop takes it from its login session. */
 const customer = '42';
 
 export function rulesFor(transform: Transform): AccessRule[] {
@@ -33,9 +33,9 @@ export function rulesFor(transform: Transform): AccessRule[] {
 }
 
 export function startBackend({ port, settings }: BackendOptions): Bun.Server<undefined> {
-  const watchers = new Set<(exchange: Exchange) => void>();
-  const fetch = recording('backend', 'vault', (exchange) => {
-    for (const tell of watchers) tell(exchange);
+  const watchers = new Set<(exchange: RecordedRequest) => void>();
+  const fetch = recordingFetch('backend', 'sallyport', (exchange) => {
+    for (const send of watchers) send(exchange);
   });
   let transform: Transform = 'mask';
 
@@ -43,20 +43,20 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
     hostname: '127.0.0.1',
     port,
     development: false,
-    /** The page listens for as long as it is open, whether there is anything to tell or not. */
+    /** The event stream stays open while the page is. */
     idleTimeout: 0,
     routes: {
       '/': page,
       '/settings': async () => {
-        const { vault, publicKey } = await settings;
-        return Response.json({ vault, publicKey, visited: new Date() });
+        const { serviceUrl, publicKey } = await settings;
+        return Response.json({ serviceUrl, publicKey, visitedAt: new Date() });
       },
       '/sessions/authorize': {
         POST: async (request) => {
           const { nonce } = (await request.json()) as { nonce: string };
-          const { vault, privateKey } = await settings;
-          const client = new Sallyport({ url: vault, key: privateKey, fetch, retries: 0 });
-          return answered(authorizeSession(client, nonce, { rules: rulesFor(transform) }));
+          const { serviceUrl, privateKey } = await settings;
+          const client = new Sallyport({ url: serviceUrl, key: privateKey, fetch, retries: 0 });
+          return toResponse(authorizeSession(client, nonce, { rules: rulesFor(transform) }));
         },
       },
       '/policy': {
@@ -67,17 +67,20 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
         },
       },
       '/log/:from': async ({ params: { from } }) => {
-        const { vault, auditorKey } = await settings;
-        const { data } = await new Sallyport({ url: vault, key: auditorKey }).logs.list({ from, size: 6 });
+        const { serviceUrl, auditorKey } = await settings;
+        const { data } = await new Sallyport({ url: serviceUrl, key: auditorKey }).logs.list({
+          from,
+          size: 6,
+        });
         return Response.json(data);
       },
-      '/exchanges': () => watch(watchers),
+      '/exchanges': () => streamEvents(watchers),
     },
   });
 }
 
-/** The page is told what the vault said. */
-async function answered(work: Promise<void>): Promise<Response> {
+/** Passes Sallyport's error on to the page. */
+async function toResponse(work: Promise<void>): Promise<Response> {
   try {
     await work;
     return new Response(null, { status: 204 });
@@ -87,13 +90,13 @@ async function answered(work: Promise<void>): Promise<Response> {
   }
 }
 
-function watch(watchers: Set<(exchange: Exchange) => void>): Response {
+function streamEvents(watchers: Set<(exchange: RecordedRequest) => void>): Response {
   let stop = () => {};
   const events = new ReadableStream<string>({
     start: (controller) => {
-      const tell = (exchange: Exchange) => controller.enqueue(`data: ${JSON.stringify(exchange)}\n\n`);
-      watchers.add(tell);
-      stop = () => watchers.delete(tell);
+      const send = (exchange: RecordedRequest) => controller.enqueue(`data: ${JSON.stringify(exchange)}\n\n`);
+      watchers.add(send);
+      stop = () => watchers.delete(send);
       controller.enqueue(': here\n\n');
     },
     cancel: () => stop(),

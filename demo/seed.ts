@@ -1,46 +1,46 @@
-/** Fills the tenant of a running service with a small bookshop, through the SDK, and leaves traces of use. */
+/** Fills a tenant with the data of a small bookshop through the SDK, and simulates some use. */
 import { type ApplicationWithKey, authorizeSession, Sallyport } from '../sdk/src/sallyport.ts';
 import { applications } from './applications.ts';
 import { tokens } from './tokens.ts';
 
 export interface Seeded {
-  /** The key of an Application, by its name. */
+  /** Returns the key of an application by its name. */
   key(name: string): string;
 }
 
 export interface SeedOptions {
   readonly url: string;
-  /** A management key that holds everything, as the first start writes it. */
+  /** A management key with all permissions. */
   readonly key: string;
-  /** The pages that may use the key of the shop page; none means all. */
+  /** Allowed origins of the shop page's key. Empty allows all. */
   readonly origins?: string[];
-  /** The time of the service, where that is not the time of day. */
+  /** The service's clock, if it is not the system clock. */
   readonly now?: () => number;
 }
 
 export async function seed({ url, key, origins = [], now = Date.now }: SeedOptions): Promise<Seeded> {
   const admin = new Sallyport({ url, key });
-  const made = new Map<string, ApplicationWithKey>();
+  const created = new Map<string, ApplicationWithKey>();
   for (const application of applications(origins, now()))
-    made.set(application.name, await admin.applications.create(application));
+    created.set(application.name, await admin.applications.create(application));
   for (const token of tokens) await admin.tokens.create(token);
 
   const application = (name: string): ApplicationWithKey => {
-    const found = made.get(name);
-    if (!found) throw new Error(`the demo has no Application ${name}`);
+    const found = created.get(name);
+    if (!found) throw new Error(`the demo has no application ${name}`);
     return found;
   };
   const as = (name: string) => new Sallyport({ url, key: application(name).key });
-  await use(as);
-  await visit(as, now());
+  await simulateUse(as);
+  await createSessions(as, now());
   await admin.applications.createKey(application('payments worker').id);
   return { key: (name) => application(name).key };
 }
 
 type As = (name: string) => Sallyport;
 
-/** A working day: what each is there for, and two who try what is not theirs. */
-async function use(as: As): Promise<void> {
+/** Typical requests, and two that must be denied. */
+async function simulateUse(as: As): Promise<void> {
   for (const id of ['card-42', 'card-44', 'card-47']) await as('payments worker').tokens.get(id);
   await as('help desk').tokens.get('card-43');
   await as('parcel labels').tokens.list({ container: '/addresses/' });
@@ -48,20 +48,20 @@ async function use(as: As): Promise<void> {
   await as('payroll').tokens.get('iban-hopper');
   await as('deploy bot').applications.list();
   await as('shop page').tokens.create({ type: 'card', container: '/incoming/', data: '4000056655665556' });
-  await refused(as('help desk').tokens.get('iban-turing'));
-  await refused(as('parcel labels').tokens.get('card-42'));
+  await expectDenied(as('help desk').tokens.get('iban-turing'));
+  await expectDenied(as('parcel labels').tokens.get('card-42'));
 }
 
-async function refused(attempt: Promise<unknown>): Promise<void> {
-  const wentThrough = await attempt.then(
+async function expectDenied(attempt: Promise<unknown>): Promise<void> {
+  const allowed = await attempt.then(
     () => true,
     () => false,
   );
-  if (wentThrough) throw new Error('the demo was let in where it should have been refused');
+  if (allowed) throw new Error('a request of the demo was allowed that should have been denied');
 }
 
-/** Customers on the page: most are let in to their own data, some are still waiting. */
-async function visit(as: As, now: number): Promise<void> {
+/** Creates five active sessions and two pending ones. */
+async function createSessions(as: As, now: number): Promise<void> {
   for (const customer of ['42', '43', '44', '45', '46']) {
     const { nonce } = await as('mobile app').sessions.create();
     const own = {
@@ -74,5 +74,5 @@ async function visit(as: As, now: number): Promise<void> {
       expires_at: new Date(now + 3_600_000).toISOString(),
     });
   }
-  for (let waiting = 0; waiting < 2; waiting++) await as('shop page').sessions.create();
+  for (let pending = 0; pending < 2; pending++) await as('shop page').sessions.create();
 }

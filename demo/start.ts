@@ -1,4 +1,4 @@
-/** Starts the service on data of its own, fills it, and starts a backend with a page that shows both doors. */
+/** `npm run demo`: starts the service with sample data, and a backend with a page that shows how sessions work. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,9 +8,9 @@ import { readConfig } from '../src/config.ts';
 import { type BackendSettings, startBackend } from './backend.ts';
 import { seed } from './seed.ts';
 
-const usualPort = 8090;
+const defaultPort = 8090;
 
-const told = untilSignal();
+const stopped = untilSignal();
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
 const ready = Promise.withResolvers<BackendSettings>();
 const backend = listen();
@@ -28,32 +28,32 @@ const app = await openApp(
 const managementKey = app.bootstrapped.secret?.reveal() ?? '';
 const seeded = await seed({ url: app.url, key: managementKey, origins: [backend.url.origin] });
 ready.resolve({
-  vault: app.url,
+  serviceUrl: app.url,
   publicKey: seeded.key('shop page'),
   privateKey: seeded.key('shop backend'),
   auditorKey: seeded.key('auditor'),
 });
 
-console.log(`The demo is on ${backend.url.origin}
+console.log(`Demo: ${backend.url.origin}
 
-  service         ${app.url}, with its console under /console and its reference under /docs
+  service         ${app.url} (console: /console, API reference: /docs)
   management key  ${join(folder, 'management.key')}
 
-Ctrl-C ends it, and removes all that it has kept.`);
+Press Ctrl-C to stop. All demo data is deleted.`);
 
-await told;
+await stopped;
 await backend.stop(true);
 await app.close();
 rmSync(folder, { recursive: true, force: true });
 process.exit();
 
-/** On the port that was asked for; if none was, the usual one, or any if that is taken. */
+/** Uses PORT if set; otherwise the default port, or any free port if that is taken. */
 function listen() {
-  const asked = process.env.PORT;
+  const requested = process.env.PORT;
   const start = (port: number) => startBackend({ port, settings: ready.promise });
-  if (asked !== undefined) return start(Number(asked));
+  if (requested !== undefined) return start(Number(requested));
   try {
-    return start(usualPort);
+    return start(defaultPort);
   } catch {
     return start(0);
   }

@@ -1,4 +1,4 @@
-/** What the bookshop keeps. The card numbers are those that payment services publish for tests. */
+/** The bookshop's tokens. The card numbers are published test numbers. */
 import type { TokenCreate } from '../sdk/src/sallyport.ts';
 
 const customers = [

@@ -8,7 +8,7 @@ import { noBrowser, openBrowser } from './support/browser.ts';
 import { root } from './support/service.ts';
 import { openTestServer, sqlite } from './support/test-server.ts';
 
-describe('the demo', () => {
+describe('demo:', () => {
   let running: Bun.Subprocess<'ignore', 'pipe', 'inherit'> | undefined;
   afterEach(async () => {
     running?.kill('SIGTERM');
@@ -16,38 +16,38 @@ describe('the demo', () => {
     running = undefined;
   });
 
-  /** As `npm run demo` starts it, on a free port. */
+  /** Starts the demo on a free port, like `npm run demo`. */
   async function start() {
     const command = [process.execPath, '--no-env-file', join(root, 'demo/start.ts')];
     const env = { ...process.env, PORT: '0' };
     const demo = Bun.spawn(command, { env, stdio: ['ignore', 'pipe', 'inherit'] });
     running = demo;
-    let said = '';
+    let output = '';
     for await (const chunk of demo.stdout) {
-      said += new TextDecoder().decode(chunk);
-      if (said.includes('Ctrl-C')) break;
+      output += new TextDecoder().decode(chunk);
+      if (output.includes('Ctrl-C')) break;
     }
-    const [, url, keyFile] = /is on (\S+).*management key {2}(\S+)/s.exec(said) ?? [];
+    const [, url, keyFile] = /Demo: (\S+).*management key {2}(\S+)/s.exec(output) ?? [];
     return { demo, url: url as string, folder: dirname(keyFile as string) };
   }
 
-  test('fills a tenant in which everyone sees what they are there for', async () => {
+  test('each application sees the seeded data as its rules say', async () => {
     const server = await openTestServer(sqlite);
     const { key } = await server.tenant();
     const seeded = await seed({ url: server.url, key, now: server.clock.now });
-    const see = async (name: string, id: string) =>
+    const read = async (name: string, id: string) =>
       (await new Sallyport({ url: server.url, key: seeded.key(name) }).tokens.get(id)).data;
     const card = { number: '4242424242424242', expiry: '01/29', holder: 'Ada Lovelace' };
-    expect(await see('payments worker', 'card-42')).toEqual(card);
-    expect(await see('payments worker', 'identity-42')).toBeUndefined();
-    expect(await see('help desk', 'card-42')).toEqual({ number: 'XXXXXXXXXXXX4242', expiry: '01/29' });
-    expect(await see('nightly report', 'card-42')).toBeUndefined();
+    expect(await read('payments worker', 'card-42')).toEqual(card);
+    expect(await read('payments worker', 'identity-42')).toBeUndefined();
+    expect(await read('help desk', 'card-42')).toEqual({ number: 'XXXXXXXXXXXX4242', expiry: '01/29' });
+    expect(await read('nightly report', 'card-42')).toBeUndefined();
     const { pagination } = await new Sallyport({ url: server.url, key }).applications.list();
     expect(pagination.total_items).toBe(13);
     await server.close();
   });
 
-  test('ends when it is told to, if twice at once as under npm, and leaves nothing behind', async () => {
+  test('stops on SIGINT, even if sent twice as npm does, and deletes its data', async () => {
     const { demo, url, folder } = await start();
     expect((await fetch(url)).status).toBe(200);
     expect(existsSync(folder)).toBe(true);
@@ -57,7 +57,7 @@ describe('the demo', () => {
     expect(existsSync(folder)).toBe(false);
   });
 
-  test.skipIf(noBrowser)('opens both doors in a browser, and shows every request as it is sent', async () => {
+  test.skipIf(noBrowser)('the page creates and authorizes sessions and draws every request', async () => {
     const { url } = await start();
     const browser = await openBrowser();
     const page = await browser.newPage({ reducedMotion: 'reduce' });
@@ -65,21 +65,21 @@ describe('the demo', () => {
     await page.waitForSelector('body[data-ready]');
 
     expect(await page.locator('#log li').count()).toBe(0);
-    await press(page, 'create', 'may do nothing');
+    await press(page, 'create', 'no access');
     await page.waitForSelector('#log li:last-child:has-text("session.create")');
-    await page.waitForSelector('[role=timer]:has-text("the Session ends in 5")');
-    await press(page, 'read', 'only the first door is open');
+    await page.waitForSelector('[role=timer]:has-text("session expires in 5")');
+    await press(page, 'read', 'not authorized yet');
     for (const transform of ['mask', 'redact', 'reveal']) {
       await page.click(`label:has(input[value=${transform}])`);
       await page.waitForSelector(`#rules:has-text('"${transform}"')`);
-      if (transform !== 'mask') await press(page, 'create', 'may do nothing');
-      await press(page, 'hand-over', `as ${transform}. Read`);
-      await press(page, 'read', 'see the same card differently');
+      if (transform !== 'mask') await press(page, 'create', 'no access');
+      await press(page, 'authorize', `with ${transform}. Read`);
+      await press(page, 'read', 'create a new session to compare');
     }
     await press(page, 'read-other', 'says why');
-    await press(page, 'again', 'works once');
+    await press(page, 'reuse-nonce', 'works once');
     expect(await page.textContent('#seen-mask')).toBe('XXXX XXXX XXXX 4242 · 01/29');
-    expect(await page.textContent('#seen-redact')).toBe('nothing');
+    expect(await page.textContent('#seen-redact')).toBe('redacted');
     expect(await page.textContent('#seen-reveal')).toBe('4242 4242 4242 4242 · 01/29 · Ada Lovelace');
 
     await page.waitForSelector('#lines li:last-child:has-text("409")');
@@ -87,9 +87,9 @@ describe('the demo', () => {
     const key = /slp_[a-z]{3}_\w{4}…\w{4}/g;
     expect(lines.map((line) => line.replace(key, '').trim())).toEqual([
       ...['POST /sessions', '201 Created', 'GET /tokens/card-42', '403 permission_missing'],
-      ...letIn,
-      ...['POST /sessions', '201 Created', ...letIn],
-      ...['POST /sessions', '201 Created', ...letIn],
+      ...authorizedRead,
+      ...['POST /sessions', '201 Created', ...authorizedRead],
+      ...['POST /sessions', '201 Created', ...authorizedRead],
       ...['GET /tokens/card-43', '403 permission_missing'],
       ...['POST /sessions/authorize', 'POST /sessions/authorize', '409 nonce_used', '409 nonce_used'],
     ]);
@@ -98,14 +98,14 @@ describe('the demo', () => {
   });
 });
 
-/** From the browser to the backend, from there to the vault, and back the same way; then the card. */
-const letIn = [
+/** Browser to backend to Sallyport and back, then the card. */
+const authorizedRead = [
   ...['POST /sessions/authorize', 'POST /sessions/authorize'],
-  ...['204 done, nothing to show', '204 done, nothing to show'],
+  ...['204 No Content', '204 No Content'],
   ...['GET /tokens/card-42', '200 OK'],
 ];
 
-/** Waits for what the page makes of it. */
+/** Clicks a button and waits for the page's explanation. */
 async function press(page: Page, button: string, hint: string): Promise<void> {
   await page.click(`#${button}`);
   await page.waitForSelector(`#hint:has-text("${hint}")`);

@@ -1,43 +1,43 @@
-/** The page: what each button sends, and what is known afterwards. */
+/** The page's buttons and their requests. */
 import { ProblemError, Sallyport, type SessionCreated } from '../../sdk/src/sallyport.ts';
-import { type Exchange, recording, shortened } from '../exchange.ts';
-import { byId, showCountdown, showLog, showPolicy, showSeen, type Transform } from './parties.ts';
-import { heading, play } from './wire.ts';
+import { type RecordedRequest, recordingFetch, shortenSecrets } from '../recording-fetch.ts';
+import { addHeading, addRequest } from './diagram.ts';
+import { byId, showCard, showCountdown, showLog, showPolicy, type Transform } from './panels.ts';
 
 interface Session extends SessionCreated {
-  readonly made: number;
+  readonly createdAt: number;
   transform?: Transform;
 }
 
 const settings = (await (await fetch('/settings')).json()) as {
-  vault: string;
+  serviceUrl: string;
   publicKey: string;
-  visited: string;
+  visitedAt: string;
 };
-const toVault = recording('browser', 'vault', play);
-const toBackend = recording('browser', 'backend', play);
+const toSallyport = recordingFetch('browser', 'sallyport', addRequest);
+const toBackend = recordingFetch('browser', 'backend', addRequest);
 let session: Session | undefined;
 let policy: Transform = 'mask';
 
-function vault(key: string): Sallyport {
-  return new Sallyport({ url: settings.vault, key, fetch: toVault, retries: 0 });
+function sallyport(key: string): Sallyport {
+  return new Sallyport({ url: settings.serviceUrl, key, fetch: toSallyport, retries: 0 });
 }
 
 async function create(): Promise<void> {
-  heading('The first door');
-  session = { ...(await vault(settings.publicKey).sessions.create()), made: Date.now() };
-  byId('session-key').textContent = shortened(session.session_key);
-  byId('nonce').textContent = shortened(session.nonce);
+  addHeading('Create a session');
+  session = { ...(await sallyport(settings.publicKey).sessions.create()), createdAt: Date.now() };
+  byId('session-key').textContent = shortenSecrets(session.session_key);
+  byId('nonce').textContent = shortenSecrets(session.nonce);
   hint(
-    'It has a key, but may do nothing. Hand the nonce to the backend, or try to read the card before.',
-    'hand-over',
+    'The session has a key but no access. Send the nonce to the backend, or try to read the card first.',
+    'authorize',
   );
 }
 
-async function handOver({ nonce }: Session): Promise<void> {
-  heading('The second door');
-  if (!(await authorize(nonce))) return hint('The backend was refused. Create another Session.', 'create');
-  hint(`The backend has let the Session in, for customer 42 and as ${policy}. Read the card.`, 'read');
+async function sendNonce({ nonce }: Session): Promise<void> {
+  addHeading('Authorize the session');
+  if (!(await authorize(nonce))) return hint('The backend was denied. Create another session.', 'create');
+  hint(`The backend authorized the session for customer 42 with ${policy}. Read the card.`, 'read');
 }
 
 async function authorize(nonce: string): Promise<boolean> {
@@ -51,42 +51,39 @@ async function authorize(nonce: string): Promise<boolean> {
 }
 
 async function read({ session_key, transform }: Session): Promise<void> {
-  heading('Reading the card');
+  addHeading('Read the card');
   const outcome = await get(session_key, 'card-42');
   if (outcome instanceof ProblemError) {
-    const [words, next] =
+    const [text, next] =
       outcome.status === 401
-        ? ['The Session is over, and its key opens nothing any more.', 'create' as const]
-        : ['Refused: only the first door is open. The nonce opens the second.', 'hand-over' as const];
-    return hint(words, next);
+        ? ['The session has expired. Its key is no longer valid.', 'create' as const]
+        : ['Denied: the session is not authorized yet.', 'authorize' as const];
+    return hint(text, next);
   }
-  if (transform) showSeen(transform, outcome.data);
-  hint(
-    'Choose another rule and create a new Session to see the same card differently, or go on.',
-    'read-other',
-  );
+  if (transform) showCard(transform, outcome.data);
+  hint('Choose another transform and create a new session to compare, or continue.', 'read-other');
 }
 
 async function readOther({ session_key }: Session): Promise<void> {
-  heading('Reading another customer’s card');
+  addHeading('Read another customer’s card');
   const outcome = await get(session_key, 'card-43');
-  const refused = outcome instanceof ProblemError;
-  hint(refused ? 'Refused, and the answer says why.' : 'This should not have worked.', 'again');
+  const denied = outcome instanceof ProblemError;
+  hint(denied ? 'Denied. The response says why.' : 'This should have been denied.', 'reuse-nonce');
 }
 
-async function again({ nonce }: Session): Promise<void> {
-  heading('The nonce, once more');
-  const worked = await authorize(nonce);
+async function reuseNonce({ nonce }: Session): Promise<void> {
+  addHeading('Reuse the nonce');
+  const authorized = await authorize(nonce);
   hint(
-    worked
-      ? 'That was its first use: it opened the second door.'
-      : 'A nonce works once. Whoever steals it afterwards comes too late.',
+    authorized
+      ? 'This was the first use of the nonce: the session is authorized.'
+      : 'A nonce works once. A stolen nonce is useless after that.',
     'create',
   );
 }
 
 function get(key: string, id: string) {
-  return vault(key)
+  return sallyport(key)
     .tokens.get(id)
     .catch((error: unknown) => {
       if (error instanceof ProblemError) return error;
@@ -94,12 +91,12 @@ function get(key: string, id: string) {
     });
 }
 
-const buttons = ['create', 'hand-over', 'read', 'read-other', 'again'] as const;
+const buttons = ['create', 'authorize', 'read', 'read-other', 'reuse-nonce'] as const;
 type Button = (typeof buttons)[number];
 
-/** What to make of it, and which button would be next. */
-function hint(words: string, next: Button): void {
-  byId('hint').textContent = words;
+/** Shows an explanation and highlights the next button. */
+function hint(text: string, next: Button): void {
+  byId('hint').textContent = text;
   for (const name of buttons) byId<HTMLButtonElement>(name).classList.toggle('next', name === next);
 }
 
@@ -110,7 +107,7 @@ function on(name: Button, act: (current: Session) => Promise<void>, needsSession
     try {
       await act(session as Session);
     } catch (error) {
-      byId('hint').textContent = `That went wrong: ${(error as Error).message}`;
+      byId('hint').textContent = `Error: ${(error as Error).message}`;
     }
     setBusy(false);
     await refreshLog();
@@ -123,10 +120,10 @@ function setBusy(busy: boolean): void {
 }
 
 async function refreshLog(): Promise<void> {
-  showLog(await (await fetch(`/log/${settings.visited}`)).json());
+  showLog(await (await fetch(`/log/${settings.visitedAt}`)).json());
 }
 
-async function choose(transform?: Transform): Promise<void> {
+async function setTransform(transform?: Transform): Promise<void> {
   const change = transform && { method: 'PUT', body: JSON.stringify({ transform }) };
   const { rules, ...current } = await (await fetch('/policy', change)).json();
   policy = current.transform;
@@ -134,21 +131,23 @@ async function choose(transform?: Transform): Promise<void> {
 }
 
 on('create', create, false);
-on('hand-over', handOver);
+on('authorize', sendNonce);
 on('read', read);
 on('read-other', readOther);
-on('again', again);
+on('reuse-nonce', reuseNonce);
 for (const input of document.querySelectorAll<HTMLInputElement>('input[name=transform]'))
-  input.addEventListener('change', () => choose(input.value as Transform));
-new EventSource('/exchanges').addEventListener('message', ({ data }) => play(JSON.parse(data) as Exchange));
-setInterval(() => showCountdown(session && { made: session.made, end: Date.parse(session.expires_at) }), 200);
+  input.addEventListener('change', () => setTransform(input.value as Transform));
+new EventSource('/exchanges').addEventListener('message', ({ data }) =>
+  addRequest(JSON.parse(data) as RecordedRequest),
+);
+setInterval(
+  () => showCountdown(session && { createdAt: session.createdAt, end: Date.parse(session.expires_at) }),
+  200,
+);
 setInterval(refreshLog, 3000);
 
-byId('public-key').textContent = shortened(settings.publicKey);
-hint(
-  'The page opens a Session with its public key. Anyone may, since a Session can do nothing by itself.',
-  'create',
-);
+byId('public-key').textContent = shortenSecrets(settings.publicKey);
+hint('The page creates a session with its public key. A new session has no access.', 'create');
 setBusy(false);
-await Promise.all([choose(), refreshLog()]);
+await Promise.all([setTransform(), refreshLog()]);
 document.body.dataset.ready = 'yes';

@@ -1,6 +1,6 @@
-/** The three who take part, and what each of them has. */
+/** Fills the panels of browser, backend and Sallyport. */
 import type { AccessRule, LogEntry } from '../../sdk/src/sallyport.ts';
-import { compact } from './json.ts';
+import { formatJson } from './json.ts';
 
 export type Transform = AccessRule['transform'];
 
@@ -9,39 +9,39 @@ export function byId<E extends HTMLElement = HTMLElement>(id: string): E {
 }
 
 export function element(tag: string, className: string, ...content: (string | Node)[]): HTMLElement {
-  const made = document.createElement(tag);
-  made.className = className;
-  made.append(...content);
-  return made;
+  const created = document.createElement(tag);
+  created.className = className;
+  created.append(...content);
+  return created;
 }
 
-export function showSeen(transform: Transform, data: unknown): void {
+export function showCard(transform: Transform, data: unknown): void {
   const cell = byId(`seen-${transform}`);
   const { number, expiry, holder } = (data ?? {}) as Record<string, string | undefined>;
-  cell.className = data === undefined ? 'nothing' : '';
+  cell.className = data === undefined ? 'empty' : '';
   cell.textContent =
     data === undefined
-      ? 'nothing'
+      ? 'redacted'
       : [number?.replace(/(.{4})(?=.)/g, '$1 '), expiry, holder].filter(Boolean).join(' · ');
 }
 
 export function showPolicy(transform: Transform, rules: AccessRule[]): void {
   const input = document.querySelector<HTMLInputElement>(`input[value=${transform}]`);
   if (input) input.checked = true;
-  byId('rules').textContent = compact(rules[0], 46);
+  byId('rules').textContent = formatJson(rules[0], 46);
   byId('lane-backend').textContent = `grants ${transform}`;
 }
 
-export function showCountdown(life: { made: number; end: number } | undefined): void {
+export function showCountdown(lifetime: { createdAt: number; end: number } | undefined): void {
   const clock = byId('countdown');
-  const words = clock.querySelector('p') as HTMLElement;
-  if (!life) return;
-  const left = Math.max(0, life.end - Date.now());
-  const seconds = Math.ceil(left / 1000);
-  clock.style.setProperty('--left', String(left / (life.end - life.made)));
-  clock.dataset.state = left === 0 ? 'over' : seconds <= 10 ? 'short' : 'alive';
-  words.textContent = left === 0 ? 'the Session is over' : `the Session ends in ${seconds} s`;
-  byId('lane-browser').textContent = words.textContent;
+  const label = clock.querySelector('p') as HTMLElement;
+  if (!lifetime) return;
+  const remaining = Math.max(0, lifetime.end - Date.now());
+  const seconds = Math.ceil(remaining / 1000);
+  clock.style.setProperty('--remaining', String(remaining / (lifetime.end - lifetime.createdAt)));
+  clock.dataset.state = remaining === 0 ? 'expired' : seconds <= 10 ? 'short' : 'active';
+  label.textContent = remaining === 0 ? 'session expired' : `session expires in ${seconds} s`;
+  byId('lane-browser').textContent = label.textContent;
 }
 
 /** Newest first. */
