@@ -45,11 +45,11 @@ function withNotice(page: string): string {
 }
 
 function configPage(): string {
-  const rows = settingList.map(({ variable, fallback, sentence, secret }) => [
+  const rows = settingList.map(({ variable, fallback, description, secret }) => [
     `\`${variable}\``,
     secret ? 'none' : `\`--${flagOf(variable)}\``,
     fallback === unset ? fallback : `\`${fallback}\``,
-    sentence,
+    description,
   ]);
   return lines(
     '# Configuration',
@@ -108,6 +108,7 @@ function permissionsPage(): string {
 }
 
 function cliPage(): string {
+  const other = commands.filter(({ words }) => ['completion', 'version'].includes(words.join(' ')));
   return lines(
     '# CLI',
     'All commands, with options and examples. Run `npx sallyport` in a clone, `node PATH/bin/sallyport.mjs` from elsewhere, or the [single executable](../operations/deploy.md#single-executable).',
@@ -122,22 +123,24 @@ function cliPage(): string {
     '`sallyport completion bash` (or `zsh`, `fish`) prints a completion script. Its first lines say how to install it.',
     '## Server commands',
     'These commands accept every [setting](config.md) as a flag, an environment variable or a line in `.env`.',
-    ...sectionsOf(commands.filter((command) => 'run' in command)),
+    ...sectionsOf(commands.filter((command) => 'run' in command && !other.includes(command))),
     '## API commands',
     'These commands call the API with your key. Keys, credentials and nonces are never arguments, because every user of the machine can read those: they come from the environment, a file or standard input. `.env` is not read, so that the current folder cannot decide where your key is sent.',
     table(
       ['variable', 'default', 'meaning'],
-      callVariables.map(({ variable, fallback, sentence }) => [`\`${variable}\``, fallback, sentence]),
+      callVariables.map(({ variable, fallback, description }) => [`\`${variable}\``, fallback, description]),
     ),
     optionTable(callOptions),
     ...sectionsOf(commands.filter((command) => 'call' in command)),
+    '## Other commands',
+    ...sectionsOf(other),
   );
 }
 
 function sectionsOf(some: readonly Command[]): string[] {
-  return some.map(({ words, takes, options = [], summary, details, examples = [] }) =>
+  return some.map(({ words, args, options = [], summary, details, examples = [] }) =>
     lines(
-      `### \`sallyport ${[...words, ...takes].join(' ')}\``,
+      `### \`sallyport ${[...words, ...args].join(' ')}\``,
       [summary, details].filter(Boolean).join(' '),
       `\`\`\`text\n${examples.join('\n')}\n\`\`\``,
       ...(options.length > 0 ? [optionTable(options)] : []),
@@ -146,9 +149,9 @@ function sectionsOf(some: readonly Command[]): string[] {
 }
 
 function optionTable(options: readonly Option[]): string {
-  const rows = options.map(({ name, takes, sentence }) => [
-    `\`--${name}${takes ? ` ${takes}` : ''}\``,
-    sentence,
+  const rows = options.map(({ name, value, choices, description }) => [
+    `\`--${name}${value ? ` ${value}` : ''}\``,
+    choices ? `${description} One of ${choices.join(', ')}.` : description,
   ]);
   return table(['option', 'meaning'], rows);
 }

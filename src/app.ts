@@ -70,7 +70,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     store,
     log,
     observer,
-    observed: metrics !== undefined || log.watches('debug'),
+    observed: metrics !== undefined || log.isEnabled('debug'),
     denials,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     pendingSessions: pendingSessionQuota(config, store, clock, observer),

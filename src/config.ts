@@ -1,4 +1,4 @@
-/** Every setting, once: its variable, its flag, what it means, and what it accepts. docs/reference/config.md is made from here. */
+/** Declares every setting once. Flags, help and docs/reference/config.md are generated from here. */
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
@@ -8,7 +8,7 @@ import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parseMasterKeys } from './store/crypto/cipher.ts';
 import { defaultTimeout } from './store/engine/db.ts';
 
-/** A wrong value; its message is the one line that the operator sees. */
+/** An invalid setting. Operators see the message and the hint. */
 export class ConfigError extends Error {
   readonly hint: string | undefined;
   constructor(message: string, hint?: string) {
@@ -19,16 +19,16 @@ export class ConfigError extends Error {
 
 interface Setting<T> {
   readonly variable: string;
-  readonly sentence: string;
-  /** Has no flag: what stands in an argument list is seen by everyone on the machine. */
+  readonly description: string;
+  /** Has no flag, because every user of the machine can read argument lists. */
   readonly secret?: true;
-  /** As the documentation shows it. All but `unset` may be given as a value. */
+  /** The default in help and documentation. Every one but `unset` is also a valid value. */
   readonly fallback: string;
-  /** Of which value to read; may depend on settings above it. Throws a sentence that says what is accepted. */
+  /** Returns the default for undefined. May use settings that are declared before. Throws a message such as "must be …". */
   readonly parse: (text: string | undefined, settings: { dataDir: string }) => T;
 }
 
-/** Where there is no default. */
+/** Shown for settings without a default. */
 export const unset = 'unset';
 
 export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
@@ -36,160 +36,161 @@ export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export const settings = {
   dataDir: {
     variable: 'SALLYPORT_DATA_DIR',
-    sentence: 'The folder for the database, the master key and the management key.',
+    description: 'Folder for the database, the master key and the management key.',
     fallback: './data',
     parse: (text) => resolve(text ?? 'data'),
   } satisfies Setting<string>,
   host: {
     variable: 'HOST',
-    sentence: 'The address to listen on.',
+    description: 'Address to listen on.',
     fallback: '127.0.0.1',
     parse: (text) => text ?? '127.0.0.1',
   } satisfies Setting<string>,
   port: {
     variable: 'PORT',
-    sentence: 'The port to listen on; 0 picks a free one and prints it.',
+    description: 'Port to listen on. 0 picks a free port and prints it.',
     fallback: '8080',
     parse: (text) => integer(text, 8080, 0, 65_535),
   } satisfies Setting<number>,
   trustedProxies: {
     variable: 'SALLYPORT_TRUSTED_PROXIES',
-    sentence:
-      'The proxies in front, as addresses or networks separated by commas. Only they are believed when they say for whom they send.',
+    description:
+      'Addresses or networks of reverse proxies, separated by commas. Only these proxies may set X-Forwarded-For.',
     fallback: unset,
     parse: parseTrust,
   } satisfies Setting<Trust>,
   databaseUrl: {
     variable: 'DATABASE_URL',
-    sentence: 'Where the data lives: sqlite:PATH for one machine, postgres://… for a fleet.',
+    description: 'Database to use: sqlite:PATH for one machine, postgres://… for several nodes.',
     fallback: 'sqlite:<data dir>/sallyport.db',
     parse: databaseUrl,
   } satisfies Setting<string>,
   databaseTimeout: {
     variable: 'SALLYPORT_DATABASE_TIMEOUT',
-    sentence: 'How long a request waits for PostgreSQL before it is answered with 503, in milliseconds.',
+    description: 'Timeout for PostgreSQL, in milliseconds. A request that waits longer fails with 503.',
     fallback: String(defaultTimeout),
     parse: (text) => integer(text, defaultTimeout, 100, 60_000),
   } satisfies Setting<number>,
   managementKeyFile: {
     variable: 'SALLYPORT_MANAGEMENT_KEY_FILE',
-    sentence: 'Where the first management key is written, readable by its owner alone.',
+    description: 'File that the first management key is written to (mode 0600).',
     fallback: '<data dir>/management.key',
     parse: (text, { dataDir }) => (text === undefined ? join(dataDir, 'management.key') : resolve(text)),
   } satisfies Setting<string>,
   masterKeyFile: {
     variable: 'SALLYPORT_MASTER_KEY_FILE',
-    sentence: 'Where the master key is, which seals the data of Tokens. Made on the first start with SQLite.',
+    description: 'File with the master key, which encrypts token data. The first start on SQLite creates it.',
     fallback: '<data dir>/master.key',
     parse: (text, { dataDir }) => (text === undefined ? join(dataDir, 'master.key') : resolve(text)),
   } satisfies Setting<string>,
   masterKey: {
     variable: 'SALLYPORT_MASTER_KEY',
-    sentence:
-      'The master key itself, instead of a file: base64 of 32 bytes. After a comma, older ones that still open what they sealed.',
+    description:
+      'Master key, instead of a file: 32 bytes in base64. Older keys may follow, separated by commas; they only decrypt.',
     fallback: unset,
     secret: true,
     parse: (text) => (text === undefined ? undefined : checkedMasterKey(text)),
   } satisfies Setting<Secret | undefined>,
   sessionTtl: {
     variable: 'SALLYPORT_SESSION_TTL',
-    sentence: 'How long a Session lives, in seconds, unless told otherwise.',
+    description: 'Default lifetime of a session, in seconds.',
     fallback: '180',
     parse: (text) => integer(text, 180, 1, 31_536_000) * 1000,
   } satisfies Setting<number>,
   sessionTtlMax: {
     variable: 'SALLYPORT_SESSION_TTL_MAX',
-    sentence: 'The longest that a Session may live, in seconds from its creation.',
+    description: 'Maximum lifetime of a session, in seconds from its creation.',
     fallback: '604800',
     parse: (text) => integer(text, 604_800, 1, 31_536_000) * 1000,
   } satisfies Setting<number>,
   keyRate: {
     variable: 'SALLYPORT_RATE_PER_KEY',
-    sentence: 'Requests a second that one key may send to one process in the long run; 0 for no limit.',
+    description: 'Rate limit per key and process, in requests per second. 0 disables it.',
     fallback: '20000',
     parse: (text) => integer(text, 20_000, 0, 1_000_000),
   } satisfies Setting<number>,
   keyBurst: {
     variable: 'SALLYPORT_BURST_PER_KEY',
-    sentence: 'Requests that one key may send at once.',
+    description: 'Requests that one key may send in a burst, above the rate limit.',
     fallback: '200000',
     parse: (text) => integer(text, 200_000, 1, 100_000_000),
   } satisfies Setting<number>,
   addressRate: {
     variable: 'SALLYPORT_RATE_PER_ADDRESS',
-    sentence:
-      'Requests a second that one address, or one /64 of IPv6, may send to one process in the long run; 0 for no limit.',
+    description:
+      'Rate limit per client address (for IPv6, per /64 network) and process, in requests per second. 0 disables it.',
     fallback: '20000',
     parse: (text) => integer(text, 20_000, 0, 1_000_000),
   } satisfies Setting<number>,
   addressBurst: {
     variable: 'SALLYPORT_BURST_PER_ADDRESS',
-    sentence: 'Requests that one address may send at once.',
+    description: 'Requests that one client address may send in a burst, above the rate limit.',
     fallback: '200000',
     parse: (text) => integer(text, 200_000, 1, 100_000_000),
   } satisfies Setting<number>,
   sessionRate: {
     variable: 'SALLYPORT_SESSIONS_PER_MINUTE',
-    sentence:
-      'Sessions a minute that one address may create with one public key on one process in the long run; 0 for no limit.',
+    description:
+      'Rate limit for new sessions per client address, public key and process, in sessions per minute. 0 disables it.',
     fallback: '1200',
     parse: (text) => integer(text, 1200, 0, 1_000_000),
   } satisfies Setting<number>,
   sessionBurst: {
     variable: 'SALLYPORT_SESSIONS_BURST',
-    sentence: 'Sessions that one address may create with one public key at once.',
+    description:
+      'Sessions that one client address may create with one public key in a burst, above the rate limit.',
     fallback: '1000',
     parse: (text) => integer(text, 1000, 1, 100_000_000),
   } satisfies Setting<number>,
   sessionsWaiting: {
     variable: 'SALLYPORT_SESSIONS_WAITING',
-    sentence: 'How many Sessions of one Application may wait to be authorized; 0 for no limit.',
+    description: 'Maximum number of pending sessions per application. 0 disables the limit.',
     fallback: '10000',
     parse: (text) => integer(text, 10_000, 0, 10_000_000),
   } satisfies Setting<number>,
   tokenRate: {
     variable: 'SALLYPORT_TOKENS_PER_MINUTE',
-    sentence:
-      'Tokens that one application, with its sessions, may create or change in a minute on one process; 0 for no limit.',
+    description:
+      'Rate limit for token writes per application (with its sessions) and process, in tokens per minute. 0 disables it.',
     fallback: '30000',
     parse: (text) => integer(text, 30_000, 0, 100_000_000),
   } satisfies Setting<number>,
   tokenByteRate: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_MINUTE',
-    sentence:
-      'Bytes of token requests that one application, with its sessions, may send in a minute to one process: at least 1048576, the largest request; 0 for no limit.',
+    description:
+      'Rate limit for token request bodies per application (with its sessions) and process, in bytes per minute. At least 1048576, the largest request. 0 disables it.',
     fallback: '134217728',
     parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
   } satisfies Setting<number>,
   tokenBytes: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
-    sentence:
-      'Bytes of tokens that one application, with its sessions, may have stored, each token rounded up to 4 KiB; 0 for no limit.',
+    description:
+      'Storage quota per application (with its sessions), in bytes. Each token counts in steps of 4 KiB. 0 disables it.',
     fallback: '21474836480',
     parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
   } satisfies Setting<number>,
   workers: {
     variable: 'SALLYPORT_WORKERS',
-    sentence: 'How many processes share the port.',
+    description: 'Number of server processes that share the port.',
     fallback: '1',
     parse: (text) => integer(text, 1, 1, 64),
   } satisfies Setting<number>,
   metricsPort: {
     variable: 'SALLYPORT_METRICS_PORT',
-    sentence:
-      'The port for Prometheus, on the same address; with several workers, each has the next one. 0 picks a free one and prints it. Without it, nothing is measured.',
+    description:
+      'Port for Prometheus metrics, on the same address. Each further worker uses the next port. 0 picks a free port and prints it. Metrics are off if unset.',
     fallback: unset,
     parse: (text) => (text === undefined ? undefined : integer(text, 0, 0, 65_535)),
   } satisfies Setting<number | undefined>,
   drain: {
     variable: 'SALLYPORT_DRAIN',
-    sentence: 'How long it goes on serving after it was told to stop, in seconds, while /readyz says no.',
+    description: 'Seconds to continue serving after a stop signal, while /readyz returns 503.',
     fallback: '1',
     parse: (text) => integer(text, 1, 0, 300) * 1000,
   } satisfies Setting<number>,
   logLevel: {
     variable: 'SALLYPORT_LOG_LEVEL',
-    sentence: `How much to log: ${logLevels.join(', ')}.`,
+    description: `Minimum level of log messages: ${logLevels.join(', ')}.`,
     fallback: 'info',
     parse: (text) => oneOf(text ?? 'info', logLevels),
   } satisfies Setting<(typeof logLevels)[number]>,
@@ -207,14 +208,14 @@ export function flagOf(variable: string): string {
     .replaceAll('_', '-');
 }
 
-/** By the name that it was given. */
+/** The flag if it was given, and the variable. */
 function sourceOf(variable: string, flags: Values = {}): string {
   return flags[flagOf(variable)] ? `--${flagOf(variable)} (${variable})` : variable;
 }
 
 type Values = Record<string, string | undefined>;
 
-/** Flag beats environment beats `.env` beats default. An empty value counts as not given. */
+/** Precedence: flag, environment, `.env` file, default. An empty value counts as unset. */
 export function readConfig(sources: { flags?: Values; env?: Values; envFile?: string }): Config {
   const file = readEnvFile(sources.envFile);
   const entries: [string, unknown][] = [];
@@ -230,18 +231,17 @@ export function readConfig(sources: { flags?: Values; env?: Values; envFile?: st
   }
   const config = Object.fromEntries(entries) as Config;
   if (config.sessionTtl > config.sessionTtlMax) {
-    throw new ConfigError('SALLYPORT_SESSION_TTL must not be longer than SALLYPORT_SESSION_TTL_MAX');
+    throw new ConfigError('SALLYPORT_SESSION_TTL must not exceed SALLYPORT_SESSION_TTL_MAX');
   }
-  refuseHighPorts(config, sourceOf('SALLYPORT_METRICS_PORT', sources.flags));
+  checkMetricsPorts(config, sourceOf('SALLYPORT_METRICS_PORT', sources.flags));
   return config;
 }
 
-/** Each worker takes the next port for its figures. */
-function refuseHighPorts({ metricsPort, workers }: Config, name: string): void {
-  const most = 65_536 - workers;
-  if (metricsPort === undefined || metricsPort <= most) return;
-  const why = `each of ${workers} workers takes the next port`;
-  throw new ConfigError(`${name} must be at most ${most}, not "${metricsPort}": ${why}`);
+function checkMetricsPorts({ metricsPort, workers }: Config, name: string): void {
+  const maxPort = 65_536 - workers;
+  if (metricsPort === undefined || metricsPort <= maxPort) return;
+  const reason = `each of the ${workers} workers uses the next port`;
+  throw new ConfigError(`${name} must be at most ${maxPort}, not "${metricsPort}": ${reason}`);
 }
 
 function readEnvFile(path: string | undefined): Values {
@@ -250,23 +250,23 @@ function readEnvFile(path: string | undefined): Values {
     return parseEnv(readFileSync(path, 'utf8')) as Values;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
-    throw new ConfigError(`.env cannot be read: ${(error as Error).message}`);
+    throw new ConfigError(`cannot read .env: ${(error as Error).message}`);
   }
 }
 
-function integer(text: string | undefined, fallback: number, least: number, most: number): number {
+function integer(text: string | undefined, fallback: number, min: number, max: number): number {
   if (text === undefined) return fallback;
   const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
-  if (value >= least && value <= most) return value;
-  throw new Error(`must be a whole number from ${least} to ${most}, not ${JSON.stringify(text)}`);
+  if (value >= min && value <= max) return value;
+  throw new Error(`must be a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
 }
 
-function zeroOrInteger(text: string | undefined, fallback: number, least: number, most: number): number {
+function zeroOrInteger(text: string | undefined, fallback: number, min: number, max: number): number {
   if (text === '0') return 0;
   try {
-    return integer(text, fallback, least, most);
+    return integer(text, fallback, min, max);
   } catch {
-    throw new Error(`must be 0 or a whole number from ${least} to ${most}, not ${JSON.stringify(text)}`);
+    throw new Error(`must be 0 or a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
   }
 }
 
@@ -275,7 +275,7 @@ function oneOf<T extends string>(text: string, values: readonly T[]): T {
   throw new Error(`must be one of ${values.join(', ')}, not ${JSON.stringify(text)}`);
 }
 
-/** The value may hold a password, so the sentence does not repeat it. */
+/** The value may contain a password, so the message does not repeat it. */
 function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string }): string {
   if (text === undefined) return `sqlite:${join(dataDir, 'sallyport.db')}`;
   if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;

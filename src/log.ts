@@ -1,4 +1,4 @@
-/** One JSON object a line on standard error; a person at a terminal gets the same in words. */
+/** Writes one JSON object per line to standard error, or text on a terminal. */
 import { logLevels } from './config.ts';
 import { escapeJson, escapeLines } from './domain/escape.ts';
 import { redactSecrets } from './domain/key.ts';
@@ -7,8 +7,8 @@ export type Level = (typeof logLevels)[number];
 type Fields = Record<string, unknown>;
 
 export interface Log {
-  /** Whether anything of this level is written. */
-  watches(level: Level): boolean;
+  /** Whether messages of this level are written. */
+  isEnabled(level: Level): boolean;
   debug(message: string, fields?: Fields): void;
   info(message: string, fields?: Fields): void;
   warn(message: string, fields?: Fields): void;
@@ -18,30 +18,31 @@ export interface Log {
 export interface LogOptions {
   readonly level: Level;
   readonly write?: (line: string) => void;
-  readonly forPeople?: boolean;
+  /** Text instead of JSON. Default: whether standard error is a terminal. */
+  readonly asText?: boolean;
   readonly now?: () => number;
 }
 
 export function makeLog(options: LogOptions): Log {
-  const { level, forPeople = process.stderr.isTTY, now = Date.now } = options;
+  const { level, asText = process.stderr.isTTY, now = Date.now } = options;
   const write = options.write ?? ((line: string) => process.stderr.write(`${line}\n`));
-  const least = logLevels.indexOf(level);
-  const stacks = new Stacks(now);
+  const minLevel = logLevels.indexOf(level);
+  const stacks = new StackLimiter(now);
   const at = (name: Exclude<Level, 'silent'>) => {
-    if (logLevels.indexOf(name) < least) return () => {};
+    if (logLevels.indexOf(name) < minLevel) return () => {};
     return (message: string, fields: Fields = {}) => {
       const time = new Date(now()).toISOString();
-      const plain = Object.fromEntries(
+      const values = Object.fromEntries(
         Object.entries(fields).map(([key, value]) => [key, stacks.printable(value)]),
       );
-      const line = forPeople
-        ? escapeLines(forEyes(time, name, message, plain))
-        : escapeJson(JSON.stringify({ time, level: name, message, ...plain }));
+      const line = asText
+        ? escapeLines(formatText(time, name, message, values))
+        : escapeJson(JSON.stringify({ time, level: name, message, ...values }));
       write(redactSecrets(line));
     };
   };
   return {
-    watches: (name) => logLevels.indexOf(name) >= least,
+    isEnabled: (name) => logLevels.indexOf(name) >= minLevel,
     debug: at('debug'),
     info: at('info'),
     warn: at('warn'),
@@ -49,20 +50,20 @@ export function makeLog(options: LogOptions): Log {
   };
 }
 
-function forEyes(time: string, level: string, message: string, fields: Fields): string {
+function formatText(time: string, level: string, message: string, fields: Fields): string {
   const rest = Object.entries(fields).map(
     ([key, value]) => ` ${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
   );
   return `${time.slice(11, 19)} ${level.padEnd(5)} ${message}${rest.join('')}`;
 }
 
-/** Milliseconds for which a stack is not written again, and how many are kept in mind. */
-const quiet = 60_000;
-const mostStacks = 100;
+/** Milliseconds before the same stack is written again, and the number of stacks to remember. */
+const stackInterval = 60_000;
+const maxStacks = 100;
 
-/** A failure that goes on fails every request: its stack is written now and then, its message every time. */
-class Stacks {
-  readonly #written = new Map<string, number>();
+/** A lasting failure affects every request, so its stack is written once per minute and its message every time. */
+class StackLimiter {
+  readonly #writtenAt = new Map<string, number>();
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -78,11 +79,12 @@ class Stacks {
 
   #isDue(stack: string): boolean {
     const now = this.#now();
-    const last = this.#written.get(stack);
-    if (last !== undefined && Math.abs(now - last) < quiet) return false;
-    this.#written.delete(stack);
-    this.#written.set(stack, now);
-    if (this.#written.size > mostStacks) this.#written.delete(this.#written.keys().next().value as string);
+    const last = this.#writtenAt.get(stack);
+    if (last !== undefined && Math.abs(now - last) < stackInterval) return false;
+    this.#writtenAt.delete(stack);
+    this.#writtenAt.set(stack, now);
+    if (this.#writtenAt.size > maxStacks)
+      this.#writtenAt.delete(this.#writtenAt.keys().next().value as string);
     return true;
   }
 }

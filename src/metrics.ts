@@ -1,6 +1,6 @@
 /**
- * Figures in Prometheus' text form. Every label value comes from the code (a route's name, a status, an
- * outcome), never from a request, so that no id or key can show and the number of series is bounded.
+ * Counters, gauges and histograms in the Prometheus text format. Label values come from the code, such as a route name
+ * or a status, and never from a request. No id or key can leak, and the number of series is bounded.
  */
 type Labels = Readonly<Record<string, string>>;
 
@@ -19,7 +19,7 @@ export interface Histogram {
   observe(labels: Labels, seconds: number): void;
 }
 
-/** From a quarter of a millisecond to ten seconds. */
+/** Upper bounds of the histogram buckets, in seconds. */
 const bounds = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export class Registry {
@@ -27,10 +27,10 @@ export class Registry {
 
   counter(name: string, help: string): Counter {
     const values = new Map<string, number>();
-    this.#families.push({ name, help, type: 'counter', lines: () => plainLines(name, values) });
+    this.#families.push({ name, help, type: 'counter', lines: () => valueLines(name, values) });
     return {
       add: (labels, by = 1) => {
-        const key = written(labels);
+        const key = formatLabels(labels);
         values.set(key, (values.get(key) ?? 0) + by);
       },
     };
@@ -46,20 +46,20 @@ export class Registry {
     });
     return {
       observe: (labels, seconds) => {
-        const key = written(labels);
-        const known = series.get(key) ?? { counts: new Array(bounds.length + 1).fill(0), sum: 0 };
+        const key = formatLabels(labels);
+        const values = series.get(key) ?? { counts: new Array(bounds.length + 1).fill(0), sum: 0 };
         const bucket = bounds.findIndex((bound) => seconds <= bound);
-        known.counts[bucket < 0 ? bounds.length : bucket]! += 1;
-        known.sum += seconds;
-        series.set(key, known);
+        values.counts[bucket < 0 ? bounds.length : bucket]! += 1;
+        values.sum += seconds;
+        series.set(key, values);
       },
     };
   }
 
-  /** Read when it is asked for. */
+  /** `read` is called on every scrape. */
   gauge(name: string, help: string, read: () => Iterable<readonly [Labels, number]>): void {
     const lines = () =>
-      plainLines(name, new Map(Array.from(read(), ([labels, value]) => [written(labels), value])));
+      valueLines(name, new Map(Array.from(read(), ([labels, value]) => [formatLabels(labels), value])));
     this.#families.push({ name, help, type: 'gauge', lines });
   }
 
@@ -75,7 +75,7 @@ export class Registry {
   }
 }
 
-function written(labels: Labels): string {
+function formatLabels(labels: Labels): string {
   const parts = Object.entries(labels).map(([name, value]) => `${name}="${value.replace(/[\\"\n]/g, '_')}"`);
   return parts.join(',');
 }
@@ -84,7 +84,7 @@ function braced(labels: string): string {
   return labels === '' ? '' : `{${labels}}`;
 }
 
-function plainLines(name: string, values: ReadonlyMap<string, number>): string[] {
+function valueLines(name: string, values: ReadonlyMap<string, number>): string[] {
   return [...values].map(([labels, value]) => `${name}${braced(labels)} ${value}`);
 }
 

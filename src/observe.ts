@@ -1,20 +1,20 @@
-/** What the program tells of itself to whoever watches it: which figures there are, and where they come from. */
+/** Declares the Prometheus metrics and records them. */
 import { Registry } from './metrics.ts';
 import type { Gauges } from './store/maintenance.ts';
 import { version } from './version.ts';
 
-/** Called on the way of every request, so each is a few additions at most. */
+/** Called on every request, so every method must be cheap. */
 export interface Observer {
-  /** `guarded`: whether the route is behind a key. */
+  /** `guarded`: whether the route requires a key. */
   request(route: string, guarded: boolean, status: number, seconds: number): void;
   decision(allowed: boolean): void;
-  /** Which limit turned a request away. */
+  /** Counts a request that a rate limit or quota rejected. */
   limited(limit: string): void;
   database(operation: string, seconds: number): void;
   swept(rows: number): void;
 }
 
-/** For when nobody watches. */
+/** Used when metrics are off. */
 export const unobserved: Observer = {
   request: () => {},
   decision: () => {},
@@ -27,23 +27,23 @@ export interface Observed extends Observer {
   text(): Promise<string>;
 }
 
-export function observe(figures: () => Promise<Gauges>, inFlight: () => number): Observed {
+export function observe(readGauges: () => Promise<Gauges>, inFlight: () => number): Observed {
   const registry = new Registry();
   const requests = registry.histogram(
     'sallyport_http_request_duration_seconds',
-    'Time to answer, by route and status.',
+    'Response time by route and status.',
   );
   const authentications = registry.counter(
     'sallyport_authentications_total',
-    'Keys that were looked at, by result.',
+    'Authentication attempts by result.',
   );
-  const decisions = registry.counter('sallyport_decisions_total', 'Answers of POST /decisions, by outcome.');
-  const limits = registry.counter('sallyport_limited_total', 'Requests that a limit turned away, by limit.');
-  const database = registry.histogram(
-    'sallyport_database_duration_seconds',
-    'Time that the database took, by kind of statement.',
+  const decisions = registry.counter('sallyport_decisions_total', 'Decisions of POST /decisions by outcome.');
+  const limits = registry.counter(
+    'sallyport_limited_total',
+    'Requests rejected by a rate limit or quota, by limit.',
   );
-  const swept = registry.counter('sallyport_swept_rows_total', 'Expired rows whose space was freed.');
+  const database = registry.histogram('sallyport_database_duration_seconds', 'Database time by operation.');
+  const swept = registry.counter('sallyport_swept_rows_total', 'Expired rows removed by the sweep.');
   let latest: Gauges | undefined;
   gauges(registry, inFlight, () => latest);
   return {
@@ -57,7 +57,7 @@ export function observe(figures: () => Promise<Gauges>, inFlight: () => number):
     database: (operation, seconds) => database.observe({ operation }, seconds),
     swept: (rows) => swept.add({}, rows),
     text: async () => {
-      latest = await figures().catch(() => undefined);
+      latest = await readGauges().catch(() => undefined);
       return registry.text();
     },
   };
@@ -69,13 +69,13 @@ function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges
       const now = value();
       return now === undefined ? [] : [[{}, now]];
     });
-  registry.gauge('sallyport_build_info', 'The version that runs.', () => [
-    [{ version, bun: Bun.version }, 1],
-  ]);
-  gauge('sallyport_database_up', 'Whether the database answered this scrape.', () => (latest() ? 1 : 0));
-  gauge('sallyport_database_in_flight', 'Statements and transactions that wait for the database.', inFlight);
-  gauge('sallyport_database_bytes', 'Size of the database.', () => latest()?.bytes);
-  registry.gauge('sallyport_rows', 'Rows, as the database estimates them.', () =>
+  registry.gauge('sallyport_build_info', 'Running version.', () => [[{ version, bun: Bun.version }, 1]]);
+  gauge('sallyport_database_up', '1 if the database answered this scrape, otherwise 0.', () =>
+    latest() ? 1 : 0,
+  );
+  gauge('sallyport_database_in_flight', 'Statements and transactions in progress.', inFlight);
+  gauge('sallyport_database_bytes', 'Database size.', () => latest()?.bytes);
+  registry.gauge('sallyport_rows', 'Estimated number of rows by table.', () =>
     Object.entries(latest()?.rows ?? {}).map(([table, rows]) => [{ table }, rows] as const),
   );
   gauge(
@@ -85,14 +85,14 @@ function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges
   );
   gauge(
     'sallyport_sweep_lag_seconds',
-    'For how long the oldest expired row has waited to be freed.',
+    'Age of the oldest expired row that is not removed yet.',
     () => latest()?.sweepLag,
   );
-  gauge('sallyport_audit_unsealed', 'Audit rows that wait to be sealed.', () => latest()?.unchained);
-  gauge('process_resident_memory_bytes', 'Memory of the process.', () => process.memoryUsage.rss());
-  gauge('process_cpu_seconds_total', 'Processor time of the process.', () => {
+  gauge('sallyport_audit_unchained', 'Audit entries that are not chained yet.', () => latest()?.unchained);
+  gauge('process_resident_memory_bytes', 'Resident memory.', () => process.memoryUsage.rss());
+  gauge('process_cpu_seconds_total', 'User and system CPU time.', () => {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1e6;
   });
-  gauge('process_uptime_seconds', 'For how long the process has run.', () => process.uptime());
+  gauge('process_uptime_seconds', 'Time since the start of the process.', () => process.uptime());
 }

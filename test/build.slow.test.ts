@@ -1,4 +1,4 @@
-/** What leaves the house: the one file, and the SDK as others install it. */
+/** The build outputs: the executable and the SDK package. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,7 +11,7 @@ import { openTestServer, sqlite } from './support/test-server.ts';
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-build-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** What it printed; anything but 0 fails the test. */
+/** Returns standard output. Fails on an error. */
 async function run(command: string[], options: { cwd?: string; env?: Record<string, string> } = {}) {
   const child = Bun.spawn(command, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'], ...options });
   const [out, err] = await Promise.all([
@@ -22,9 +22,9 @@ async function run(command: string[], options: { cwd?: string; env?: Record<stri
   return out;
 }
 
-describe('the one file', () => {
+describe('the executable', () => {
   const sallyport = join(folder, 'sallyport');
-  /** Neither Node nor Bun, nor anything else, is to be found. */
+  /** Without Node, Bun or any other program. */
   const bare = { PATH: '/nowhere' };
   let service: Service | undefined;
 
@@ -33,32 +33,37 @@ describe('the one file', () => {
   });
   afterEach(() => service?.close());
 
-  test.each(['1', '2'])('serves alone in an empty folder, with %s workers', async (workers) => {
-    service = await startService({ ...bare, SALLYPORT_WORKERS: workers }, [sallyport, 'serve']);
-    const { url } = service;
-    const key = readFileSync(join(service.folder, 'data/management.key'), 'utf8').trim();
-    const get = (path: string) => fetch(url + path, { headers: { 'SVC-API-KEY': key } });
-    expect((await get('/readyz')).status).toBe(200);
-    expect(await (await get('/docs')).text()).toContain('<html');
-    const [script] = /\/console\/main-\w+\.js/.exec(await (await get('/console')).text()) ?? [];
-    expect(await (await get(script as string)).text()).toContain('Sign in to Sallyport');
-    expect(await (await get('/openapi.json')).json()).toHaveProperty('paths./applications');
+  test.each(['1', '2'])(
+    'serves in an empty folder without other programs, with %s workers',
+    async (workers) => {
+      service = await startService({ ...bare, SALLYPORT_WORKERS: workers }, [sallyport, 'serve']);
+      const { url } = service;
+      const key = readFileSync(join(service.folder, 'data/management.key'), 'utf8').trim();
+      const get = (path: string) => fetch(url + path, { headers: { 'SVC-API-KEY': key } });
+      expect((await get('/readyz')).status).toBe(200);
+      expect(await (await get('/docs')).text()).toContain('<html');
+      const [script] = /\/console\/main-\w+\.js/.exec(await (await get('/console')).text()) ?? [];
+      expect(await (await get(script as string)).text()).toContain('Sign in to Sallyport');
+      expect(await (await get('/openapi.json')).json()).toHaveProperty('paths./applications');
 
-    const env = { ...bare, SALLYPORT_URL: url, SALLYPORT_KEY: key, PORT: new URL(url).port };
-    const text = join(folder, 'card');
-    writeFileSync(text, '4242424242424242');
-    const mask = '{{ data | reveal_last: 4 }}';
-    const made = await run([sallyport, 'tokens', 'create', '--text-file', text, '--mask', mask], { env });
-    expect(made).toContain('XXXXXXXXXXXX4242');
-    expect(await run([sallyport, 'apps', 'list', '--json'], { env })).toContain('management');
-    expect(await run([sallyport, 'health'], { env })).toContain('is ready');
+      const env = { ...bare, SALLYPORT_URL: url, SALLYPORT_KEY: key, PORT: new URL(url).port };
+      const text = join(folder, 'card');
+      writeFileSync(text, '4242424242424242');
+      const mask = '{{ data | reveal_last: 4 }}';
+      const created = await run([sallyport, 'tokens', 'create', '--text-file', text, '--mask', mask], {
+        env,
+      });
+      expect(created).toContain('XXXXXXXXXXXX4242');
+      expect(await run([sallyport, 'apps', 'list', '--json'], { env })).toContain('management');
+      expect(await run([sallyport, 'health'], { env })).toContain('is ready');
 
-    service.process.kill('SIGTERM');
-    expect(await service.process.exited).toBe(0);
-    await expect(get('/readyz')).rejects.toThrow();
-  });
+      service.process.kill('SIGTERM');
+      expect(await service.process.exited).toBe(0);
+      await expect(get('/readyz')).rejects.toThrow();
+    },
+  );
 
-  test.each(Object.keys(hostileFiles))('runs no code of the current folder: %s', async (file) => {
+  test.each(Object.keys(hostileFiles))('runs no code from the current folder: %s', async (file) => {
     for (const printed of await runInHostileFolder(folder, file, [sallyport], bare))
       expect(printed).toStartWith('sallyport: error: no key was given');
   });
@@ -72,11 +77,11 @@ describe('the SDK, built and installed', () => {
     writeFileSync(join(project, 'package.json'), '{"type": "module"}');
   });
 
-  test('opens both doors from Node', async () => {
+  test('creates and authorizes a session from Node', async () => {
     const world = await openTestServer(sqlite);
     const { key } = await world.tenant();
     writeFileSync(
-      join(project, 'doors.js'),
+      join(project, 'session.js'),
       `import { authorizeSession, NotFoundError, Sallyport, startSession } from '@sallyport/sdk';
        import { guardFetch } from '@sallyport/sdk/guard';
        const url = process.env.URL;
@@ -94,16 +99,16 @@ describe('the SDK, built and installed', () => {
        console.log(JSON.stringify({ seen, missing, guard: typeof guardFetch }));`,
     );
     const env = { PATH: String(process.env.PATH), URL: world.url, KEY: key };
-    const said = await run(['node', 'doors.js'], { cwd: project, env });
+    const printed = await run(['node', 'session.js'], { cwd: project, env });
     await world.close();
-    expect(JSON.parse(said)).toEqual({ seen: [['card-1', 'XXXX']], missing: true, guard: 'function' });
+    expect(JSON.parse(printed)).toEqual({ seen: [['card-1', 'XXXX']], missing: true, guard: 'function' });
   });
 
-  test('tells TypeScript what it takes and gives', async () => {
+  test('has types that accept valid and reject invalid arguments', async () => {
     const typed = (type: string) => `import { type Application, Sallyport } from '@sallyport/sdk';
       const client = new Sallyport({ url: 'http://127.0.0.1:8080', key: 'k' });
       export const get = (id: string): Promise<Application> => client.applications.get(id);
-      export const made = () => client.applications.create({ name: 'a', type: '${type}' });`;
+      export const created = () => client.applications.create({ name: 'a', type: '${type}' });`;
     const tsc = join(root, 'node_modules/.bin/tsc');
     const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', ''];
     writeFileSync(join(project, 'right.ts'), typed('public'));

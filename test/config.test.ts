@@ -9,159 +9,159 @@ const key = Buffer.alloc(32, 7).toString('base64');
 const other = Buffer.alloc(32, 8).toString('base64');
 
 type Name = keyof typeof settings;
-type Row = { unset: unknown; given: [text: string, means: unknown][]; wrong: string[] };
+type Row = { unset: unknown; valid: [text: string, value: unknown][]; invalid: string[] };
 
-const count: Row['given'] = [
+const count: Row['valid'] = [
   ['1', 1],
   ['5000', 5000],
 ];
 
-/** Of every setting: what it is by itself, what two texts mean, and texts that it does not take. */
+/** Of every setting: its default, valid texts with their values, and invalid texts. */
 const table: { [K in Name]: Row } = {
   dataDir: {
     unset: resolve('data'),
-    given: [
+    valid: [
       ['here', resolve('here')],
       ['/there', '/there'],
     ],
-    wrong: [],
+    invalid: [],
   },
   host: {
     unset: '127.0.0.1',
-    given: [
+    valid: [
       ['0.0.0.0', '0.0.0.0'],
       ['::1', '::1'],
     ],
-    wrong: [],
+    invalid: [],
   },
   port: {
     unset: 8080,
-    given: [
+    valid: [
       ['0', 0],
       ['65535', 65_535],
     ],
-    wrong: ['65536', '-1', '80.5', '1e3', ' 80', 'http', '0x50', '８０'],
+    invalid: ['65536', '-1', '80.5', '1e3', ' 80', 'http', '0x50', '８０'],
   },
-  trustedProxies: { unset: expect.anything(), given: [], wrong: ['nonsense', '10.0.0.0/33', '10.0.0'] },
+  trustedProxies: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33', '10.0.0'] },
   databaseUrl: {
     unset: `sqlite:${resolve('data/sallyport.db')}`,
-    given: [
+    valid: [
       ['sqlite:x.db', `sqlite:${resolve('x.db')}`],
       ['postgres://me:hunter2@db/shop', 'postgres://me:hunter2@db/shop'],
       ['postgresql://db/shop', 'postgresql://db/shop'],
     ],
-    wrong: ['sqlite:', 'mysql://me:hunter2@db/x', 'x.db', 'postgres://me:hunter2@db:port/x', 'hunter2'],
+    invalid: ['sqlite:', 'mysql://me:hunter2@db/x', 'x.db', 'postgres://me:hunter2@db:port/x', 'hunter2'],
   },
-  databaseTimeout: { unset: 800, given: [['5000', 5000]], wrong: ['99', '60001', 'soon'] },
+  databaseTimeout: { unset: 800, valid: [['5000', 5000]], invalid: ['99', '60001', 'soon'] },
   managementKeyFile: {
     unset: resolve('data/management.key'),
-    given: [
+    valid: [
       ['a.key', resolve('a.key')],
       ['/b.key', '/b.key'],
     ],
-    wrong: [],
+    invalid: [],
   },
   masterKeyFile: {
     unset: resolve('data/master.key'),
-    given: [
+    valid: [
       ['a.key', resolve('a.key')],
       ['/b.key', '/b.key'],
     ],
-    wrong: [],
+    invalid: [],
   },
   masterKey: {
     unset: undefined,
-    given: [
+    valid: [
       [key, new Secret(key)],
       [`${other},${key}`, new Secret(`${other},${key}`)],
     ],
-    wrong: ['hunter2', Buffer.alloc(31, 1).toString('base64'), `${key},hunter2`],
+    invalid: ['hunter2', Buffer.alloc(31, 1).toString('base64'), `${key},hunter2`],
   },
   sessionTtl: {
     unset: 180_000,
-    given: [
+    valid: [
       ['1', 1000],
       ['604800', 604_800_000],
     ],
-    wrong: ['0', '3m', '-5'],
+    invalid: ['0', '3m', '-5'],
   },
   sessionTtlMax: {
     unset: 604_800_000,
-    given: [
+    valid: [
       ['180', 180_000],
       ['31536000', 31_536_000_000],
     ],
-    wrong: ['0', '31536001', '1 week'],
+    invalid: ['0', '31536001', '1 week'],
   },
-  keyRate: { unset: 20_000, given: count, wrong: ['1000001', '-1', '10/s'] },
-  keyBurst: { unset: 200_000, given: count, wrong: ['0', '100000001'] },
-  addressRate: { unset: 20_000, given: count, wrong: ['1000001', 'none'] },
-  addressBurst: { unset: 200_000, given: count, wrong: ['0', '100000001'] },
-  sessionRate: { unset: 1200, given: count, wrong: ['1000001', '20/s'] },
-  sessionBurst: { unset: 1000, given: count, wrong: ['0', '100000001'] },
+  keyRate: { unset: 20_000, valid: count, invalid: ['1000001', '-1', '10/s'] },
+  keyBurst: { unset: 200_000, valid: count, invalid: ['0', '100000001'] },
+  addressRate: { unset: 20_000, valid: count, invalid: ['1000001', 'none'] },
+  addressBurst: { unset: 200_000, valid: count, invalid: ['0', '100000001'] },
+  sessionRate: { unset: 1200, valid: count, invalid: ['1000001', '20/s'] },
+  sessionBurst: { unset: 1000, valid: count, invalid: ['0', '100000001'] },
   tokenRate: {
     unset: 30_000,
-    given: [
+    valid: [
       ['0', 0],
       ['100000000', 100_000_000],
     ],
-    wrong: ['-1', 'many', '100000001'],
+    invalid: ['-1', 'many', '100000001'],
   },
   tokenByteRate: {
     unset: 134_217_728,
-    given: [
+    valid: [
       ['0', 0],
       ['1048576', 1_048_576],
     ],
-    wrong: ['1048575', '00', 'many'],
+    invalid: ['1048575', '00', 'many'],
   },
   tokenBytes: {
     unset: 21_474_836_480,
-    given: [
+    valid: [
       ['0', 0],
       ['1', 1],
     ],
-    wrong: ['-1', '10GB'],
+    invalid: ['-1', '10GB'],
   },
   sessionsWaiting: {
     unset: 10_000,
-    given: [
+    valid: [
       ['0', 0],
       ['10000000', 10_000_000],
     ],
-    wrong: ['-1', '10000001', 'all'],
+    invalid: ['-1', '10000001', 'all'],
   },
   workers: {
     unset: 1,
-    given: [
+    valid: [
       ['2', 2],
       ['64', 64],
     ],
-    wrong: ['0', '65', 'all'],
+    invalid: ['0', '65', 'all'],
   },
   metricsPort: {
     unset: undefined,
-    given: [
+    valid: [
       ['0', 0],
       ['9090', 9090],
     ],
-    wrong: ['65536', 'yes'],
+    invalid: ['65536', 'yes'],
   },
   drain: {
     unset: 1000,
-    given: [
+    valid: [
       ['0', 0],
       ['300', 300_000],
     ],
-    wrong: ['301', '1s'],
+    invalid: ['301', '1s'],
   },
   logLevel: {
     unset: 'info',
-    given: [
+    valid: [
       ['debug', 'debug'],
       ['silent', 'silent'],
     ],
-    wrong: ['INFO', 'loud'],
+    invalid: ['INFO', 'loud'],
   },
 };
 
@@ -174,17 +174,17 @@ const each = <T>(pick: (row: Row) => T[]) =>
 const plain = (value: unknown) => (value instanceof Secret ? value.reveal() : value);
 const of = (config: Config, name: Name) => plain(config[name]);
 
-function refusal(read: () => unknown): string {
+function errorOf(read: () => unknown): string {
   try {
     read();
   } catch (error) {
     expect(error).toBeInstanceOf(ConfigError);
     return (error as Error).message;
   }
-  throw new Error('it was taken');
+  throw new Error('the settings were accepted');
 }
 
-describe('the settings', () => {
+describe('settings', () => {
   let folder: string;
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-config-'));
@@ -195,64 +195,61 @@ describe('the settings', () => {
     expect(names.toSorted()).toEqual((Object.keys(settings) as Name[]).toSorted());
   });
 
-  test.each(names)('%s has its default when nothing is given, or nothing but emptiness', (name) => {
+  test.each(names)('%s has its default if it is unset or empty', (name) => {
     const { variable } = settings[name];
     expect(of(readConfig({}), name)).toEqual(table[name].unset);
     const empty = { env: { [variable]: '' }, flags: { [flagOf(variable)]: '' } };
     expect(of(readConfig(empty), name)).toEqual(table[name].unset);
   });
 
-  test.each(each((row) => row.given))('%s: %s takes %p', (name, variable, [text, means]) => {
-    expect(of(readConfig({ env: { [variable]: text } }), name)).toEqual(plain(means));
+  test.each(each((row) => row.valid))('%s: %s accepts %p', (name, variable, [text, value]) => {
+    expect(of(readConfig({ env: { [variable]: text } }), name)).toEqual(plain(value));
   });
 
-  test.each(each((row) => row.given.slice(1, 2)))(
-    '%s: a flag beats the environment, which beats .env, which beats the default',
-    (name, variable, [text, means]) => {
-      const [first, firstMeans] = table[name].given[0] as [string, unknown];
+  test.each(each((row) => row.valid.slice(1, 2)))(
+    '%s: a flag overrides the environment, which overrides .env, which overrides the default',
+    (name, variable, [text, value]) => {
+      const [first, firstMeans] = table[name].valid[0] as [string, unknown];
       const envFile = join(folder, `${name}.env`);
       writeFileSync(envFile, `# a note\n${variable}=${first}\n`);
       expect(of(readConfig({ envFile }), name)).toEqual(plain(firstMeans));
       const env = { [variable]: text };
-      expect(of(readConfig({ envFile, env }), name)).toEqual(plain(means));
+      expect(of(readConfig({ envFile, env }), name)).toEqual(plain(value));
       const flags = { [flagOf(variable)]: first };
       expect(of(readConfig({ env, flags }), name)).toEqual(plain(firstMeans));
     },
   );
 
-  test.each(each((row) => row.wrong))(
-    '%s: %s does not take %p, and says so in one line',
-    (_, variable, text) => {
-      const message = refusal(() => readConfig({ env: { [variable]: text } }));
-      expect(message).toMatch(new RegExp(`^${variable} must [^\\n]+$`));
-      const byFlag = refusal(() => readConfig({ flags: { [flagOf(variable)]: text } }));
-      expect(byFlag).toStartWith(`--${flagOf(variable)} (${variable}) must `);
-    },
-  );
+  test.each(each((row) => row.invalid))('%s: %s rejects %p with one line', (_, variable, text) => {
+    const message = errorOf(() => readConfig({ env: { [variable]: text } }));
+    expect(message).toMatch(new RegExp(`^${variable} must [^\\n]+$`));
+    const byFlag = errorOf(() => readConfig({ flags: { [flagOf(variable)]: text } }));
+    expect(byFlag).toStartWith(`--${flagOf(variable)} (${variable}) must `);
+  });
 
-  test('that hold a secret are not repeated when they are wrong', () => {
+  test('with secrets are not repeated in error messages', () => {
     for (const name of ['databaseUrl', 'masterKey'] as const) {
-      for (const text of table[name].wrong) {
+      for (const text of table[name].invalid) {
         const { variable } = settings[name];
-        const message = refusal(() => readConfig({ env: { [variable]: text } }));
+        const message = errorOf(() => readConfig({ env: { [variable]: text } }));
         expect(message).not.toContain('hunter2');
         if (text !== 'sqlite:') expect(message).not.toContain(text);
       }
     }
   });
 
-  test('that are wrong in more than one line are still told in one', () => {
-    expect(refusal(() => readConfig({ env: { PORT: '80\n80' } }))).toEndWith('not "80\\n80"');
-    expect(refusal(() => readConfig({ env: { SALLYPORT_LOG_LEVEL: 'in\r\nfo' } }))).not.toMatch(/[\r\n]/);
+  test('with line feeds are rejected with one line', () => {
+    expect(errorOf(() => readConfig({ env: { PORT: '80\n80' } }))).toEndWith('not "80\\n80"');
+    expect(errorOf(() => readConfig({ env: { SALLYPORT_LOG_LEVEL: 'in\r\nfo' } }))).not.toMatch(/[\r\n]/);
   });
 
-  test('of Sessions fit together', () => {
+  test('for the session lifetime must not exceed the maximum', () => {
     const env = { SALLYPORT_SESSION_TTL: '60', SALLYPORT_SESSION_TTL_MAX: '59' };
-    expect(refusal(() => readConfig({ env }))).toContain('SALLYPORT_SESSION_TTL_MAX');
+    expect(errorOf(() => readConfig({ env }))).toContain('SALLYPORT_SESSION_TTL_MAX');
     expect(readConfig({ env: { ...env, SALLYPORT_SESSION_TTL_MAX: '60' } }).sessionTtl).toBe(60_000);
   });
 
-  test('follow the data folder where they are not given themselves', () => {
+  test('for files default to paths in the data folder', () => {
     const config = readConfig({ env: { SALLYPORT_DATA_DIR: '/srv/sallyport' } });
     expect(config).toMatchObject({
       databaseUrl: 'sqlite:/srv/sallyport/sallyport.db',
@@ -261,8 +258,8 @@ describe('the settings', () => {
     });
   });
 
-  test('may be without a .env, but not with one that cannot be read', () => {
+  test('work without a .env file; an unreadable one is an error', () => {
     expect(readConfig({ envFile: join(folder, 'none') }).port).toBe(8080);
-    expect(refusal(() => readConfig({ envFile: folder }))).toStartWith('.env cannot be read: ');
+    expect(errorOf(() => readConfig({ envFile: folder }))).toStartWith('cannot read .env: ');
   });
 });

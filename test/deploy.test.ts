@@ -1,4 +1,4 @@
-/** What is in deploy/ fits the program and keeps its promises, as far as that can be seen without running it. */
+/** Checks the files in deploy/ against the program, without running them. */
 import { describe, expect, test } from 'bun:test';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ const read = (path: string) => readFileSync(join(folder, path), 'utf8');
 const variables = Object.values(settings).map(({ variable }) => variable);
 const paths = routes.map(({ path }) => path);
 
-/** One document, read as strictly as the parser can. */
+/** Parses a file with exactly one document, without warnings. */
 function yaml(path: string): unknown {
   const documents = parseAllDocuments(read(path), { strict: true, uniqueKeys: true });
   expect(documents).toHaveLength(1);
@@ -31,7 +31,7 @@ describe('the image', () => {
   const having = (word: string) =>
     last.filter((line) => line.startsWith(`${word} `)).map((line) => line.slice(word.length + 1));
 
-  test('runs the program and nothing else, as nobody in particular', () => {
+  test('runs only the program, as an unprivileged user', () => {
     expect(having('RUN')).toEqual([]);
     expect(having('USER')).toEqual(['65532:65532']);
     expect(JSON.parse(having('ENTRYPOINT')[0] as string)).toEqual(['/usr/local/bin/sallyport']);
@@ -39,13 +39,13 @@ describe('the image', () => {
     expect(commands.map(({ words }) => words.join(' '))).toContain(command);
   });
 
-  test('is asked after its health by the program itself', () => {
-    const [, asked] = /CMD (\[.*\])$/.exec(having('HEALTHCHECK')[0] as string)!;
-    expect(JSON.parse(asked as string)).toEqual(['/usr/local/bin/sallyport', 'health']);
+  test('uses the health command as its health check', () => {
+    const [, check] = /CMD (\[.*\])$/.exec(having('HEALTHCHECK')[0] as string)!;
+    expect(JSON.parse(check as string)).toEqual(['/usr/local/bin/sallyport', 'health']);
     expect(commands.map(({ words }) => words.join(' '))).toContain('health');
   });
 
-  test('sets what the program knows, and no secret', () => {
+  test('sets only known settings, and no secret', () => {
     const names = Array.from(
       having('ENV')
         .join(' ')
@@ -56,7 +56,7 @@ describe('the image', () => {
     expect(names.filter((name) => !variables.includes(name))).toEqual([]);
   });
 
-  test('is built from what it copies, and the rest is not even sent', () => {
+  test('has a build context of exactly the files that it copies', () => {
     const copied = lines
       .filter((line) => line.startsWith('COPY ') && !line.includes('--from'))
       .flatMap((line) => line.split(' ').slice(1, -1));
@@ -69,7 +69,7 @@ describe('the image', () => {
   });
 });
 
-test('the compose file gives the service what it needs and takes away what it does not', () => {
+test('the compose file starts the service with least privileges', () => {
   const Compose = z.strictObject({
     name: z.literal('sallyport'),
     services: z.strictObject({
@@ -100,14 +100,14 @@ test('the compose file gives the service what it needs and takes away what it do
 describe('in Kubernetes', () => {
   const files = readdirSync(join(folder, 'kubernetes')).filter((name) => name.endsWith('.yaml'));
   const labels = { 'app.kubernetes.io/name': 'sallyport' };
-  // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever is there
+  // biome-ignore lint/suspicious/noExplicitAny: manifests have no type
   const of = (kind: string): any =>
     files.map((name) => yaml(join('kubernetes', name)) as { kind: string }).find((one) => one.kind === kind);
   const { spec } = of('Deployment');
   const pod = spec.template.spec;
   const [container] = pod.containers;
 
-  test('everything that is applied exists, and everything that exists is applied or an example', () => {
+  test('the kustomization lists every manifest except the example', () => {
     const applied = of('Kustomization').resources as string[];
     expect(files.filter((name) => !applied.includes(name)).toSorted()).toEqual([
       'kustomization.yaml',
@@ -116,7 +116,7 @@ describe('in Kubernetes', () => {
     expect(applied.filter((name) => !files.includes(name))).toEqual([]);
   });
 
-  test('the parts find one another', () => {
+  test('labels, ports, secrets and volumes match', () => {
     for (const selector of [spec.selector.matchLabels, of('Service').spec.selector])
       expect(selector).toEqual(labels);
     expect(of('PodDisruptionBudget').spec.selector.matchLabels).toEqual(labels);
@@ -136,14 +136,14 @@ describe('in Kubernetes', () => {
     expect(file.value).toBe(`${container.volumeMounts[0].mountPath}/${mounted.secret.items[0].path}`);
   });
 
-  test('probes ask what the service answers, and never restart it because the database is away', () => {
+  test('probes use existing endpoints, and a lost database never restarts a pod', () => {
     for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe'])
       expect(paths).toContain(container[probe].httpGet.path);
     expect(container.livenessProbe.httpGet.path).toBe('/livez');
     expect(container.readinessProbe.httpGet.path).toBe('/readyz');
   });
 
-  test('a disruption or a new version leaves nodes that serve', () => {
+  test('disruptions and updates leave running nodes', () => {
     expect(spec.replicas - of('PodDisruptionBudget').spec.maxUnavailable).toBeGreaterThanOrEqual(2);
     expect(spec.strategy.rollingUpdate.maxUnavailable).toBe(0);
     const [drain] = container.env.filter(({ name }: { name: string }) => name === 'SALLYPORT_DRAIN');
@@ -152,7 +152,7 @@ describe('in Kubernetes', () => {
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(Number(drain.value) + 10);
   });
 
-  test('the container is what the image is, with nothing that it does not need', () => {
+  test('the container has least privileges and only known settings', () => {
     expect(container.image).toBe(`sallyport:${manifest.version}`);
     expect(pod.automountServiceAccountToken).toBe(false);
     expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 65532 });
@@ -171,10 +171,10 @@ describe('the systemd unit', () => {
   const unit = read('sallyport.service');
   const analyze = (...args: string[]) => {
     const { exitCode, stdout, stderr } = Bun.spawnSync(['systemd-analyze', ...args]);
-    return { code: exitCode, said: `${stdout}${stderr}` };
+    return { code: exitCode, output: `${stdout}${stderr}` };
   };
 
-  test('starts the service with settings that it knows', () => {
+  test('starts the service with known settings', () => {
     const [, command] = /^ExecStart=\/usr\/local\/bin\/sallyport (\w+)$/m.exec(unit)!;
     expect(commands.map(({ words }) => words.join(' '))).toContain(command as string);
     const named = Array.from(unit.matchAll(/^Environment=(\w+)=/gm), (match) => match[1] as string);
@@ -189,17 +189,17 @@ describe('the systemd unit', () => {
     const place = mkdtempSync(join(tmpdir(), 'sallyport-unit-'));
     const path = join(place, 'sallyport.service');
     const valid = unit.replace('/usr/local/bin/sallyport', process.execPath);
-    // systemd-analyze also warns about other units that are installed here.
-    const complaints = (text: string) => {
+    // systemd-analyze also warns about other installed units.
+    const warnings = (text: string) => {
       writeFileSync(path, text);
       return analyze('verify', path)
-        .said.split('\n')
+        .output.split('\n')
         .filter((line) => line.includes('sallyport.service'));
     };
-    expect(complaints(`${valid}\n[Service]\nNonsense=1\n`)).toEqual([expect.stringContaining('Nonsense')]);
-    expect(complaints(valid)).toEqual([]);
-    const { code, said } = analyze('security', '--offline=true', '--threshold=20', path);
+    expect(warnings(`${valid}\n[Service]\nNonsense=1\n`)).toEqual([expect.stringContaining('Nonsense')]);
+    expect(warnings(valid)).toEqual([]);
+    const { code, output } = analyze('security', '--offline=true', '--threshold=20', path);
     rmSync(place, { recursive: true });
-    expect([code, said]).toEqual([0, expect.stringMatching(/exposure level .*: [01]\.\d OK/)]);
+    expect([code, output]).toEqual([0, expect.stringMatching(/exposure level .*: [01]\.\d OK/)]);
   });
 });

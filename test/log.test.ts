@@ -2,11 +2,11 @@ import { describe, expect, test } from 'bun:test';
 import { mint } from '../src/domain/key.ts';
 import { makeLog } from '../src/log.ts';
 
-describe.each([true, false])('a line of the log, for people: %j', (forPeople) => {
+describe.each([true, false])('a log line, as text: %j', (asText) => {
   const lines: string[] = [];
-  const log = makeLog({ level: 'debug', forPeople, now: () => 0, write: (line) => lines.push(line) });
+  const log = makeLog({ level: 'debug', asText, now: () => 0, write: (line) => lines.push(line) });
 
-  test('shows no key, wherever it stands', () => {
+  test('has no key in messages, fields or errors', () => {
     const key = mint('mgt').secret.reveal();
     log.info(`a message with ${key}`, {
       text: key,
@@ -17,7 +17,7 @@ describe.each([true, false])('a line of the log, for people: %j', (forPeople) =>
     expect(lines.at(-1)?.match(/\[secret\]/g)?.length).toBeGreaterThanOrEqual(5);
   });
 
-  test('keeps all the rest', () => {
+  test('has the message, all fields and the causes of errors', () => {
     log.warn('hello', {
       count: 2,
       deep: { a: ['slp_short'] },
@@ -27,25 +27,25 @@ describe.each([true, false])('a line of the log, for people: %j', (forPeople) =>
   });
 });
 
-test('the stack of a failure that goes on is written once a minute, its message every time', () => {
+test('the stack of a repeated error is written once a minute, its message every time', () => {
   let now = 0;
   const lines: string[] = [];
   const log = makeLog({
     level: 'error',
-    forPeople: false,
+    asText: false,
     now: () => now,
     write: (line) => lines.push(line),
   });
   const failures = [1, 2, 3].map(() => new Error('no room', { cause: new Error('disk is full') }));
-  const told = (error: Error) => {
+  const write = (error: Error) => {
     log.error('request failed', { error });
     return JSON.parse(lines.at(-1) as string).error as string;
   };
   const [first, again, later] = failures as [Error, Error, Error];
-  expect(told(first)).toContain('\n');
+  expect(write(first)).toContain('\n');
   now += 59_999;
-  expect(told(again)).toBe('Error: no room ← Error: disk is full');
-  expect(told(new Error('something else'))).toContain('\n');
+  expect(write(again)).toBe('Error: no room ← Error: disk is full');
+  expect(write(new Error('something else'))).toContain('\n');
   now += 1;
-  expect(told(later)).toContain('\n');
+  expect(write(later)).toContain('\n');
 });

@@ -6,8 +6,8 @@ import { Registry } from '../src/metrics.ts';
 import { failInserts } from './support/database.ts';
 import { databases, openTestServer, type TestServer } from './support/test-server.ts';
 
-describe('the text of figures', () => {
-  test('has counters, gauges and histograms as Prometheus reads them', () => {
+describe('the registry', () => {
+  test('writes counters, gauges and histograms in the Prometheus text format', () => {
     const registry = new Registry();
     registry.counter('c_total', 'Counts.').add({ kind: 'a"b' }, 2);
     registry.gauge('g', 'Now.', () => [[{}, 1.5]]);
@@ -36,7 +36,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
   afterAll(() => world.close());
 
   const scrape = async () => (await fetch(world.app.metricsUrl as string)).text();
-  const figure = (text: string, series: string) =>
+  const readValue = (text: string, series: string) =>
     Number(
       text
         .split('\n')
@@ -44,55 +44,58 @@ describe.each(databases)('metrics on %s', (_, database) => {
         ?.slice(series.length + 1),
     );
 
-  test('tell what was answered, authenticated, decided and stored, without an id or a key in them', async () => {
+  test('count requests, authentications, decisions and rows, without ids or keys', async () => {
     const { key, id } = await world.tenant();
     const soon = new Date(world.clock.now() + 86_400_000).toISOString();
-    const made = await world.application(key, { expires_at: soon });
-    await world.call('GET', `/applications/${made.id}`, { key });
-    await world.call('GET', '/applications', { key: made.key });
+    const created = await world.application(key, { expires_at: soon });
+    await world.call('GET', `/applications/${created.id}`, { key });
+    await world.call('GET', '/applications', { key: created.key });
     await world.call('GET', '/applications', { key: 'junk' });
     const ask = (permission: string) =>
-      world.call('POST', '/decisions', { key, body: { credential: made.key, permission } });
+      world.call('POST', '/decisions', { key, body: { credential: created.key, permission } });
     await ask('token:read');
     await ask('token:delete');
     await world.flush();
     const text = await scrape();
     const requests = 'sallyport_http_request_duration_seconds_count';
-    expect(figure(text, `${requests}{route="getApplication",status="200"}`)).toBe(1);
-    expect(figure(text, `${requests}{route="listApplications",status="401"}`)).toBe(1);
-    expect(figure(text, `${requests}{route="listApplications",status="403"}`)).toBe(1);
-    expect(figure(text, 'sallyport_authentications_total{result="ok"}')).toBe(5);
-    expect(figure(text, 'sallyport_authentications_total{result="failed"}')).toBe(1);
-    expect(figure(text, 'sallyport_decisions_total{outcome="allowed"}')).toBe(1);
-    expect(figure(text, 'sallyport_decisions_total{outcome="denied"}')).toBe(1);
-    expect(figure(text, 'sallyport_database_duration_seconds_count{operation="lookup"}')).toBeGreaterThan(0);
-    expect(figure(text, 'sallyport_database_up')).toBe(1);
-    expect(figure(text, 'sallyport_database_bytes')).toBeGreaterThan(10_000);
-    expect(figure(text, 'sallyport_applications_expiring')).toBe(1);
-    expect(figure(text, 'sallyport_audit_unsealed')).toBe(0);
-    for (const secret of [key, made.key, id, made.id, made.key.slice(-4)]) expect(text).not.toContain(secret);
+    expect(readValue(text, `${requests}{route="getApplication",status="200"}`)).toBe(1);
+    expect(readValue(text, `${requests}{route="listApplications",status="401"}`)).toBe(1);
+    expect(readValue(text, `${requests}{route="listApplications",status="403"}`)).toBe(1);
+    expect(readValue(text, 'sallyport_authentications_total{result="ok"}')).toBe(5);
+    expect(readValue(text, 'sallyport_authentications_total{result="failed"}')).toBe(1);
+    expect(readValue(text, 'sallyport_decisions_total{outcome="allowed"}')).toBe(1);
+    expect(readValue(text, 'sallyport_decisions_total{outcome="denied"}')).toBe(1);
+    expect(readValue(text, 'sallyport_database_duration_seconds_count{operation="lookup"}')).toBeGreaterThan(
+      0,
+    );
+    expect(readValue(text, 'sallyport_database_up')).toBe(1);
+    expect(readValue(text, 'sallyport_database_bytes')).toBeGreaterThan(10_000);
+    expect(readValue(text, 'sallyport_applications_expiring')).toBe(1);
+    expect(readValue(text, 'sallyport_audit_unchained')).toBe(0);
+    for (const secret of [key, created.key, id, created.id, created.key.slice(-4)])
+      expect(text).not.toContain(secret);
   });
 
-  test('say how long expired rows have waited', async () => {
+  test('include the age of the oldest expired row', async () => {
     const { key } = await world.tenant();
     const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
     await world.call('POST', '/sessions', { key: web.key });
     world.clock.advance(180_000 + 60_000);
-    expect(figure(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(60);
+    expect(readValue(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(60);
     await world.flush();
-    expect(figure(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(0);
+    expect(readValue(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(0);
   });
 
-  test('and the log count what no route answers, by names that no caller can choose', async () => {
+  test('and the log include requests without a route, under fixed names', async () => {
     const path = `/nowhere-${crypto.randomUUID()}`;
     expect((await world.call('GET', `${path}?q=hidden`)).status).toBe(404);
     expect((await world.call('DELETE', '/livez')).status).toBe(405);
     expect((await world.call('OPTIONS', '/tokens')).status).toBe(204);
     const text = await scrape();
     const requests = 'sallyport_http_request_duration_seconds_count';
-    expect(figure(text, `${requests}{route="unknownPath",status="404"}`)).toBe(1);
-    expect(figure(text, `${requests}{route="wrongMethod",status="405"}`)).toBe(1);
-    expect(figure(text, `${requests}{route="preflight",status="204"}`)).toBe(1);
+    expect(readValue(text, `${requests}{route="unknownPath",status="404"}`)).toBe(1);
+    expect(readValue(text, `${requests}{route="wrongMethod",status="405"}`)).toBe(1);
+    expect(readValue(text, `${requests}{route="preflight",status="204"}`)).toBe(1);
     expect(text).not.toContain(path);
     const logged = world.logged
       .map((line) => JSON.parse(line))
@@ -106,11 +109,11 @@ describe.each(databases)('metrics on %s', (_, database) => {
     for (const taken of ['unknownPath', 'wrongMethod', 'preflight']) expect(names).not.toContain(taken);
   });
 
-  test('are not on the port of the service', async () => {
+  test('are not served on the port of the service', async () => {
     expect((await world.call('GET', '/metrics')).status).toBe(404);
   });
 
-  test('tell of changes that are refused because nothing can be written, which nothing else does', async () => {
+  test('show failed writes that /readyz does not show', async () => {
     const { key } = await world.tenant();
     const allow = await failInserts(world.config.databaseUrl, 'audit');
     const body = { name: 'x', type: 'private', permissions: ['token:read'] };
@@ -119,19 +122,19 @@ describe.each(databases)('metrics on %s', (_, database) => {
     await allow();
     const text = await scrape();
     const series = alertOn503().replace('X', 'createApplication');
-    expect([figure(text, series), figure(text, 'sallyport_database_up')]).toEqual([1, 1]);
+    expect([readValue(text, series), readValue(text, 'sallyport_database_up')]).toEqual([1, 1]);
   });
 
-  /** The series that the page has an alert on, for the route X. */
+  /** The series of the alert in docs/operations/monitoring.md, for the route X. */
   function alertOn503(): string {
     const [, name, status] =
       /rate\((\w+)\{(status="503"), route!="ready"\}/.exec(docs('operations/monitoring.md')) ?? [];
     return `${name}{route="X",${status}}`;
   }
 
-  test('are what the dashboard and the page ask for', async () => {
+  test('include everything that the dashboard and docs/operations/monitoring.md use', async () => {
     const text = await scrape();
-    const asked = new Set(
+    const used = new Set(
       `${docs('operations/grafana.json')}${docs('operations/monitoring.md')}`.match(
         /\b(sallyport|process)_[a-z_]+[a-z]\b/g,
       ),
@@ -139,7 +142,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
     const known = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name, type]) =>
       type === 'histogram' ? [name, `${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
     );
-    expect([...asked].filter((name) => !known.includes(name))).toEqual([]);
-    expect(asked.size).toBeGreaterThan(8);
+    expect([...used].filter((name) => !known.includes(name))).toEqual([]);
+    expect(used.size).toBeGreaterThan(8);
   });
 });

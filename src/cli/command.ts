@@ -1,66 +1,64 @@
-/** What a command is, and what it is given. */
+/** The types of a command, its options and its context. */
 import type { Sallyport } from '../../sdk/src/sallyport.ts';
 import type { Config } from '../config.ts';
 import type { Colorize } from './terminal/colors.ts';
 import type { Input } from './terminal/input.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
-/** What a command takes beside the settings. The same name means the same kind of thing everywhere. */
+/** An option of one command; settings and connection options are declared elsewhere. */
 export interface Option {
   readonly name: string;
-  /** What its value is called; without one it is on or off. */
-  readonly takes?: string;
-  /** What its value can be, where that is one of a few words. */
-  readonly oneOf?: readonly string[];
-  /** May be given several times. */
-  readonly many?: true;
-  readonly sentence: string;
+  /** Placeholder of the value in help, such as FILE. Absent for a switch. */
+  readonly value?: string;
+  readonly choices?: readonly string[];
+  readonly repeatable?: true;
+  readonly description: string;
 }
 
-interface Described {
+interface CommandDescription {
   readonly words: readonly string[];
-  readonly takes: readonly string[];
+  /** Placeholders of the required arguments. */
+  readonly args: readonly string[];
   readonly options?: readonly Option[];
   /** One imperative sentence. */
   readonly summary: string;
   readonly details?: string;
-  /** Command lines that work. */
+  /** Complete command lines; tests parse them. */
   readonly examples?: readonly string[];
 }
 
-/** Works with the settings of the service, whether that runs or not. */
-export interface LocalCommand extends Described {
+/** Uses the settings of the service and its database. Works whether the service runs or not. */
+export interface LocalCommand extends CommandDescription {
+  /** Accepts no settings. */
+  readonly standalone?: true;
   /** Resolves with the exit code. */
   readonly run: (invocation: Invocation) => Promise<number>;
 }
 
-/** Calls a running service, through the SDK alone. */
-export interface RemoteCommand extends Described {
+/** Calls a running service through the SDK. */
+export interface RemoteCommand extends CommandDescription {
   /** Resolves with the exit code. */
   readonly call: (call: Call) => Promise<number>;
 }
 
 export type Command = LocalCommand | RemoteCommand;
 
-export interface Given {
-  /** What stands behind the command's own words. */
+export interface Context {
   readonly args: readonly string[];
-  /** The command's own options, as they were given. */
   readonly options: Options;
   readonly json: boolean;
   readonly print: (line: string) => void;
-  readonly paint: Colorize;
+  readonly colorize: Colorize;
   readonly input: Input;
   readonly terminal: Terminal;
 }
 
-export interface Invocation extends Given {
+export interface Invocation extends Context {
   readonly config: Config;
 }
 
-export interface Call extends Given {
+export interface Call extends Context {
   readonly service: Sallyport;
-  /** Where it is. */
   readonly url: string;
 }
 

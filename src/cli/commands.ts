@@ -1,4 +1,4 @@
-/** THE table of commands. */
+/** The table of commands. */
 import { openDatabase } from '../app.ts';
 import { version } from '../version.ts';
 import type { Command, Invocation } from './command.ts';
@@ -21,10 +21,9 @@ import { sessionCommands } from './commands/sessions.ts';
 import { tenantCommands } from './commands/tenants.ts';
 import { tokenCommands } from './commands/tokens.ts';
 import { usageCommands } from './commands/usage.ts';
-import { completionScript, shells } from './terminal/completion.ts';
+import { completionScripts, shells } from './terminal/completion.ts';
 import { yesOption } from './terminal/confirm.ts';
 
-/** What each group of commands is for. */
 export const groupSummaries: Readonly<Record<string, string>> = {
   tenants: 'Manage tenants.',
   'master-key': 'Create and rotate the master key.',
@@ -39,7 +38,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
 export const commands: readonly Command[] = [
   {
     words: ['serve'],
-    takes: [],
+    args: [],
     summary: 'Run the service.',
     details:
       'On an empty database, the first start creates a tenant and writes its management key to a file.',
@@ -49,18 +48,19 @@ export const commands: readonly Command[] = [
   ...tenantCommands,
   {
     words: ['master-key', 'new'],
-    takes: [],
+    args: [],
     summary: 'Generate a master key and print it.',
+    standalone: true,
     examples: ['(umask 077; sallyport master-key new > master.key)'],
     run: printMasterKey,
   },
   {
     words: ['master-key', 'rotate'],
-    takes: [],
+    args: [],
     options: [dropOldOption, yesOption],
-    summary: 'Re-encrypt all data keys with a new master key while the service runs.',
+    summary: 'Rotate the master key while the service runs.',
     details:
-      'The new key is written above the old one in the key file. The old key stays there, because older backups and audit exports need it; --drop-old removes it permanently. With SALLYPORT_MASTER_KEY, restart the nodes one by one with NEW,OLD, rotate with the same value, then restart them with NEW; store OLD elsewhere. If every node has its own copy of the key file, do the same with both keys in the file, the new one first. An interrupted rotation leaves all data readable: run it again.',
+      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it; --drop-old deletes it.\n\nWith SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
     examples: ['sallyport master-key rotate'],
     run: rotate,
   },
@@ -72,34 +72,13 @@ export const commands: readonly Command[] = [
   doctorCommand,
   {
     words: ['migrate'],
-    takes: [],
+    args: [],
     summary: 'Migrate the database schema.',
     details: '`sallyport serve` does the same when it starts. Use this to migrate beforehand.',
     examples: ['sallyport migrate'],
     run: migrateOnly,
   },
   healthCommand,
-  {
-    words: ['completion'],
-    takes: ['SHELL'],
-    summary: 'Print a shell completion script.',
-    details: `SHELL is ${shells.join(', ')}. The first lines of the script say how to install it.`,
-    examples: ['eval "$(sallyport completion bash)"'],
-    run: async ({ args, print }) => {
-      print(completionScript(args[0] as string, commands));
-      return 0;
-    },
-  },
-  {
-    words: ['version'],
-    takes: [],
-    summary: 'Print the version.',
-    examples: ['sallyport version --json'],
-    run: async ({ print, json }) => {
-      print(json ? JSON.stringify({ version }) : version);
-      return 0;
-    },
-  },
   ...appCommands,
   ...usageCommands,
   ...keyCommands,
@@ -109,13 +88,37 @@ export const commands: readonly Command[] = [
   ...logsCommands,
   ...applyCommands,
   ...initCommands,
+  {
+    words: ['completion'],
+    args: ['SHELL'],
+    summary: 'Print a shell completion script.',
+    standalone: true,
+    details: `SHELL is ${shells.slice(0, -1).join(', ')} or ${shells.at(-1)}. The script starts with a comment that says how to install it.`,
+    examples: ['eval "$(sallyport completion bash)"'],
+    run: async ({ args, print }) => {
+      print(completionScripts[args[0] as string] as string);
+      return 0;
+    },
+  },
+  {
+    words: ['version'],
+    args: [],
+    summary: 'Print the version.',
+    standalone: true,
+    examples: ['sallyport version --json'],
+    run: async ({ print, json }) => {
+      print(json ? JSON.stringify({ version }) : version);
+      return 0;
+    },
+  },
 ];
 
 async function migrateOnly({ config, json, print }: Invocation): Promise<number> {
   const { migrated, close } = await openDatabase(config);
   await close();
   const { from, to } = migrated;
-  const words = from === to ? `schema ${to}: nothing to do` : `schema ${from} → ${to}`;
+  const words =
+    from === to ? `schema is up to date (version ${to})` : `migrated schema from version ${from} to ${to}`;
   print(json ? JSON.stringify(migrated) : words);
   return 0;
 }

@@ -1,6 +1,6 @@
 /** Errors that end a command with a message and a hint. */
 
-/** The command was called in a way that it does not take. */
+/** Wrong arguments, options or input files. Exit code 2. */
 export class UsageError extends Error {
   readonly hint: string | undefined;
   constructor(message: string, hint?: string) {
@@ -9,8 +9,8 @@ export class UsageError extends Error {
   }
 }
 
-/** What was named is not there; found out by looking, where the service was not asked for it by its id. */
-export class Missing extends Error {
+/** No object has the given name. Exit code 4, like a 404 from the service. */
+export class NotFoundError extends Error {
   readonly hint: string;
   constructor(message: string, hint: string) {
     super(message);
@@ -18,8 +18,8 @@ export class Missing extends Error {
   }
 }
 
-/** As things are, it cannot be done. */
-export class Refused extends Error {
+/** The command was called correctly and failed. Exit code 1. */
+export class CommandError extends Error {
   readonly hint: string;
   constructor(message: string, hint: string) {
     super(message);

@@ -3,6 +3,7 @@ import {
   CommanderError,
   type OutputConfiguration,
   Command as Program,
+  Argument as ProgramArgument,
   Option as ProgramOption,
 } from 'commander';
 import { flagOf, settingList } from '../config.ts';
@@ -10,6 +11,8 @@ import { version } from '../version.ts';
 import type { Command, Option, Options } from './command.ts';
 import { commands, groupSummaries } from './commands.ts';
 import { UsageError } from './errors.ts';
+import { describeBelow, formatHelp, pathOf } from './help.ts';
+import { completeCommand, completionsFor, shells } from './terminal/completion.ts';
 import { callOptions } from './terminal/connection.ts';
 
 /** Runs a command. Resolves with its exit code. */
@@ -23,20 +26,18 @@ export interface Parsed {
   readonly settings: Readonly<Record<string, string | undefined>>;
 }
 
-const headings = { run: 'Server commands:', call: 'API commands:' };
+const headings = { server: 'Server commands:', api: 'API commands:', other: 'Other commands:' };
 
 const settingOptions: readonly Option[] = settingList
   .filter(({ secret }) => !secret)
-  .map(({ variable, sentence, fallback }) => ({
+  .map(({ variable, description, fallback }) => ({
     name: flagOf(variable),
-    takes: 'VALUE',
-    sentence: `${sentence} ${variable}, default ${fallback}.`,
+    value: 'VALUE',
+    description: `${description}\n[env: ${variable}, default: ${fallback}]`,
   }));
 
 /** Settings that have no flag, because an argument list is visible to every user of the machine. */
-const secretSettings = settingList
-  .filter(({ secret }) => secret)
-  .map(({ variable, sentence, fallback }) => `  ${variable}: ${sentence} Default ${fallback}.`);
+const secretSettings = settingList.filter(({ secret }) => secret);
 
 /** `print` receives help texts. Resolves with the exit code. Throws UsageError. */
 export async function parseAndRun(
@@ -52,6 +53,10 @@ export async function parseAndRun(
     },
     { writeOut: print, writeErr: print },
   );
+  if (argv[0] === completeCommand) {
+    for (const line of completionsFor(program, argv.slice(1))) print(`${line}\n`);
+    return 0;
+  }
   try {
     await program.parseAsync(normalizeHelp(argv, program), { from: 'user' });
   } catch (error) {
@@ -62,14 +67,14 @@ export async function parseAndRun(
 
 /** Turns `help apps list` into `apps list --help`. Drops a help flag after an unknown command, which is an error. */
 function normalizeHelp(argv: readonly string[], program: Program): string[] {
-  const asked = argv[0] === 'help' ? [...argv.slice(1), '--help'] : [...argv];
+  const words = argv[0] === 'help' ? [...argv.slice(1), '--help'] : [...argv];
   let parent: Program | undefined = program;
-  for (const word of asked) {
-    if (word.startsWith('-') || parent.commands.length === 0) return asked;
+  for (const word of words) {
+    if (word.startsWith('-') || parent.commands.length === 0) return words;
     parent = parent.commands.find((child) => child.name() === word);
-    if (!parent) return asked.filter((one) => one !== '--help' && one !== '-h');
+    if (!parent) return words.filter((one) => one !== '--help' && one !== '-h');
   }
-  return asked;
+  return words;
 }
 
 /** The help of the whole program, as a terminal of 100 columns shows it. */
@@ -79,19 +84,22 @@ export function helpText(): string {
 
 export function buildProgram(execute: Execute, output: OutputConfiguration = {}): Program {
   const program = new Program('sallyport')
-    .description('API keys for services, short-lived sessions for browsers, and rules for what each may see.')
+    .description(
+      'Run and manage Sallyport: API keys for services, short-lived keys for browsers, and rules for the data that each may see.',
+    )
     .usage('COMMAND [options]')
     .version(version, '--version', 'Print the version.')
     .option('--json', 'Print JSON.')
     .helpOption('-h, --help', 'Show help.')
+    .commandsGroup(headings.other)
     .helpCommand('help [COMMAND]', 'Show help for a command.')
-    .configureHelp({ showGlobalOptions: true, subcommandTerm: termOf, styleTitle: sentenceCase })
+    .configureHelp({ showGlobalOptions: true, formatHelp, subcommandTerm: (command) => command.name() })
     .configureOutput({ ...output, outputError: () => {} });
   reportErrors(program);
   const groups = new Map<string, Program>();
   for (const command of commands) {
     const [first, second] = command.words as [string, string?];
-    const heading = headings['run' in command ? 'run' : 'call'];
+    const heading = headingOf(command);
     if (second === undefined) {
       add(program.command(first).helpGroup(heading), command, execute);
       continue;
@@ -103,35 +111,37 @@ export function buildProgram(execute: Execute, output: OutputConfiguration = {})
   return program;
 }
 
+function headingOf(command: Command): string {
+  if ('call' in command) return headings.api;
+  return command.standalone && command.words.length === 1 ? headings.other : headings.server;
+}
+
 function addGroup(program: Program, name: string, heading: string): Program {
   const group = program.command(name).helpGroup(heading).usage('COMMAND [options]').helpCommand(false);
   reportErrors(group);
   return group.description(groupSummaries[name] ?? '');
 }
 
-/** Throws a UsageError whose hint names the help of the command. Ends quietly where help was shown. */
+/** Turns commander's errors into a UsageError that names the command and its help. Help itself is no error. */
 function reportErrors(program: Program): void {
   program.exitOverride((error) => {
     if (error.exitCode === 0 || error.code === 'commander.help') throw error;
     const message = error.message.replace(/^error: /, '').replace('\n', ' ');
-    throw new UsageError(message, `run \`${pathOf(program)} --help\``);
+    const name = program.parent ? `${pathOf(program).slice('sallyport '.length)}: ` : '';
+    throw new UsageError(name + message, `run \`${pathOf(program)} --help\``);
   });
 }
 
-function pathOf(program: Program): string {
-  return program.parent ? `${pathOf(program.parent)} ${program.name()}` : program.name();
-}
-
 function add(program: Program, command: Command, execute: Execute): void {
-  const { takes, options = [], summary, details, examples = [] } = command;
+  const { args, options = [], summary, details, examples = [] } = command;
   reportErrors(program);
   program.summary(summary).description([summary, details].filter(Boolean).join('\n\n'));
-  for (const name of takes) program.argument(`<${name}>`);
+  for (const name of args) program.addArgument(toProgramArgument(name));
   for (const option of options) program.addOption(toProgramOption(option));
   if ('call' in command) {
     program.optionsGroup('Connection options:');
     for (const option of callOptions) program.addOption(toProgramOption(option));
-  } else addSettings(program, command);
+  } else if (!command.standalone) addSettings(program, command);
   if (examples.length > 0)
     program.addHelpText('after', `\nExamples:\n${examples.map((example) => `  $ ${example}`).join('\n')}`);
   program.action(async () => {
@@ -148,24 +158,31 @@ function add(program: Program, command: Command, execute: Execute): void {
 /** Every server command accepts the settings; only the help of `serve` lists them. */
 function addSettings(program: Program, { words }: Command): void {
   const listed = words[0] === 'serve';
-  program.optionsGroup('Settings (flag, environment variable, or line in .env):');
+  program.optionsGroup('Settings (option, environment variable, or line in .env):');
   for (const option of settingOptions) program.addOption(toProgramOption(option).hideHelp(!listed));
-  program.addHelpText(
-    'after',
-    listed
-      ? `\nSettings without a flag:\n${secretSettings.join('\n')}`
-      : '\nSettings are accepted as flags too: see `sallyport serve --help`.',
-  );
+  if (!listed) {
+    const pointer =
+      'Settings such as --data-dir and --database-url work here too: see `sallyport serve --help`.';
+    program.addHelpText('after', `\n${pointer}`);
+    return;
+  }
+  const items = secretSettings.map(({ variable, description }) => describeBelow(variable, description, 80));
+  program.addHelpText('after', `\nEnvironment variables without an option:\n${items.join('\n')}`);
 }
 
-function toProgramOption({ name, takes, oneOf, many, sentence }: Option): ProgramOption {
-  const option = new ProgramOption(takes ? `--${name} <${takes}>` : `--${name}`, sentence);
-  if (oneOf) option.choices(oneOf);
-  if (!takes) return option;
+function toProgramArgument(name: string): ProgramArgument {
+  const argument = new ProgramArgument(`<${name}>`);
+  return name === 'SHELL' ? argument.choices(shells) : argument;
+}
+
+function toProgramOption({ name, value, choices, repeatable, description }: Option): ProgramOption {
+  const option = new ProgramOption(value ? `--${name} <${value}>` : `--${name}`, description);
+  if (choices) option.choices(choices);
+  if (!value) return option;
   const check = option.parseArg;
-  return option.argParser((value: string, previous: string | string[] | undefined) => {
-    const checked = check ? (check(value, undefined as never) as string) : value;
-    if (many) return [...((previous as string[] | undefined) ?? []), checked];
+  return option.argParser((text: string, previous: string | string[] | undefined) => {
+    const checked = check ? (check(text, undefined as never) as string) : text;
+    if (repeatable) return [...((previous as string[] | undefined) ?? []), checked];
     if (previous !== undefined) throw new UsageError(`--${name} can be given only once`);
     return checked;
   });
@@ -182,14 +199,4 @@ function optionsOf(program: Program): Options {
 
 function attributeOf(name: string): string {
   return new ProgramOption(`--${name}`).attributeName();
-}
-
-/** In lists of commands: the name and what it takes, without `[options]`. */
-function termOf(command: Program): string {
-  const takes = command.registeredArguments.map((argument) => argument.name());
-  return [command.name(), ...takes].join(' ');
-}
-
-function sentenceCase(title: string): string {
-  return title.replace('Options:', 'options:').replace(/^options/, 'Options');
 }

@@ -1,7 +1,7 @@
 /** The command line: reads the arguments, runs the command, reports errors. */
 import { type Config, readConfig } from '../config.ts';
 import { redactSecrets } from '../domain/key.ts';
-import type { Command, Given, Invocation } from './command.ts';
+import type { Command, Context, Invocation } from './command.ts';
 import { UsageError } from './errors.ts';
 import { type Parsed, parseAndRun } from './program.ts';
 import { type ErrorContext, toCliError } from './terminal/cli-error.ts';
@@ -11,21 +11,21 @@ import { Input } from './terminal/input.ts';
 import { escaping, processTerminal, type Terminal } from './terminal/terminal.ts';
 
 /** Resolves with the exit code. */
-export async function run(argv: readonly string[], bare: Terminal = processTerminal()): Promise<number> {
-  const where: ErrorContext = {};
-  let terminal = escaping(bare, false);
+export async function run(argv: readonly string[], output: Terminal = processTerminal()): Promise<number> {
+  const errorContext: ErrorContext = {};
+  let terminal = escaping(output, false);
   try {
-    refuseSecrets(argv);
+    rejectSecrets(argv);
     return await parseAndRun(
       argv,
       (text) => terminal.write(text),
       (command, parsed) => {
-        terminal = escaping(bare, parsed.json);
-        return execute(command, parsed, terminal, where);
+        terminal = escaping(output, parsed.json);
+        return execute(command, parsed, terminal, errorContext);
       },
     );
   } catch (error) {
-    return report(error, where, terminal);
+    return report(error, errorContext, terminal);
   }
 }
 
@@ -33,38 +33,39 @@ async function execute(
   command: Command,
   { args, options, json, settings }: Parsed,
   terminal: Terminal,
-  where: ErrorContext,
+  errorContext: ErrorContext,
 ): Promise<number> {
+  errorContext.words = command.words;
   const input = new Input(terminal);
   const print = (line: string) => terminal.write(`${line}\n`);
-  const given: Given = { args, options, json, print, paint: colorizer(terminal), input, terminal };
-  if ('run' in command) return command.run(withSettings(given, settings, where));
+  const context: Context = { args, options, json, print, colorize: colorizer(terminal), input, terminal };
+  if ('run' in command) return command.run(withSettings(context, settings, errorContext));
   const url = serviceUrl(options, terminal);
-  where.url = url;
+  errorContext.url = url;
   const service = await openService(url, options, terminal, input);
-  return command.call({ ...given, service, url });
+  return command.call({ ...context, service, url });
 }
 
 /** Argument lists are visible to every user of the machine and end up in shell history. */
-function refuseSecrets(argv: readonly string[]): void {
+function rejectSecrets(argv: readonly string[]): void {
   const flag = argv.some((word) => /^--(key|credential|nonce)(=|$)/.test(word));
   if (!flag && argv.every((word) => redactSecrets(word) === word)) return;
   throw new UsageError(
-    'a key, credential or nonce is never an argument: every user of this machine can read arguments',
-    'use the environment, a file or standard input, and replace a key that you typed here',
+    'keys, credentials and nonces cannot be arguments, because every user of this machine can read those',
+    'pass it by environment, file or standard input, and regenerate a key that you typed here',
   );
 }
 
 /** Reads the settings on first use, so that a command that needs none accepts an invalid one. */
-function withSettings(given: Given, flags: Parsed['settings'], where: ErrorContext): Invocation {
+function withSettings(context: Context, flags: Parsed['settings'], errorContext: ErrorContext): Invocation {
   let config: Config | undefined;
   const read = () => {
-    const settings = readConfig({ flags, env: given.terminal.env, envFile: '.env' });
-    where.databaseUrl = settings.databaseUrl;
+    const settings = readConfig({ flags, env: context.terminal.env, envFile: '.env' });
+    errorContext.databaseUrl = settings.databaseUrl;
     return settings;
   };
   return {
-    ...given,
+    ...context,
     get config() {
       config ??= read();
       return config;
@@ -73,9 +74,9 @@ function withSettings(given: Given, flags: Parsed['settings'], where: ErrorConte
 }
 
 /** Prints the errors and a hint to standard error. Returns the exit code. */
-function report(error: unknown, where: ErrorContext, terminal: Terminal): number {
-  const { errors, hint, code } = toCliError(error, where);
-  for (const line of errors) terminal.note(`sallyport: error: ${line}\n`);
-  if (hint) terminal.note(`sallyport: hint: ${hint}\n`);
+function report(error: unknown, errorContext: ErrorContext, terminal: Terminal): number {
+  const { errors, hint, code } = toCliError(error, errorContext);
+  for (const line of errors) terminal.writeError(`sallyport: error: ${line}\n`);
+  if (hint) terminal.writeError(`sallyport: hint: ${hint}\n`);
   return code;
 }

@@ -1,9 +1,35 @@
+/** Scripts whose letters are shaped by the zero-width joiner and non-joiner. */
+const joiningScripts = [
+  ...[
+    'Arabic',
+    'Bengali',
+    'Devanagari',
+    'Gujarati',
+    'Gurmukhi',
+    'Kannada',
+    'Khmer',
+    'Malayalam',
+    'Mongolian',
+  ],
+  ...['Myanmar', 'Oriya', 'Sinhala', 'Syriac', 'Tamil', 'Telugu'],
+];
+
+/** Zero-width characters in their proper place: within an emoji, or after a letter of such a script. */
+const shaping = [
+  '(?<=[\\p{Extended_Pictographic}\\p{Emoji_Modifier}\\u{fe0f}])\\u{200d}',
+  '(?<=\\p{Extended_Pictographic})[\\u{fe0e}\\u{fe0f}]',
+  '(?<=[0-9#*])\\u{fe0f}(?=\\u{20e3})',
+  `(?<=[${joiningScripts.map((script) => `\\p{Script=${script}}`).join('')}])[\\u{200c}\\u{200d}]`,
+];
+
 /**
- * Characters that could manipulate a terminal or change how text is displayed: control characters (U+0000 to U+001F,
- * U+007F to U+009F), bidirectional controls, and other invisible or unassigned characters. The joiners U+200C and
- * U+200D are not escaped, because emoji and several scripts need them.
+ * Characters that act on a screen or are not visible on it: control characters, line and paragraph separators,
+ * bidirectional controls, zero-width and unassigned ones. Two names that differ in one of them would look the same.
  */
-const invisible = /[^\P{C}\u200c\u200d]/gu;
+const invisible = new RegExp(
+  `(?!${shaping.join('|')})[\\p{C}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}]`,
+  'gu',
+);
 
 /** Escapes as `\u{202e}`, for a value on one line. */
 export function escapeText(text: string): string {

@@ -10,11 +10,11 @@ beforeEach(() => {
 });
 afterEach(() => place.close());
 
-test('tenants create prints an id and a key that works; tenants list shows the id and never the key', async () => {
+test('tenants create prints an id and a valid key; tenants list prints the id and no key', async () => {
   const service = await place.serve();
-  const made = await place.run(['tenants', 'create', 'Zoë & Söhne 🗝']);
-  expect(made).toMatchObject({ code: 0, err: '' });
-  const [, id, key] = /^tenant {2}(\S+)\nkey {5}(\S+)\n$/.exec(made.out)!;
+  const created = await place.run(['tenants', 'create', 'Zoë & Söhne 🗝']);
+  expect(created).toMatchObject({ code: 0, err: '' });
+  const [, id, key] = /^tenant {2}(\S+)\nkey {5}(\S+)\n$/.exec(created.out)!;
   expect(key).toMatch(keyPattern);
   const response = await fetch(`${service.url}/applications/key`, { headers: { 'SVC-API-KEY': key! } });
   expect(await response.json()).toMatchObject({ tenant_id: id, type: 'management' });
@@ -24,49 +24,49 @@ test('tenants create prints an id and a key that works; tenants list shows the i
   expect(listed.out).not.toMatch(keyPattern);
 });
 
-test('with --json the same is for programs', async () => {
+test('--json prints JSON', async () => {
   await place.run(['migrate']);
-  const made = JSON.parse((await place.run(['tenants', 'create', 'acme', '--json'])).out);
-  expect(Object.keys(made)).toEqual(['tenant_id', 'key']);
+  const created = JSON.parse((await place.run(['tenants', 'create', 'acme', '--json'])).out);
+  expect(Object.keys(created)).toEqual(['tenant_id', 'key']);
   const listed = JSON.parse((await place.run(['--json', 'tenants', 'list'])).out);
-  expect(listed).toEqual([{ id: made.tenant_id, name: 'acme', created_at: expect.stringMatching(/Z$/) }]);
+  expect(listed).toEqual([{ id: created.tenant_id, name: 'acme', created_at: expect.stringMatching(/Z$/) }]);
   expect(JSON.parse((await place.run(['version', '--json'])).out)).toEqual({ version: manifest.version });
 });
 
-test('a tenant may have a name of two hundred characters, whatever they are', async () => {
+test('a tenant name can have 200 characters', async () => {
   const name = '🗝'.repeat(200);
   await place.run(['migrate']);
   expect((await place.run(['tenants', 'create', name])).code).toBe(0);
   expect((await place.run(['tenants', 'list'])).out).toContain(name);
 });
 
-test.each([[''], [' '], ['a\nb'], ['x'.repeat(201)]])('%p is no name for a tenant', async (name) => {
+test.each([[''], [' '], ['a\nb'], ['x'.repeat(201)]])('%p is rejected as a tenant name', async (name) => {
   await place.run(['migrate']);
   const { code, out, err } = await place.run(['tenants', 'create', name]);
   expect([code, out]).toEqual([2, '']);
   expect(err).toStartWith('sallyport: error: NAME must ');
 });
 
-test('migrate makes the schema in a new folder, and finds nothing to do the second time', async () => {
+test('migrate creates the schema in a new folder; a second run changes nothing', async () => {
   expect(JSON.parse((await place.run(['migrate', '--json'])).out)).toMatchObject({ from: 0 });
   expect(existsSync(place.path('data/management.key'))).toBe(false);
   const again = await place.run(['migrate']);
-  expect([again.code, again.out]).toEqual([0, expect.stringContaining('nothing to do')]);
+  expect([again.code, again.out]).toEqual([0, expect.stringContaining('schema is up to date')]);
 });
 
-test('of several migrations at once in a new folder, one makes the schema and none fails', async () => {
+test('of several concurrent migrations in a new folder, one creates the schema and none fails', async () => {
   const done = await Promise.all(Array.from({ length: 4 }, () => place.run(['migrate', '--json'])));
   expect(done.map(({ code, err }) => [code, err])).toEqual(Array(4).fill([0, '']));
   expect(done.filter(({ out }) => JSON.parse(out).from === 0)).toHaveLength(1);
 });
 
-test('version is the version', async () => {
+test('version prints the version of package.json', async () => {
   for (const args of [['version'], ['--version']]) {
     expect(await place.run(args)).toEqual({ code: 0, out: `${manifest.version}\n`, err: '' });
   }
 });
 
-test('help names every command, and the help of serve every setting', async () => {
+test('help lists every command, and the help of serve every setting', async () => {
   for (const args of [['--help'], ['-h'], ['help'], []]) {
     const { code, out } = await place.run(args);
     expect(code).toBe(0);
@@ -75,18 +75,18 @@ test('help names every command, and the help of serve every setting', async () =
   const { code, out } = await place.run(['serve', '--help']);
   expect(code).toBe(0);
   const text = out.replace(/\s+/g, ' ');
-  for (const { variable, sentence, fallback } of settingList) {
-    for (const part of [variable, sentence, fallback]) expect(text).toContain(part);
+  for (const { variable, description, fallback, secret } of settingList) {
+    for (const part of [variable, description, ...(secret ? [] : [fallback])]) expect(text).toContain(part);
   }
 });
 
 test.each([[['tenants']], [['tenants', 'create']], [['serve']]])(
-  'help %p says what the words with --help say',
+  'help %p prints the same as --help',
   async (words) => {
-    const asked = await place.run(['help', ...words]);
-    expect(asked).toEqual(await place.run([...words, '--help']));
-    expect([asked.code, asked.out]).toEqual([0, expect.stringContaining(words.join(' '))]);
-    expect(asked.out).not.toContain('tokens list');
+    const printed = await place.run(['help', ...words]);
+    expect(printed).toEqual(await place.run([...words, '--help']));
+    expect([printed.code, printed.out]).toEqual([0, expect.stringContaining(words.join(' '))]);
+    expect(printed.out).not.toContain('tokens list');
   },
 );
 
@@ -101,7 +101,7 @@ test.each([
   [['tenants', 'list', 'all'], 'too many arguments'],
   [['serve', '--nonsense'], '--nonsense'],
   [['serve', '--port'], '--port'],
-])('%p is refused with a line that says so, and a hint', async (args, named) => {
+])('%p is rejected with an error and a hint', async (args, named) => {
   const { code, out, err } = await place.run(args);
   expect([code, out]).toEqual([2, '']);
   const lines = err.trimEnd().split('\n');

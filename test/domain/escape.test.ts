@@ -26,10 +26,31 @@ test('escaped JSON parses to the same value', () => {
 });
 
 test('visible text is not changed', () => {
-  for (const text of ['مفتاح', '👨‍👩‍👧', 'e\u0301', 'کتاب‌ها', 'a b'])
+  for (const text of ['مفتاح', '👨‍👩‍👧', '❤️', '1️⃣', '👩🏽‍🚀', 'e\u0301', 'کتاب‌ها', 'क्‍ष', 'a b'])
     for (const escaped of [escapeText, escapeLines, escapeJson]) expect(escaped(text)).toBe(text);
   expect(escapeText('a\n\u202eb')).toBe('a\\u{a}\\u{202e}b');
   expect(escapeLines('a\n\t\r')).toBe('a\n\t\\u{d}');
+});
+
+test('separators and zero-width characters are escaped, so that two names never look the same', () => {
+  const separators = ['\u2028', '\u2029'];
+  const zeroWidth = [
+    '\u200b',
+    '\u200c',
+    '\u200d',
+    '\u2060',
+    '\ufeff',
+    '\u00ad',
+    '\u034f',
+    '\u3164',
+    '\ufe0f',
+  ];
+  for (const character of [...separators, ...zeroWidth]) {
+    expect(escapeText(`web${character}shop`)).toMatch(/^web\\u\{[0-9a-f]+\}shop$/);
+    expect(escapeLines(`web${character}shop`)).not.toContain(character);
+    expect(JSON.parse(escapeJson(JSON.stringify(character)))).toBe(character);
+    expect(escapeJson(JSON.stringify(character))).not.toContain(character);
+  }
 });
 
 test('codePoint has at least four digits', () => {

@@ -115,7 +115,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start();
     writeFileSync(keyFile(), `${two}\n${one}\n`);
     await start();
-    expect(await rotated()).toBe(`master key ${idOf(one)} → ${idOf(two)}, 2 keys sealed anew`);
+    expect(await rotated()).toBe(`rotated master key ${idOf(one)} to ${idOf(two)}; rewrapped 2 data keys`);
     expect(readFileSync(keyFile(), 'utf8')).toBe(`${two}\n${one}\n`);
     writeFileSync(keyFile(), `${three}\n${two}\n${one}\n`);
     await rotated({}, 'drop-old', 'yes');
@@ -131,7 +131,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     const printed = await rotated();
     const [made, ...others] = readFileSync(keyFile(), 'utf8').trimEnd().split('\n') as [string, ...string[]];
     expect(others).toEqual([one, three]);
-    expect(printed).toBe(`master key ${idOf(one)} → ${idOf(made)}, 2 keys sealed anew`);
+    expect(printed).toBe(`rotated master key ${idOf(one)} to ${idOf(made)}; rewrapped 2 data keys`);
     await start();
   });
 
@@ -149,7 +149,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await expect(rotated({ SALLYPORT_MASTER_KEY: one })).rejects.toThrow(
       'SALLYPORT_MASTER_KEY must hold the new key and, after a comma, the old one',
     );
-    const nothing = `master key ${idOf(one)} is in use already: nothing to do`;
+    const nothing = `master key ${idOf(one)} is already in use`;
     expect(await rotated({ SALLYPORT_MASTER_KEY: `${one},${two}` })).toBe(nothing);
     await expect(rotated({ SALLYPORT_MASTER_KEY: `${two},${three}` })).rejects.toBeInstanceOf(WrongMasterKey);
     expect(await masters()).toEqual([idOf(one)]);

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newId } from '../../src/domain/key.ts';
 import type { ListPage, ListWindow, Store } from '../../src/store/store.ts';
-import { plansOf, recorder, rowsVisited } from '../support/recorded.ts';
+import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, runSql, type TestStore } from '../support/test-store.ts';
 

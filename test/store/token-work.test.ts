@@ -6,7 +6,7 @@ import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
 import type { ListWindow, Store, TokenFilter } from '../../src/store/store.ts';
 import { grants, when } from '../support/grants.ts';
-import { plansOf, recorder, rowsVisited, type Statement } from '../support/recorded.ts';
+import { plansOf, recorder, rowsVisited, type Statement } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, runSql, type TestStore } from '../support/test-store.ts';
 

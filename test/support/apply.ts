@@ -1,37 +1,37 @@
-/** `sallyport apply` with files of a tenant of its own. */
+/** Runs `sallyport apply` with a file, for a new tenant. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Said, type Surroundings, shell } from './shell.ts';
+import { type ShellOptions, type ShellResult, shell } from './shell.ts';
 import type { TestServer } from './test-server.ts';
 
-export interface Applying {
+export interface ApplyFixture {
   readonly folder: string;
-  /** Of the tenant's first management Application. */
+  /** The first management key of the tenant. */
   readonly key: string;
-  /** With this text as `access.yaml`. */
-  apply(yaml: string, options?: string[], surroundings?: Surroundings): Promise<Said>;
-  /** All that the tenant has, by name. */
+  /** Writes the text to `access.yaml` and applies it. */
+  apply(yaml: string, options?: string[], shellOptions?: ShellOptions): Promise<ShellResult>;
+  /** All applications of the tenant by name. */
   applications(): Promise<Record<string, { id: string; [field: string]: unknown }>>;
-  clear(): void;
+  remove(): void;
 }
 
-export async function openApplying(world: TestServer): Promise<Applying> {
+export async function openApplyFixture(world: TestServer): Promise<ApplyFixture> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-apply-'));
   const { key } = await world.tenant();
   return {
     folder,
     key,
-    apply: (yaml, options = [], surroundings = {}) => {
+    apply: (yaml, options = [], shellOptions = {}) => {
       const file = join(folder, 'access.yaml');
       writeFileSync(file, yaml);
       const env = { SALLYPORT_URL: world.url, SALLYPORT_KEY: key };
-      return shell(['apply', file, ...options], { ...surroundings, env });
+      return shell(['apply', file, ...options], { ...shellOptions, env });
     },
     applications: async () => {
       const { body } = await world.call('GET', '/applications?size=100', { key });
       return Object.fromEntries(body.data.map((one: { name: string }) => [one.name, one]));
     },
-    clear: () => rmSync(folder, { recursive: true }),
+    remove: () => rmSync(folder, { recursive: true }),
   };
 }

@@ -1,60 +1,50 @@
-/** A command as an operator gives it, within this process and in a folder of its own. */
+/** Runs commands with their own folder and settings, in this process or as child processes. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { environment, root } from './service.ts';
-import { shell } from './shell.ts';
+import { type ShellResult, shell } from './shell.ts';
 
-export interface Said {
-  readonly code: number;
-  readonly out: string;
-  readonly error: string;
-}
-
-/** An entry of the audit log, as a command prints it. */
-export interface Shown {
+/** An audit entry as `--json` prints it. */
+export interface PrintedEntry {
   readonly operation: string;
   readonly result: string;
   readonly entity?: { readonly id: string };
 }
 
-/** A command that goes on printing entries. */
+/** A running command with `--follow`. */
 export interface Following {
-  /** What comes next, as far as it comes at once. */
-  next(): Promise<Shown[]>;
-  /** The exit code, when it has ended. */
+  /** Resolves with the entries of the next chunk of standard output. */
+  next(): Promise<PrintedEntry[]>;
+  /** The exit code. */
   readonly ended: Promise<number>;
-  /** What it says next on standard error. */
-  said(): Promise<string>;
-  /** Answers with the exit code. */
+  /** Resolves with the next chunk of standard error. */
+  nextMessage(): Promise<string>;
+  /** Resolves with the exit code. */
   stop(): Promise<number>;
 }
 
-export interface Desk {
+export interface Cli {
   readonly folder: string;
-  /** Of a file in the folder. */
+  /** The path of a file in the folder. */
   path(name: string): string;
-  run(...words: string[]): Promise<Said>;
-  /** With `--json`, and what it printed. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back
+  run(...words: string[]): Promise<ShellResult>;
+  /** Runs with `--json` and parses the output. Throws if there is none. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests check the shape themselves
   json(...words: string[]): Promise<{ code: number; body: any }>;
-  /** With `--json`, and the entries that it printed, one on each line; fails if it complained. */
-  entries(...words: string[]): Promise<Shown[]>;
-  /** With `--json` and `--follow`. */
+  /** Runs with `--json` and returns one entry per line. Throws on an error. */
+  entries(...words: string[]): Promise<PrintedEntry[]>;
+  /** Starts with `--json` and `--follow`. */
   follow(...words: string[]): Following;
-  /** As a process of its own, which goes on until it is told to stop. */
+  /** Starts a child process. */
   start(...words: string[]): Bun.Subprocess<'ignore', 'pipe', 'pipe'>;
-  clear(): void;
+  remove(): void;
 }
 
-/** Where an operator sits, with these settings. */
-export function openDesk(settings: (folder: string) => Record<string, string> = () => ({})): Desk {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-desk-'));
+export function openCli(settings: (folder: string) => Record<string, string> = () => ({})): Cli {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-cli-'));
   const env = environment(folder, settings(folder));
-  async function run(...words: string[]): Promise<Said> {
-    const { code, out, err } = await shell(words, { env });
-    return { code, out, error: err };
-  }
+  const run = (...words: string[]) => shell(words, { env });
   function start(...words: string[]) {
     const command = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), ...words];
     return Bun.spawn(command, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -64,35 +54,35 @@ export function openDesk(settings: (folder: string) => Record<string, string> = 
     path: (name) => join(folder, name),
     run,
     json: async (...words) => {
-      const { code, out, error } = await run(...words, '--json');
-      if (out === '') throw new Error(`it printed nothing, and exited with ${code}: ${error}`);
+      const { code, out, err } = await run(...words, '--json');
+      if (out === '') throw new Error(`no output, exit code ${code}: ${err}`);
       return { code, body: JSON.parse(out) };
     },
     entries: async (...words) => {
-      const { code, out, error } = await run(...words, '--json');
-      if (code !== 0 || error !== '') throw new Error(`it exited with ${code}: ${error}`);
-      return entriesIn(out);
+      const { code, out, err } = await run(...words, '--json');
+      if (code !== 0 || err !== '') throw new Error(`exit code ${code}: ${err}`);
+      return parseEntries(out);
     },
     follow: (...words) => {
-      const following = start(...words, '--json', '--follow');
-      const reader = following.stdout.getReader();
-      const notes = following.stderr.getReader();
+      const child = start(...words, '--json', '--follow');
+      const output = child.stdout.getReader();
+      const messages = child.stderr.getReader();
       return {
-        next: async () => entriesIn(new TextDecoder().decode((await reader.read()).value)),
-        ended: following.exited,
-        said: async () => new TextDecoder().decode((await notes.read()).value),
+        next: async () => parseEntries(new TextDecoder().decode((await output.read()).value)),
+        ended: child.exited,
+        nextMessage: async () => new TextDecoder().decode((await messages.read()).value),
         stop: () => {
-          following.kill('SIGTERM');
-          return following.exited;
+          child.kill('SIGTERM');
+          return child.exited;
         },
       };
     },
     start,
-    clear: () => rmSync(folder, { recursive: true, force: true }),
+    remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
 
-function entriesIn(lines: string): Shown[] {
+function parseEntries(lines: string): PrintedEntry[] {
   return lines
     .split('\n')
     .filter(Boolean)

@@ -1,20 +1,21 @@
-/** What doctor says, as tests look at it. */
 import { expect } from 'bun:test';
-import type { Desk } from './cli.ts';
+import type { Cli } from './cli.ts';
 
 export interface Check {
   readonly name: string;
   readonly state: string;
-  readonly says: string;
-  readonly todo?: string;
+  readonly message: string;
+  readonly hint?: string;
 }
 
-export async function examine(desk: Desk, ...words: string[]): Promise<{ code: number; checks: Check[] }> {
-  const { code, body } = await desk.json('doctor', ...words);
+export async function runDoctor(cli: Cli, ...words: string[]): Promise<{ code: number; checks: Check[] }> {
+  const { code, body } = await cli.json('doctor', ...words);
   expect(body.ok).toBe(code === 0);
   return { code, checks: body.checks };
 }
 
-export const bad = (checks: Check[]) => checks.filter(({ state }) => state !== 'ok');
-export const shown = (checks: Check[]) =>
-  bad(checks).map(({ state, name, says }) => `${state} ${name}: ${says}`);
+export const problemsIn = (checks: Check[]) => checks.filter(({ state }) => state !== 'ok');
+
+/** Lines such as "warn files: data is readable by other users". */
+export const formatProblems = (checks: Check[]) =>
+  problemsIn(checks).map(({ state, name, message }) => `${state} ${name}: ${message}`);

@@ -1,14 +1,14 @@
-/** The command line in this process, between pipes or before a person. */
+/** Runs a command of the command line in this process. */
 import { run } from '../../src/cli/run.ts';
 
-export interface Surroundings {
+export interface ShellOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
-  /** What a person types, line by line, or does before; with it, a person sits there. */
-  readonly person?: readonly (string | (() => Promise<string>))[];
+  /** Lines typed at prompts, or functions that return them. If present, input and output are a terminal. */
+  readonly answers?: readonly (string | (() => Promise<string>))[];
 }
 
-export interface Said {
+export interface ShellResult {
   readonly code: number;
   readonly out: string;
   readonly err: string;
@@ -16,29 +16,29 @@ export interface Said {
 
 export async function shell(
   argv: readonly string[],
-  { env = {}, stdin = '', person }: Surroundings = {},
-): Promise<Said> {
-  const here = person !== undefined;
-  const lines = [...(person ?? [])];
+  { env = {}, stdin = '', answers }: ShellOptions = {},
+): Promise<ShellResult> {
+  const isTty = answers !== undefined;
+  const lines = [...(answers ?? [])];
   let [out, err] = ['', ''];
   const code = await run(argv, {
     env,
     write: (text) => {
       out += text;
     },
-    pour: async (text) => {
+    writeAsync: async (text) => {
       out += text;
     },
-    note: (text) => {
+    writeError: (text) => {
       err += text;
     },
-    read: async () => stdin,
-    ask: async (question) => {
+    readAll: async () => stdin,
+    prompt: async (question) => {
       err += question;
       const line = lines.shift();
       return typeof line === 'function' ? line() : line;
     },
-    person: { types: here, reads: here, watches: here },
+    isTty: { stdin: isTty, stdout: isTty, stderr: isTty },
   });
   return { code, out, err };
 }

@@ -120,7 +120,7 @@ export async function openTestServer(
   });
   const log = makeLog({
     level: 'debug',
-    forPeople: false,
+    asText: false,
     now: clock.now,
     write: (line) => logged.push(line),
   });

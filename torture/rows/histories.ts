@@ -83,7 +83,7 @@ async function open(context: Context, clock: Clock): Promise<App> {
   });
   const log = makeLog({
     level: 'info',
-    forPeople: false,
+    asText: false,
     now: clock.now,
     write: (line) => logged.push(line),
   });

@@ -1,4 +1,4 @@
-/** A file that says which Applications a tenant has: YAML, and so JSON too. */
+/** Reads the file of `sallyport apply`: the applications of a tenant, as YAML or JSON. */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import { z } from 'zod';
 import { ApplicationCreate } from '../../domain/application.ts';
@@ -7,102 +7,105 @@ import { originErrors } from '../../domain/origin.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
-const Access = z.strictObject({ applications: z.array(ApplicationCreate) });
+const AccessFile = z.strictObject({ applications: z.array(ApplicationCreate) });
 
-/** An Application as the file has it, and where. */
+/** An application in the file, with its line. */
 export interface Wanted {
   readonly application: ApplicationCreate;
   readonly line: number;
 }
 
-/** `name` is what complaints call the file. All that is wrong is said at once, each with its line. */
-export function readAccess(text: string, name: string): Wanted[] {
+/** Throws one UsageError with all problems and their lines. `name` is the file name in its messages. */
+export function readAccessFile(text: string, name: string): Wanted[] {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const slips = [...document.errors, ...document.warnings];
-  complain(
+  const syntaxErrors = [...document.errors, ...document.warnings];
+  reportProblems(
     name,
-    slips.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message })),
+    syntaxErrors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message })),
   );
-  const value = valueIn(document, name);
-  const lineOf = (path: readonly PropertyKey[]) => lines.linePos(placeOf(document, path)).line;
-  const checked = check(Access, value);
-  const faults = 'faults' in checked ? checked.faults : faultsOf(checked.data.applications);
-  complain(
+  const value = toValue(document, name);
+  const lineOf = (path: readonly PropertyKey[]) => lines.linePos(offsetOf(document, path)).line;
+  const checked = check(AccessFile, value);
+  const faults = 'faults' in checked ? checked.faults : findFaults(checked.data.applications);
+  reportProblems(
     name,
-    faults.map((fault) => ({ line: lineOf(fault.path), message: inWords(fault, value) })),
+    faults.map((fault) => ({ line: lineOf(fault.path), message: formatFault(fault, value) })),
   );
-  const { applications } = (checked as { data: z.output<typeof Access> }).data;
+  const { applications } = (checked as { data: z.output<typeof AccessFile> }).data;
   return applications.map((application, index) => ({ application, line: lineOf(['applications', index]) }));
 }
 
-interface Complaint {
+interface Problem {
   readonly line: number;
   readonly message: string;
 }
 
-export function complain(name: string, complaints: readonly Complaint[]): void {
-  if (complaints.length === 0) return;
-  const sorted = complaints.toSorted((a, b) => a.line - b.line);
+export function reportProblems(name: string, problems: readonly Problem[]): void {
+  if (problems.length === 0) return;
+  const sorted = problems.toSorted((a, b) => a.line - b.line);
   throw new UsageError(
     sorted.map(({ line, message }) => `${name}:${line}: ${message}`).join('\n'),
-    'nothing was changed',
+    'no application was changed; correct the file and run the command again',
   );
 }
 
-/** Too many aliases of aliases, and what cannot be JSON, is found when the document is made into a value. */
-function valueIn(document: Document, name: string): unknown {
+/** Rejects excessive aliases and values that JSON cannot represent. */
+function toValue(document: Document, name: string): unknown {
   try {
     return document.toJS();
   } catch (error) {
-    throw new UsageError(`${name}: ${(error as Error).message}`, 'nothing was changed');
+    throw new UsageError(
+      `${name}: ${(error as Error).message}`,
+      'no application was changed; correct the file and run the command again',
+    );
   }
 }
 
-/** What no schema of a single Application can see. */
-function faultsOf(applications: readonly ApplicationCreate[]): Fault[] {
+/** Problems that the schema cannot find: duplicate names, and grants or origins that the type does not allow. */
+function findFaults(applications: readonly ApplicationCreate[]): Fault[] {
   const names = new Set<string>();
   return applications.flatMap((application, index) => {
     const at = ['applications', index];
-    const twice = names.has(application.name);
+    const isDuplicate = names.has(application.name);
     names.add(application.name);
     const { type, allowed_origins } = application;
     const errors = { ...grantErrors(type, application), ...originErrors(type, allowed_origins) };
     const grants = Object.entries(errors).flatMap(([path, sentences]) =>
       sentences.map((message) => ({ path: [...at, ...path.split('.')], message })),
     );
-    return twice
-      ? [{ path: [...at, 'name'], message: 'is the name of another one above' }, ...grants]
+    return isDuplicate
+      ? [{ path: [...at, 'name'], message: 'is already used by an application above' }, ...grants]
       : grants;
   });
 }
 
-/** Speaks of an Application by its name where it has one. */
-function inWords({ path, message }: Fault, value: unknown): string {
+/** Names the application by its `name` if it has one. */
+function formatFault({ path, message }: Fault, value: unknown): string {
   const [list, index, ...rest] = path;
   if (list !== 'applications' || typeof index !== 'number')
     return `${path.join('.') || 'the file'} ${message}`;
   const { name } = ((value as { applications: unknown[] }).applications[index] ?? {}) as { name?: unknown };
-  const who = typeof name === 'string' ? `"${name}"` : `applications.${index}`;
-  return rest.length > 0 ? `${who}: ${rest.join('.')} ${message}` : `${who} ${message}`;
+  const label = typeof name === 'string' ? `"${name}"` : `applications.${index}`;
+  return rest.length > 0 ? `${label}: ${rest.join('.')} ${message}` : `${label} ${message}`;
 }
 
-/** Where in the text something is, or, if it is missing, what it is missing from. */
-function placeOf(document: Document, path: readonly PropertyKey[]): number {
+/** The offset of the value in the text, or of its parent if the value is missing. */
+function offsetOf(document: Document, path: readonly PropertyKey[]): number {
   let node: unknown = document.contents;
-  let place = startOf(node) ?? 0;
+  let offset = startOf(node) ?? 0;
   for (const step of path) {
     if (isAlias(node)) node = node.resolve(document);
     if (isMap(node)) {
       const pair = node.items.find(({ key }) => isScalar(key) && String(key.value) === String(step));
-      place = startOf(pair?.key) ?? place;
+      offset = startOf(pair?.key) ?? offset;
       node = pair?.value;
     } else if (isSeq(node)) {
       node = node.items[Number(step)];
-      place = startOf(node) ?? place;
+      offset = startOf(node) ?? offset;
     } else break;
   }
-  return place;
+  return offset;
 }
 
 function startOf(node: unknown): number | undefined {

@@ -1,5 +1,3 @@
-/** Makes a tenant's Applications match a file: first the plan, then, if that is wanted, the changes. */
-
 import { existsSync, mkdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Application, ApplicationCreate as Body } from '../../../sdk/src/sallyport.ts';
@@ -9,24 +7,27 @@ import { escapeText } from '../../domain/escape.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { only } from '../terminal/body-options.ts';
-import { confirmed, yesOption } from '../terminal/confirm.ts';
+import { confirm, yesOption } from '../terminal/confirm.ts';
 import { withNewFile } from '../terminal/key-file.ts';
-import { progress } from '../terminal/list.ts';
-import { complain, readAccess, type Wanted } from './access-file.ts';
-import { conflicts, isEmpty, type Plan, planOf } from './plan.ts';
-import { asJson, inWords } from './plan-view.ts';
+import { showProgress } from '../terminal/list.ts';
+import { readAccessFile, reportProblems, type Wanted } from './access-file.ts';
+import { formatPlan, planToJson } from './format-plan.ts';
+import { findConflicts, isEmpty, makePlan, type Plan } from './plan.ts';
 
 export const applyCommands: readonly RemoteCommand[] = [
   {
     words: ['apply'],
-    takes: ['FILE'],
+    args: ['FILE'],
     options: [
-      { name: 'plan', sentence: 'Print the plan and exit with 1 if it is not empty.' },
-      { name: 'prune', sentence: 'Delete applications that are not in the file.' },
+      {
+        name: 'plan',
+        description: 'Print the plan and change nothing. Exits with 1 if there are changes to make.',
+      },
+      { name: 'prune', description: 'Delete applications that are not in the file.' },
       {
         name: 'keys-dir',
-        takes: 'DIR',
-        sentence: 'Write new keys to files in this folder instead of printing them.',
+        value: 'DIR',
+        description: 'Write new keys to files in this folder instead of printing them.',
       },
       yesOption,
     ],
@@ -38,8 +39,7 @@ export const applyCommands: readonly RemoteCommand[] = [
   },
 ];
 
-/** A new Application, with its key or where that is. */
-interface Made {
+interface Created {
   readonly id: string;
   readonly name: string;
   readonly key?: string;
@@ -47,68 +47,73 @@ interface Made {
 }
 
 async function apply(call: Call): Promise<number> {
-  const { args, options, input, json, print, paint } = call;
+  const { args, options, input, json, print, colorize } = call;
   const file = args[0] as string;
-  const wanted = readAccess(await input.text(file, 'FILE'), file === '-' ? 'standard input' : basename(file));
-  const plan = await planned(call, wanted, file);
+  const wanted = readAccessFile(
+    await input.text(file, 'FILE'),
+    file === '-' ? 'standard input' : basename(file),
+  );
+  const plan = await readAndPlan(call, wanted, file);
   const files = keyFiles(plan, options.value('keys-dir'));
-  const done = (made: readonly Made[], applied: boolean) => {
-    if (json) print(JSON.stringify({ ...asJson(plan), applied, keys: made }));
+  const printResult = (keys: readonly Created[], applied: boolean) => {
+    if (json) print(JSON.stringify({ ...planToJson(plan), applied, keys }));
   };
-  if (!json) print(inWords(plan, paint));
+  if (!json) print(formatPlan(plan, colorize));
   if (isEmpty(plan) || options.on('plan')) {
-    done([], false);
+    printResult([], false);
     return isEmpty(plan) ? 0 : 1;
   }
-  if (!(await confirmed(call, 'Apply this?'))) return 1;
-  if (!options.on('yes')) await refuseChanged(call, wanted, file, plan);
-  const made: Made[] = [];
+  if (!(await confirm(call, 'Apply these changes?'))) return 1;
+  if (!options.on('yes')) await requireUnchanged(call, wanted, file, plan);
+  const created: Created[] = [];
   try {
-    await carryOut(call, plan, files, made);
-    done(made, true);
+    await applyPlan(call, plan, files, created);
+    printResult(created, true);
   } catch (error) {
-    done(made, false);
+    printResult(created, false);
     throw error;
   }
-  if (!json) print('done');
+  if (!json) print('applied');
   return 0;
 }
 
-async function planned({ service, options, terminal }: Call, wanted: readonly Wanted[], file: string) {
-  const seen = progress(terminal);
+async function readAndPlan({ service, options, terminal }: Call, wanted: readonly Wanted[], file: string) {
+  const progress = showProgress(terminal);
   const current: Application[] = [];
   for await (const application of service.applications.all()) {
     current.push(application);
-    seen.say(`${current.length} Applications read`);
+    progress.update(`${current.length} applications read`);
   }
-  seen.done();
+  progress.clear();
   const own = (await service.applications.current()).id;
   const now = Date.now();
-  complain(basename(file), conflicts(wanted, current, { now }));
-  return planOf(wanted, current, { prune: options.on('prune'), own, now });
+  reportProblems(basename(file), findConflicts(wanted, current, { now }));
+  return makePlan(wanted, current, { prune: options.on('prune'), own, now });
 }
 
-/** What was agreed to is what is done. */
-async function refuseChanged(
+/** Plans again after the confirmation, and throws if the plan has changed. */
+async function requireUnchanged(
   call: Call,
   wanted: readonly Wanted[],
   file: string,
-  agreed: Plan,
+  confirmed: Plan,
 ): Promise<void> {
-  const plan = await planned(call, wanted, file);
-  if (JSON.stringify(asJson(plan)) === JSON.stringify(asJson(agreed))) return;
-  throw new UsageError('the Applications have changed since the plan was shown', 'look at the new plan');
+  const plan = await readAndPlan(call, wanted, file);
+  if (JSON.stringify(planToJson(plan)) === JSON.stringify(planToJson(confirmed))) return;
+  throw new UsageError('the applications changed after the plan was printed', 'run the command again');
 }
 
-/** Where each new key goes, by the name of its Application; refused before anything is done. */
+/** The key file of each new application, by name. Throws if a file exists, before any change. */
 function keyFiles(plan: Plan, folder: string | undefined): Map<string, string> {
   if (folder === undefined) return new Map();
   const paths = new Map(plan.create.map(({ name }) => [name, join(folder, `${fileName(name)}.key`)]));
   const all = [...paths.values()];
   const twice = all.find((path, index) => all.indexOf(path) !== index);
-  if (twice) throw new UsageError(`two new Applications would have their keys in ${twice}`);
+  if (twice)
+    throw new UsageError(`two new applications would use the same key file ${twice}`, 'rename one of them');
   const taken = all.find((path) => existsSync(path));
-  if (taken) throw new UsageError(`${taken} is there already`);
+  if (taken)
+    throw new UsageError(`${taken} already exists`, 'move it away, or choose another folder with --keys-dir');
   if (all.length > 0) mkdirSync(folder, { recursive: true, mode: 0o700 });
   return paths;
 }
@@ -117,19 +122,24 @@ function fileName(name: string): string {
   return name.replace(/[^\p{L}\p{N}._-]+/gu, '-').replace(/^[.-]+/, '') || 'application';
 }
 
-/** Each new key is shown as soon as it is there, so that a failure later on does not lose it. */
-async function carryOut(call: Call, plan: Plan, files: Map<string, string>, made: Made[]): Promise<void> {
+/** Prints each new key immediately, so that a later failure does not lose it. */
+async function applyPlan(
+  call: Call,
+  plan: Plan,
+  files: Map<string, string>,
+  created: Created[],
+): Promise<void> {
   const { service, json, print, terminal } = call;
   const all = plan.create.length + plan.update.length + plan.delete.length;
-  const seen = progress(terminal);
+  const progress = showProgress(terminal);
   let count = 0;
-  const step = (name: string) => seen.say(`${++count} of ${all}: ${escapeText(name)}`);
+  const step = (name: string) => progress.update(`${++count} of ${all}: ${escapeText(name)}`);
   for (const application of plan.create) {
     step(application.name);
     const one = await create(call, application, files.get(application.name));
-    made.push(one);
-    seen.done();
-    if (!json) print(`${escapeText(one.name)}  ${one.key ? `${one.key} (shown this once)` : one.key_file}`);
+    created.push(one);
+    progress.clear();
+    if (!json) print(`${escapeText(one.name)}  ${one.key ? `${one.key} (shown only once)` : one.key_file}`);
   }
   for (const { current, wanted } of plan.update) {
     step(current.name);
@@ -140,22 +150,26 @@ async function carryOut(call: Call, plan: Plan, files: Map<string, string>, made
     step(name);
     await service.applications.delete(id);
   }
-  seen.done();
+  progress.clear();
 }
 
-async function create({ service }: Call, wanted: ApplicationCreate, path: string | undefined): Promise<Made> {
+async function create(
+  { service }: Call,
+  wanted: ApplicationCreate,
+  path: string | undefined,
+): Promise<Created> {
   if (path === undefined) {
     const { id, name, key } = await service.applications.create(bodyOf(wanted));
     return { id, name, key };
   }
-  return withNewFile(path, async (keep) => {
+  return withNewFile(path, async (write) => {
     const { id, name, key } = await service.applications.create(bodyOf(wanted));
-    keep(`${key}\n`);
+    write(`${key}\n`);
     return { id, name, key_file: path };
   });
 }
 
-/** As the service takes it. */
+/** The request body, with times as text. */
 function bodyOf({ expires_at, allowed_origins, rules, ...application }: ApplicationCreate): Body {
   return {
     ...application,

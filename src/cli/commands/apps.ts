@@ -1,39 +1,43 @@
 import type { Application, ApplicationCreate, ApplicationUpdate } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
-import { Missing, UsageError } from '../errors.ts';
+import { NotFoundError, UsageError } from '../errors.ts';
 import {
   expiryOption,
   fileOption,
-  given,
+  nonEmpty,
   only,
   originOption,
   permissionOption,
 } from '../terminal/body-options.ts';
-import { confirmed, yesOption } from '../terminal/confirm.ts';
+import { confirm, yesOption } from '../terminal/confirm.ts';
 import { keyToOption, withKey } from '../terminal/key-file.ts';
 import { limitOption, printList } from '../terminal/list.ts';
-import { inBrief, show, titleOf } from './app-view.ts';
+import { showApplication, summarizeGrants, titleOf } from './format-app.ts';
 
 const types = ['private', 'public', 'management'] as const;
 const typeOption: Option = {
   name: 'type',
-  takes: 'TYPE',
-  oneOf: types,
-  sentence: 'Application type.',
+  value: 'TYPE',
+  choices: types,
+  description: 'Application type.',
 };
 
-/** How to name an application on the command line. */
-export const either = 'APP is an id or a name. A name must be unique.';
+/** For the help of every command that takes an application. */
+export const appArgument = 'APP is an id or a name. A name must be unique.';
 
 export const appCommands: readonly RemoteCommand[] = [
   {
     words: ['apps', 'list'],
-    takes: [],
+    args: [],
     options: [
       typeOption,
-      { name: 'name', takes: 'TEXT', sentence: 'Filter by part of the name.' },
-      { name: 'id', takes: 'ID', many: true, sentence: 'Filter by id; repeatable.' },
-      { name: 'expires-before', takes: 'TIME', sentence: 'Filter by expiry.' },
+      { name: 'name', value: 'TEXT', description: 'Filter by part of the name.' },
+      { name: 'id', value: 'ID', repeatable: true, description: 'Filter by id; repeatable.' },
+      {
+        name: 'expires-before',
+        value: 'TIME',
+        description: 'Only applications that expire before this time.',
+      },
       limitOption,
     ],
     summary: 'List applications, newest first.',
@@ -42,9 +46,9 @@ export const appCommands: readonly RemoteCommand[] = [
   },
   {
     words: ['apps', 'create'],
-    takes: [],
+    args: [],
     options: [
-      { name: 'name', takes: 'TEXT', sentence: 'Application name.' },
+      { name: 'name', value: 'TEXT', description: 'Application name.' },
       typeOption,
       permissionOption,
       originOption,
@@ -62,50 +66,50 @@ export const appCommands: readonly RemoteCommand[] = [
   },
   {
     words: ['apps', 'get'],
-    takes: ['APP'],
+    args: ['APP'],
     summary: 'Show an application.',
-    details: either,
+    details: appArgument,
     examples: ['sallyport apps get "web shop"'],
-    call: async (call) => show(call, await find(call)),
+    call: async (call) => showApplication(call, await findApplication(call)),
   },
   {
     words: ['apps', 'update'],
-    takes: ['APP'],
+    args: ['APP'],
     options: [
-      { name: 'name', takes: 'TEXT', sentence: 'New name.' },
-      { ...permissionOption, sentence: 'Permission to grant; repeatable. Replaces the current list.' },
+      { name: 'name', value: 'TEXT', description: 'New name.' },
+      { ...permissionOption, description: 'Permission to grant; repeatable. Replaces the current list.' },
       originOption,
       fileOption,
     ],
     summary: 'Update the name, permissions or rules of an application.',
-    details: `Fields that you leave out are unchanged. ${either}`,
+    details: `Fields that you leave out are unchanged. ${appArgument}`,
     examples: ['sallyport apps update "web shop" --permission token:create --permission token:read'],
     call: update,
   },
   {
     words: ['apps', 'regenerate'],
-    takes: ['APP'],
+    args: ['APP'],
     options: [keyToOption, yesOption],
     summary: 'Replace the key of an application.',
-    details: `All older keys are revoked immediately. ${either}`,
+    details: `All older keys are revoked immediately. ${appArgument}`,
     examples: ['sallyport apps regenerate backend --key-to backend.key'],
     call: regenerate,
   },
   {
     words: ['apps', 'delete'],
-    takes: ['APP'],
+    args: ['APP'],
     options: [yesOption],
     summary: 'Delete an application.',
-    details: `Its keys and sessions are revoked immediately. ${either}`,
+    details: `Its keys and sessions are revoked immediately. ${appArgument}`,
     examples: ['sallyport apps delete "web shop"'],
     call: remove,
   },
   {
     words: ['whoami'],
-    takes: [],
+    args: [],
     summary: 'Show the application that owns the current key.',
     examples: ['sallyport whoami --key-file data/management.key'],
-    call: async (call) => show(call, await call.service.applications.current()),
+    call: async (call) => showApplication(call, await call.service.applications.current()),
   },
 ];
 
@@ -120,8 +124,9 @@ function list(call: Call): Promise<number> {
     ...(before && { expires_before: before }),
   });
   return printList(call, entries, {
+    noun: 'applications',
     head: ['ID', 'TYPE', 'NAME', 'GRANTS', 'EXPIRES'],
-    row: (app) => [app.id, app.type, app.name, inBrief(app), app.expires_at ?? 'never'],
+    row: (app) => [app.id, app.type, app.name, summarizeGrants(app), app.expires_at ?? 'never'],
   });
 }
 
@@ -132,15 +137,15 @@ async function create(call: Call): Promise<number> {
     ...only({
       name: options.value('name'),
       type: options.value('type'),
-      permissions: given(options.values('permission')),
-      allowed_origins: given(options.values('origin')),
+      permissions: nonEmpty(options.values('permission')),
+      allowed_origins: nonEmpty(options.values('origin')),
       expires_at: options.value('expires-at'),
     }),
   };
   return withKey(
     call,
     () => service.applications.create(body as unknown as ApplicationCreate),
-    (app, keyFile) => show(call, app, keyFile),
+    (app, keyFile) => showApplication(call, app, keyFile),
   );
 }
 
@@ -150,30 +155,31 @@ async function update(call: Call): Promise<number> {
     ...(await input.body(options.value('file'))),
     ...only({
       name: options.value('name'),
-      permissions: given(options.values('permission')),
-      allowed_origins: given(options.values('origin')),
+      permissions: nonEmpty(options.values('permission')),
+      allowed_origins: nonEmpty(options.values('origin')),
     }),
   };
-  if (Object.keys(sent).length === 0) throw new UsageError('nothing to update');
-  const { id, name, permissions, rules } = await find(call);
+  if (Object.keys(sent).length === 0)
+    throw new UsageError('nothing to update', 'pass --name, --permission, --origin or --file');
+  const { id, name, permissions, rules } = await findApplication(call);
   const body = { name, permissions, rules, ...sent };
-  return show(call, await service.applications.update(id, body as ApplicationUpdate));
+  return showApplication(call, await service.applications.update(id, body as ApplicationUpdate));
 }
 
 async function regenerate(call: Call): Promise<number> {
-  const app = await find(call);
-  if (!(await confirmed(call, `Replace the key of ${titleOf(app)}? All older keys are revoked immediately.`)))
+  const app = await findApplication(call);
+  if (!(await confirm(call, `Replace the key of ${titleOf(app)}? All older keys are revoked immediately.`)))
     return 1;
   return withKey(
     call,
     () => call.service.applications.regenerate(app.id),
-    (renewed, keyFile) => show(call, renewed, keyFile),
+    (app, keyFile) => showApplication(call, app, keyFile),
   );
 }
 
 async function remove(call: Call): Promise<number> {
-  const app = await find(call);
-  if (!(await confirmed(call, `Delete ${titleOf(app)}? Its keys and sessions are revoked immediately.`)))
+  const app = await findApplication(call);
+  if (!(await confirm(call, `Delete ${titleOf(app)}? Its keys and sessions are revoked immediately.`)))
     return 1;
   await call.service.applications.delete(app.id);
   call.print(call.json ? JSON.stringify({ deleted: app.id }) : `deleted ${app.id}`);
@@ -182,8 +188,11 @@ async function remove(call: Call): Promise<number> {
 
 const idShape = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Finds an application by id or by exact name. Throws Missing if there is none. */
-export async function find({ args, service }: Pick<Call, 'args' | 'service'>): Promise<Application> {
+/** Finds an application by id or by exact name. Throws NotFoundError if none matches. */
+export async function findApplication({
+  args,
+  service,
+}: Pick<Call, 'args' | 'service'>): Promise<Application> {
   const wanted = args[0] as string;
   if (idShape.test(wanted)) return service.applications.get(wanted);
   const found: Application[] = [];
@@ -191,7 +200,8 @@ export async function find({ args, service }: Pick<Call, 'args' | 'service'>): P
     if (app.name === wanted) found.push(app);
   }
   if (found.length === 1) return found[0] as Application;
-  if (found.length === 0) throw new Missing(`no application named "${wanted}"`, 'run `sallyport apps list`');
+  if (found.length === 0)
+    throw new NotFoundError(`no application named "${wanted}"`, 'run `sallyport apps list`');
   throw new UsageError(
     `${found.length} applications are named "${wanted}"`,
     `use an id: ${found.map(({ id }) => id).join(', ')}`,

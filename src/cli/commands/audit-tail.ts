@@ -5,10 +5,10 @@ import { check } from '../../domain/validate.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Invocation, LocalCommand, Option, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
+import { formatEntry, lines, tailOptions } from '../terminal/audit-line.ts';
 import { follow } from '../terminal/follow.ts';
-import { inOneLine, lines, tailOptions } from '../terminal/log-line.ts';
 import { withStore } from '../terminal/open-store.ts';
-import { sealAll } from './audit.ts';
+import { chainAll } from './audit.ts';
 
 const Filter = z.strictObject({
   ...logFilter,
@@ -17,16 +17,16 @@ const Filter = z.strictObject({
 });
 type Filter = z.infer<typeof Filter>;
 
-const tenantOption: Option = { name: 'tenant', takes: 'ID', sentence: 'Only those of this tenant.' };
+const tenantOption: Option = { name: 'tenant', value: 'ID', description: 'Filter by tenant.' };
 
 export const auditTailCommand: LocalCommand = {
   words: ['audit', 'tail'],
-  takes: [],
+  args: [],
   options: [...tailOptions, tenantOption],
   summary: 'Print the latest entries of the audit log of all tenants.',
   examples: ['sallyport audit tail --lines 100 --json'],
   details:
-    'One line an entry, or one JSON object with --json. Reads the database, whether the service runs or not.',
+    'Prints one line per entry, or one JSON object per line with --json. Reads the database directly, whether the service runs or not.',
   run: tail,
 };
 
@@ -34,32 +34,32 @@ async function tail(invocation: Invocation): Promise<number> {
   const { options, json, print, terminal, config } = invocation;
   const { lines, ...filter } = filterOf(options);
   const show = (entries: readonly LogEntry[]) => {
-    for (const entry of entries) print(json ? JSON.stringify(entry) : inOneLine(entry));
+    for (const entry of entries) print(json ? JSON.stringify(entry) : formatEntry(entry));
   };
   return withStore(invocation, async (maintenance) => {
-    const end = await sealedUpTo(maintenance);
+    const end = await chainAndGetEnd(maintenance);
     show(await last(maintenance, filter, lines, end));
-    const next = looks(maintenance, filter, end, show);
-    if (options.on('follow')) await follow(next, terminal, { databaseUrl: config.databaseUrl });
+    const poll = pollAfter(maintenance, filter, end, show);
+    if (options.on('follow')) await follow(poll, terminal, { databaseUrl: config.databaseUrl });
   });
 }
 
 function filterOf(options: Options): Filter {
   const names = Object.keys(Filter.shape);
-  const given = Object.fromEntries(names.map((name) => [name, options.value(name)]));
-  const checked = check(Filter, given);
+  const values = Object.fromEntries(names.map((name) => [name, options.value(name)]));
+  const checked = check(Filter, values);
   if ('data' in checked) return checked.data;
   const [fault] = checked.faults;
   throw new UsageError(`--${fault?.path[0] as string} ${fault?.message}`);
 }
 
-/** The order of the chain is that in which entries came in, and it takes them all: first those that wait for it. */
-async function sealedUpTo(maintenance: Maintenance): Promise<number> {
-  await sealAll(maintenance);
+/** Chains all entries, so that the chain has every entry in order of arrival. Returns the number of the last one. */
+async function chainAndGetEnd(maintenance: Maintenance): Promise<number> {
+  await chainAll(maintenance);
   return (await maintenance.audit.head())?.seq ?? 0;
 }
 
-/** Goes back from `end` until `count` entries are found. */
+/** Reads backwards from `end` until `count` entries match. */
 async function last(
   maintenance: Maintenance,
   filter: Omit<Filter, 'lines'>,
@@ -75,20 +75,20 @@ async function last(
   return found.slice(-count);
 }
 
-/** Each call shows what has come since the one before. If one fails, the next continues where it stopped. */
-function looks(
+/** Each call shows the entries since the previous one. If a call fails, the next continues where it stopped. */
+function pollAfter(
   maintenance: Maintenance,
   filter: Omit<Filter, 'lines'>,
   end: number,
   show: (entries: readonly LogEntry[]) => void,
 ): () => Promise<void> {
-  let shown = end;
+  let last = end;
   return async () => {
-    const now = await sealedUpTo(maintenance);
-    while (shown < now) {
-      const more = await maintenance.audit.range(filter, { after: shown, upTo: now }, 'oldest');
+    const now = await chainAndGetEnd(maintenance);
+    while (last < now) {
+      const more = await maintenance.audit.range(filter, { after: last, upTo: now }, 'oldest');
       show(more.entries);
-      shown = more.end ?? now;
+      last = more.end ?? now;
     }
   };
 }

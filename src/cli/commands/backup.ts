@@ -8,16 +8,16 @@ import type { MasterKey } from '../../store/crypto/cipher.ts';
 import { lacking, type MasterKeys, WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { InUse, lockAlone } from '../../store/engine/sqlite-lock.ts';
 import type { Command, Invocation } from '../command.ts';
-import { Refused, UsageError } from '../errors.ts';
-import { create, mustBeFree, nameIt, notMade, syncFolderOf } from '../terminal/files.ts';
-import { mustBeThere } from '../terminal/open-store.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { createFile, linkExclusively, requireUnused, syncFolderOf, writeError } from '../terminal/files.ts';
+import { requireDatabase } from '../terminal/open-store.ts';
 import { sqlitePath } from '../terminal/paths.ts';
-import { heeding } from '../terminal/signals.ts';
+import { interruptible } from '../terminal/signals.ts';
 import { describeSystemError } from '../terminal/system-error.ts';
 
 export const backupCommand: Command = {
   words: ['backup'],
-  takes: ['FILE'],
+  args: ['FILE'],
   summary: 'Back up a SQLite database to a new file.',
   examples: ['sallyport backup /backups/sallyport.db'],
   details:
@@ -30,57 +30,61 @@ const pgDump =
 
 async function backup({ config, args, json, print, terminal }: Invocation): Promise<number> {
   const from = sqlitePath(config.databaseUrl);
-  if (from === undefined) throw new UsageError('PostgreSQL makes its own backups', pgDump);
+  if (from === undefined)
+    throw new UsageError('sallyport backup is for SQLite only', `back up PostgreSQL with: ${pgDump}`);
   if (args[0] === '-')
-    throw new UsageError('a backup is a file: it cannot go to standard output', 'name a new file');
-  mustBeThere(config);
+    throw new UsageError('cannot write a backup to standard output', 'pass the name of a new file');
+  requireDatabase(config);
   const path = resolve(args[0] as string);
-  mustBeFree(path);
-  const { taken_at, master_key, foreign } = await heeding((heed) =>
-    copy(from, path, masterKeys(config), heed),
+  requireUnused(path);
+  const { taken_at, master_key, foreign } = await interruptible((checkInterrupted) =>
+    copy(from, path, masterKeys(config), checkInterrupted),
   );
   const bytes = statSync(path).size;
   print(
     json
       ? JSON.stringify({ file: path, bytes, taken_at, master_key })
-      : `wrote ${path}, ${bytes} bytes, with a MAC under the master key ${master_key}`,
+      : `wrote ${path} (${bytes} bytes, MAC under master key ${master_key})`,
   );
   if (foreign.length > 0)
-    terminal.note(
-      `sallyport: warning: the database has another schema than this version makes: ${foreign.join('; ')}\n` +
-        'sallyport: hint: find out who changed it; a restore of this backup needs --unverified\n',
+    terminal.writeError(
+      `sallyport: warning: the schema of the database differs from that of this version: ${foreign.join('; ')}\n` +
+        'sallyport: hint: find out what changed the schema; restoring this backup needs --unverified\n',
     );
   return 0;
 }
 
 interface Copied extends BackupMac {
-  /** How the schema of the database differs from ours. */
+  /** Differences from the schema of this version. */
   readonly foreign: readonly string[];
 }
 
-/** Under another name, which is locked, until it is whole: what a backup left that was killed is written over. */
+/**
+ * Writes to a temporary file under a lock and renames it when it is complete. Overwrites the temporary file of a backup
+ * that was killed.
+ */
 async function copy(
   from: string,
   path: string,
   masters: MasterKeys,
-  heed: () => Promise<void>,
+  checkInterrupted: () => Promise<void>,
 ): Promise<Copied> {
   const partial = `${path}.part`;
-  const letGo = lockPartial(path, partial);
+  const unlock = lockPartial(path, partial);
   try {
     removeParts(partial);
-    const file = create(partial);
+    const file = createFile(partial);
     try {
       const at = Date.now();
       const master = masterOf(tryBackUp(from, partial, path), masters);
-      await heed();
+      await checkInterrupted();
       const [flaw] = flaws(partial);
-      if (flaw) throw new Refused(`the database is damaged: ${flaw}`, 'sallyport doctor tells more');
+      if (flaw) throw new CommandError(`the database is damaged: ${flaw}`, 'run `sallyport doctor`');
       const foreign = foreignSchema(partial);
-      // Of the file that was created here, whatever has its name by now.
+      // By descriptor, because another process may have replaced the file of this name.
       const mac = tryAppend(file, master, at, path);
-      await heed();
-      nameIt(path, partial);
+      await checkInterrupted();
+      linkExclusively(path, partial);
       syncFolderOf(path);
       return { ...mac, foreign };
     } finally {
@@ -88,32 +92,32 @@ async function copy(
     }
   } finally {
     removeDatabase(partial);
-    letGo();
+    unlock();
   }
 }
 
-/** The key that seals the database, or would seal it if the service started now. */
+/** The master key that wraps the data keys of the database, or the current one if the database has none yet. */
 function masterOf(id: string | undefined, masters: MasterKeys): MasterKey {
   const master = id === undefined ? masters.current() : masters.find(id);
   if (master) return master;
-  throw new WrongMasterKey(`a backup needs the master key ${id} for its MAC, ${lacking(masters)}`);
+  throw new WrongMasterKey(`the MAC of a backup needs master key ${id}, ${lacking(masters)}`);
 }
 
 function tryAppend(file: number, master: MasterKey, at: number, path: string): BackupMac {
   try {
     return appendMac(file, master, at);
   } catch (error) {
-    throw describeSystemError(`${path} cannot be written`, error);
+    throw describeSystemError(`cannot write ${path}`, error);
   }
 }
 
-/** SQLite does not say which of the two it is about; that there is no room can only be the new one. */
+/** SQLite does not name the file. A full disk can only concern the new one. */
 function tryBackUp(from: string, partial: string, path: string): string | undefined {
   try {
     return backUp(from, partial);
   } catch (error) {
     const isFull = (error as SQLiteError).code === 'SQLITE_FULL';
-    throw describeSystemError(isFull ? `${path} cannot be written` : `${from} cannot be copied`, error);
+    throw describeSystemError(isFull ? `cannot write ${path}` : `cannot copy ${from}`, error);
   }
 }
 
@@ -121,7 +125,8 @@ function lockPartial(path: string, partial: string): () => void {
   try {
     return lockAlone(partial);
   } catch (error) {
-    if (error instanceof InUse) throw new Refused(`another backup to ${path} is under way`, 'wait for it');
-    throw notMade(path, error);
+    if (error instanceof InUse)
+      throw new CommandError(`another backup to ${path} is running`, 'wait until it has finished');
+    throw writeError(path, error);
   }
 }

@@ -7,61 +7,61 @@ import { inColumns } from '../terminal/table.ts';
 export const canCommands: readonly RemoteCommand[] = [
   {
     words: ['can'],
-    takes: ['PERMISSION'],
+    args: ['PERMISSION'],
     options: [
-      { name: 'id', takes: 'ID', sentence: 'The id of what it is to be used on.' },
-      { name: 'container', takes: 'PATH', sentence: 'The container that this lies in.' },
+      { name: 'id', value: 'ID', description: 'Id of the resource.' },
+      { name: 'container', value: 'PATH', description: 'Container of the resource, such as /customers/42/.' },
     ],
-    summary: 'Check whether a credential may do something, and explain why.',
-    examples: ['sallyport can token:read --container /customers/42/'],
+    summary: 'Check whether a key has a permission, and explain why.',
+    examples: ['SALLYPORT_CREDENTIAL=… sallyport can token:read --container /customers/42/'],
     details:
-      'The credential is in SALLYPORT_CREDENTIAL or on standard input; the key to call with needs decision:create. Exits with 0 if it may, with 1 if not.',
+      'The key to check comes from SALLYPORT_CREDENTIAL or standard input. Your own key needs decision:create. Exits with 0 if allowed, with 1 if denied.',
     call: can,
   },
 ];
 
-async function can({ args, options, input, service, json, paint, print }: Call): Promise<number> {
+async function can({ args, options, input, service, json, colorize, print }: Call): Promise<number> {
   const permission = args[0] as string;
   const credential = await input.secret('SALLYPORT_CREDENTIAL', 'credential');
   const [id, container] = [options.value('id'), options.value('container')];
   const resource = { ...(id !== undefined && { id }), ...(container !== undefined && { container }) };
   const decision = await service.decide({ credential, permission, resource, explain: true });
-  print(json ? JSON.stringify(decision) : inWords(decision, permission, paint));
+  print(json ? JSON.stringify(decision) : formatDecision(decision, permission, colorize));
   return decision.allowed ? 0 : 1;
 }
 
-function inWords(decision: Decision, permission: string, paint: Colorize): string {
+function formatDecision(decision: Decision, permission: string, colorize: Colorize): string {
   const { allowed, transform, reason, rule, trace = [] } = decision;
-  const verdict = allowed ? paint('green', `allowed, as ${transform}`) : paint('red', 'denied');
+  const outcome = allowed ? colorize('green', `allowed, as ${transform}`) : colorize('red', 'denied');
   const description = rule?.description ? [`  ${escapeText(rule.description)}`] : [];
-  const decides = (step: DecisionStep) => step.of === rule?.of && step.rule === rule.rule;
-  const rows = trace.map((step) => rowOf(step, permission, decides(step)));
+  const isDeciding = (step: DecisionStep) => step.of === rule?.of && step.rule === rule.rule;
+  const rows = trace.map((step) => rowOf(step, permission, isDeciding(step)));
   const widths = [0, 1, 2, 3].map((column) =>
     Math.max(...rows.map((cells) => Bun.stringWidth(cells[column] ?? ''))),
   );
   const lines = rows.map((cells, index) => {
     const line = `  ${inColumns(cells, widths)}`;
-    return decides(trace[index] as DecisionStep) ? paint('bold', line) : paint('dim', line);
+    return isDeciding(trace[index] as DecisionStep) ? colorize('bold', line) : colorize('dim', line);
   });
   return [
-    `${verdict}: ${escapeText(reason)}`,
+    `${outcome}: ${escapeText(reason)}`,
     ...description,
     ...(lines.length > 0 ? ['', ...lines] : []),
   ].join('\n');
 }
 
-function rowOf(step: DecisionStep, permission: string, decides: boolean): string[] {
+function rowOf(step: DecisionStep, permission: string, isDeciding: boolean): string[] {
   const passes = step.grants && step.matches;
   const name = step.rule === 'permissions' ? 'permissions' : `rule ${step.rule}`;
-  const against = [
+  const obstacles = [
     ...(step.grants ? [] : [`does not grant ${permission}`]),
     ...(step.matches ? [] : [step.why]),
   ];
   return [
     passes ? '✓' : '✗',
     `${name} of the ${step.of}`,
-    step.priority === undefined ? 'last' : `priority ${step.priority}`,
+    step.priority === undefined ? 'lowest priority' : `priority ${step.priority}`,
     step.transform,
-    `${escapeText(passes ? step.why : against.join('; '))}${decides ? ', and decides' : ''}`,
+    `${escapeText(passes ? step.why : obstacles.join('; '))}${isDeciding ? ' (decides)' : ''}`,
   ];
 }

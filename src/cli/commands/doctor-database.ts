@@ -1,4 +1,4 @@
-/** What the database tells of itself, of its clock, and of the audit log. */
+/** Checks of the database, its clock and the audit log. */
 import { SQLiteError } from 'bun:sqlite';
 import { existsSync, statSync } from 'node:fs';
 import type { Config } from '../../config.ts';
@@ -16,45 +16,49 @@ import { anchorOf, type Checkpoint, isSealedAtOnce } from '../../store/audit/has
 import { newestSchema } from '../../store/engine/migrate.ts';
 import { connections } from '../../store/engine/postgres.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
-import { databasePlace, shortPath, sqlitePath } from '../terminal/paths.ts';
+import { databaseLabel, shortPath, sqlitePath } from '../terminal/paths.ts';
 import { systemErrorOf } from '../terminal/system-error.ts';
-import { type Check, fail, ok, warn } from './check.ts';
+import { type Check, fail, ok, warn } from './doctor-check.ts';
 
 export async function checkDatabase(config: Config): Promise<Check[]> {
   const path = sqlitePath(config.databaseUrl);
-  const place = databasePlace(config.databaseUrl);
+  const label = databaseLabel(config.databaseUrl);
   try {
-    const nothing = path === undefined ? undefined : checkPresence(path, config);
-    if (nothing) return [nothing];
-    const examined = await diagnose(config, masterKeys(config), Date.now);
-    return checksOf(examined, Date.now(), config);
+    const missing = path === undefined ? undefined : checkPresence(path, config);
+    if (missing) return [missing];
+    const diagnosis = await diagnose(config, masterKeys(config), Date.now);
+    return checksOf(diagnosis, Date.now(), config);
   } catch (error) {
-    const { says, todo } = systemErrorOf(error) ?? { says: (error as Error).message, todo: reach };
-    return [fail('database', `${place}: ${says}`, isDamage(error as Error) ? restore : todo)];
+    const known = systemErrorOf(error);
+    const message = known?.reason ?? (error as Error).message;
+    const hint = known?.hint ?? reach;
+    return [fail('database', `${label}: ${message}`, isDamage(error as Error) ? restore : hint)];
   }
 }
 
-const reach = 'check that it is there, and can be reached and written to from here';
-const restore = 'stop the service, and restore a backup: docs/operations/backups.md';
+const reach = 'check that the database runs, and that this machine can connect and write to it';
+const restore = 'stop the service and restore a backup: see docs/operations/backups.md';
 
-/** What SQLite says of a file that is torn, or is none of its own. */
 function isDamage({ cause }: { cause?: unknown }): boolean {
   return cause instanceof SQLiteError && /^SQLITE_(CORRUPT|NOTADB)/.test(cause.code ?? '');
 }
 
-/** Before it is opened, since SQLite removes the log of an empty file, which may hold all that is left. */
+/**
+ * Runs before the file is opened: SQLite deletes the write-ahead log of an empty database, which may hold the only copy
+ * of the data.
+ */
 function checkPresence(path: string, config: Config): Check | undefined {
   const size = statSync(path, { throwIfNoEntry: false })?.size;
   if (size !== undefined && size > 0) return undefined;
-  const says = `${shortPath(path)} is ${size === 0 ? 'empty' : 'not there'}`;
-  const left = tracesOf(path, config, size === 0).find((file) => existsSync(file));
-  if (left) return fail('database', `${says}, but ${shortPath(left)} shows that it was in use`, restore);
-  const start = 'the first start of the service makes it';
-  const unless = existsSync(config.masterKeyFile) ? '; if there was one before, restore a backup' : '';
-  return warn('database', says, start + unless);
+  const message = `${shortPath(path)} ${size === 0 ? 'is empty' : 'does not exist'}`;
+  const trace = tracesOf(path, config, size === 0).find((file) => existsSync(file));
+  if (trace) return fail('database', `${message}, but ${shortPath(trace)} shows that it was used`, restore);
+  const create = 'run `sallyport serve` to create it';
+  const restored = existsSync(config.masterKeyFile) ? '; if it existed before, restore a backup' : '';
+  return warn('database', message, create + restored);
 }
 
-/** What a database leaves behind. A start that has failed leaves an empty one with a lock. */
+/** Files that exist only beside a used database. A failed first start leaves an empty database and a lock file. */
 function tracesOf(path: string, { managementKeyFile }: Config, empty: boolean): string[] {
   const files = [managementKeyFile, `${path}-wal`, `${path}-shm`];
   return empty ? files : [...files, lockFile(path)];
@@ -62,33 +66,33 @@ function tracesOf(path: string, { managementKeyFile }: Config, empty: boolean): 
 
 function checksOf(
   { engine, sqlite, postgres, health }: Diagnosis,
-  machine: number,
+  machineTime: number,
   { tokenBytes }: Config,
 ): Check[] {
   return [
     ...(sqlite ? checkSqlite(engine, sqlite) : []),
     ...(postgres ? checkPostgres(engine, postgres) : []),
     checkSchema(engine.schema),
-    checkClock(engine, health, machine),
+    checkClock(engine, health, machineTime),
     ...(health ? checkHealth(engine, health, tokenBytes) : []),
   ];
 }
 
-/** Before it, two connections at the wrong moment could damage a database with a log. */
-const leastSqlite = '3.51.3';
+/** Older versions can corrupt a database in WAL mode when two connections write at the same time. */
+const minSqlite = '3.51.3';
 
 function checkSqlite({ version }: Engine, { journal, synchronous, flaws }: SqliteState): Check[] {
-  const wrong: Check[] = [];
-  const bad = (says: string, todo: string) => wrong.push(fail('database', says, todo));
-  if (isOlder(version, leastSqlite))
-    bad(`SQLite ${version} can lose data`, `run with SQLite ${leastSqlite} or later: npm ci`);
-  if (flaws.length > 0) bad(`it is damaged: ${flaws[0]}`, restore);
+  const problems: Check[] = [];
+  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
+  if (isOlder(version, minSqlite))
+    failed(`SQLite ${version} can lose data`, `run with SQLite ${minSqlite} or later: npm ci`);
+  if (flaws.length > 0) failed(`the database is damaged: ${flaws[0]}`, restore);
   if (journal !== 'wal' || synchronous !== 2)
-    bad(
-      `journal ${journal}, synchronous ${synchronous}`,
-      'keep it on a local disk, where SQLite can have its log',
+    failed(
+      `journal_mode is ${journal} and synchronous is ${synchronous}, not WAL and FULL`,
+      'put the database on a local disk that supports WAL mode',
     );
-  return wrong.length > 0 ? wrong : [ok('database', `SQLite ${version}, whole`)];
+  return problems.length > 0 ? problems : [ok('database', `SQLite ${version}, integrity check passed`)];
 }
 
 function isOlder(version: string, than: string): boolean {
@@ -98,30 +102,36 @@ function isOlder(version: string, than: string): boolean {
 const oldestPostgres = 140_000;
 
 function checkPostgres({ version }: Engine, state: PostgresState): Check[] {
-  const wrong: Check[] = [];
-  const bad = (says: string, todo: string) => wrong.push(fail('database', says, todo));
-  const doubtful = (says: string, todo: string) => wrong.push(warn('database', says, todo));
-  if (state.standby) bad('it is a standby, which cannot be written to', 'let DATABASE_URL name the primary');
+  const problems: Check[] = [];
+  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
+  const warned = (message: string, hint: string) => problems.push(warn('database', message, hint));
+  if (state.standby) failed('the server is a standby and read-only', 'set DATABASE_URL to the primary');
   if (state.readOnly)
-    bad(
-      'default_transaction_read_only is on: every change is answered with 503',
-      'see why it was set, which providers do when storage runs out, and set it off again',
+    failed(
+      'default_transaction_read_only is on: every write fails with 503',
+      'set it to off; hosting providers turn it on when storage runs out',
     );
-  if (state.fsync !== 'on') bad('fsync is off: a crash can damage it', 'set fsync = on in postgresql.conf');
+  if (state.fsync !== 'on')
+    failed('fsync is off: a crash can corrupt the database', 'set fsync = on in postgresql.conf');
   if (state.fullPageWrites !== 'on')
-    bad('full_page_writes is off: a crash can damage it', 'set full_page_writes = on in postgresql.conf');
-  if (state.synchronousCommit === 'off')
-    bad('synchronous_commit is off: a crash undoes what was answered', 'set synchronous_commit = on');
-  if (state.encoding !== 'UTF8')
-    bad(`its encoding is ${state.encoding}`, 'make a database with encoding UTF8');
-  if (state.number < oldestPostgres)
-    doubtful(`PostgreSQL ${version} is too old to be known here`, 'use 14 or later');
-  if (state.left < connections)
-    doubtful(
-      `${Math.max(0, state.left)} connections are left`,
-      `raise max_connections: one process takes up to ${connections}`,
+    failed(
+      'full_page_writes is off: a crash can corrupt the database',
+      'set full_page_writes = on in postgresql.conf',
     );
-  return wrong.length > 0 ? wrong : [ok('database', `PostgreSQL ${version}, ${state.left} connections left`)];
+  if (state.synchronousCommit === 'off')
+    failed('synchronous_commit is off: a crash can lose acknowledged writes', 'set synchronous_commit = on');
+  if (state.encoding !== 'UTF8')
+    failed(`the encoding of the database is ${state.encoding}`, 'create a database with encoding UTF8');
+  if (state.number < oldestPostgres)
+    warned(`PostgreSQL ${version} is not supported`, 'use PostgreSQL 14 or later');
+  if (state.left < connections)
+    warned(
+      `only ${Math.max(0, state.left)} connections are free`,
+      `raise max_connections: one process uses up to ${connections}`,
+    );
+  return problems.length > 0
+    ? problems
+    : [ok('database', `PostgreSQL ${version}, ${state.left} connections free`)];
 }
 
 function checkSchema(schema: number): Check {
@@ -129,61 +139,62 @@ function checkSchema(schema: number): Check {
   if (schema > newestSchema)
     return fail(
       'schema',
-      `version ${schema}, this program knows up to ${newestSchema}`,
-      'run a newer program',
+      `version ${schema} is newer than this program, which supports up to ${newestSchema}`,
+      'run a newer version of Sallyport',
     );
   return warn(
     'schema',
-    `version ${schema} of ${newestSchema}`,
-    'sallyport migrate brings it up to date, and so does a start',
+    `version ${schema}, the newest is ${newestSchema}`,
+    'run `sallyport migrate`, or start the service',
   );
 }
 
 const tolerance = 2000;
-const set =
-  'set the clock: while it is behind, what should have expired lives on; if it was ahead and is right, the next change tells';
-const recheck = 'see that the clock is right now; what was made then expires by the clock of then';
+const setClock =
+  'correct the clock: while it is slow, sessions and keys expire too late; if it was fast and is now correct, the next change clears this';
+const recheck = 'check that the clock is correct now; expiry times set before may be wrong';
 
-function checkClock({ kind, now }: Engine, health: Health | undefined, machine: number): Check {
+function checkClock({ kind, now }: Engine, health: Health | undefined, machineTime: number): Check {
   const { newestEntry, leapt } = health ?? {};
   if (newestEntry !== undefined && now < newestEntry - tolerance) {
-    const says = `it is ${timestamp(now)}, but the audit log has an entry of ${timestamp(newestEntry)}`;
+    const message = `the time is ${timestamp(now)}, but the newest audit entry is from ${timestamp(newestEntry)}`;
     return leapt
-      ? warn('clock', `${says}, made while the clock was ahead`, recheck)
-      : fail('clock', says, set);
+      ? warn('clock', `${message}, written while the clock was fast`, recheck)
+      : fail('clock', message, setClock);
   }
-  const apart = Math.abs(machine - now);
-  if (apart > tolerance) {
-    const says = `this machine and the database are ${Math.round(apart / 1000)} s apart`;
-    return warn('clock', says, 'let both follow the same time servers; the database decides');
+  const difference = Math.abs(machineTime - now);
+  if (difference > tolerance) {
+    const message = `the clocks of this machine and the database are ${Math.round(difference / 1000)} s apart`;
+    return warn(
+      'clock',
+      message,
+      'synchronize both with the same time servers; expiry uses the clock of the database',
+    );
   }
-  return ok(
-    'clock',
-    `${timestamp(now)} by ${kind === 'sqlite' ? 'this machine' : 'the database'}, which decides`,
-  );
+  return ok('clock', `${timestamp(now)} (${kind === 'sqlite' ? 'this machine' : 'the database'})`);
 }
 
-/** Either happens every few seconds while a service runs. */
-const longestSweep = 300;
-const longestUnsealed = 60_000;
+/** The service sweeps and chains every few seconds. Seconds and milliseconds after which a delay is a warning. */
+const maxSweepLag = 300;
+const maxUnchained = 60_000;
 
-const start = 'start the service, or look for the reason in its log';
-const prove = 'sallyport audit export, then sallyport audit verify: docs/operations/audit.md';
-const keyFirst = 'give the right master key first: nothing can be proved without it';
+const start = 'start the service, or look for errors in its log';
+const verify = 'run `sallyport audit export` and `sallyport audit verify`: see docs/operations/audit.md';
+const keyFirst = 'provide the correct master key first; the audit log cannot be verified without it';
 
 function checkHealth(engine: Engine, health: Health, quota: number): Check[] {
   const { master, sweepLag, head } = health;
-  const todo = master === undefined ? prove : keyFirst;
+  const hint = master === undefined ? verify : keyFirst;
   return [
     master === undefined
-      ? ok('master key', 'opens what the database holds')
-      : fail('master key', master, 'give the key that was in use when the data was written'),
-    sweepLag > longestSweep
-      ? warn('sweep', `something expired ${Math.round(sweepLag)} s ago and still takes up room`, start)
-      : ok('sweep', 'nothing expired is left lying about'),
+      ? ok('master key', 'decrypts the data keys of the database')
+      : fail('master key', master, 'use the master key that the data was encrypted with'),
+    sweepLag > maxSweepLag
+      ? warn('sweep', `the oldest expired row is ${Math.round(sweepLag)} s overdue for removal`, start)
+      : ok('sweep', 'no expired rows are overdue for removal'),
     checkStorage(health, quota),
-    checkSealed(engine, health, todo),
-    ...(head ? [checkHead(head, health, todo)] : []),
+    checkChained(engine, health, hint),
+    ...(head ? [checkHead(head, health, hint)] : []),
   ];
 }
 
@@ -193,33 +204,34 @@ const nearlyFull = 0.8;
 function checkStorage({ fullest }: Health, quota: number): Check {
   if (!fullest || fullest.bytes <= 0) return ok('storage', 'no tokens are stored');
   const gibibytes = (bytes: number) => `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-  const most = `application ${fullest.application} has stored ${gibibytes(fullest.bytes)} of tokens`;
-  if (quota === 0) return ok('storage', `${most}, the most; there is no quota`);
-  const says = `${most}, the most, of a quota of ${gibibytes(quota)}`;
-  if (fullest.bytes < nearlyFull * quota) return ok('storage', says);
-  return warn('storage', says, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
+  const usage = `the largest application, ${fullest.application}, stores ${gibibytes(fullest.bytes)} of tokens`;
+  if (quota === 0) return ok('storage', `${usage}; no quota is set`);
+  const message = `${usage} of a quota of ${gibibytes(quota)}`;
+  if (fullest.bytes < nearlyFull * quota) return ok('storage', message);
+  return warn('storage', message, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
 }
 
-function checkSealed({ kind }: Engine, { unchained, unchainedFor }: Health, todo: string): Check {
+function checkChained({ kind }: Engine, { unchained, unchainedFor }: Health, hint: string): Check {
   if (isSealedAtOnce({ dialect: kind })) {
     return unchained === 0
-      ? ok('audit log', 'every row is sealed')
-      : fail('audit log', `${rowsAre(unchained)} not sealed: put in, or set back, by something else`, todo);
+      ? ok('audit log', 'all entries are chained')
+      : fail('audit log', `${entriesAre(unchained)} not chained: inserted or reset by another program`, hint);
   }
-  const waited = `${rowsAre(unchained)} not sealed, the oldest for ${Math.round(unchainedFor / 1000)} s`;
-  return unchainedFor > longestUnsealed
-    ? warn('audit log', waited, start)
-    : ok('audit log', `${rowsAre(unchained)} waiting to be sealed`);
+  const lag = `${entriesAre(unchained)} not yet chained, the oldest for ${Math.round(unchainedFor / 1000)} s`;
+  return unchainedFor > maxUnchained
+    ? warn('audit log', lag, start)
+    : ok('audit log', `${entriesAre(unchained)} not yet chained`);
 }
 
-function rowsAre(count: number): string {
-  return count === 1 ? '1 row is' : `${count} rows are`;
+function entriesAre(count: number): string {
+  return count === 1 ? '1 entry is' : `${count} entries are`;
 }
 
-function checkHead(head: Checkpoint, { headSigned, headKept }: Health, todo: string): Check {
-  if (headSigned === undefined) return fail('audit log', 'the last checkpoint cannot be checked', todo);
-  if (!headSigned) return fail('audit log', 'the last checkpoint is forged', todo);
+function checkHead(head: Checkpoint, { headSigned, headKept }: Health, hint: string): Check {
+  if (headSigned === undefined)
+    return fail('audit log', 'the signature of the last checkpoint cannot be verified', hint);
+  if (!headSigned) return fail('audit log', 'the signature of the last checkpoint is invalid', hint);
   if (!headKept)
-    return fail('audit log', `row ${head.seq} was signed, and is not there as it was signed`, todo);
-  return ok('audit log', `signed up to ${anchorOf(head)}`);
+    return fail('audit log', `entry ${head.seq} was changed or removed after it was signed`, hint);
+  return ok('audit log', `signed up to anchor ${anchorOf(head)}`);
 }

@@ -6,11 +6,10 @@ import type { Rotated } from '../../store/crypto/key-rotation.ts';
 import type { NewEntry } from '../../store/store.ts';
 import type { Invocation, Option } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { confirmed } from '../terminal/confirm.ts';
-import { mustBeThere, withStore } from '../terminal/open-store.ts';
+import { confirm } from '../terminal/confirm.ts';
+import { requireDatabase, withStore } from '../terminal/open-store.ts';
 import { shortPath } from '../terminal/paths.ts';
 
-/** For a fleet, whose nodes are all given the same key. */
 export async function printMasterKey({ print, json }: Pick<Invocation, 'print' | 'json'>): Promise<number> {
   const key = Buffer.from(newMasterKey().bytes).toString('base64');
   print(json ? JSON.stringify({ key }) : key);
@@ -19,40 +18,40 @@ export async function printMasterKey({ print, json }: Pick<Invocation, 'print' |
 
 export const dropOldOption: Option = {
   name: 'drop-old',
-  sentence: 'Remove the old key from the key file once no row needs it.',
+  description: 'Remove the old key from the key file once no row needs it.',
 };
 
-type Rotating = Pick<Invocation, 'config' | 'options' | 'terminal' | 'print' | 'json'>;
+type RotateContext = Pick<Invocation, 'config' | 'options' | 'terminal' | 'print' | 'json'>;
 
-export async function rotate(invocation: Rotating): Promise<number> {
+export async function rotate(invocation: RotateContext): Promise<number> {
   const { config, options, print, json } = invocation;
   const dropOld = options.on(dropOldOption.name);
   if (dropOld && config.masterKey)
     throw new UsageError(
-      '--drop-old is for a key file',
-      'take the old key out of SALLYPORT_MASTER_KEY when the rotation is done',
+      '--drop-old works only with a key file',
+      'remove the old key from SALLYPORT_MASTER_KEY after the rotation',
     );
-  mustBeThere(config);
-  const wanted = rotation(config, dropOld);
-  if (dropOld && !(await confirmed(invocation, dropQuestion(config)))) return 1;
+  requireDatabase(config);
+  const keys = rotation(config, dropOld);
+  if (dropOld && !(await confirm(invocation, dropQuestion(config)))) return 1;
   return withStore(invocation, async (maintenance, store) => {
-    const rotated = await maintenance.rotateMasterKey(wanted);
+    const rotated = await maintenance.rotateMasterKey(keys);
     if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
-    const kept = config.masterKey || dropOld ? [] : [keptIn(config.masterKeyFile)];
-    print(json ? JSON.stringify(rotated) : [told(rotated), ...kept].join('\n'));
+    const note = config.masterKey || dropOld ? [] : [oldKeyNote(config.masterKeyFile)];
+    print(json ? JSON.stringify(rotated) : [formatResult(rotated), ...note].join('\n'));
   });
 }
 
 function dropQuestion(config: Config): string {
-  const holds = `${shortPath(config.masterKeyFile)} holds ${keysInFile(config).join(', ')}.`;
-  return `${holds} After this it holds the new key alone, and the others are gone for ever: backups and audit exports from before need them. Go on?`;
+  const content = `${shortPath(config.masterKeyFile)} contains ${keysInFile(config).join(', ')}.`;
+  return `${content} All but the new key will be deleted permanently; older backups and audit exports need them. Continue?`;
 }
 
-function keptIn(file: string): string {
-  return `the old key stays in ${shortPath(file)}, below the new one: backups and audit exports from before need it`;
+function oldKeyNote(file: string): string {
+  return `the old key stays in ${shortPath(file)}, below the new one; older backups and audit exports need it`;
 }
 
-/** Fingerprints, which tell nothing about the keys. */
+/** The entry has fingerprints, which reveal nothing about the keys. */
 function entryOf({ from, to }: Rotated): NewEntry {
   return {
     at: Date.now(),
@@ -62,9 +61,9 @@ function entryOf({ from, to }: Rotated): NewEntry {
   };
 }
 
-function told({ from, to, resealed }: Rotated): string {
-  const anew = `${resealed} ${resealed === 1 ? 'key' : 'keys'} sealed anew`;
-  if (from !== to) return `master key ${from} → ${to}, ${anew}`;
-  if (resealed > 0) return `master key ${to}: finished what was begun, ${anew}`;
-  return `master key ${to} is in use already: nothing to do`;
+function formatResult({ from, to, resealed }: Rotated): string {
+  const rewrapped = `rewrapped ${resealed} data ${resealed === 1 ? 'key' : 'keys'}`;
+  if (from !== to) return `rotated master key ${from} to ${to}; ${rewrapped}`;
+  if (resealed > 0) return `finished the rotation to master key ${to}; ${rewrapped}`;
+  return `master key ${to} is already in use`;
 }

@@ -11,45 +11,45 @@ import {
 import { anchorOf } from '../../store/audit/hash-chain.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
-import { Refused, UsageError } from '../errors.ts';
-import { confirmed, yesOption } from '../terminal/confirm.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { confirm, yesOption } from '../terminal/confirm.ts';
 import { readLines } from '../terminal/files.ts';
-import { mustBeThere, withStore } from '../terminal/open-store.ts';
-import { inWords, sealAll } from './audit.ts';
+import { requireDatabase, withStore } from '../terminal/open-store.ts';
+import { chainAll, formatVerdict } from './audit.ts';
 
 export const recoverOptions: readonly Option[] = [
   {
     name: 'audit',
-    takes: 'EXPORT',
-    sentence: 'Export of the audit log made after the backup; lists revocations that the backup undoes.',
+    value: 'EXPORT',
+    description: 'Audit export made after the backup. Lists the revocations that the backup undid.',
   },
-  { name: 'revoke', sentence: 'Revoke those again. Needs --audit.' },
+  { name: 'revoke', description: 'Repeat these revocations. Needs --audit.' },
 ];
 
 export const recoverCommand: Command = {
   words: ['recover'],
-  takes: [],
+  args: [],
   options: [...recoverOptions, yesOption],
-  summary: 'Make a database that was restored by other means safe to serve.',
+  summary: 'Clean up a database that was restored with other tools, such as pg_restore.',
   details:
-    'Run it after pg_restore or point-in-time recovery, before the service starts. Ends every session of every tenant and deletes nonces and idempotency records. On SQLite the service must be stopped.',
+    'Run it after pg_restore or a point-in-time recovery, before the service starts. Ends every session of every tenant and deletes nonces and idempotency records. On SQLite the service must be stopped.',
   examples: ['sallyport recover --audit audit.jsonl --revoke'],
   run: recover,
 };
 
 export interface Report extends Recovered {
-  /** Until when the export tells. */
-  readonly told_until?: string;
+  /** The time of the audit export, which lists revocations up to then. */
+  readonly exported_at?: string;
   readonly revived: Revived;
   readonly revoked: boolean;
 }
 
 async function recover(invocation: Invocation): Promise<number> {
   const { config, options, json, print } = invocation;
-  mustGoTogether(options);
-  mustBeThere(config);
-  const question = 'This ends every Session of every tenant. Go on?';
-  if (!(await confirmed(invocation, question))) return 1;
+  checkRecoverOptions(options);
+  requireDatabase(config);
+  const question = 'This ends all sessions of all tenants. Continue?';
+  if (!(await confirm(invocation, question))) return 1;
   const work = async (maintenance: Maintenance) => {
     const report = await recoverStore(maintenance, options, {});
     print(json ? JSON.stringify(report) : ['recovered', ...reportLines(report)].join('\n'));
@@ -57,70 +57,82 @@ async function recover(invocation: Invocation): Promise<number> {
   return withStore(invocation, work, { alone: true });
 }
 
-export function mustGoTogether(options: Options): void {
+export function checkRecoverOptions(options: Options): void {
   if (options.on('revoke') && options.value('audit') === undefined)
-    throw new UsageError('--revoke goes with --audit EXPORT');
+    throw new UsageError('--revoke needs --audit EXPORT');
 }
 
-/** What came before is in the story, for the audit log. */
+/** `difference` is added to the audit entry of the recovery. */
 export async function recoverStore(
   maintenance: Maintenance,
   options: Options,
-  story: NonNullable<Entry['difference']>,
+  difference: NonNullable<Entry['difference']>,
 ): Promise<Report> {
   const path = options.value('audit');
   const revoked = options.on('revoke');
-  const told = path === undefined ? undefined : await readExport(maintenance, resolve(path));
-  await sealAll(maintenance);
+  const auditExport = path === undefined ? undefined : await readExport(maintenance, resolve(path));
+  await chainAll(maintenance);
   const head = await maintenance.audit.head();
-  const known = head ? { audit_head: { ...story.audit_head, to: anchorOf(head) } } : {};
-  const revived = told?.revived ?? none;
+  const known = head ? { audit_head: { ...difference.audit_head, to: anchorOf(head) } } : {};
+  const revived = auditExport?.revived ?? none;
   const recovered = await recovery(maintenance).recover(
     Date.now(),
-    { ...story, ...known },
+    { ...difference, ...known },
     revoked ? revived : none,
   );
-  await sealAll(maintenance);
-  return { ...recovered, ...(told && { told_until: told.until }), revived, revoked };
+  await chainAll(maintenance);
+  return { ...recovered, ...(auditExport && { exported_at: auditExport.exportedAt }), revived, revoked };
 }
 
 async function readExport(
   maintenance: Maintenance,
   path: string,
-): Promise<{ revived: Revived; until: string }> {
+): Promise<{ revived: Revived; exportedAt: string }> {
   const { verdict, revived } = await recovery(maintenance).revived(readLines(path));
-  if (verdict.ok) return { revived, until: verdict.exported_at as string };
-  throw new Refused(
-    `${path} is not to be relied on: ${inWords(verdict)[0]}`,
-    'sallyport audit verify tells more; without --audit nothing is read out of it',
+  if (verdict.ok) return { revived, exportedAt: verdict.exported_at as string };
+  throw new CommandError(
+    `${path} is not a valid audit export of this database: ${formatVerdict(verdict)[0]}`,
+    'run `sallyport audit verify` for details, or recover without --audit',
   );
 }
 
-export function reportLines({ sessions, replies, told_until, revived, revoked }: Report): string[] {
-  const ended = `ended ${sessions} Sessions, forgot ${replies} remembered answers`;
-  if (told_until === undefined) return [ended, 'revoked since: unknown without --audit EXPORT'];
+export function reportLines({ sessions, replies, exported_at, revived, revoked }: Report): string[] {
+  const ended = `ended ${sessions} sessions, deleted ${replies} idempotency records`;
+  if (exported_at === undefined)
+    return [ended, 'revocations undone by the backup: unknown without --audit EXPORT'];
   const { tenants, applications } = revived;
   if (tenants.length + applications.length === 0)
-    return [ended, `revoked since and back: none, as of ${told_until}`];
+    return [ended, `revocations undone by the backup: none until ${exported_at}`];
   return [
     ended,
-    `revoked since and ${revoked ? 'taken out again' : 'BACK'}, as of ${told_until}:`,
-    ...tenants.map(({ tenant_id, name, closed }) => `  tenant ${tenant_id}  ${quoted(name)}  was ${closed}`),
-    ...applications.map((one) => `  ${inOneLine(one)}`),
-    ...(revoked ? [] : ['sallyport recover --audit EXPORT --revoke takes them out']),
+    revoked
+      ? `revocations undone by the backup until ${exported_at}, now repeated:`
+      : `WARNING: revocations undone by the backup until ${exported_at}; this access WORKS AGAIN:`,
+    ...tenants.map(
+      ({ tenant_id, name, closed }) => `  tenant ${tenant_id}  ${quoteName(name)}  was ${closed}`,
+    ),
+    ...applications.map((one) => `  ${formatApplication(one)}`),
+    ...(revoked ? [] : ['run `sallyport recover --audit EXPORT --revoke` to revoke it']),
   ];
 }
 
-function inOneLine({ tenant_id, application_id, name, deleted, keys, access }: RevivedApplication): string {
+function formatApplication({
+  tenant_id,
+  application_id,
+  name,
+  deleted,
+  keys,
+  access,
+}: RevivedApplication): string {
   const endings = keys.map(({ ending }) => `…${ending}`).join(', ');
-  const what = [
+  const changes = [
     deleted && 'was deleted',
-    keys.length > 0 && `${keys.length > 1 ? 'keys' : 'key'} ${endings}`,
-    access && 'could do less',
+    keys.length > 0 && `${keys.length > 1 ? 'keys' : 'key'} ${endings} revoked`,
+    access && 'had fewer grants',
   ];
-  return `tenant ${tenant_id}  application ${application_id}  ${quoted(name)}  ${what.filter(Boolean).join('; ')}`;
+  return `tenant ${tenant_id}  application ${application_id}  ${quoteName(name)}  ${changes.filter(Boolean).join('; ')}`;
 }
 
-function quoted(name: string): string {
+function quoteName(name: string): string {
   return escapeText(JSON.stringify(name));
 }

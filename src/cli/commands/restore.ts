@@ -17,20 +17,20 @@ import { makeFolder, makeLike } from '../../store/engine/file-ownership.ts';
 import { lockAlone } from '../../store/engine/sqlite-lock.ts';
 import { openStore } from '../../store/open.ts';
 import type { Command, Invocation } from '../command.ts';
-import { Refused, UsageError } from '../errors.ts';
-import { mustBeFile, syncFolderOf } from '../terminal/files.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { requireFile, syncFolderOf } from '../terminal/files.ts';
 import { sqlitePath } from '../terminal/paths.ts';
 import { describeSystemError } from '../terminal/system-error.ts';
-import { mustGoTogether, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
+import { checkRecoverOptions, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
 
 export const restoreCommand: Command = {
   words: ['restore'],
-  takes: ['FILE'],
+  args: ['FILE'],
   options: [
-    { name: 'force', sentence: 'Replace an existing database. It is moved aside, not deleted.' },
+    { name: 'force', description: 'Replace an existing database. It is moved aside, not deleted.' },
     {
       name: 'unverified',
-      sentence:
+      description:
         'Restore a file without a valid MAC or with a different schema. Anyone who could write to the file may have added keys, grants or triggers that work as soon as the service starts.',
     },
     ...recoverOptions,
@@ -46,14 +46,17 @@ async function restore(invocation: Invocation): Promise<number> {
   const { config, args, options, json, print } = invocation;
   const target = sqlitePath(config.databaseUrl);
   if (target === undefined)
-    throw new UsageError('PostgreSQL restores its own backups', 'pg_restore, then sallyport recover');
-  mustGoTogether(options);
+    throw new UsageError(
+      'sallyport restore is for SQLite only',
+      'restore PostgreSQL with pg_restore, then run `sallyport recover`',
+    );
+  checkRecoverOptions(options);
   const file = resolve(args[0] as string);
-  mustBeFile(file);
+  requireFile(file);
   makeFolder(dirname(target));
-  const letGo = lockAlone(target);
+  const unlock = lockAlone(target);
   try {
-    mayReplace(file, target, options.on('force'));
+    checkTarget(file, target, options.on('force'));
     const staged = `${target}.restoring`;
     const before = existsSync(target) ? settle(target) : undefined;
     const { verification, report } = await stage(file, staged, target, before, invocation).catch((error) => {
@@ -64,22 +67,26 @@ async function restore(invocation: Invocation): Promise<number> {
     print(
       json
         ? JSON.stringify({ database: target, ...(replaced && { replaced }), backup: verification, ...report })
-        : inWords(target, file, replaced, verification, report),
+        : formatResult(target, file, replaced, verification, report),
     );
     return 0;
   } finally {
-    letGo();
+    unlock();
   }
 }
 
-function mayReplace(file: string, target: string, force: boolean): void {
+function checkTarget(file: string, target: string, force: boolean): void {
   if (!existsSync(target)) return;
-  if (realpathSync(file) === realpathSync(target)) throw new UsageError(`${file} is the database itself`);
+  if (realpathSync(file) === realpathSync(target))
+    throw new UsageError(`${file} is the database itself, not a backup`);
   if (!force)
-    throw new Refused(`${target} is there already`, '--force replaces it, and keeps it beside the new one');
+    throw new CommandError(
+      `${target} already exists`,
+      'pass --force to replace it; the existing database is moved aside, not deleted',
+    );
 }
 
-/** Makes the backup ready under another name, so that nothing is touched until all of it is known to be good. */
+/** Unpacks and recovers the backup in a temporary file, so that the database is unchanged until everything succeeded. */
 async function stage(
   file: string,
   staged: string,
@@ -89,23 +96,23 @@ async function stage(
 ): Promise<{ verification: Verification; report: Report }> {
   removeDatabase(staged);
   const masters = masterKeys(config);
-  const accept = (why: string, todo: string) => {
+  const requireUnverified = (reason: string, hint: string) => {
     if (options.on('unverified')) return;
-    throw new Refused(`${file} is not verified: ${why}`, `${todo}; ${elseUnverified}`);
+    throw new CommandError(`cannot verify ${file}: ${reason}`, `${hint}; ${orUnverified}`);
   };
-  const unpacked = tryUnpack(file, staged, masters, accept);
+  const unpacked = tryUnpack(file, staged, masters, requireUnverified);
   const [flaw] = 'flaw' in unpacked ? [unpacked.flaw] : flaws(staged);
   if (flaw || 'flaw' in unpacked)
-    throw new Refused(`${file} cannot be restored: ${flaw}`, 'try an earlier backup');
-  const verification = withSchema(unpacked, foreignSchema(staged), accept);
+    throw new CommandError(`cannot restore ${file}: ${flaw}`, 'try an earlier backup');
+  const verification = withSchema(unpacked, foreignSchema(staged), requireUnverified);
   makeLike(target, staged);
   const { maintenance, close } = await openStore(`sqlite:${staged}`, { masters });
   try {
-    const story = {
+    const difference = {
       ...(before !== undefined && { audit_head: { from: before } }),
       backup: { to: verification },
     };
-    return { verification, report: await recoverStore(maintenance, options, story) };
+    return { verification, report: await recoverStore(maintenance, options, difference) };
   } finally {
     await close();
   }
@@ -114,34 +121,36 @@ async function stage(
 function withSchema(
   verification: Verification,
   foreign: readonly string[],
-  accept: (why: string, todo: string) => void,
+  requireUnverified: (reason: string, hint: string) => void,
 ): Verification {
   if (foreign.length === 0) return verification;
-  const why = `its schema is not the one that this version makes: ${foreign.join('; ')}`;
-  accept(why, 'use another backup');
-  return { verified: false, why: verification.verified ? why : `${verification.why}; ${why}` };
+  const reason = `its schema differs from that of this version: ${foreign.join('; ')}`;
+  requireUnverified(reason, 'use another backup');
+  return { verified: false, why: verification.verified ? reason : `${verification.why}; ${reason}` };
 }
 
-const elseUnverified =
-  'or --unverified, if you trust the file and every place where it was kept: see docs/operations/backups.md';
+const orUnverified =
+  'or pass --unverified if you trust the file and its storage: see docs/operations/backups.md';
 
-/** Names what is wrong with the file, if SQLite cannot read it. */
+/** Returns a flaw if SQLite cannot read the file. */
 function tryUnpack(
   file: string,
   staged: string,
   masters: MasterKeys,
-  accept: (why: string, todo: string) => void,
+  requireUnverified: (reason: string, hint: string) => void,
 ): Verification | { flaw: string } {
   try {
-    return unpack(file, staged, masters, accept);
+    return unpack(file, staged, masters, requireUnverified);
   } catch (error) {
     if (!(error instanceof SQLiteError)) throw error;
-    if (error.code === 'SQLITE_FULL') throw describeSystemError(`${staged} cannot be written`, error);
+    if (error.code === 'SQLITE_FULL') throw describeSystemError(`cannot write ${staged}`, error);
     return { flaw: error.message };
   }
 }
 
-/** Between the two steps there is no database at all, which a start takes notice of: never half of one. */
+/**
+ * A crash between the two renames leaves no database, which the next start reports. It never leaves a partial one.
+ */
 function putInPlace(staged: string, target: string): string | undefined {
   settle(staged);
   const replaced = anythingOf(target) ? `${target}.replaced-${stamp()}` : undefined;
@@ -156,16 +165,16 @@ function stamp(): string {
   return new Date().toISOString().replace(/[-:.]/g, '');
 }
 
-function inWords(
+function formatResult(
   target: string,
   file: string,
   replaced: string | undefined,
   verification: Verification,
   report: Report,
 ): string {
-  const proof = verification.verified
-    ? `backup verified: taken at ${verification.taken_at}, MAC under the master key ${verification.master_key}`
-    : `NOT verified: ${verification.why}. Review applications and keys before you start the service`;
-  const kept = replaced ? [`the database before is kept as ${replaced}`] : [];
-  return [`restored ${target} from ${file}`, proof, ...kept, ...reportLines(report)].join('\n');
+  const verified = verification.verified
+    ? `backup verified: taken at ${verification.taken_at}, MAC under master key ${verification.master_key}`
+    : `backup NOT verified: ${verification.why}. Review applications and keys before you start the service.`;
+  const previous = replaced ? [`moved the previous database to ${replaced}`] : [];
+  return [`restored ${target} from ${file}`, verified, ...previous, ...reportLines(report)].join('\n');
 }

@@ -2,19 +2,19 @@ import { openApp } from '../../app.ts';
 import type { Invocation } from '../command.ts';
 import { banner } from '../terminal/banner.ts';
 import { untilSignal } from '../terminal/signals.ts';
-import { isWorker, leaveSupervisor, superviseWorkers, tellSupervisor } from './workers.ts';
+import { disconnectSupervisor, isWorker, reportListening, superviseWorkers } from './workers.ts';
 
 export async function serve({ config, print }: Invocation): Promise<number> {
   if (config.workers > 1 && !isWorker()) return superviseWorkers(config, print);
   const stop = untilSignal();
   try {
     const app = await openApp(config, { shared: isWorker() });
-    if (isWorker()) tellSupervisor(app);
+    if (isWorker()) reportListening(app);
     else print(banner(config, app, app.metricsUrl === undefined ? [] : [app.metricsUrl]));
     await stop;
     await app.close();
     return 0;
   } finally {
-    leaveSupervisor();
+    disconnectSupervisor();
   }
 }

@@ -1,17 +1,17 @@
 import type { Session, SessionAuthorize } from '../../../sdk/src/sallyport.ts';
 import { SessionState } from '../../domain/session.ts';
 import type { Call, RemoteCommand } from '../command.ts';
-import { expiryOption, fileOption, given, only, permissionOption } from '../terminal/body-options.ts';
-import { confirmed, yesOption } from '../terminal/confirm.ts';
+import { expiryOption, fileOption, nonEmpty, only, permissionOption } from '../terminal/body-options.ts';
+import { confirm, yesOption } from '../terminal/confirm.ts';
 import { limitOption, printList } from '../terminal/list.ts';
 import { fields } from '../terminal/table.ts';
-import { inBrief } from './app-view.ts';
-import { either, find } from './apps.ts';
+import { appArgument, findApplication } from './apps.ts';
+import { summarizeGrants } from './format-app.ts';
 
 export const sessionCommands: readonly RemoteCommand[] = [
   {
     words: ['sessions', 'create'],
-    takes: [],
+    args: [],
     summary: 'Create a session and print its key and nonce.',
     details: 'Needs the key of a public application. The session key and nonce are shown only once.',
     examples: ['sallyport sessions create --key-file web.key'],
@@ -19,8 +19,12 @@ export const sessionCommands: readonly RemoteCommand[] = [
   },
   {
     words: ['sessions', 'authorize'],
-    takes: [],
-    options: [permissionOption, { ...expiryOption, sentence: 'Expiry of the session.' }, fileOption],
+    args: [],
+    options: [
+      permissionOption,
+      { ...expiryOption, description: 'Expiry of the session, such as 2030-01-31T12:00:00Z.' },
+      fileOption,
+    ],
     summary: 'Authorize a session with its nonce.',
     details:
       'The nonce comes from --file, SALLYPORT_NONCE or standard input, and works once. Pass access rules with --file.',
@@ -29,30 +33,30 @@ export const sessionCommands: readonly RemoteCommand[] = [
   },
   {
     words: ['sessions', 'list'],
-    takes: [],
+    args: [],
     options: [
       {
         name: 'state',
-        takes: 'STATE',
-        oneOf: SessionState.options,
-        sentence: 'Filter by state.',
+        value: 'STATE',
+        choices: SessionState.options,
+        description: 'Filter by state.',
       },
-      { name: 'app', takes: 'APP', sentence: 'Filter by the application that created the session.' },
+      { name: 'app', value: 'APP', description: 'Filter by the application that created the session.' },
       {
         name: 'authorized-by',
-        takes: 'APP',
-        sentence: 'Filter by the application that authorized the session.',
+        value: 'APP',
+        description: 'Filter by the application that authorized the session.',
       },
       limitOption,
     ],
-    summary: 'List active sessions, newest first.',
-    details: either,
+    summary: 'List sessions that have not expired, newest first.',
+    details: appArgument,
     examples: ['sallyport sessions list --state authorized --app "web shop"'],
     call: list,
   },
   {
     words: ['sessions', 'end'],
-    takes: ['ID'],
+    args: ['ID'],
     options: [yesOption],
     summary: 'End a session.',
     details: 'Its key is revoked immediately.',
@@ -78,11 +82,11 @@ async function create({ service, json, print }: Call): Promise<number> {
 async function authorize({ service, options, input, json, print }: Call): Promise<number> {
   const file = await input.body(options.value('file'));
   const nonce = file.nonce ?? (await input.secret('SALLYPORT_NONCE', 'nonce'));
-  const named = only({
-    permissions: given(options.values('permission')),
+  const fromOptions = only({
+    permissions: nonEmpty(options.values('permission')),
     expires_at: options.value('expires-at'),
   });
-  await service.sessions.authorize({ ...file, ...named, nonce } as SessionAuthorize);
+  await service.sessions.authorize({ ...file, ...fromOptions, nonce } as SessionAuthorize);
   print(json ? JSON.stringify({ authorized: true }) : 'authorized');
   return 0;
 }
@@ -91,7 +95,7 @@ async function list(call: Call): Promise<number> {
   const { options, service } = call;
   const idOf = async (option: string) => {
     const wanted = options.value(option);
-    return wanted === undefined ? undefined : (await find({ args: [wanted], service })).id;
+    return wanted === undefined ? undefined : (await findApplication({ args: [wanted], service })).id;
   };
   const filter = only({
     state: options.value('state') as Session['state'] | undefined,
@@ -99,11 +103,12 @@ async function list(call: Call): Promise<number> {
     authorized_by: await idOf('authorized-by'),
   });
   return printList(call, service.sessions.all(filter), {
+    noun: 'active sessions',
     head: ['ID', 'STATE', 'GRANTS', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
     row: (session) => [
       session.id,
       session.state,
-      inBrief(session),
+      summarizeGrants(session),
       session.application_id,
       session.authorized_by ?? '',
       session.expires_at,
@@ -113,7 +118,7 @@ async function list(call: Call): Promise<number> {
 
 async function end(call: Call): Promise<number> {
   const id = call.args[0] as string;
-  if (!(await confirmed(call, `End the Session ${id}? Its key dies at once.`))) return 1;
+  if (!(await confirm(call, `End session ${id}? Its key is revoked immediately.`))) return 1;
   await call.service.sessions.end(id);
   call.print(call.json ? JSON.stringify({ ended: id }) : `ended ${id}`);
   return 0;

@@ -1,5 +1,4 @@
-/** Tenants are the operator's: they are looked after on the machine, past the API, and each change is on record. */
-
+/** Operators manage tenants on the database directly, not through the API. Every change has an audit entry. */
 import { byOperator, type Difference } from '../../domain/audit.ts';
 import { Name } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
@@ -8,18 +7,18 @@ import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import type { Maintenance, Tenants, TenantTransaction } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
-import { Refused, UsageError } from '../errors.ts';
-import { confirmedByName, yesOption } from '../terminal/confirm.ts';
-import { progress } from '../terminal/list.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { confirmByName, yesOption } from '../terminal/confirm.ts';
+import { printTable, showProgress } from '../terminal/list.ts';
 import { withStore } from '../terminal/open-store.ts';
-import { fields, table } from '../terminal/table.ts';
+import { fields } from '../terminal/table.ts';
 
-const either = 'TENANT is an id or a name. A name must be unique.';
+const tenantArgument = 'TENANT is an id or a name. A name must be unique.';
 
 export const tenantCommands: readonly LocalCommand[] = [
   {
     words: ['tenants', 'create'],
-    takes: ['NAME'],
+    args: ['NAME'],
     summary: 'Create a tenant and print its first management key.',
     details: 'The key is shown only once.',
     examples: ['sallyport tenants create "Second shop"'],
@@ -27,58 +26,56 @@ export const tenantCommands: readonly LocalCommand[] = [
   },
   {
     words: ['tenants', 'list'],
-    takes: [],
+    args: [],
     summary: 'List tenants and their state, oldest first.',
     examples: ['sallyport tenants list'],
     run: (invocation) => withStore(invocation, (maintenance) => list(maintenance, invocation)),
   },
   {
     words: ['tenants', 'key'],
-    takes: ['TENANT'],
+    args: ['TENANT'],
     summary: 'Create another management key for a tenant and print it.',
-    details: `Use it when every management key is lost. Existing keys stay valid. The key is shown only once. ${either}`,
+    details: `Use it when every management key is lost. Existing keys stay valid. The key is shown only once. ${tenantArgument}`,
     examples: ['sallyport tenants key "Second shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => addKey(maintenance, invocation)),
   },
   {
     words: ['tenants', 'rename'],
-    takes: ['TENANT', 'NAME'],
+    args: ['TENANT', 'NAME'],
     summary: 'Rename a tenant.',
-    details: either,
+    details: tenantArgument,
     examples: ['sallyport tenants rename "Second shop" "Third shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => rename(maintenance, invocation)),
   },
   {
     words: ['tenants', 'disable'],
-    takes: ['TENANT'],
+    args: ['TENANT'],
     summary: 'Disable all keys and sessions of a tenant.',
-    details: `Applies immediately. Data is unchanged. \`tenants enable\` undoes it. ${either}`,
+    details: `Applies immediately. Data is unchanged. \`tenants enable\` undoes it. ${tenantArgument}`,
     examples: ['sallyport tenants disable "Second shop"'],
-    run: (invocation) =>
-      withStore(invocation, (maintenance) => turn(maintenance, invocation, 'tenant.disable', 'disable')),
+    run: (invocation) => withStore(invocation, (maintenance) => setState(maintenance, invocation, 'disable')),
   },
   {
     words: ['tenants', 'enable'],
-    takes: ['TENANT'],
+    args: ['TENANT'],
     summary: 'Enable a disabled tenant.',
-    details: either,
+    details: tenantArgument,
     examples: ['sallyport tenants enable "Second shop"'],
-    run: (invocation) =>
-      withStore(invocation, (maintenance) => turn(maintenance, invocation, 'tenant.enable', 'enable')),
+    run: (invocation) => withStore(invocation, (maintenance) => setState(maintenance, invocation, 'enable')),
   },
   {
     words: ['tenants', 'delete'],
-    takes: ['TENANT'],
+    args: ['TENANT'],
     options: [yesOption],
     summary: 'Delete a tenant and all its data permanently.',
-    details: `Revokes its keys and destroys its data key first, then removes its rows. Run it again if it is interrupted. The audit log is not deleted. ${either}`,
+    details: `Revokes its keys and destroys its data key first, then removes its rows. Run it again if it is interrupted. The audit log is not deleted. ${tenantArgument}`,
     examples: ['sallyport tenants delete "Second shop"'],
     run: remove,
   },
 ];
 
 async function create(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
-  const tenant = newTenant(nameIn(args[0]), Date.now());
+  const tenant = newTenant(parseName(args[0]), Date.now());
   await maintenance.changeTenants(async (tx) => {
     await tx.tenants.create(tenant);
     tx.record(entry('tenant.create', tenant.id));
@@ -90,8 +87,8 @@ async function create(maintenance: Maintenance, { args, json, print }: Invocatio
 async function addKey(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
   const key = mint('mgt');
   const now = Date.now();
-  const made = await maintenance.changeTenants(async (tx) => {
-    const { id: tenant, name } = await changeable(tx.tenants, args[0]);
+  const created = await maintenance.changeTenants(async (tx) => {
+    const { id: tenant, name } = await findChangeable(tx.tenants, args[0]);
     const { id } = await tx.applications.create(tenant, managementOf(`${name}: management key`, now), key);
     tx.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
     return { tenant_id: tenant, application_id: id };
@@ -99,74 +96,73 @@ async function addKey(maintenance: Maintenance, { args, json, print }: Invocatio
   const secret = key.secret.reveal();
   print(
     json
-      ? JSON.stringify({ ...made, key: secret })
-      : `tenant       ${made.tenant_id}\napplication  ${made.application_id}\nkey          ${secret}`,
+      ? JSON.stringify({ ...created, key: secret })
+      : `tenant       ${created.tenant_id}\napplication  ${created.application_id}\nkey          ${secret}`,
   );
 }
 
-async function list(maintenance: Maintenance, { json, print, paint }: Invocation): Promise<void> {
+async function list(maintenance: Maintenance, invocation: Invocation): Promise<void> {
   const tenants = await maintenance.tenants.list();
-  if (json) return print(JSON.stringify(tenants));
+  if (invocation.json) return invocation.print(JSON.stringify(tenants));
   const rows = tenants.map((tenant) => [tenant.id, tenant.created_at, stateOf(tenant), tenant.name]);
-  print(rows.length > 0 ? table(['ID', 'CREATED', 'STATE', 'NAME'], rows, paint) : 'none');
+  printTable(invocation, 'tenants', ['ID', 'CREATED', 'STATE', 'NAME'], rows);
 }
 
 async function rename(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
-  const name = nameIn(args[1]);
+  const name = parseName(args[1]);
   const tenant = await maintenance.changeTenants(async (tx) => {
-    const before = await changeable(tx.tenants, args[0]);
+    const before = await findChangeable(tx.tenants, args[0]);
     await tx.tenants.rename(before.id, name);
     tx.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
     return tx.tenants.get(before.id);
   });
-  print(shown(tenant as Tenant, json));
+  print(formatTenant(tenant as Tenant, json));
 }
 
-/** What is so already stays so, and makes no entry. */
-async function turn(
+/** A tenant that already has the state is unchanged, without an audit entry. */
+async function setState(
   maintenance: Maintenance,
   { args, json, print }: Invocation,
-  operation: string,
   change: 'disable' | 'enable',
 ): Promise<void> {
   const tenant = await maintenance.changeTenants(async (tx) => {
-    const before = await changeable(tx.tenants, args[0]);
+    const before = await findChangeable(tx.tenants, args[0]);
     if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
     await tx.tenants[change](before.id);
-    tx.record(entry(operation, before.id));
+    tx.record(entry(`tenant.${change}`, before.id));
     return tx.tenants.get(before.id);
   });
-  print(shown(tenant as Tenant, json));
+  print(formatTenant(tenant as Tenant, json));
 }
 
-const batch = 500;
+const batchSize = 500;
 
 function remove(invocation: Invocation): Promise<number> {
   const { args, json, print, terminal } = invocation;
   let code = 0;
   const work = async (maintenance: Maintenance) => {
-    const { id, name } = await found(maintenance.tenants, args[0]);
-    const warning = `This deletes the tenant "${escapeText(name)}" (${id}) and everything that it has, for ever.`;
-    if (!(await confirmedByName(invocation, warning, name))) {
+    const { id, name } = await findTenant(maintenance.tenants, args[0]);
+    const warning = `This permanently deletes the tenant "${escapeText(name)}" (${id}) and all its data.`;
+    if (!(await confirmByName(invocation, warning, name))) {
       code = 1;
       return;
     }
-    await maintenance.changeTenants((tx) => condemn(tx, id));
-    const seen = progress(terminal);
+    await maintenance.changeTenants((tx) => startDeletion(tx, id));
+    const progress = showProgress(terminal);
     let total = 0;
-    for (let done = false; !done; seen.say(`${total} rows removed`)) {
-      const step = await maintenance.removeTenantRows(id, batch);
+    for (let done = false; !done; progress.update(`${total} rows deleted`)) {
+      const step = await maintenance.removeTenantRows(id, batchSize);
       total += step.removed;
       done = step.done;
     }
-    seen.done();
+    progress.clear();
     print(json ? JSON.stringify({ deleted: id }) : `deleted ${id}`);
   };
   return withStore(invocation, work).then(() => code);
 }
 
-/** The entry is about the moment from which there is no way back; taking it up again makes no other. */
-async function condemn(tx: TenantTransaction, id: string): Promise<void> {
+/** Records the deletion when it starts. Resuming an interrupted deletion adds no entry. */
+async function startDeletion(tx: TenantTransaction, id: string): Promise<void> {
   if (await tx.tenants.markDeleted(id)) tx.record(entry('tenant.delete', id));
 }
 
@@ -181,28 +177,29 @@ function entry(operation: string, tenant: string, difference?: Difference): NewE
   };
 }
 
-/** By its id, or by its whole name. */
-async function found(tenants: Pick<Tenants, 'list'>, wanted = ''): Promise<Tenant> {
+/** Finds a tenant by id or by exact name. */
+async function findTenant(tenants: Pick<Tenants, 'list'>, wanted = ''): Promise<Tenant> {
   const all = await tenants.list();
   const byId = all.find(({ id }) => id === wanted.toLowerCase());
   const named = byId ? [byId] : all.filter(({ name }) => name === wanted);
   const [tenant] = named;
   if (tenant && named.length === 1) return tenant;
-  if (!tenant) throw new Refused(`there is no tenant "${wanted}"`, 'sallyport tenants list shows them');
+  if (!tenant)
+    throw new CommandError(`no tenant with the id or name "${wanted}"`, 'run `sallyport tenants list`');
   const ids = named.map(({ id }) => id).join(', ');
-  throw new Refused(`there are ${named.length} tenants "${wanted}"`, `say which by its id: ${ids}`);
+  throw new CommandError(`${named.length} tenants are named "${wanted}"`, `use an id: ${ids}`);
 }
 
-async function changeable(tenants: Tenants, wanted: string | undefined): Promise<Tenant> {
-  const tenant = await found(tenants, wanted);
+async function findChangeable(tenants: Tenants, wanted: string | undefined): Promise<Tenant> {
+  const tenant = await findTenant(tenants, wanted);
   if (tenant.deleted_at === undefined) return tenant;
-  throw new Refused(
+  throw new CommandError(
     `the tenant "${escapeText(tenant.name)}" is being deleted`,
-    `sallyport tenants delete ${tenant.id} finishes it`,
+    `run \`sallyport tenants delete ${tenant.id}\` to finish the deletion`,
   );
 }
 
-function nameIn(text: string | undefined): string {
+function parseName(text: string | undefined): string {
   const name = Name.safeParse(text);
   if (name.success) return name.data;
   throw new UsageError(`NAME ${name.error.issues[0]?.message}`);
@@ -213,7 +210,7 @@ function stateOf({ disabled_at, deleted_at }: Tenant): string {
   return disabled_at === undefined ? 'active' : 'disabled';
 }
 
-function shown(tenant: Tenant, json: boolean): string {
+function formatTenant(tenant: Tenant, json: boolean): string {
   if (json) return JSON.stringify(tenant);
   return fields([
     ['tenant', tenant.id],

@@ -1,29 +1,29 @@
 import type { Token, TokenCreate, TokenPatch } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { expiryOption, fileOption, given, only } from '../terminal/body-options.ts';
-import { confirmed, yesOption } from '../terminal/confirm.ts';
+import { expiryOption, fileOption, nonEmpty, only } from '../terminal/body-options.ts';
+import { confirm, yesOption } from '../terminal/confirm.ts';
 import { limitOption, printList } from '../terminal/list.ts';
 import { fields } from '../terminal/table.ts';
 
 const metadataOption: Option = {
   name: 'metadata',
-  takes: 'NAME=VALUE',
-  many: true,
-  sentence: 'Metadata entry; repeatable. Metadata is not encrypted.',
+  value: 'NAME=VALUE',
+  repeatable: true,
+  description: 'Metadata entry; repeatable. Metadata is not encrypted.',
 };
 
-/** The data itself is never an argument, since everyone on the machine can see those. */
-const content: readonly Option[] = [
-  { name: 'data-file', takes: 'FILE', sentence: 'Data as JSON, or - for standard input.' },
+/** Data is never an argument, because every user of the machine can read those. */
+const bodyOptions: readonly Option[] = [
+  { name: 'data-file', value: 'FILE', description: 'Data as JSON, or - for standard input.' },
   {
     name: 'text-file',
-    takes: 'FILE',
-    sentence: 'Data as text, or - for standard input. A final line feed is removed.',
+    value: 'FILE',
+    description: 'Data as text, or - for standard input. A final line feed is removed.',
   },
-  { name: 'mask', takes: 'MASK', sentence: "Mask, such as '{{ data | reveal_last: 4 }}'." },
-  { name: 'type', takes: 'WORD', sentence: 'Token type, a word of your choice.' },
-  { name: 'container', takes: 'PATH', sentence: 'Container, such as /customers/42/.' },
+  { name: 'mask', value: 'MASK', description: "Mask, such as '{{ data | reveal_last: 4 }}'." },
+  { name: 'type', value: 'WORD', description: 'Token type, a word of your choice.' },
+  { name: 'container', value: 'PATH', description: 'Container, such as /customers/42/.' },
   metadataOption,
   expiryOption,
   fileOption,
@@ -32,12 +32,12 @@ const content: readonly Option[] = [
 export const tokenCommands: readonly RemoteCommand[] = [
   {
     words: ['tokens', 'list'],
-    takes: [],
+    args: [],
     options: [
-      { name: 'type', takes: 'WORD', sentence: 'Filter by type.' },
-      { name: 'container', takes: 'PATH', sentence: 'Filter by container; includes containers below it.' },
-      { ...metadataOption, sentence: 'Filter by metadata; repeatable.' },
-      { name: 'id', takes: 'ID', many: true, sentence: 'Filter by id; repeatable.' },
+      { name: 'type', value: 'WORD', description: 'Filter by type.' },
+      { name: 'container', value: 'PATH', description: 'Filter by container; includes containers below it.' },
+      { ...metadataOption, description: 'Filter by metadata; repeatable.' },
+      { name: 'id', value: 'ID', repeatable: true, description: 'Filter by id; repeatable.' },
       limitOption,
     ],
     summary: 'List the tokens that your key can read, newest first.',
@@ -46,8 +46,8 @@ export const tokenCommands: readonly RemoteCommand[] = [
   },
   {
     words: ['tokens', 'create'],
-    takes: [],
-    options: [{ name: 'id', takes: 'ID', sentence: 'Token id; generated if left out.' }, ...content],
+    args: [],
+    options: [{ name: 'id', value: 'ID', description: 'Token id; generated if left out.' }, ...bodyOptions],
     summary: 'Create a token.',
     examples: [
       'sallyport tokens create --container /customers/42/ --data-file card.json',
@@ -61,27 +61,28 @@ export const tokenCommands: readonly RemoteCommand[] = [
   },
   {
     words: ['tokens', 'get'],
-    takes: ['ID'],
+    args: ['ID'],
     summary: 'Show a token, with its data as your key may see it.',
     examples: ['sallyport tokens get card-42'],
     call: async (call) => show(call, await call.service.tokens.get(idOf(call))),
   },
   {
     words: ['tokens', 'update'],
-    takes: ['ID'],
-    options: content,
+    args: ['ID'],
+    options: bodyOptions,
     summary: 'Update a token.',
-    details: 'The file is a JSON merge patch: null removes a field.',
+    details: 'Fields that you leave out are unchanged. --file is a JSON merge patch: null removes a field.',
     examples: ['sallyport tokens update card-42 --container /archive/'],
     call: async (call) => {
       const patch = await bodyOf(call);
-      if (Object.keys(patch).length === 0) throw new UsageError('nothing to update');
+      if (Object.keys(patch).length === 0)
+        throw new UsageError('nothing to update', 'pass an option such as --container, or --file');
       return show(call, await call.service.tokens.update(idOf(call), patch as TokenPatch));
     },
   },
   {
     words: ['tokens', 'delete'],
-    takes: ['ID'],
+    args: ['ID'],
     options: [yesOption],
     summary: 'Delete a token and its data.',
     examples: ['sallyport tokens delete card-42'],
@@ -95,7 +96,7 @@ function idOf({ args }: Call): string {
 
 function list(call: Call): Promise<number> {
   const { options, service } = call;
-  const id = given(options.values('id'));
+  const id = nonEmpty(options.values('id'));
   const filter = only({
     type: options.value('type'),
     container: options.value('container'),
@@ -103,12 +104,13 @@ function list(call: Call): Promise<number> {
     id,
   });
   return printList(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]), {
+    noun: 'tokens',
     head: ['ID', 'TYPE', 'CONTAINER', 'METADATA', 'CREATED', 'EXPIRES'],
     row: ({ id, type, container, metadata, created_at, expires_at }) => [
       id,
       type,
       container,
-      inWords(metadata),
+      formatMetadata(metadata),
       created_at,
       expires_at ?? 'never',
     ],
@@ -121,7 +123,7 @@ async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>
     throw new UsageError('--data-file and --text-file cannot both be given');
   }
   const file = await input.body(options.value('file'));
-  const named = only({
+  const fromOptions = only({
     mask: options.value('mask'),
     type: options.value('type'),
     container: options.value('container'),
@@ -134,7 +136,7 @@ async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>
       : text !== undefined
         ? (await input.text(text, '--text-file')).replace(/\r?\n$/, '')
         : undefined;
-  return { ...file, ...named, ...only({ data }) };
+  return { ...file, ...fromOptions, ...only({ data }) };
 }
 
 function metadataOf(pairs: readonly string[]): Record<string, string> | undefined {
@@ -150,7 +152,7 @@ function metadataOf(pairs: readonly string[]): Record<string, string> | undefine
 
 async function remove(call: Call): Promise<number> {
   const id = idOf(call);
-  if (!(await confirmed(call, `Delete the Token ${id} with its data?`))) return 1;
+  if (!(await confirm(call, `Delete token ${id} and its data?`))) return 1;
   await call.service.tokens.delete(id);
   call.print(call.json ? JSON.stringify({ deleted: id }) : `deleted ${id}`);
   return 0;
@@ -169,7 +171,7 @@ function show({ json, print }: Call, token: Token): number {
       ['container', container],
       ['data', JSON.stringify(data)],
       ['mask', JSON.stringify(mask)],
-      ['metadata', inWords(metadata)],
+      ['metadata', formatMetadata(metadata)],
       ['created', token.created_at],
       ['modified', token.modified_at],
       ['expires', token.expires_at ?? 'never'],
@@ -178,7 +180,7 @@ function show({ json, print }: Call, token: Token): number {
   return 0;
 }
 
-function inWords(metadata: Record<string, string> = {}): string {
+function formatMetadata(metadata: Record<string, string> = {}): string {
   return Object.entries(metadata)
     .map(([name, value]) => `${name}=${value}`)
     .join(', ');

@@ -1,20 +1,20 @@
 import type { Call, RemoteCommand } from '../command.ts';
-import { table } from '../terminal/table.ts';
-import { either, find } from './apps.ts';
+import { printTable } from '../terminal/list.ts';
+import { appArgument, findApplication } from './apps.ts';
 
 export const usageCommands: readonly RemoteCommand[] = [
   {
     words: ['apps', 'usage'],
-    takes: ['APP'],
+    args: ['APP'],
     summary: 'Show which grants an application uses and which it never used.',
-    details: either,
+    details: appArgument,
     examples: ['sallyport apps usage backend'],
     call: show,
   },
 ];
 
 async function show(call: Call): Promise<number> {
-  const usage = await call.service.applications.usage((await find(call)).id);
+  const usage = await call.service.applications.usage((await findApplication(call)).id);
   if (call.json) {
     call.print(JSON.stringify(usage));
     return 0;
@@ -27,10 +27,6 @@ async function show(call: Call): Promise<number> {
     rule === 'permissions' ? 'permissions' : `rule ${rule}`,
   ]);
   const rows = [...used, ...unused];
-  call.print(
-    rows.length > 0
-      ? table(['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'], rows, call.paint)
-      : 'none',
-  );
+  printTable(call, 'grants', ['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'], rows);
   return 0;
 }

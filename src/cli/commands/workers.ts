@@ -1,79 +1,79 @@
-/** Several processes that share one port. Each is a whole server; nothing is shared but the database. */
+/** Runs several server processes on one port. They share only the database. */
 import { type App, cannotListen, openData } from '../../app.ts';
 import type { Config } from '../../config.ts';
 import { makeLog } from '../../log.ts';
 import { banner } from '../terminal/banner.ts';
 import { untilSignal } from '../terminal/signals.ts';
 
-const mark = 'SALLYPORT_IS_WORKER';
-const pauseBeforeRestart = 1000;
+const workerVariable = 'SALLYPORT_IS_WORKER';
+const restartDelay = 1000;
 
 export function isWorker(): boolean {
-  return process.env[mark] === '1';
+  return process.env[workerVariable] === '1';
 }
 
-export function tellSupervisor({ url, metricsUrl }: Listening): void {
+export function reportListening({ url, metricsUrl }: Listening): void {
   process.send?.({ url, metricsUrl } satisfies Listening);
 }
 
-/** Without this, the open line to the supervisor would keep the worker running. */
-export function leaveSupervisor(): void {
+/** An open IPC channel prevents the worker from exiting. */
+export function disconnectSupervisor(): void {
   if (process.connected) process.disconnect?.();
 }
 
-/** Where a worker listens, or the exit code of one that could not. */
 type Listening = Pick<App, 'url' | 'metricsUrl'>;
+/** The exit code is that of a worker that could not start. */
 type Started = Listening | { code: number };
 
 export async function superviseWorkers(config: Config, print: (line: string) => void): Promise<number> {
   const log = makeLog({ level: config.logLevel });
-  const told = untilSignal();
-  refuseTakenPort(config);
+  const stopped = untilSignal();
+  requireFreePort(config);
   const { migrated, bootstrapped, close } = await openData(config);
   await close();
   const running = new Set<Bun.Subprocess>();
-  /** The port for the figures of each, which one that takes its place gets, too. */
-  const scraped = Array.from({ length: config.workers }, (_, number) => nextPort(config, number));
+  /** The metrics port of each worker. A replacement gets the same one. */
+  const metricsPorts = Array.from({ length: config.workers }, (_, number) => metricsPortOf(config, number));
   let { port } = config;
-  let stopping = false;
+  let isStopping = false;
   process.on('exit', () => {
     for (const worker of running) worker.kill('SIGKILL');
   });
 
   function start(number: number): Promise<Started> {
     const started = Promise.withResolvers<Started>();
-    let listens = false;
-    const worker = Bun.spawn([...program(), ...portsOf(port, scraped[number])], {
-      env: { ...process.env, [mark]: '1' },
+    let isListening = false;
+    const worker = Bun.spawn([...program(), ...workerFlags(port, metricsPorts[number])], {
+      env: { ...process.env, [workerVariable]: '1' },
       stdio: ['ignore', 'inherit', 'inherit'],
       ipc: (listening: Listening) => {
-        listens = true;
-        log.debug('a worker listens', { pid: worker.pid });
-        scraped[number] = portOf(listening.metricsUrl);
+        isListening = true;
+        log.debug('worker listening', { pid: worker.pid });
+        metricsPorts[number] = portOf(listening.metricsUrl);
         started.resolve(listening);
       },
       onExit: (self, code, signal) => {
         running.delete(self);
         started.resolve({ code: code ?? 1 });
-        if (listens && !stopping) replace(number, { code, signal });
+        if (isListening && !isStopping) replace(number, { code, signal });
       },
     });
     running.add(worker);
     return started.promise;
   }
 
-  /** After a pause, so that a lasting fault does not become a storm. */
+  /** Waits before the restart, so that a permanent failure does not restart in a tight loop. */
   function replace(number: number, ended: Record<string, unknown>): void {
-    log.error('a worker ended, another takes its place', ended);
+    log.error('worker exited; starting a replacement', ended);
     setTimeout(async () => {
-      if (stopping) return;
+      if (isStopping) return;
       const started = await start(number);
-      if ('code' in started && !stopping) replace(number, started);
-    }, pauseBeforeRestart);
+      if ('code' in started && !isStopping) replace(number, started);
+    }, restartDelay);
   }
 
   async function stop(): Promise<number> {
-    stopping = true;
+    isStopping = true;
     for (const worker of running) worker.kill('SIGTERM');
     const codes = await Promise.all([...running].map((worker) => worker.exited));
     return codes.every((code) => code === 0) ? 0 : 1;
@@ -90,14 +90,14 @@ export async function superviseWorkers(config: Config, print: (line: string) => 
     await stop();
     return failed.code;
   }
-  const figures = [first, ...others].flatMap((one) => ('metricsUrl' in one && one.metricsUrl) || []);
-  print(banner(config, { url: first.url, migrated, bootstrapped }, figures));
-  await told;
+  const metricsUrls = [first, ...others].flatMap((one) => ('metricsUrl' in one && one.metricsUrl) || []);
+  print(banner(config, { url: first.url, migrated, bootstrapped }, metricsUrls));
+  await stopped;
   return stop();
 }
 
-/** Workers share the port with one another, not with whatever else listens there. */
-function refuseTakenPort({ host, port }: Config): void {
+/** SO_REUSEPORT would let the workers share the port with another program of the same user. */
+function requireFreePort({ host, port }: Config): void {
   try {
     Bun.listen({ hostname: host, port, socket: { data: () => {} } }).stop(true);
   } catch (error) {
@@ -105,14 +105,14 @@ function refuseTakenPort({ host, port }: Config): void {
   }
 }
 
-/** The same port to serve on, and one of its own for its figures; it has no workers below it. */
-function portsOf(port: number, scraped: number | undefined): string[] {
-  const metrics = scraped === undefined ? [] : ['--metrics-port', String(scraped)];
+/** Overrides the settings of the supervisor for one worker. */
+function workerFlags(port: number, metricsPort: number | undefined): string[] {
+  const metrics = metricsPort === undefined ? [] : ['--metrics-port', String(metricsPort)];
   return ['--port', String(port), ...metrics, '--workers', '1'];
 }
 
-/** 0 is a free one for each. */
-function nextPort({ metricsPort }: Config, number: number): number | undefined {
+/** With 0, each worker picks a free port. */
+function metricsPortOf({ metricsPort }: Config, number: number): number | undefined {
   return metricsPort ? metricsPort + number : metricsPort;
 }
 
@@ -120,7 +120,7 @@ function portOf(url: string | undefined): number | undefined {
   return url === undefined ? undefined : Number(new URL(url).port);
 }
 
-/** How this process was started; one executable file needs no script. */
+/** The command line of this process. The compiled executable has no script. */
 function program(): string[] {
   const [, script, ...args] = process.argv;
   const scripts = script === undefined || script.startsWith('/$bunfs/') ? [] : [script];

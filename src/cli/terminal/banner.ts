@@ -4,53 +4,57 @@ import type { Secret } from '../../domain/key.ts';
 import type { Bootstrapped } from '../../operations/bootstrap.ts';
 import { newestSchema } from '../../store/engine/migrate.ts';
 import { version } from '../../version.ts';
-import { databasePlace, shortPath } from './paths.ts';
+import { databaseLabel, shortPath } from './paths.ts';
 
 type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped' | 'link'>;
 
-/** What to do next. `figures` is where they are, one address a process. */
-export function banner(config: Config, opened: Opened, figures: readonly string[]): string {
+/** The startup message. `metricsUrls` has one entry per process. */
+export function banner(config: Config, opened: Opened, metricsUrls: readonly string[]): string {
   const { url, migrated, bootstrapped, link } = opened;
-  const made = bootstrapped.secret;
-  const state = migrated.from === 0 ? 'new' : made ? 'was empty' : 'kept as it was';
-  const upgraded =
-    migrated.from > 0 && migrated.from < newestSchema ? `, schema ${migrated.from} → ${migrated.to}` : '';
-  const { note, show } = managementKey(config.managementKeyFile, bootstrapped);
+  const state = migrated.from === 0 ? 'new' : bootstrapped.secret ? 'was empty' : 'existing';
+  const upgrade =
+    migrated.from > 0 && migrated.from < newestSchema
+      ? `, schema migrated from version ${migrated.from} to ${migrated.to}`
+      : '';
+  const { description, shellExpression } = managementKey(config.managementKeyFile, bootstrapped);
   return [
     `Sallyport ${version} is listening on ${url}`,
     '',
-    `  console         ${url}/console${door(link)}`,
-    `  reference       ${url}/docs`,
-    ...figures.map((at) => `  figures         ${at}`),
-    `  database        ${databasePlace(config.databaseUrl)} (${state}${upgraded})`,
-    `  management key  ${note}`,
+    `  console         ${url}/console${signInLink(link)}`,
+    `  API reference   ${url}/docs`,
+    ...metricsUrls.map((at) => `  metrics         ${at}`),
+    `  database        ${databaseLabel(config.databaseUrl)} (${state}${upgrade})`,
+    `  management key  ${description}`,
     '',
     '  Try it:',
-    `    curl -H "SVC-API-KEY: ${show}" ${url}/applications/key`,
+    `    curl -H "SVC-API-KEY: ${shellExpression}" ${url}/applications/key`,
     '',
   ].join('\n');
 }
 
-/** Good for one visit, and for a person only. */
-function door(link: Secret | undefined): string {
-  return link && process.stdout.isTTY ? `#${link.reveal()} (opens once, within ten minutes)` : '';
+/** Shown on a terminal only, because the link signs in. */
+function signInLink(link: Secret | undefined): string {
+  return link && process.stdout.isTTY ? `#${link.reveal()} (link works once, for ten minutes)` : '';
 }
 
 /**
- * Where the key is, and how a shell gets it. The key itself is shown to a person only, never to a pipe or a log. A key
- * file that is missing or does not work on this database is not named.
+ * Describes where the key is, and the shell expression that reads it. The key itself is printed on a terminal only, never
+ * to a pipe or a log. A key file that is missing or does not work on this database is not named.
  */
 function managementKey(
   path: string,
-  { secret: made, keyFileValid }: Bootstrapped,
-): { note: string; show: string } {
-  if (!keyFileValid) return { note: 'in the key file of the node that created this database', show: '$KEY' };
+  { secret, keyFileValid }: Bootstrapped,
+): { description: string; shellExpression: string } {
+  if (!keyFileValid)
+    return { description: 'in the key file of the node that created this database', shellExpression: '$KEY' };
   const file = shortPath(path);
-  const key = made && process.stdout.isTTY ? `${file} (${made.reveal()})` : file;
-  return { note: made ? `${key}, just made: it may do everything` : key, show: `$(cat ${quoted(file)})` };
+  const location = secret && process.stdout.isTTY ? `${file} (${secret.reveal()})` : file;
+  return {
+    description: secret ? `${location}, created now with all permissions` : location,
+    shellExpression: `$(cat ${shellQuote(file)})`,
+  };
 }
 
-/** As a shell reads it back. */
-function quoted(path: string): string {
+function shellQuote(path: string): string {
   return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

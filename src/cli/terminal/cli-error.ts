@@ -1,5 +1,4 @@
-/** What went wrong, as lines for people and an exit code for programs. */
-
+/** Maps every error to messages, a hint and an exit code. */
 import {
   AuthenticationError,
   ConnectionError,
@@ -14,9 +13,9 @@ import { escapeText } from '../../domain/escape.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { NoSchema, SchemaTooNew } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
-import { Missing, Refused, UsageError } from '../errors.ts';
+import { CommandError, NotFoundError, UsageError } from '../errors.ts';
 import { noDatabaseHint } from './open-store.ts';
-import { databasePlace } from './paths.ts';
+import { databaseLabel } from './paths.ts';
 import { systemErrorOf } from './system-error.ts';
 
 /** Every exit code that a command can end with. */
@@ -28,7 +27,7 @@ export const exitCodes: readonly (readonly [code: number, meaning: string])[] = 
   ],
   [2, 'wrong usage, setting or input file'],
   [3, 'the service is unreachable, or asked to retry later'],
-  [4, 'the service refused the request or did not find the object; the error line has the code'],
+  [4, 'the service rejected the request or did not find the object; the error line has the error code'],
   [130, 'interrupted twice; exited without draining'],
 ];
 
@@ -38,70 +37,73 @@ export interface CliError {
   readonly code: number;
 }
 
-/** Where the command was at work, as far as that is known. */
+/** The command and the database or service that it uses, if known. */
 export interface ErrorContext {
+  words?: readonly string[];
   databaseUrl?: string;
   url?: string;
 }
 
-export function toCliError(error: unknown, where: ErrorContext): CliError {
-  if (error instanceof ProblemError || error instanceof ConnectionError) return ofService(error, where);
+export function toCliError(error: unknown, context: ErrorContext): CliError {
+  if (error instanceof ProblemError || error instanceof ConnectionError) return fromService(error, context);
   if (error instanceof UsageError) {
     return {
       errors: error.message.split('\n'),
-      hint: error.hint ?? 'run `sallyport --help`',
+      hint: error.hint ?? `run \`${['sallyport', ...(context.words ?? []), '--help'].join(' ')}\``,
       code: 2,
     };
   }
-  if (error instanceof Missing) {
+  if (error instanceof NotFoundError) {
     return { errors: [`${error.message} (not_found)`], hint: error.hint, code: 4 };
   }
-  if (error instanceof Refused) return { errors: [error.message], hint: error.hint, code: 1 };
+  if (error instanceof CommandError) return { errors: [error.message], hint: error.hint, code: 1 };
   if (error instanceof ConfigError) {
     const hint = error.hint ?? 'run `sallyport serve --help` for the settings';
     return { errors: [error.message], hint, code: 2 };
   }
   if (error instanceof SchemaTooNew) return { errors: [error.message], code: 1 };
   if (error instanceof NoSchema) {
-    const database = where.databaseUrl ? databasePlace(where.databaseUrl) : 'the database';
+    const database = context.databaseUrl ? databaseLabel(context.databaseUrl) : 'the database';
     return { errors: [`${database} is empty`], hint: noDatabaseHint, code: 1 };
   }
   if (error instanceof InUse) return { errors: [error.message], hint: 'stop the service first', code: 1 };
   if (error instanceof WrongMasterKey) {
     return {
       errors: [error.message],
-      hint: 'give the key that was in use when the data was written',
+      hint: 'use the master key that the data was encrypted with',
       code: 1,
     };
   }
   if (error instanceof Failure && error.code === 'unavailable') {
-    const database = where.databaseUrl ? ` ${databasePlace(where.databaseUrl)}` : '';
-    const hint = 'check that the database is there, and can be reached and written to from here';
+    const database = context.databaseUrl ? ` ${databaseLabel(context.databaseUrl)}` : '';
+    const hint = 'check that the database runs, and that this machine can connect and write to it';
     return { errors: [`DATABASE_URL${database}: ${error.message}`], hint, code: 1 };
   }
-  const trouble = systemErrorOf(error);
-  if (trouble) {
-    const { path, says, todo } = trouble;
-    return { errors: [path ? `${path}: ${says}` : says], hint: todo, code: 1 };
+  const known = systemErrorOf(error);
+  if (known) {
+    const { path, reason, hint } = known;
+    return { errors: [path ? `${path}: ${reason}` : reason], hint, code: 1 };
   }
   return { errors: [(error as Error)?.stack ?? String(error)], code: 1 };
 }
 
-function ofService(error: ProblemError | ConnectionError, { url }: ErrorContext): CliError {
+function fromService(error: ProblemError | ConnectionError, { url }: ErrorContext): CliError {
   if (error instanceof ConnectionError) {
-    const hint = 'sallyport serve starts one; SALLYPORT_URL or --url says where it is';
+    const hint = 'check that the service runs, and set SALLYPORT_URL or --url to its address';
     return { errors: [`${url}: ${error.message}`], hint, code: 3 };
   }
   const { detail, code, request_id } = error.problem;
-  const named = `${code}, request ${request_id}`;
+  const reference = `${code}, request ${request_id}`;
   if (error instanceof ValidationError && Object.keys(error.errors).length > 0) {
-    const parts = Object.entries(error.errors).flatMap(([path, why]) => why.map((one) => `${path} ${one}`));
-    return { errors: parts.map((part) => escapeText(`${part} (${named})`)), code: 4 };
+    const parts = Object.entries(error.errors).flatMap(([path, messages]) =>
+      messages.map((message) => `${path} ${message}`),
+    );
+    return { errors: parts.map((part) => escapeText(`${part} (${reference})`)), code: 4 };
   }
-  const later = error instanceof RateLimitError || error instanceof UnavailableError;
+  const isTemporary = error instanceof RateLimitError || error instanceof UnavailableError;
   const hint =
     error instanceof AuthenticationError
-      ? 'the key is wrong, has expired, or was replaced: check SALLYPORT_KEY or --key-file'
+      ? 'the key is unknown, expired or revoked; check SALLYPORT_KEY or --key-file'
       : undefined;
-  return { errors: [escapeText(`${detail} (${named})`)], hint, code: later ? 3 : 4 };
+  return { errors: [escapeText(`${detail} (${reference})`)], hint, code: isTemporary ? 3 : 4 };
 }

@@ -1,5 +1,5 @@
 export type Color = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
-export type Colorize = (ink: Color, text: string) => string;
+export type Colorize = (color: Color, text: string) => string;
 
 const codes: Record<Color, readonly [on: number, off: number]> = {
   bold: [1, 22],
@@ -10,16 +10,16 @@ const codes: Record<Color, readonly [on: number, off: number]> = {
 };
 
 /** Matches every sequence that `colorizer` writes. */
-export const colours = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
+export const colorCodes = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
 
-interface Viewer {
+interface ColorSupport {
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly person: { readonly reads: boolean };
+  readonly isTty: { readonly stdout: boolean };
 }
 
-/** Colours on a terminal, unless NO_COLOR or TERM=dumb is set. */
-export function colorizer({ env, person }: Viewer): Colorize {
-  const plain = !person.reads || Boolean(env.NO_COLOR) || env.TERM === 'dumb';
+/** Colors on a terminal, unless NO_COLOR or TERM=dumb is set. */
+export function colorizer({ env, isTty }: ColorSupport): Colorize {
+  const plain = !isTty.stdout || Boolean(env.NO_COLOR) || env.TERM === 'dumb';
   if (plain) return (_, text) => text;
-  return (ink, text) => `\x1b[${codes[ink][0]}m${text}\x1b[${codes[ink][1]}m`;
+  return (color, text) => `\x1b[${codes[color][0]}m${text}\x1b[${codes[color][1]}m`;
 }

@@ -1,9 +1,9 @@
-/** How a command reaches a running service: its URL and the key. */
+/** The URL of the service and the key for API commands. */
 import { existsSync } from 'node:fs';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import type { Option, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { type Input, oneWord } from './input.ts';
+import { type Input, parseSecret } from './input.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Environment variables of the API commands. */
@@ -11,45 +11,45 @@ export const callVariables = [
   {
     variable: 'SALLYPORT_URL',
     fallback: 'http://127.0.0.1:8080',
-    sentence: 'URL of the service. `--url` overrides it.',
+    description: 'URL of the service. `--url` overrides it.',
   },
   {
     variable: 'SALLYPORT_KEY',
     fallback: 'none',
-    sentence: 'Your key. `--key-file` and `--key-stdin` override it.',
+    description: 'Your key. `--key-file` and `--key-stdin` override it.',
   },
   {
     variable: 'SALLYPORT_CREDENTIAL',
     fallback: 'standard input',
-    sentence: 'The credential that `can` checks.',
+    description: 'The credential that `can` checks.',
   },
   {
     variable: 'SALLYPORT_NONCE',
     fallback: 'standard input',
-    sentence: 'The nonce for `sessions authorize`.',
+    description: 'The nonce for `sessions authorize`.',
   },
 ] as const;
 
 export const callOptions: readonly Option[] = [
   {
     name: 'url',
-    takes: 'URL',
-    sentence: 'URL of the service. SALLYPORT_URL, default http://127.0.0.1:8080.',
+    value: 'URL',
+    description: 'URL of the service. [env: SALLYPORT_URL, default: http://127.0.0.1:8080]',
   },
   {
     name: 'key-file',
-    takes: 'FILE',
-    sentence: 'File with your key. Default: SALLYPORT_KEY.',
+    value: 'FILE',
+    description: 'File with your key. Without it, SALLYPORT_KEY is the key.',
   },
-  { name: 'key-stdin', sentence: 'Read your key from standard input.' },
+  { name: 'key-stdin', description: 'Read your key from standard input.' },
 ];
 
 export function serviceUrl(options: Options, { env }: Terminal): string {
   const flag = options.value('url');
   const given = flag ?? (env.SALLYPORT_URL || callVariables[0].fallback);
   const url = URL.canParse(given) ? new URL(given) : undefined;
-  const sound = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;
-  if (sound) return url.href.replace(/\/+$/, '');
+  const isValid = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;
+  if (isValid) return url.href.replace(/\/+$/, '');
   throw new UsageError(`${flag ? '--url' : 'SALLYPORT_URL'} must be a URL such as https://HOST:PORT`);
 }
 
@@ -62,9 +62,9 @@ async function keyOf(options: Options, { env }: Terminal, input: Input): Promise
   if (file !== undefined && options.on('key-stdin')) {
     throw new UsageError('--key-file and --key-stdin cannot both be given');
   }
-  if (file !== undefined) return oneWord(await input.text(file, '--key-file'), `--key-file ${file}`);
-  if (options.on('key-stdin')) return oneWord(await input.standard('--key-stdin'), '--key-stdin');
-  if (env.SALLYPORT_KEY) return oneWord(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
+  if (file !== undefined) return parseSecret(await input.text(file, '--key-file'), `--key-file ${file}`);
+  if (options.on('key-stdin')) return parseSecret(await input.standard('--key-stdin'), '--key-stdin');
+  if (env.SALLYPORT_KEY) return parseSecret(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
   throw new UsageError('no key was given', keyHint());
 }
 

@@ -1,4 +1,3 @@
-/** Files that an operator names. */
 import {
   accessSync,
   closeSync,
@@ -15,33 +14,35 @@ import {
 import { dirname } from 'node:path';
 import { createExclusively } from '../../store/engine/file-ownership.ts';
 import { UsageError } from '../errors.ts';
-import { heeding } from './signals.ts';
+import { interruptible } from './signals.ts';
 import { describeSystemError, systemErrorOf } from './system-error.ts';
 
-const feed = 0x0a;
-const longestLine = 64 * 1024 * 1024;
-const chunkOfLines = 256;
+const lineFeed = 0x0a;
+const maxLineBytes = 64 * 1024 * 1024;
+/** Lines and line feeds per write. */
+const chunkSize = 256;
 
-/** The lines of a file, one at a time, however long the file is. */
+/** Streams the lines of a file. Throws UsageError if it does not exist or a line is too long. */
 export async function* readLines(path: string): AsyncGenerator<string> {
-  mustBeFile(path);
+  requireFile(path);
   let rest = Buffer.alloc(0);
   for await (const chunk of Bun.file(path).stream()) {
     const bytes = Buffer.concat([rest, chunk]);
     let start = 0;
-    for (let end = bytes.indexOf(feed); end >= 0; end = bytes.indexOf(feed, start)) {
+    for (let end = bytes.indexOf(lineFeed); end >= 0; end = bytes.indexOf(lineFeed, start)) {
       yield decode(bytes.subarray(start, end));
       start = end + 1;
     }
     rest = bytes.subarray(start);
-    if (rest.length > longestLine) throw new UsageError(`${path} has a line that is longer than any of ours`);
+    if (rest.length > maxLineBytes)
+      throw new UsageError(`${path} is not an audit export: a line is too long`);
   }
   if (rest.length > 0) yield decode(rest);
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Bytes that are no text make a line that means nothing. */
+/** Returns an empty line for bytes that are not UTF-8; verification reports it. */
 function decode(bytes: Uint8Array): string {
   try {
     return decoder.decode(bytes);
@@ -50,83 +51,77 @@ function decode(bytes: Uint8Array): string {
   }
 }
 
-export function mustBeFile(path: string): void {
+export function requireFile(path: string): void {
   const file = statSync(path, { throwIfNoEntry: false });
-  if (!file?.isFile()) throw new UsageError(`${path} is ${file ? 'not a file' : 'not there'}`);
+  if (!file?.isFile()) throw new UsageError(`${path} ${file ? 'is not a file' : 'does not exist'}`);
   accessSync(path, constants.R_OK);
 }
 
-/** A new file that is complete and on disk when this resolves, with its last line, or not there at all. */
+/** Writes a new file and flushes it to disk. Returns the last line. Removes the file if anything fails. */
 export function writeLines(path: string, lines: AsyncIterable<string>): Promise<string> {
-  return heeding((heed) => writeEach(path, lines, heed));
+  return interruptible((checkInterrupted) => writeChunks(path, lines, checkInterrupted));
 }
 
-async function writeEach(
+async function writeChunks(
   path: string,
   lines: AsyncIterable<string>,
-  heed: () => Promise<void>,
+  checkInterrupted: () => Promise<void>,
 ): Promise<string> {
-  const file = create(path);
+  const file = createFile(path);
   let last = '';
   try {
-    let waiting: string[] = [];
+    let buffer: string[] = [];
     for await (const line of lines) {
       last = line;
-      if (waiting.push(line, '\n') < chunkOfLines) continue;
-      writeFileSync(file, waiting.join(''));
-      waiting = [];
-      await heed();
+      if (buffer.push(line, '\n') < chunkSize) continue;
+      writeFileSync(file, buffer.join(''));
+      buffer = [];
+      await checkInterrupted();
     }
-    writeFileSync(file, waiting.join(''));
+    writeFileSync(file, buffer.join(''));
     fsyncSync(file);
     syncFolderOf(path);
     return last;
   } catch (error) {
     rmSync(path, { force: true });
-    throw describeSystemError(`${path} cannot be written`, error);
+    throw describeSystemError(`cannot write ${path}`, error);
   } finally {
     closeSync(file);
   }
 }
 
-/** For its owner alone. Refuses what is there already. */
-export function create(path: string): number {
+/** Creates a file that only its owner can read. Throws UsageError if the path exists. */
+export function createFile(path: string): number {
   try {
     return createExclusively(path);
   } catch (error) {
-    mustBeFree(path);
-    throw notMade(path, error);
+    requireUnused(path);
+    throw writeError(path, error);
   }
 }
 
-export function notMade(path: string, error: unknown): UsageError {
-  const trouble = systemErrorOf(error);
-  return new UsageError(
-    `${path} cannot be written: ${trouble?.says ?? (error as Error).message}`,
-    trouble?.todo,
-  );
+export function writeError(path: string, error: unknown): UsageError {
+  const known = systemErrorOf(error);
+  return new UsageError(`cannot write ${path}: ${known?.reason ?? (error as Error).message}`, known?.hint);
 }
 
-/** Gives a file its name in one step, and never takes that of another. */
-export function nameIt(path: string, from: string): void {
+/** Renames a file atomically, and fails if the new name exists. */
+export function linkExclusively(path: string, from: string): void {
   try {
     linkSync(from, path);
   } catch {
-    mustBeFree(path);
-    // Not every file system has links.
+    requireUnused(path);
+    // The file system may not support hard links.
     renameSync(from, path);
   }
 }
 
-export function mustBeFree(path: string): void {
+export function requireUnused(path: string): void {
   if (!lstatSync(path, { throwIfNoEntry: false })) return;
-  throw new UsageError(
-    `${path} is there already`,
-    'name a file that is not there yet, or move this one away',
-  );
+  throw new UsageError(`${path} already exists`, 'choose another file name, or move the existing file away');
 }
 
-/** Makes the name of a file as durable as what is in it. */
+/** Flushes the folder, so that the new name of a file survives a power loss. */
 export function syncFolderOf(path: string): void {
   const folder = openSync(dirname(path), 'r');
   try {

@@ -1,40 +1,40 @@
-/** New keys go to a file that nobody else can read. */
+/** Writes new keys to files that only their owner can read. */
 import { closeSync, fsyncSync, rmSync, writeSync } from 'node:fs';
 import type { Call, Option } from '../command.ts';
-import { create, syncFolderOf } from './files.ts';
+import { createFile, syncFolderOf } from './files.ts';
 import { describeSystemError } from './system-error.ts';
 
 export const keyToOption: Option = {
   name: 'key-to',
-  takes: 'FILE',
-  sentence: 'Write the key to this new file (mode 0600) instead of printing it.',
+  value: 'FILE',
+  description: 'Write the key to this new file (mode 0600) instead of printing it.',
 };
 
-/** Puts the key of what is made into the file that was named for it, which `show` is told then. */
+/** Creates something with a key. With `--key-to`, the key goes to that file and `show` gets the file name instead. */
 export async function withKey<T extends { key: string }>(
   { options }: Call,
-  make: () => Promise<T>,
-  show: (made: T | Omit<T, 'key'>, keyFile?: string) => number,
+  create: () => Promise<T>,
+  show: (created: T | Omit<T, 'key'>, keyFile?: string) => number,
 ): Promise<number> {
   const path = options.value('key-to');
-  if (path === undefined) return show(await make());
-  return withNewFile(path, async (keep) => {
-    const { key, ...made } = await make();
-    keep(`${key}\n`);
-    return show(made, path);
+  if (path === undefined) return show(await create());
+  return withNewFile(path, async (write) => {
+    const { key, ...created } = await create();
+    write(`${key}\n`);
+    return show(created, path);
   });
 }
 
 /**
- * Makes the file before there is a key to lose. `keep` puts the text into it; work that fails before that
- * leaves no file behind.
+ * Creates the file before `work` creates a key, so that a key is never lost to an unwritable path. Removes the file if
+ * `work` fails before it calls `write`.
  */
 export async function withNewFile<T>(
   path: string,
-  work: (keep: (text: string) => void) => Promise<T>,
+  work: (write: (text: string) => void) => Promise<T>,
 ): Promise<T> {
-  const file = create(path);
-  let kept = false;
+  const file = createFile(path);
+  let written = false;
   try {
     return await work((text) => {
       try {
@@ -42,12 +42,12 @@ export async function withNewFile<T>(
         fsyncSync(file);
         syncFolderOf(path);
       } catch (error) {
-        throw describeSystemError(`${path} cannot be written`, error);
+        throw describeSystemError(`cannot write ${path}`, error);
       }
-      kept = true;
+      written = true;
     });
   } finally {
     closeSync(file);
-    if (!kept) rmSync(path, { force: true });
+    if (!written) rmSync(path, { force: true });
   }
 }

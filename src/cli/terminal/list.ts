@@ -1,30 +1,33 @@
-/** Lists: as many entries as are wanted, page after page. */
+/** Printing lists: one page after the other, up to --limit. */
 import type { Call, Option } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { table } from './table.ts';
 import { clearLine } from './terminal.ts';
 
-const usual = 100;
+const defaultLimit = 100;
 
 export const limitOption: Option = {
   name: 'limit',
-  takes: 'NUMBER',
-  sentence: `Maximum number of entries, or all; default ${usual}.`,
+  value: 'NUMBER',
+  description: `Maximum number of entries, or "all". Default: ${defaultLimit}.`,
 };
 
-interface Listing<T> {
+interface Columns<T> {
+  /** In the plural, for the message about an empty list. */
+  readonly noun: string;
   readonly head: readonly string[];
   readonly row: (entry: T) => readonly string[];
 }
 
-/** As JSON, entries are written as they come; a table waits for all of them. */
+/** JSON is written entry by entry; a table is printed when all rows are known. */
 export async function printList<T>(
-  { options, json, paint, print, terminal }: Call,
+  call: Call,
   entries: AsyncIterable<T>,
-  { head, row }: Listing<T>,
+  { noun, head, row }: Columns<T>,
 ): Promise<number> {
-  const limit = limitOf(options.value('limit'));
-  const seen = progress(terminal);
+  const { options, json, terminal } = call;
+  const limit = parseLimit(options.value('limit'));
+  const progress = showProgress(terminal);
   const rows: (readonly string[])[] = [];
   let count = 0;
   let more = false;
@@ -36,36 +39,50 @@ export async function printList<T>(
     }
     if (json) terminal.write(`${count > 0 ? ',\n' : ''}${JSON.stringify(entry)}`);
     else rows.push(row(entry));
-    seen.say(`${++count} so far`);
+    progress.update(`${++count} read`);
   }
-  seen.done();
+  progress.clear();
   if (json) terminal.write(']\n');
-  else print(rows.length > 0 ? table(head, rows, paint) : 'none');
-  if (more) terminal.note(`sallyport: hint: there are more than these ${count}: --limit all shows them\n`);
+  else printTable(call, noun, head, rows);
+  if (more)
+    terminal.writeError(
+      `sallyport: hint: only the first ${count} are listed; pass --limit all to list all\n`,
+    );
   return 0;
 }
 
-function limitOf(text: string | undefined): number {
-  if (text === undefined) return usual;
-  if (text === 'all') return Number.POSITIVE_INFINITY;
-  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
-  throw new UsageError(`--limit must be a whole number from 1, or all, not "${text}"`);
+/** An empty list is a message on standard error, so that a pipe gets no rows. */
+export function printTable(
+  { print, colorize, terminal }: Pick<Call, 'print' | 'colorize' | 'terminal'>,
+  noun: string,
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+): void {
+  if (rows.length > 0) print(table(head, rows, colorize));
+  else terminal.writeError(`No ${noun} found.\n`);
 }
 
-/** How far long work has come, for a person who waits. */
-export function progress({ note, person }: Call['terminal']) {
-  const pause = 500;
-  let next = performance.now() + pause;
-  let shown = false;
+function parseLimit(text: string | undefined): number {
+  if (text === undefined) return defaultLimit;
+  if (text === 'all') return Number.POSITIVE_INFINITY;
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new UsageError(`--limit must be a whole number from 1, or "all", not "${text}"`);
+}
+
+/** Shows the progress of long work on a terminal, at most twice a second. */
+export function showProgress({ writeError, isTty }: Call['terminal']) {
+  const interval = 500;
+  let next = performance.now() + interval;
+  let visible = false;
   return {
-    say(text: string): void {
-      if (!person.watches || performance.now() < next) return;
-      next = performance.now() + pause;
-      shown = true;
-      note(clearLine + text);
+    update(text: string): void {
+      if (!isTty.stderr || performance.now() < next) return;
+      next = performance.now() + interval;
+      visible = true;
+      writeError(clearLine + text);
     },
-    done(): void {
-      if (shown) note(clearLine);
+    clear(): void {
+      if (visible) writeError(clearLine);
     },
   };
 }

@@ -1,26 +1,26 @@
-/** Where things are, as an operator reads it. */
+/** Paths and database addresses, as shown to operators. */
 import { relative } from 'node:path';
 
-/** From here if that is below, else in full. */
+/** Relative to the current folder if the path is below it, otherwise unchanged. */
 export function shortPath(path: string): string {
-  const near = relative(process.cwd(), path);
-  return near.startsWith('..') ? path : near;
+  const fromHere = relative(process.cwd(), path);
+  return fromHere.startsWith('..') ? path : fromHere;
 }
 
 /**
- * Without anything that may be of a password, which may hold any sign and may not be escaped: what is behind the
- * last @ and before a query. Where either might be within the other, nothing is shown.
+ * A database address without its credentials. A password may contain any character unescaped, so everything up to the
+ * last @ is removed, and so is the query. If an @ follows the query, the whole address is hidden.
  */
-export function databasePlace(databaseUrl: string): string {
+export function databaseLabel(databaseUrl: string): string {
   if (databaseUrl.startsWith('sqlite:')) return shortPath(databaseUrl.slice('sqlite:'.length));
   const address = databaseUrl.replace(/^\w+:\/\//, '');
   const query = address.search(/[?#]/);
   if (query >= 0 && address.lastIndexOf('@') > query) return 'postgres://…';
-  const shown = address.slice(address.lastIndexOf('@') + 1, query < 0 ? undefined : query);
-  return `postgres://${shown}`;
+  const label = address.slice(address.lastIndexOf('@') + 1, query < 0 ? undefined : query);
+  return `postgres://${label}`;
 }
 
-/** Of the file; undefined for PostgreSQL. */
+/** Returns undefined for PostgreSQL. */
 export function sqlitePath(databaseUrl: string): string | undefined {
   return databaseUrl.startsWith('sqlite:') ? databaseUrl.slice('sqlite:'.length) : undefined;
 }

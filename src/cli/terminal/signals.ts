@@ -1,50 +1,66 @@
-import { readFileSync } from 'node:fs';
-import { Refused } from '../errors.ts';
+import { readFileSync, writeSync } from 'node:fs';
+import { CommandError } from '../errors.ts';
 
-/** Milliseconds within which a second signal is the first one again: a launcher passes on what the terminal sent. */
-const echo = 500;
+/**
+ * Milliseconds in which a second signal counts as the first one. A launcher forwards the signal that the terminal has
+ * already sent to the whole process group.
+ */
+const forwardedWithin = 500;
 
-/** Resolves at the first request to stop, or when the supervisor is gone; at the second request, it ends at once. */
+/**
+ * Resolves at the first stop signal, or when the supervisor is gone. A second signal exits immediately with 130, without
+ * draining.
+ */
 export function untilSignal(): Promise<void> {
   return new Promise((resolve) => {
-    let told = Number.POSITIVE_INFINITY;
-    const tell = () => {
-      if (performance.now() > told + echo) process.exit(130);
-      told = Math.min(told, performance.now());
+    let firstAt = Number.POSITIVE_INFINITY;
+    const onSignal = () => {
+      if (performance.now() > firstAt + forwardedWithin) exitWithoutDraining();
+      firstAt = Math.min(firstAt, performance.now());
       resolve();
     };
-    for (const signal of stopSignals()) process.on(signal, tell);
+    for (const signal of stopSignals()) process.on(signal, onSignal);
     process.on('disconnect', resolve);
   });
 }
 
+function exitWithoutDraining(): never {
+  try {
+    writeSync(2, 'sallyport: warning: interrupted twice; exited without draining\n');
+  } catch {
+    // Standard error is closed.
+  }
+  process.exit(130);
+}
+
 /**
- * For work that leaves nothing behind when it is broken off. `heed` throws if it was told to stop since, which
- * is noticed nowhere else: whatever the work has begun, it can take back.
+ * Runs work that cleans up after itself if it is interrupted. Signals take effect only where the work calls
+ * `checkInterrupted`, which throws a CommandError.
  */
-export async function heeding<T>(work: (heed: () => Promise<void>) => Promise<T>): Promise<T> {
-  let told = false;
-  const tell = () => {
-    told = true;
+export async function interruptible<T>(
+  work: (checkInterrupted: () => Promise<void>) => Promise<T>,
+): Promise<T> {
+  let interrupted = false;
+  const onSignal = () => {
+    interrupted = true;
   };
   const signals = stopSignals();
-  for (const signal of signals) process.on(signal, tell);
+  for (const signal of signals) process.on(signal, onSignal);
   try {
     return await work(async () => {
       await new Promise(setImmediate);
-      if (told) throw new Refused('it was told to stop, and has written nothing', 'run it again');
+      if (interrupted) throw new CommandError('interrupted; no file was written', 'run the command again');
     });
   } finally {
-    for (const signal of signals) process.off(signal, tell);
+    for (const signal of signals) process.off(signal, onSignal);
   }
 }
 
-/** What asks it to stop; a terminal that is closed does so with SIGHUP. */
 function stopSignals(): NodeJS.Signals[] {
   return ignoresHangUp() ? ['SIGTERM', 'SIGINT'] : ['SIGTERM', 'SIGINT', 'SIGHUP'];
 }
 
-/** Whoever starts it with nohup wants it to outlive the terminal. Only Linux tells. */
+/** Whether the process was started with nohup. Only Linux reports this. */
 function ignoresHangUp(): boolean {
   try {
     const ignored = /^SigIgn:\s*([0-9a-f]+)$/m.exec(readFileSync('/proc/self/status', 'utf8'));

@@ -1,58 +1,63 @@
-/** What the system or SQLite says when it cannot, in an operator's words. */
+/** Errors of the operating system and of SQLite, as messages for operators. */
 import { SQLiteError } from 'bun:sqlite';
-import { Refused } from '../errors.ts';
+import { CommandError } from '../errors.ts';
 
 export interface SystemError {
-  readonly says: string;
-  readonly todo: string;
-  /** What it is about, if the system tells. */
+  readonly reason: string;
+  readonly hint: string;
   readonly path?: string | undefined;
 }
 
-type Words = Pick<SystemError, 'says' | 'todo'>;
+type Message = Pick<SystemError, 'reason' | 'hint'>;
 
-const denied: Words = {
-  says: 'permission is denied to this user',
-  todo: 'run it as the user that the service runs as',
+const denied: Message = {
+  reason: 'permission denied',
+  hint: 'run the command as the user that runs the service',
 };
-const full: Words = { says: 'the disk is full', todo: 'make room there, or name a place on another disk' };
-const readOnly: Words = {
-  says: 'it cannot be written to',
-  todo: 'check whose it is, and whether its file system is read-only',
+const full: Message = {
+  reason: 'the disk is full',
+  hint: 'free some space, or choose a path on another disk',
 };
-const damaged: Words = { says: 'it is damaged', todo: 'sallyport doctor tells more' };
+const readOnly: Message = {
+  reason: 'the file is read-only',
+  hint: 'check the owner of the file, and whether its file system is mounted read-only',
+};
+const damaged: Message = { reason: 'the database is damaged', hint: 'run `sallyport doctor`' };
 
-const known: Readonly<Record<string, Words>> = {
+const messages: Readonly<Record<string, Message>> = {
   EACCES: denied,
   EPERM: denied,
   ENOSPC: full,
   EDQUOT: full,
-  EROFS: { says: 'the file system is read-only', todo: 'make it writable, or name another place' },
+  EROFS: { reason: 'the file system is read-only', hint: 'mount it writable, or choose another path' },
   SQLITE_FULL: full,
   SQLITE_READONLY: readOnly,
-  SQLITE_CANTOPEN: { says: 'it cannot be opened', todo: 'check whose it is, and that it is there' },
+  SQLITE_CANTOPEN: {
+    reason: 'the file cannot be opened',
+    hint: 'check that the file exists and that this user may open it',
+  },
   SQLITE_CORRUPT: damaged,
   SQLITE_NOTADB: damaged,
 };
 
-/** Undefined for what is not of the system's doing, and may be a fault of the program. */
+/** Returns undefined for other errors, which may be bugs of the program. */
 export function systemErrorOf(error: unknown): SystemError | undefined {
   if (error instanceof SQLiteError) {
-    const [kind] = /^SQLITE_[A-Z]+/.exec(error.code ?? '') ?? [];
-    const words = known[kind ?? ''];
-    return words && { ...words, says: `${words.says} (${error.message})` };
+    const [code] = /^SQLITE_[A-Z]+/.exec(error.code ?? '') ?? [];
+    const message = messages[code ?? ''];
+    return message && { ...message, reason: `${message.reason} (${error.message})` };
   }
   const { code, syscall, path, dest, message } = (error ?? {}) as NodeJS.ErrnoException & { dest?: string };
   if (code === undefined || syscall === undefined) return undefined;
-  const words = known[code] ?? {
-    says: message.split(', ')[0] as string,
-    todo: 'check the path and the disk',
+  const known = messages[code] ?? {
+    reason: message.split(', ')[0] as string,
+    hint: 'check the path and the disk',
   };
-  return { ...words, path: dest ?? path };
+  return { ...known, path: dest ?? path };
 }
 
-/** The same error as a sentence about this file, if the system is to blame. */
+/** Wraps an error of the system in a CommandError that starts with `what`. Returns other errors unchanged. */
 export function describeSystemError(what: string, error: unknown): unknown {
-  const trouble = systemErrorOf(error);
-  return trouble ? new Refused(`${what}: ${trouble.says}`, trouble.todo) : error;
+  const known = systemErrorOf(error);
+  return known ? new CommandError(`${what}: ${known.reason}`, known.hint) : error;
 }

@@ -1,66 +1,66 @@
-/** What the command line stands in: where it reads and writes, and where a person sits. */
+/** Standard input and output of the command line, and the environment. Tests pass their own. */
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import { escapeJson, escapeLines } from '../../domain/escape.ts';
-import { colours } from './colors.ts';
+import { colorCodes } from './colors.ts';
 import { systemErrorOf } from './system-error.ts';
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Data, on standard output. */
+  /** Writes data to standard output. */
   write(text: string): void;
-  /** The same for more than fits into memory: resolves when whoever reads it has taken it. */
-  pour(text: string): Promise<void>;
-  /** What is not data, on standard error. */
-  note(text: string): void;
-  /** All of standard input. */
-  read(): Promise<string>;
-  /** One line that a person types; nothing if there is no more. */
-  ask(question: string): Promise<string | undefined>;
-  /** Whether a person types the input, reads the output, and reads the notes. */
-  readonly person: { readonly types: boolean; readonly reads: boolean; readonly watches: boolean };
+  /** Writes to standard output and resolves when the text was written, so that a long output is not buffered. */
+  writeAsync(text: string): Promise<void>;
+  /** Writes messages to standard error. */
+  writeError(text: string): void;
+  /** Reads standard input to its end. */
+  readAll(): Promise<string>;
+  /** Reads one line. Resolves with undefined at the end of input. */
+  prompt(question: string): Promise<string | undefined>;
+  readonly isTty: { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean };
 }
 
-/** Clears the line that a progress message was written on. */
+/** Clears the line of a progress message. */
 export const clearLine = '\r\x1b[K';
 
 /**
- * The same terminal with control characters escaped, whoever wrote the text. Only the colours of `paint` pass, and
- * what `pour` writes to a pipe, which is data for a program.
+ * Escapes control characters in all output, because names and log entries come from other people. Only the color codes
+ * of `colorizer` pass, and `writeAsync` to a pipe, which is data for a program.
  */
 export function escaping(terminal: Terminal, isJson: boolean): Terminal {
-  const { person } = terminal;
+  const { stdout } = terminal.isTty;
   return {
     ...terminal,
-    write: (text) => terminal.write(isJson ? escapeJson(text) : escapePainted(text, person.reads)),
-    pour: (text) => terminal.pour(person.reads ? escapeJson(text) : text),
-    note: (text) => {
+    write: (text) => terminal.write(isJson ? escapeJson(text) : escapeColored(text, stdout)),
+    writeAsync: (text) => terminal.writeAsync(stdout ? escapeJson(text) : text),
+    writeError: (text) => {
       const progress = text.startsWith(clearLine) ? clearLine : '';
-      terminal.note(progress + escapeLines(text.slice(progress.length)));
+      terminal.writeError(progress + escapeLines(text.slice(progress.length)));
     },
-    ask: (question) => terminal.ask(escapeLines(question)),
+    prompt: (question) => terminal.prompt(escapeLines(question)),
   };
 }
 
-function escapePainted(text: string, isPainted: boolean): string {
-  if (!isPainted) return escapeLines(text);
-  // Every second part is a colour.
+function escapeColored(text: string, isColored: boolean): string {
+  if (!isColored) return escapeLines(text);
+  // The pattern has one group, so every second part is a color code.
   return text
-    .split(colours)
+    .split(colorCodes)
     .map((part, index) => (index % 2 === 1 ? part : escapeLines(part)))
     .join('');
 }
 
 export function processTerminal(): Terminal {
-  process.stdout.on('error', stop);
-  process.stderr.on('error', nowhereToSay);
+  process.stdout.on('error', exitOnWriteError);
+  // An error that cannot be reported must not end the process.
+  process.stderr.on('error', () => {});
   return {
     env: process.env,
     write: (text) => process.stdout.write(text),
-    pour: (text) => new Promise((resolve) => process.stdout.write(text, () => resolve())),
-    note: (text) => process.stderr.write(text),
-    read: () => new Response(Bun.stdin.stream()).text(),
-    ask: async (question) => {
+    writeAsync: (text) => new Promise((resolve) => process.stdout.write(text, () => resolve())),
+    writeError: (text) => process.stderr.write(text),
+    readAll: () => new Response(Bun.stdin.stream()).text(),
+    prompt: async (question) => {
       const lines = createInterface({ input: process.stdin, output: process.stderr });
       const ended = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
       try {
@@ -69,25 +69,22 @@ export function processTerminal(): Terminal {
         lines.close();
       }
     },
-    person: {
-      types: process.stdin.isTTY === true,
-      reads: process.stdout.isTTY === true,
-      watches: process.stderr.isTTY === true,
+    isTty: {
+      stdin: process.stdin.isTTY === true,
+      stdout: process.stdout.isTTY === true,
+      stderr: process.stderr.isTTY === true,
     },
   };
 }
 
-/** What cannot be told there can be told nowhere, and is no reason to fail. */
-function nowhereToSay(): void {}
-
-/** Whoever read the output has seen enough; or it could not be written, which must not pass for success. */
-function stop(error: NodeJS.ErrnoException): never {
+/** A closed pipe, as in `| head`, is success. Any other write error is a failure. */
+function exitOnWriteError(error: NodeJS.ErrnoException): never {
   if (error.code === 'EPIPE') process.exit(0);
-  const says = systemErrorOf(error)?.says ?? error.message;
+  const reason = systemErrorOf(error)?.reason ?? error.message;
   writeSync(
     2,
-    `sallyport: error: standard output cannot be written: ${says}\n` +
-      'sallyport: hint: what was asked for may be done all the same: look before you ask again\n',
+    `sallyport: error: cannot write to standard output: ${reason}\n` +
+      'sallyport: hint: the command may have succeeded; check before you run it again\n',
   );
   process.exit(1);
 }

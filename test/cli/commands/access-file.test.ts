@@ -1,40 +1,40 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { type Applying, openApplying } from '../../support/apply.ts';
+import { type ApplyFixture, openApplyFixture } from '../../support/apply.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let world: TestServer;
 let key: string;
-let apply: Applying['apply'];
-let applications: Applying['applications'];
-let clear: () => void;
+let apply: ApplyFixture['apply'];
+let applications: ApplyFixture['applications'];
+let remove: () => void;
 beforeAll(async () => {
   world = await openTestServer(sqlite);
 });
 afterAll(() => world.close());
 beforeEach(async () => {
-  ({ key, apply, applications, clear } = await openApplying(world));
+  ({ key, apply, applications, remove } = await openApplyFixture(world));
 });
-afterEach(() => clear());
+afterEach(() => remove());
 
-describe('a file that is wrong changes nothing, and says where:', () => {
+describe('an invalid file changes nothing, and every error names its line:', () => {
   const good = `applications:\n  - name: one\n    type: private\n    permissions: [token:read]\n`;
   const cases: [string, string, string[]][] = [
     ['not YAML', 'applications: [', ['access.yaml:1: ']],
-    ['a field twice', `${good}    type: public\n`, ['access.yaml:5: Map keys must be unique']],
+    ['a duplicate field', `${good}    type: public\n`, ['access.yaml:5: Map keys must be unique']],
     ['an unknown field', `${good}    colour: red\n`, ['access.yaml:5: "one": colour is not a known field']],
-    ['nothing in it', '', ['access.yaml:1: the file must be an object']],
+    ['an empty file', '', ['access.yaml:1: the file must be an object']],
     [
       'no applications',
       'apps: []\n',
       ['access.yaml:1: applications is required', 'access.yaml:1: apps is not a known field'],
     ],
     [
-      'a name twice',
+      'a duplicate name',
       good + good.replace('applications:\n', ''),
-      ['access.yaml:5: "one": name is the name of another one above'],
+      ['access.yaml:5: "one": name is already used by an application above'],
     ],
     [
-      'a rule that cannot be',
+      'an invalid rule',
       `${good}    rules:\n      - priority: 0\n        container: /a/\n        transform: show\n        permissions: [token:read]\n`,
       [
         'access.yaml:6: "one": rules.0.priority must be an integer of at least 1',
@@ -42,12 +42,12 @@ describe('a file that is wrong changes nothing, and says where:', () => {
       ],
     ],
     [
-      'what its type may not hold',
+      'a permission that the type cannot hold',
       good.replace('private', 'public').replace('token:read', 'application:create'),
       ['access.yaml:4: "one": permissions.0 application:create cannot be granted to a public application'],
     ],
     [
-      'what its type may not hold, below something said twice',
+      'a permission that the type cannot hold, after a duplicate',
       good
         .replace('private', 'public')
         .replace(
@@ -66,34 +66,36 @@ describe('a file that is wrong changes nothing, and says where:', () => {
       ['access.yaml:4: "one": rules.0.container '],
     ],
     [
-      'an end that is over',
+      'an expiry in the past',
       `${good}    expires_at: 2020-01-01T00:00:00Z\n`,
-      ['access.yaml:2: "one" has an expires_at that is over'],
+      ['access.yaml:2: "one" has an `expires_at` in the past'],
     ],
-    ['an alias of nothing', 'applications: *none\n', ['access.yaml']],
+    ['an undefined alias', 'applications: *none\n', ['access.yaml']],
   ];
   test.each(cases)('%s', async (_, yaml, lines) => {
     const { code, out, err } = await apply(yaml, ['--yes']);
     expect([code, out]).toEqual([2, '']);
-    const said = err.trimEnd().split('\n');
-    expect(said.pop()).toBe('sallyport: hint: nothing was changed');
-    expect(said).toEqual(lines.map((line) => expect.stringContaining(`sallyport: error: ${line}`)));
+    const printed = err.trimEnd().split('\n');
+    expect(printed.pop()).toStartWith('sallyport: hint: no application was changed');
+    expect(printed).toEqual(lines.map((line) => expect.stringContaining(`sallyport: error: ${line}`)));
     expect(Object.keys(await applications())).toHaveLength(1);
   });
 
-  test('a type or an expiry that differs from what is there, or a name that several have', async () => {
+  test('a different type or expiry, or a name that several applications have', async () => {
     await world.application(key, { name: 'one' });
-    const turned = await apply(good.replace('private', 'public'), ['--yes']);
-    expect(turned.err).toContain('access.yaml:2: "one" is private, and cannot become public');
-    const ending = await apply(`${good}    expires_at: 2030-01-01T00:00:00Z\n`, ['--yes']);
-    expect(ending.err).toContain('access.yaml:2: "one" expires never, and that cannot be changed');
+    const changedType = await apply(good.replace('private', 'public'), ['--yes']);
+    expect(changedType.err).toContain(
+      'access.yaml:2: "one" is private; the type cannot be changed to public',
+    );
+    const changedExpiry = await apply(`${good}    expires_at: 2030-01-01T00:00:00Z\n`, ['--yes']);
+    expect(changedExpiry.err).toContain('access.yaml:2: "one" expires never; this cannot be changed');
     await world.application(key, { name: 'one' });
     expect((await apply(good, ['--yes'])).err).toContain(
-      'access.yaml:2: "one" is the name of 2 Applications',
+      'access.yaml:2: "one" is the name of 2 applications',
     );
   });
 
-  test('a small file that unfolds into a huge one', async () => {
+  test('a small file whose aliases expand to a huge one', async () => {
     const levels = ['a', 'b', 'c', 'd', 'e', 'f'].map((name, index, all) =>
       index === 0
         ? `${name}: &${name} [x,x,x,x,x,x,x,x,x]`

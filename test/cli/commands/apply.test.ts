@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Applying, openApplying } from '../../support/apply.ts';
+import { type ApplyFixture, openApplyFixture } from '../../support/apply.ts';
 import { keyPattern } from '../../support/program.ts';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
@@ -9,17 +9,17 @@ import { openTestServer, sqlite, type TestServer } from '../../support/test-serv
 let world: TestServer;
 let folder: string;
 let key: string;
-let apply: Applying['apply'];
-let applications: Applying['applications'];
-let clear: () => void;
+let apply: ApplyFixture['apply'];
+let applications: ApplyFixture['applications'];
+let remove: () => void;
 beforeAll(async () => {
   world = await openTestServer(sqlite);
 });
 afterAll(() => world.close());
 beforeEach(async () => {
-  ({ folder, key, apply, applications, clear } = await openApplying(world));
+  ({ folder, key, apply, applications, remove } = await openApplyFixture(world));
 });
-afterEach(() => clear());
+afterEach(() => remove());
 
 const works = async (candidate: string) =>
   (await world.call('GET', '/applications/key', { key: candidate })).status !== 401;
@@ -40,7 +40,7 @@ applications:
     permissions: [token:create]
 `;
 
-test('the plan comes first and changes nothing, and exits with 1 while there is something to do', async () => {
+test('--plan prints the changes, makes none, and exits with 1', async () => {
   const [first] = Object.values(await applications());
   const { code, out, err } = await apply(shop, ['--plan']);
   expect([code, err]).toEqual([1, '']);
@@ -52,16 +52,16 @@ test('the plan comes first and changes nothing, and exits with 1 while there is 
       '    + rule priority 1: token:delete, token:read in /shop/ as reveal (the cards)',
       '+ public shop browser',
       '    + permission token:create',
-      'not in the file, and left alone:',
+      'not in the file, unchanged:',
       `  ${first?.name} (${first?.id})`,
-      '2 to create, 0 to update, 0 to delete, 0 as the file has them',
+      '2 to create, 0 to update, 0 to delete, 0 unchanged',
       '',
     ].join('\n'),
   );
   expect(Object.keys(await applications())).toHaveLength(1);
 });
 
-test('what is applied is there, and the second run finds nothing to do', async () => {
+test('applying creates the applications; a second run changes nothing', async () => {
   const first = await apply(shop, ['--yes']);
   expect([first.code, first.err]).toEqual([0, '']);
   const keys = first.out.match(new RegExp(keyPattern, 'g')) as string[];
@@ -71,37 +71,39 @@ test('what is applied is there, and the second run finds nothing to do', async (
   expect(before['shop backend']).toMatchObject({ type: 'private', rules: [{ description: 'the cards' }] });
   const second = await apply(shop, ['--yes']);
   expect(second.code).toBe(0);
-  expect(second.out).toEndWith('nothing to do: 2 as the file has them\n');
+  expect(second.out).toEndWith('no changes: 2 applications match the file\n');
   expect((await apply(shop, ['--plan'])).code).toBe(0);
   expect(await applications()).toEqual(before);
 });
 
-test('origins are in the plan, stay where the file does not speak of them, and go where it empties them', async () => {
+test('origins are part of the plan; a file without the field keeps them, an empty list removes them', async () => {
   const from = (origins: string) => shop.replace(/$/, `    allowed_origins: ${origins}\n`);
   const browser = async () => (await applications())['shop browser']?.allowed_origins;
   const [one, two] = ['https://one.example', 'https://two.example'];
   expect((await apply(from(`[${one}]`), ['--yes'])).out).toContain(`    + origin ${one}\n`);
   expect(await browser()).toEqual([one]);
-  expect((await apply(shop, ['--plan'])).out).toContain('nothing to do');
+  expect((await apply(shop, ['--plan'])).out).toContain('no changes');
   const { out } = await apply(from(`[${two}]`), ['--yes']);
   expect(out).toContain(`~ public shop browser\n    - origin ${one}\n    + origin ${two}\n`);
   expect(await browser()).toEqual([two]);
   await apply(from('[]'), ['--yes']);
   expect(await browser()).toBeUndefined();
   const wrong = from(`[${one}]`).replace('type: public', 'type: private');
-  expect((await apply(wrong, ['--plan'])).err).toContain('allowed_origins is for public Applications');
+  expect((await apply(wrong, ['--plan'])).err).toContain('allowed_origins is only for public applications');
 });
 
-test('the order of permissions and rules means nothing, and JSON is taken too', async () => {
+test('the order of permissions and rules does not matter, and the file can be JSON', async () => {
   await apply(shop, ['--yes']);
   const [backend, browser] = (Bun.YAML.parse(shop) as { applications: { permissions: string[] }[] })
     .applications;
-  const turned = { applications: [browser, { ...backend, permissions: backend?.permissions.toReversed() }] };
-  expect((await apply(JSON.stringify(turned), ['--plan'])).out).toContain('nothing to do');
+  const reordered = {
+    applications: [browser, { ...backend, permissions: backend?.permissions.toReversed() }],
+  };
+  expect((await apply(JSON.stringify(reordered), ['--plan'])).out).toContain('no changes');
 });
 
-test('an update says what it adds and removes, and keeps the key', async () => {
-  const made = await apply(shop, ['--yes']);
+test('an update prints added and removed grants, and the key stays valid', async () => {
+  const created = await apply(shop, ['--yes']);
   const changed = shop
     .replace('[token:create]\n', '[token:create, token:read]\n')
     .replace('as reveal', 'as mask');
@@ -118,7 +120,7 @@ test('an update says what it adds and removes, and keeps the key', async () => {
     ].join('\n'),
   );
   expect(out).not.toMatch(keyPattern);
-  for (const one of made.out.match(new RegExp(keyPattern, 'g')) as string[])
+  for (const one of created.out.match(new RegExp(keyPattern, 'g')) as string[])
     expect(await works(one)).toBe(true);
   expect((await applications())['shop browser']).toMatchObject({
     permissions: ['token:create', 'token:read'],
@@ -126,8 +128,8 @@ test('an update says what it adds and removes, and keeps the key', async () => {
   expect((await apply(narrowed, ['--plan'])).code).toBe(0);
 });
 
-describe('what the file does not name', () => {
-  test('stays without --prune and goes with it, but for the key that is in use', async () => {
+describe('applications that are not in the file', () => {
+  test('are deleted only with --prune, except the one whose key is used', async () => {
     const other = await world.application(key, { name: 'other' });
     await apply(shop, ['--yes']);
     expect(await works(other.key)).toBe(true);
@@ -136,11 +138,11 @@ describe('what the file does not name', () => {
     expect(out).toContain(`- private other (${other.id})`);
     expect(await works(other.key)).toBe(false);
     expect(await works(key)).toBe(true);
-    expect(out).toMatch(/^not in the file, and left alone:\n {2}.*first management key/m);
+    expect(out).toMatch(/^not in the file, unchanged:\n {2}.*first management key/m);
   });
 });
 
-test('the Application whose key is in use is changed last', async () => {
+test('the application whose key is used is updated last', async () => {
   const [name] = Object.keys(await applications());
   const own = `
   - name: ${JSON.stringify(name)}
@@ -155,7 +157,7 @@ test('the Application whose key is in use is changed last', async () => {
 });
 
 describe('new keys', () => {
-  test('go to files for their owner alone, and nowhere else', async () => {
+  test('are written to files with mode 0600 and not printed', async () => {
     const keys = join(folder, 'keys');
     const { code, out, err } = await apply(shop, ['--yes', '--keys-dir', keys]);
     expect(code).toBe(0);
@@ -167,27 +169,27 @@ describe('new keys', () => {
     }
   });
 
-  test('that would meet in one file are refused before anything is done', async () => {
-    const meeting = shop.replace('shop browser', 'shop  backend');
-    const { code, err } = await apply(meeting, ['--yes', '--keys-dir', join(folder, 'keys')]);
+  test('that would share a file, or replace one, are rejected before any change', async () => {
+    const sameFile = shop.replace('shop browser', 'shop  backend');
+    const { code, err } = await apply(sameFile, ['--yes', '--keys-dir', join(folder, 'keys')]);
     expect([code, err]).toEqual([2, expect.stringContaining('shop-backend.key')]);
     writeFileSync(join(folder, 'shop-browser.key'), 'mine');
-    expect((await apply(shop, ['--yes', '--keys-dir', folder])).err).toContain('is there already');
+    expect((await apply(shop, ['--yes', '--keys-dir', folder])).err).toContain('already exists');
     expect(Object.keys(await applications())).toHaveLength(1);
     expect(readFileSync(join(folder, 'shop-browser.key'), 'utf8')).toBe('mine');
   });
 
-  test('that were made before a failure are not lost with it', async () => {
+  test('created before a failure are not lost', async () => {
     const weak = await world.application(key, {
       name: 'weak',
       type: 'management',
       permissions: ['application:create', 'application:read', 'application:update'],
     });
-    const beyond = shop
+    const tooMuch = shop
       .replace('[token:create]\n', '[token:create, log:read]\n')
       .replace('public', 'private');
-    const file = join(folder, 'beyond.yaml');
-    writeFileSync(file, beyond);
+    const file = join(folder, 'too-much.yaml');
+    writeFileSync(file, tooMuch);
     for (const options of [
       ['--yes', '--keys-dir', folder],
       ['--yes', '--json'],
@@ -196,8 +198,8 @@ describe('new keys', () => {
       const { code, out, err } = await shell(['apply', file, ...options], { env });
       expect([code, err]).toEqual([4, expect.stringContaining('grant_not_held')]);
       const json = options.includes('--json') && JSON.parse(out);
-      const kept = json ? json.keys[0].key : readFileSync(join(folder, 'shop-backend.key'), 'utf8').trim();
-      expect(await works(kept)).toBe(true);
+      const issued = json ? json.keys[0].key : readFileSync(join(folder, 'shop-backend.key'), 'utf8').trim();
+      expect(await works(issued)).toBe(true);
       if (json) expect(json.applied).toBe(false);
       await shell(['apps', 'delete', 'shop backend', '--yes'], {
         env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key },
@@ -207,33 +209,33 @@ describe('new keys', () => {
   });
 });
 
-describe('a person', () => {
-  test('is asked, and the answer holds', async () => {
-    const no = await apply(shop, [], { person: ['n'] });
-    expect([no.code, no.err]).toEqual([1, 'Apply this? [y/N] left as it was\n']);
+describe('confirmation', () => {
+  test('is asked for on a terminal; no change is made without it', async () => {
+    const no = await apply(shop, [], { answers: ['n'] });
+    expect([no.code, no.err]).toEqual([1, 'Apply these changes? [y/N] Cancelled.\n']);
     expect(Object.keys(await applications())).toHaveLength(1);
-    expect((await apply(shop, [], { person: ['y'] })).code).toBe(0);
+    expect((await apply(shop, [], { answers: ['y'] })).code).toBe(0);
     expect(Object.keys(await applications())).toHaveLength(3);
   });
 
-  test('agrees to what was shown, and to nothing that has changed since', async () => {
+  test('is void if the applications changed after the plan was printed', async () => {
     const meanwhile = async () => {
       await world.application(key, { name: 'shop browser', type: 'public', permissions: ['token:create'] });
       return 'y';
     };
-    const { code, err } = await apply(shop, [], { person: [meanwhile] });
-    expect([code, err]).toEqual([2, expect.stringContaining('have changed since the plan was shown')]);
+    const { code, err } = await apply(shop, [], { answers: [meanwhile] });
+    expect([code, err]).toEqual([2, expect.stringContaining('changed after the plan was printed')]);
     expect(Object.keys(await applications())).not.toContain('shop backend');
   });
 
-  test('who is not there sees the plan, and is told about --yes', async () => {
+  test('without a terminal needs --yes; the plan is still printed', async () => {
     const { code, out, err } = await apply(shop);
     expect([code, err]).toEqual([2, expect.stringContaining('--yes')]);
     expect(out).toContain('2 to create');
   });
 });
 
-test('programs get the plan and the keys as JSON', async () => {
+test('--json prints the plan and the keys', async () => {
   const planned = JSON.parse((await apply(shop, ['--plan', '--json'])).out);
   expect(planned).toMatchObject({ create: [{ name: 'shop backend' }, {}], applied: false, keys: [] });
   const applied = JSON.parse((await apply(shop, ['--yes', '--json'])).out);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { inOneLine } from '../../../src/cli/terminal/log-line.ts';
-import { type Desk, openDesk } from '../../support/cli.ts';
+import { formatEntry } from '../../../src/cli/terminal/audit-line.ts';
+import { type Cli, openCli } from '../../support/cli.ts';
 import {
   databases,
   openTestServer,
@@ -13,38 +13,40 @@ import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('audit tail on %s', (_, database) => {
   let world: TestServer;
-  let desk: Desk;
+  let cli: Cli;
   let mine: { id: string; key: string };
-  let theirs: { id: string; key: string };
-  const made: string[] = [];
+  let otherTenant: { id: string; key: string };
+  const created: string[] = [];
   beforeAll(async () => {
     world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     mine = await world.tenant();
-    theirs = await world.tenant();
-    for (const { key } of [mine, theirs, mine]) {
-      made.push((await world.application(key)).id);
+    otherTenant = await world.tenant();
+    for (const { key } of [mine, otherTenant, mine]) {
+      created.push((await world.application(key)).id);
       world.clock.advance(1000);
     }
-    await world.call('DELETE', `/applications/${made[0]}`, { key: mine.key });
+    await world.call('DELETE', `/applications/${created[0]}`, { key: mine.key });
     await world.call('GET', '/applications', { headers: { 'SVC-REQUEST-ID': 'nobody' } });
     await world.flush();
-    desk = openDesk(() => ({
+    cli = openCli(() => ({
       DATABASE_URL: world.config.databaseUrl,
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
   });
   afterAll(async () => {
     await world.close();
-    desk.clear();
+    cli.remove();
   });
 
   const tail = async (...options: string[]) => {
-    const entries = await desk.entries('audit', 'tail', ...options);
-    return entries.map(({ operation, entity }) => `${operation} ${entity ? made.indexOf(entity.id) : '-'}`);
+    const entries = await cli.entries('audit', 'tail', ...options);
+    return entries.map(
+      ({ operation, entity }) => `${operation} ${entity ? created.indexOf(entity.id) : '-'}`,
+    );
   };
 
-  test('prints all tenants, newest last, one line each', async () => {
-    const { out } = await desk.run('audit', 'tail');
+  test('prints one line per entry of all tenants, newest last', async () => {
+    const { out } = await cli.run('audit', 'tail');
     const lines = out.trim().split('\n');
     expect(lines).toHaveLength(6);
     expect(lines[0]).toMatch(/ {2}success {2}tenant.create {2}tenant [0-9a-f-]{36} {2}by operator/);
@@ -62,12 +64,12 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     expect(await tail('--lines', '2')).toEqual(all.slice(-2));
   });
 
-  test('comes to an end where somebody has made a gap of many numbers', async () => {
+  test('ends even if sequence numbers have a huge gap', async () => {
     const gap = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     const { key } = await gap.tenant();
     await gap.application(key);
     await gap.flush();
-    const place = openDesk(() => ({
+    const place = openCli(() => ({
       DATABASE_URL: gap.config.databaseUrl,
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
@@ -80,27 +82,27 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     await gap.application(key);
     await gap.flush();
     expect(await lines()).toBe(before + 1);
-    place.clear();
+    place.remove();
     await gap.close();
   });
 
-  test('narrows by tenant, entity, operation, result, actor and time', async () => {
-    expect(await tail('--tenant', theirs.id)).toEqual(['application.create 1']);
-    expect(await tail('--entity', made[0] as string)).toEqual([
+  test('filters by tenant, entity, operation, result, actor and time', async () => {
+    expect(await tail('--tenant', otherTenant.id)).toEqual(['application.create 1']);
+    expect(await tail('--entity', created[0] as string)).toEqual([
       'application.create 0',
       'application.delete 0',
     ]);
     expect(await tail('--operation', 'application.delete')).toEqual(['application.delete 0']);
     expect(await tail('--result', 'failed')).toEqual(['application.read -']);
-    expect(await tail('--actor', made[0] as string)).toEqual([]);
+    expect(await tail('--actor', created[0] as string)).toEqual([]);
     const [from, to] = [startTime + 1000, startTime + 2000].map((moment) => new Date(moment).toISOString());
     expect(await tail('--from', from as string, '--to', to as string)).toEqual(['application.create 1']);
   });
 
-  test('follows, until it is told to stop', async () => {
-    const { next, stop } = desk.follow('audit', 'tail', '--lines', '1', '--tenant', mine.id);
+  test('--follow prints new entries until interrupted', async () => {
+    const { next, stop } = cli.follow('audit', 'tail', '--lines', '1', '--tenant', mine.id);
     expect(await next()).toMatchObject([{ operation: 'application.delete' }]);
-    await world.application(theirs.key);
+    await world.application(otherTenant.key);
     const { id } = await world.application(mine.key);
     expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
     expect(await stop()).toBe(0);
@@ -111,41 +113,39 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     ['--tenant', 'x', /--tenant must be a UUID/],
     ['--result', 'good', /'good' is invalid. Allowed choices are success, denied, failed\.$/m],
     ['--from', 'yesterday', /--from must be an ISO 8601 date-time/],
-  ])('refuses %s %s', async (option, value, complaint) => {
-    const { code, error } = await desk.run('audit', 'tail', option, value);
+  ])('rejects %s %s', async (option, value, message) => {
+    const { code, err } = await cli.run('audit', 'tail', option, value);
     expect(code).toBe(2);
-    expect(error).toMatch(complaint);
+    expect(err).toMatch(message);
   });
 });
 
-test('audit tail follows through an outage of PostgreSQL: it says so once, and loses and doubles nothing', async () => {
+test('audit tail --follow survives an outage of PostgreSQL with one warning, and prints every entry once', async () => {
   const world = await openTestServer(postgres);
   const { key } = await world.tenant();
   const { databaseUrl } = world.config;
   const name = databaseUrl.slice(databaseUrl.lastIndexOf('/') + 1);
   const server = process.env.SALLYPORT_TEST_POSTGRES as string;
-  const desk = openDesk(() => ({ DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey }));
+  const cli = openCli(() => ({ DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey }));
   await world.application(key);
-  const { next, said, stop } = desk.follow('audit', 'tail', '--lines', '1');
+  const { next, nextMessage, stop } = cli.follow('audit', 'tail', '--lines', '1');
   expect(await next()).toHaveLength(1);
   await runSql(server, `alter database ${name} with allow_connections false`);
   await runSql(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
-  expect(await said()).toMatch(
-    /^sallyport: warning: DATABASE_URL postgres:.*; it is asked again until it answers\n$/,
-  );
+  expect(await nextMessage()).toMatch(/^sallyport: warning: DATABASE_URL postgres:.*; retrying\n$/);
   await runSql(server, `alter database ${name} with allow_connections true`);
   for (let count = 0; count < 2; count++) {
     const { id } = await world.application(key);
     expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
   }
   expect(await stop()).toBe(0);
-  expect(await said()).toBe('');
+  expect(await nextMessage()).toBe('');
   await world.close();
-  desk.clear();
+  cli.remove();
 });
 
-test('what a stranger sends cannot steer the terminal of whoever reads the log', () => {
-  const line = inOneLine({
+test('control characters in log entries are escaped', () => {
+  const line = formatEntry({
     id: '',
     at: '',
     actor: { kind: 'anonymous' },
@@ -157,14 +157,14 @@ test('what a stranger sends cannot steer the terminal of whoever reads the log',
   expect(line).toEndWith('request a\\u{1b}[2Jb\\u{202e}c');
 });
 
-test('a new master key is on record by its fingerprint', async () => {
-  const desk = openDesk();
-  await desk.run('migrate');
-  const { body } = await desk.json('master-key', 'rotate');
-  const { out } = await desk.run('audit', 'tail', '--json', '--operation', 'master-key.rotate');
+test('a key rotation is logged with the fingerprints of the keys', async () => {
+  const cli = openCli();
+  await cli.run('migrate');
+  const { body } = await cli.json('master-key', 'rotate');
+  const { out } = await cli.run('audit', 'tail', '--json', '--operation', 'master-key.rotate');
   expect(JSON.parse(out)).toMatchObject({
     actor: { kind: 'operator' },
     difference: { master_key: { from: body.from, to: body.to } },
   });
-  desk.clear();
+  cli.remove();
 });

@@ -2,20 +2,20 @@ import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Desk, openDesk } from '../../support/cli.ts';
+import { type Cli, openCli } from '../../support/cli.ts';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-let desk: Desk;
+let cli: Cli;
 let world: TestServer;
 let running: boolean;
 let key: string;
-const database = () => desk.path('live.db');
-const backup = () => desk.path('backup.db');
+const database = () => cli.path('live.db');
+const backup = () => cli.path('backup.db');
 
 beforeEach(async () => {
-  desk = openDesk((folder) => ({
+  cli = openCli((folder) => ({
     DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
     SALLYPORT_MASTER_KEY: testMasterKey,
   }));
@@ -25,7 +25,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await stop();
-  desk.clear();
+  cli.remove();
 });
 
 async function stop(): Promise<void> {
@@ -33,30 +33,30 @@ async function stop(): Promise<void> {
   running = false;
 }
 
-test('a backup is taken while the service runs, for its owner alone, and never over another file', async () => {
+test('backup works while the service runs, writes with mode 0600 and never overwrites a file', async () => {
   const { id } = await world.application(key);
-  expect(await desk.run('backup', backup())).toMatchObject({ code: 0, error: '' });
+  expect(await cli.run('backup', backup())).toMatchObject({ code: 0, err: '' });
   expect(statSync(backup()).mode & 0o777).toBe(0o600);
-  expect(readdirSync(desk.folder).filter((name) => name.startsWith('backup'))).toEqual(['backup.db']);
+  expect(readdirSync(cli.folder).filter((name) => name.startsWith('backup'))).toEqual(['backup.db']);
   const copy = new Database(backup(), { readonly: true });
   expect(copy.query('select id from applications where id = ?').all(id)).toHaveLength(1);
   expect(copy.query('pragma integrity_check').get()).toEqual({ integrity_check: 'ok' });
   copy.close();
   const before = readFileSync(backup());
-  expect(await desk.run('backup', backup())).toMatchObject({
+  expect(await cli.run('backup', backup())).toMatchObject({
     code: 2,
-    error: expect.stringContaining('is there already'),
+    err: expect.stringContaining('already exists'),
   });
   expect(readFileSync(backup()).equals(before)).toBe(true);
 });
 
-test('a backup holds everything that was answered before, whatever is written meanwhile', async () => {
+test('a backup has every change that was acknowledged before it started', async () => {
   const known: string[] = [];
   const writing = (async () => {
     for (let number = 0; number < 40; number++) known.push((await world.application(key)).id);
   })();
-  const answered = [...known];
-  await desk.run('backup', backup());
+  const acknowledged = [...known];
+  await cli.run('backup', backup());
   await writing;
   const copy = new Database(backup(), { readonly: true });
   const ids = copy
@@ -65,11 +65,11 @@ test('a backup holds everything that was answered before, whatever is written me
     .map(({ id }) => id);
   const entries = copy.query('select 1 from audit where operation = ?').all('application.create');
   copy.close();
-  expect(ids).toEqual(expect.arrayContaining(answered));
+  expect(ids).toEqual(expect.arrayContaining(acknowledged));
   expect(entries).toHaveLength(ids.length - 2);
 });
 
-test('a backup leaves out Sessions and remembered answers', async () => {
+test('a backup has no sessions and no idempotency records', async () => {
   const web = await world.application(key, { type: 'public' });
   await world.call('POST', '/sessions', { key: web.key });
   await world.call('POST', '/applications', {
@@ -77,44 +77,44 @@ test('a backup leaves out Sessions and remembered answers', async () => {
     body: { name: 'x', type: 'private', permissions: ['mine:x'] },
     headers: { 'Idempotency-Key': 'again' },
   });
-  await desk.run('backup', backup());
+  await cli.run('backup', backup());
   const count = (table: string) => runSql(`sqlite:${backup()}`, `select count(*) as count from ${table}`);
   expect(await count('sessions')).toEqual([{ count: 0 }]);
   expect(await count('idempotency')).toEqual([{ count: 0 }]);
   expect(await runSql(`sqlite:${database()}`, 'select 1 from sessions')).toHaveLength(1);
 });
 
-test('a backup of a damaged database is refused, and leaves nothing behind', async () => {
+test('backup of a damaged database fails and leaves no file', async () => {
   await world.application(key);
   await stop();
   const bytes = readFileSync(database());
   bytes.fill(0xff, 4096, 3 * 4096);
   writeFileSync(database(), bytes);
-  expect(await desk.run('backup', backup())).toMatchObject({
+  expect(await cli.run('backup', backup())).toMatchObject({
     code: 1,
-    error: expect.stringMatching(
-      /^sallyport: error: \S+live\.db cannot be copied: it is damaged \(.+\)\nsallyport: hint: .+\n$/,
+    err: expect.stringMatching(
+      /^sallyport: error: cannot copy \S+live\.db: the database is damaged \(.+\)\nsallyport: hint: .+\n$/,
     ),
   });
-  expect(readdirSync(desk.folder).filter((name) => name.startsWith('backup'))).toEqual([]);
+  expect(readdirSync(cli.folder).filter((name) => name.startsWith('backup'))).toEqual([]);
 });
 
-test('a backup under a master key that is not given is refused, and leaves nothing behind', async () => {
+test('backup without the current master key fails and leaves no file', async () => {
   await stop();
   const other = Buffer.alloc(32, 9).toString('base64');
   const { code, out, err } = await shell(['backup', backup()], {
     env: { DATABASE_URL: `sqlite:${database()}`, SALLYPORT_MASTER_KEY: other },
   });
   expect({ code, out }).toEqual({ code: 1, out: '' });
-  expect(err).toContain('for its MAC, which SALLYPORT_MASTER_KEY does not hold');
-  expect(readdirSync(desk.folder).filter((name) => name.startsWith('backup'))).toEqual([]);
+  expect(err).toContain('the MAC of a backup needs master key');
+  expect(readdirSync(cli.folder).filter((name) => name.startsWith('backup'))).toEqual([]);
 });
 
-test('a backup is not written through a link, to a file that is missing either', async () => {
-  symlinkSync(desk.path('elsewhere'), backup());
-  expect(await desk.run('backup', backup())).toMatchObject({
+test('backup does not write through a symbolic link, even a dangling one', async () => {
+  symlinkSync(cli.path('elsewhere'), backup());
+  expect(await cli.run('backup', backup())).toMatchObject({
     code: 2,
-    error: expect.stringContaining('is there already'),
+    err: expect.stringContaining('already exists'),
   });
-  expect(readdirSync(desk.folder)).not.toContain('elsewhere');
+  expect(readdirSync(cli.folder)).not.toContain('elsewhere');
 });

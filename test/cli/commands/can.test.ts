@@ -29,7 +29,7 @@ function can(argv: string[], stdin = credential, env: Record<string, string> = {
   return shell(['can', ...argv], { stdin, env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env } });
 }
 
-test('what is allowed ends with 0, and every rule says what it made of it', async () => {
+test('an allowed request exits with 0 and prints the outcome of every rule', async () => {
   const { code, out, err } = await can(['token:read', '--container', '/shop/cards/']);
   expect([code, err]).toEqual([0, '']);
   expect(out).toBe(
@@ -37,28 +37,28 @@ test('what is allowed ends with 0, and every rule says what it made of it', asyn
       'allowed, as mask: rule 1 grants token:read with the transform mask: container /shop/cards/ is in /shop/',
       '  ours',
       '',
-      '  ✗  rule 2 of the application       priority 1  reveal  container /shop/cards/ is not in /shop/open/',
-      '  ✓  rule 1 of the application       priority 2  mask    container /shop/cards/ is in /shop/, and decides',
-      '  ✗  permissions of the application  last        mask    does not grant token:read',
+      '  ✗  rule 2 of the application       priority 1       reveal  container /shop/cards/ is not in /shop/open/',
+      '  ✓  rule 1 of the application       priority 2       mask    container /shop/cards/ is in /shop/ (decides)',
+      '  ✗  permissions of the application  lowest priority  mask    does not grant token:read',
       '',
     ].join('\n'),
   );
 });
 
-test('what is denied ends with 1, and names what is missing', async () => {
+test('a denied request exits with 1 and prints the reason', async () => {
   const { code, out } = await can(['token:delete', '--container', '/shop/']);
   expect(code).toBe(1);
   expect(out).toStartWith('denied: rule 1 matches but grants token:read, not token:delete\n');
   expect(out).not.toContain('✓');
 });
 
-test('the credential comes from the environment too, and is not shown', async () => {
+test('the credential can come from the environment and is not printed', async () => {
   const { code, out, err } = await can(['token:create'], '', { SALLYPORT_CREDENTIAL: credential });
   expect(code).toBe(0);
   expect(out + err).not.toContain(credential);
 });
 
-test('a credential that is none is denied without a reason', async () => {
+test('an invalid credential is denied without details', async () => {
   expect(await can(['token:create'], 'nonsense')).toEqual({
     code: 1,
     out: 'denied: the credential is not valid\n',
@@ -66,13 +66,13 @@ test('a credential that is none is denied without a reason', async () => {
   });
 });
 
-test('programs get the decision as it is', async () => {
+test('--json prints the decision', async () => {
   const { code, out } = await can(['token:read', '--id', 'card-1', '--container', '/shop/open/', '--json']);
   expect(code).toBe(0);
   expect(JSON.parse(out)).toMatchObject({ allowed: true, transform: 'reveal', rule: { rule: 2 } });
 });
 
-test('a refusal to answer is no denial', async () => {
+test('an API error exits with 4, not with the 1 of a denial', async () => {
   expect((await can(['token:read'], credential, { SALLYPORT_KEY: credential })).code).toBe(4);
   expect((await can(['Not a permission'])).code).toBe(4);
 });

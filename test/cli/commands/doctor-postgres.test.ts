@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newestSchema } from '../../../src/store/engine/migrate.ts';
-import { type Desk, openDesk } from '../../support/cli.ts';
-import { bad, examine, shown } from '../../support/doctor.ts';
+import { type Cli, openCli } from '../../support/cli.ts';
+import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
 import { testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -10,67 +10,67 @@ const quiet = { SALLYPORT_TEST_POSTGRES: '' };
 
 describe('doctor on PostgreSQL', () => {
   let server: Postgres;
-  let desk: Desk;
+  let cli: Cli;
   const at = (database: string) => ['--database-url', server.url.replace(/postgres$/, database)];
   beforeAll(async () => {
     server = await startPostgres({ fsync: 'on' });
-    desk = openDesk(() => ({ ...quiet, SALLYPORT_MASTER_KEY: testMasterKey }));
-    await desk.run('migrate', ...at('postgres'));
-    expect((await desk.run('tenants', 'create', 'x', ...at('postgres'))).code).toBe(0);
-    expect((await desk.run('audit', 'head', ...at('postgres'))).code).toBe(0);
+    cli = openCli(() => ({ ...quiet, SALLYPORT_MASTER_KEY: testMasterKey }));
+    await cli.run('migrate', ...at('postgres'));
+    expect((await cli.run('tenants', 'create', 'x', ...at('postgres'))).code).toBe(0);
+    expect((await cli.run('audit', 'head', ...at('postgres'))).code).toBe(0);
   });
   afterAll(async () => {
     await server.stop();
-    desk.clear();
+    cli.remove();
   });
 
-  test('finds nothing wrong where nothing is', async () => {
-    const { code, checks } = await examine(desk, ...at('postgres'));
-    expect({ code, found: bad(checks) }).toEqual({ code: 0, found: [] });
-    expect(checks.find(({ name }) => name === 'database')?.says).toMatch(
-      /^PostgreSQL 18\.\d+, \d+ connections left$/,
+  test('reports no problems on a healthy database', async () => {
+    const { code, checks } = await runDoctor(cli, ...at('postgres'));
+    expect({ code, found: problemsIn(checks) }).toEqual({ code: 0, found: [] });
+    expect(checks.find(({ name }) => name === 'database')?.message).toMatch(
+      /^PostgreSQL 18\.\d+, \d+ connections free$/,
     );
-    expect(checks.find(({ name }) => name === 'clock')?.says).toContain('by the database, which decides');
-    expect(checks.at(-1)?.says).toStartWith('signed up to ');
+    expect(checks.find(({ name }) => name === 'clock')?.message).toContain('(the database)');
+    expect(checks.at(-1)?.message).toStartWith('signed up to anchor ');
   });
 
-  test('finds settings with which a crash would undo what was answered', async () => {
+  test('reports settings that lose acknowledged writes in a crash', async () => {
     await runSql(server.url, 'alter database postgres set synchronous_commit = off');
-    const { code, checks } = await examine(desk, ...at('postgres'));
+    const { code, checks } = await runDoctor(cli, ...at('postgres'));
     await runSql(server.url, 'alter database postgres reset synchronous_commit');
-    expect({ code, shown: shown(checks) }).toEqual({
+    expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 1,
-      shown: [expect.stringContaining('synchronous_commit is off')],
+      problems: [expect.stringContaining('synchronous_commit is off')],
     });
-    const unsafe = await examine(desk, '--database-url', process.env.SALLYPORT_TEST_POSTGRES as string);
-    expect(shown(unsafe.checks).join('\n')).toContain('fsync is off');
+    const unsafe = await runDoctor(cli, '--database-url', process.env.SALLYPORT_TEST_POSTGRES as string);
+    expect(formatProblems(unsafe.checks).join('\n')).toContain('fsync is off');
   });
 
-  test('finds a database in which nothing can be written', async () => {
+  test('reports a read-only database', async () => {
     await runSql(server.url, 'alter database postgres set default_transaction_read_only = on');
-    const { code, checks } = await examine(desk, ...at('postgres'));
+    const { code, checks } = await runDoctor(cli, ...at('postgres'));
     await runSql(
       server.url,
       'begin read write; alter database postgres reset default_transaction_read_only; commit',
     );
-    expect({ code, shown: shown(checks) }).toEqual({
+    expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 1,
-      shown: ['fail database: default_transaction_read_only is on: every change is answered with 503'],
+      problems: ['fail database: default_transaction_read_only is on: every write fails with 503'],
     });
   });
 
-  test('finds an empty database, one of another encoding, and one that is out of reach', async () => {
+  test('reports an empty database, a wrong encoding and an unreachable server', async () => {
     await runSql(server.url, "create database latin template template0 encoding 'LATIN1'");
-    const { checks } = await examine(desk, ...at('latin'));
-    expect(shown(checks)).toEqual([
-      'fail database: its encoding is LATIN1',
-      `warn schema: version 0 of ${newestSchema}`,
+    const { checks } = await runDoctor(cli, ...at('latin'));
+    expect(formatProblems(checks)).toEqual([
+      'fail database: the encoding of the database is LATIN1',
+      `warn schema: version 0, the newest is ${newestSchema}`,
     ]);
     const nowhere = `postgres://postgres@127.0.0.1:${await freePort()}/postgres`;
-    const { code, checks: none } = await examine(desk, '--database-url', nowhere);
-    expect({ code, shown: shown(none) }).toEqual({
+    const { code, checks: none } = await runDoctor(cli, '--database-url', nowhere);
+    expect({ code, problems: formatProblems(none) }).toEqual({
       code: 1,
-      shown: [expect.stringMatching(/^fail database: postgres:/)],
+      problems: [expect.stringMatching(/^fail database: postgres:/)],
     });
   });
 });

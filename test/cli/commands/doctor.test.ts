@@ -2,27 +2,27 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { newestSchema } from '../../../src/store/engine/migrate.ts';
-import { type Desk, openDesk } from '../../support/cli.ts';
-import { bad, examine, shown } from '../../support/doctor.ts';
+import { type Cli, openCli } from '../../support/cli.ts';
+import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const quiet = { SALLYPORT_TEST_POSTGRES: '' };
 
 describe('doctor on SQLite', () => {
-  let desk: Desk;
-  const at = (name: string) => desk.path(`data/${name}`);
+  let cli: Cli;
+  const at = (name: string) => cli.path(`data/${name}`);
   const url = () => `sqlite:${at('sallyport.db')}`;
   beforeEach(async () => {
-    desk = openDesk(() => quiet);
-    await desk.run('migrate');
-    expect((await desk.run('tenants', 'create', 'x')).code).toBe(0);
+    cli = openCli(() => quiet);
+    await cli.run('migrate');
+    expect((await cli.run('tenants', 'create', 'x')).code).toBe(0);
   });
-  afterEach(() => desk.clear());
+  afterEach(() => cli.remove());
 
-  test('finds nothing wrong where nothing is, and changes nothing', async () => {
+  test('reports no problems on a healthy database and changes nothing', async () => {
     const before = readFileSync(at('sallyport.db'));
-    const { code, checks } = await examine(desk);
-    expect({ code, found: bad(checks) }).toEqual({ code: 0, found: [] });
+    const { code, checks } = await runDoctor(cli);
+    expect({ code, found: problemsIn(checks) }).toEqual({ code: 0, found: [] });
     const names = [
       'settings',
       'files',
@@ -37,50 +37,50 @@ describe('doctor on SQLite', () => {
     ];
     expect(checks.map(({ name }) => name)).toEqual(expect.arrayContaining(names));
     expect(readFileSync(at('sallyport.db')).equals(before)).toBe(true);
-    const { out } = await desk.run('doctor');
-    expect(out).toMatch(/^ok {4}database {7}SQLite 3\.\d+\.\d+, whole$/m);
+    const { out } = await cli.run('doctor');
+    expect(out).toMatch(/^ok {4}database {7}SQLite 3\.\d+\.\d+, integrity check passed$/m);
   });
 
   const day = 86_400_000;
-  const unsealed = (moment: number) =>
+  const addUnchained = (at: number) =>
     runSql(
       url(),
       `insert into audit (id, at, operation, result, entry)
-       values ('ffffffff-0000-7000-8000-000000000000', ${moment}, 'x', 'success', '{}')`,
+       values ('ffffffff-0000-7000-8000-000000000000', ${at}, 'x', 'success', '{}')`,
     );
-  const sickness: [string, (place: Desk) => unknown, number, RegExp][] = [
+  const problems: [string, (cli: Cli) => unknown, number, RegExp][] = [
     [
-      'a data folder that others can look into',
-      () => chmodSync(desk.path('data'), 0o750),
+      'a data folder that other users can read',
+      () => chmodSync(cli.path('data'), 0o750),
       0,
-      /^warn files: .*data is open to others$/,
+      /^warn files: .*data is readable by other users$/,
     ],
     [
-      'a key file that others can read',
+      'a key file that other users can read',
       () => chmodSync(at('master.key'), 0o640),
       1,
-      /^fail files: .*master.key is open to others$/,
+      /^fail files: .*master.key is readable by other users$/,
     ],
     [
-      'a database that others can read',
+      'a database that other users can read',
       () => chmodSync(at('sallyport.db'), 0o644),
       0,
-      /^warn files: .*sallyport.db is open to others$/,
+      /^warn files: .*sallyport.db is readable by other users$/,
     ],
     [
       'an old schema',
       () => runSql(url(), `delete from schema_versions where version = ${newestSchema}`),
       0,
-      /^warn schema: version \d+ of \d+$/,
+      /^warn schema: version \d+, the newest is \d+$/,
     ],
     [
-      'a schema of the future',
+      'a newer schema',
       () => runSql(url(), "insert into schema_versions (version, name) values (999, 'x')"),
       1,
       /^fail schema: version 999/,
     ],
     [
-      'another master key',
+      'a wrong master key',
       () =>
         writeFileSync(at('master.key'), Buffer.from(newMasterKey().bytes).toString('base64'), {
           mode: 0o600,
@@ -89,19 +89,19 @@ describe('doctor on SQLite', () => {
       /^fail master key: the database was sealed with the master key/,
     ],
     [
-      'a clock that went back',
-      () => unsealed(Date.now() + day),
+      'a slow clock',
+      () => addUnchained(Date.now() + day),
       1,
-      /^fail clock: it is .*, but the audit log has/,
+      /^fail clock: the time is .*, but the newest audit entry is from/,
     ],
     [
-      'a row that was put into the audit log',
-      () => unsealed(Date.now() - day),
+      'an entry inserted by another program',
+      () => addUnchained(Date.now() - day),
       1,
-      /^fail audit log: 1 row is not sealed: put in, or set back, by something else$/,
+      /^fail audit log: 1 entry is not chained: inserted or reset by another program$/,
     ],
     [
-      'a sweep that does not happen',
+      'a sweep that does not run',
       () =>
         runSql(
           url(),
@@ -109,7 +109,7 @@ describe('doctor on SQLite', () => {
            select tenant_id, id, id, x'01', x'02', '[]', '[]', 0, ${Date.now() - day} from applications`,
         ),
       0,
-      /^warn sweep: something expired 864\d\d s ago/,
+      /^warn sweep: the oldest expired row is 864\d\d s overdue/,
     ],
     [
       'an application whose storage quota is nearly full',
@@ -120,7 +120,7 @@ describe('doctor on SQLite', () => {
            select tenant_id, id, 0, 1, ${17 * 2 ** 30} from applications`,
         ),
       0,
-      /^warn storage: application [0-9a-f-]{36} has stored 17\.00 GiB of tokens, the most, of a quota of 20\.00 GiB$/,
+      /^warn storage: the largest application, [0-9a-f-]{36}, stores 17\.00 GiB of tokens of a quota of 20\.00 GiB$/,
     ],
     [
       'a damaged database',
@@ -134,48 +134,50 @@ describe('doctor on SQLite', () => {
     ],
   ];
 
-  test.each(sickness)('finds %s, and says what to do', async (_, spoil, expected, complaint) => {
-    await spoil(desk);
-    const { code, checks } = await examine(desk);
-    expect(shown(checks).join('\n')).toMatch(new RegExp(complaint.source, 'm'));
+  test.each(problems)('reports %s with a hint', async (_, damage, expected, message) => {
+    await damage(cli);
+    const { code, checks } = await runDoctor(cli);
+    expect(formatProblems(checks).join('\n')).toMatch(new RegExp(message.source, 'm'));
     expect(code).toBe(expected);
-    for (const { todo } of bad(checks)) expect(todo).toBeTruthy();
+    for (const { hint } of problemsIn(checks)) expect(hint).toBeTruthy();
   });
 
-  test('finds a checkpoint that is forged, and shows a sound one as an anchor', async () => {
-    await desk.run('tenants', 'create', 'other');
-    const anchor = (await desk.run('audit', 'head')).out.trim();
-    const { checks } = await examine(desk);
-    expect(checks.map(({ says }) => says)).toContain(`signed up to ${anchor}`);
+  test('reports a forged checkpoint, and prints a valid one as an anchor', async () => {
+    await cli.run('tenants', 'create', 'other');
+    const anchor = (await cli.run('audit', 'head')).out.trim();
+    const { checks } = await runDoctor(cli);
+    expect(checks.map(({ message }) => message)).toContain(`signed up to anchor ${anchor}`);
     await runSql(url(), 'update audit_checkpoints set at = at + 1');
-    const again = await examine(desk);
-    expect(shown(again.checks)).toEqual(['fail audit log: the last checkpoint is forged']);
+    const again = await runDoctor(cli);
+    expect(formatProblems(again.checks)).toEqual([
+      'fail audit log: the signature of the last checkpoint is invalid',
+    ]);
   });
 
-  test('advises a backup for a file that SQLite cannot read', async () => {
+  test('suggests a restore if SQLite cannot read the file', async () => {
     for (const [from, to] of [
       [100, 4096],
       [0, 4096],
     ]) {
       const bytes = readFileSync(at('sallyport.db'));
       writeFileSync(at('sallyport.db'), bytes.fill(0xff, from, to));
-      expect(bad((await examine(desk)).checks)).toMatchObject([
+      expect(problemsIn((await runDoctor(cli)).checks)).toMatchObject([
         {
           name: 'database',
           state: 'fail',
-          todo: 'stop the service, and restore a backup: docs/operations/backups.md',
+          hint: 'stop the service and restore a backup: see docs/operations/backups.md',
         },
       ]);
     }
   });
 
-  test('does not advise to prove anything without the master key that this takes', async () => {
+  test('asks for the master key before it suggests to verify the audit log', async () => {
     const other = Buffer.from(newMasterKey().bytes).toString('base64');
     writeFileSync(at('master.key'), other, { mode: 0o600 });
-    await unsealed(Date.now() - day);
-    expect((await desk.run('audit', 'export', desk.path('audit.jsonl'))).code).toBe(1);
-    const found = bad((await examine(desk)).checks).filter(({ name }) => name === 'audit log');
-    expect(found.map(({ todo }) => todo)).toEqual(Array(2).fill(expect.stringContaining('master key first')));
+    await addUnchained(Date.now() - day);
+    expect((await cli.run('audit', 'export', cli.path('audit.jsonl'))).code).toBe(1);
+    const found = problemsIn((await runDoctor(cli)).checks).filter(({ name }) => name === 'audit log');
+    expect(found.map(({ hint }) => hint)).toEqual(Array(2).fill(expect.stringContaining('master key first')));
   });
 
   const beside = ['sallyport.db-wal', 'sallyport.db-shm', 'sallyport.db-lock', 'management.key'];
@@ -183,77 +185,79 @@ describe('doctor on SQLite', () => {
     for (const name of ['sallyport.db', ...beside]) rmSync(at(name), { force: true });
   };
 
-  test.each(beside)('finds a database that is gone where %s is left, and advises a backup', async (name) => {
+  test.each(beside)('reports a deleted database beside %s and suggests a restore', async (name) => {
     clearAll();
     writeFileSync(at(name), 'x', { mode: 0o600 });
-    const { code, checks } = await examine(desk);
+    const { code, checks } = await runDoctor(cli);
     expect(code).toBe(1);
-    expect(bad(checks)).toEqual([
+    expect(problemsIn(checks)).toEqual([
       {
         name: 'database',
         state: 'fail',
-        says: expect.stringMatching(new RegExp(`is not there, but .*${name} shows that it was in use$`)),
-        todo: 'stop the service, and restore a backup: docs/operations/backups.md',
+        message: expect.stringMatching(new RegExp(`does not exist, but .*${name} shows that it was used$`)),
+        hint: 'stop the service and restore a backup: see docs/operations/backups.md',
       },
     ]);
   });
 
-  test('finds a database that was emptied, and leaves its log as it is', async () => {
+  test('reports an emptied database and does not touch its write-ahead log', async () => {
     writeFileSync(at('sallyport.db'), '');
-    writeFileSync(at('sallyport.db-wal'), 'all that is left', { mode: 0o600 });
-    const { code, checks } = await examine(desk);
-    expect({ code, shown: shown(checks) }).toEqual({
+    writeFileSync(at('sallyport.db-wal'), 'the only copy', { mode: 0o600 });
+    const { code, checks } = await runDoctor(cli);
+    expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 1,
-      shown: [expect.stringMatching(/^fail database: .*sallyport.db is empty, but .*-wal shows that it was/)],
+      problems: [
+        expect.stringMatching(/^fail database: .*sallyport.db is empty, but .*-wal shows that it was/),
+      ],
     });
-    expect(readFileSync(at('sallyport.db-wal'), 'utf8')).toBe('all that is left');
+    expect(readFileSync(at('sallyport.db-wal'), 'utf8')).toBe('the only copy');
   });
 
-  test('does not mind that there is none yet, nor an empty one that a failed start has left', async () => {
+  test('only warns about a missing database, or an empty one after a failed first start', async () => {
     clearAll();
-    const first = await examine(desk);
-    expect({ code: first.code, shown: shown(first.checks) }).toEqual({
+    const first = await runDoctor(cli);
+    expect({ code: first.code, problems: formatProblems(first.checks) }).toEqual({
       code: 0,
-      shown: [expect.stringMatching(/^warn database: .*sallyport.db is not there$/)],
+      problems: [expect.stringMatching(/^warn database: .*sallyport.db does not exist$/)],
     });
-    expect(bad(first.checks)[0]?.todo).toContain('if there was one before, restore a backup');
+    expect(problemsIn(first.checks)[0]?.hint).toContain('if it existed before, restore a backup');
     for (const name of ['sallyport.db', 'sallyport.db-lock']) writeFileSync(at(name), '', { mode: 0o600 });
-    const { code, checks } = await examine(desk);
-    expect({ code, shown: shown(checks) }).toEqual({
+    const { code, checks } = await runDoctor(cli);
+    expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 0,
-      shown: [expect.stringMatching(/^warn database: .*sallyport.db is empty$/)],
+      problems: [expect.stringMatching(/^warn database: .*sallyport.db is empty$/)],
     });
   });
 
   test.each([
-    ['is gone', 'delete from audit where seq = (select max(seq) from audit)'],
-    ['has another link', "update audit set hash = x'00' where seq = (select max(seq) from audit)"],
-  ])('finds that the last row that was signed %s', async (_, spoil) => {
-    await runSql(url(), spoil);
-    const { code, checks } = await examine(desk);
-    expect({ code, shown: shown(checks) }).toEqual({
+    ['was removed', 'delete from audit where seq = (select max(seq) from audit)'],
+    ['was changed', "update audit set hash = x'00' where seq = (select max(seq) from audit)"],
+  ])('reports that the last signed entry %s', async (_, statement) => {
+    await runSql(url(), statement);
+    const { code, checks } = await runDoctor(cli);
+    expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 1,
-      shown: [
-        expect.stringMatching(/^fail audit log: row \d+ was signed, and is not there as it was signed$/),
+      problems: [
+        expect.stringMatching(/^fail audit log: entry \d+ was changed or removed after it was signed$/),
       ],
     });
   });
 
-  test('finds settings that mean nothing, and wrong ones', async () => {
-    const typo = openDesk(() => ({ ...quiet, SALLYPORT_SESION_TTL: '3' }));
-    const found = bad((await examine(typo)).checks);
+  test('reports unknown and invalid settings', async () => {
+    const typo = openCli(() => ({ ...quiet, SALLYPORT_SESION_TTL: '3' }));
+    const found = problemsIn((await runDoctor(typo)).checks);
     expect(found[0]).toEqual({
       name: 'settings',
       state: 'warn',
-      says: 'SALLYPORT_SESION_TTL means nothing',
-      todo: 'SALLYPORT_SESSION_TTL does',
+      message: 'SALLYPORT_SESION_TTL is not a setting',
+      hint: 'did you mean SALLYPORT_SESSION_TTL?',
     });
-    expect(found[1]?.says).toContain('is not there');
-    const { code, checks } = await examine(typo, '--port', 'http');
-    expect({ code, shown: shown(checks) }).toEqual({
+    expect(found[1]?.message).toContain('does not exist');
+    const { code, checks } = await runDoctor(typo, '--port', 'http');
+    expect({ code, problems: formatProblems(checks) }).toEqual({
       code: 1,
-      shown: [expect.stringMatching(/^fail settings: --port \(PORT\) must be a whole number/)],
+      problems: [expect.stringMatching(/^fail settings: --port \(PORT\) must be a whole number/)],
     });
-    typo.clear();
+    typo.remove();
   });
 });

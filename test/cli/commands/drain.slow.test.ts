@@ -18,21 +18,21 @@ function request(method: string, path: string, body?: unknown): string {
   return `${method} ${path} HTTP/1.1\r\nHost: localhost\r\nSVC-API-KEY: ${key()}\r\n${length}\r\n${text}`;
 }
 
-interface Answered {
+interface Answer {
   readonly status: number;
-  /** Whether it is the last on its connection. */
+  /** Whether the connection closes after it. */
   readonly last: boolean;
 }
 
-/** One connection that is kept, with one request on it at a time. */
+/** A keep-alive connection with one request at a time. */
 class Connection {
   readonly #socket: Socket;
   #received = '';
-  #answered: PromiseWithResolvers<Answered> | undefined;
+  #pending: PromiseWithResolvers<Answer> | undefined;
   constructor(url: string) {
     this.#socket = connect(Number(new URL(url).port), '127.0.0.1');
     this.#socket.on('error', () => {});
-    this.#socket.on('close', () => this.#answered?.reject(new Error('closed without an answer')));
+    this.#socket.on('close', () => this.#pending?.reject(new Error('closed without a response')));
     this.#socket.on('data', (chunk) => {
       this.#received += chunk.toString('latin1');
       const head = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\n\r\n/.exec(this.#received);
@@ -41,18 +41,18 @@ class Connection {
       if (this.#received.length < head[0].length + length) return;
       this.#received = '';
       const last = /^connection: close/im.test(head[0]);
-      this.#answered?.resolve({ status: Number(head[1]), last });
-      this.#answered = undefined;
+      this.#pending?.resolve({ status: Number(head[1]), last });
+      this.#pending = undefined;
     });
   }
   write(text: string): void {
     this.#socket.write(text);
   }
-  answer(): Promise<Answered> {
-    this.#answered = Promise.withResolvers<Answered>();
-    return this.#answered.promise;
+  answer(): Promise<Answer> {
+    this.#pending = Promise.withResolvers<Answer>();
+    return this.#pending.promise;
   }
-  ask(text: string): Promise<Answered> {
+  ask(text: string): Promise<Answer> {
     const answer = this.answer();
     this.write(text);
     return answer;
@@ -62,7 +62,7 @@ class Connection {
 const status = async (service: RunningProgram, path: string) => (await fetch(service.url + path)).status;
 
 describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
-  test('it says that it is not ready, serves on meanwhile, and ends well', async () => {
+  test('/readyz returns 503, requests are served until the drain ends, and the exit code is 0', async () => {
     const service = await place.serve({ SALLYPORT_DRAIN: '1' });
     expect(await status(service, '/readyz')).toBe(200);
     service.kill(signal);
@@ -81,7 +81,7 @@ describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
 test.each([
   ['SIGTERM', '1'],
   ['SIGINT', '2'],
-] as const)('at %s no request is lost under load, with %s process(es)', async (signal, SALLYPORT_WORKERS) => {
+] as const)('at %s no request is lost under load, with %s worker(s)', async (signal, SALLYPORT_WORKERS) => {
   const service = await place.serve({ SALLYPORT_DRAIN: '1', SALLYPORT_WORKERS });
   let created = 0;
   const body = { name: 'under load', type: 'private', permissions: ['token:read'] };
@@ -107,7 +107,7 @@ test.each([
   expect(list.pagination.total_items).toBe(created + 1);
 });
 
-test('a request of which only a part had arrived is answered too', async () => {
+test('a partially received request is completed before the exit', async () => {
   const service = await place.serve();
   const [connection, other] = [new Connection(service.url), new Connection(service.url)];
   await connection.ask(request('GET', '/livez'));

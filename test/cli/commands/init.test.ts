@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { projectVariables } from '../../../src/cli/commands/init.ts';
 import { keyPattern } from '../../support/program.ts';
-import { type Surroundings, shell } from '../../support/shell.ts';
+import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let world: TestServer;
@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-function init(options: string[], { env, ...rest }: Surroundings = {}) {
+function init(options: string[], { env, ...rest }: ShellOptions = {}) {
   return shell(['init', '--env-file', file, ...options], {
     ...rest,
     env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env },
@@ -32,7 +32,7 @@ function init(options: string[], { env, ...rest }: Surroundings = {}) {
 
 const count = async () => (await world.call('GET', '/applications', { key })).body.pagination.total_items;
 
-test('without a terminal it asks nothing, and the keys it writes do what they are for and no more', async () => {
+test('without a terminal it does not ask, and the keys have exactly the described access', async () => {
   const { code, out, err } = await init(['--name', 'My Shop!']);
   expect([code, err]).toEqual([0, '']);
   expect(out).not.toMatch(keyPattern);
@@ -63,39 +63,39 @@ test('without a terminal it asks nothing, and the keys it writes do what they ar
   expect(seen.body.data).toBe('XXXXXXXXXXXX4242');
 });
 
-test('on a terminal it asks for the name, says what it would do, and does that', async () => {
-  const no = await init([], { person: ['toys', 'n'] });
+test('on a terminal it asks for the name and for confirmation', async () => {
+  const no = await init([], { answers: ['toys', 'n'] });
   expect(no.code).toBe(1);
-  expect(no.err).toContain('What is the project called? [');
-  expect(no.err).toContain('"toys backend" (private) and "toys browser" (public), for /toys/');
+  expect(no.err).toContain('Project name [');
+  expect(no.err).toContain('"toys backend" (private) and "toys browser" (public)');
   expect([existsSync(file), await count()]).toEqual([false, 1]);
-  expect((await init([], { person: ['toys', 'y'] })).code).toBe(0);
+  expect((await init([], { answers: ['toys', 'y'] })).code).toBe(0);
   expect([existsSync(file), await count()]).toEqual([true, 3]);
 });
 
-describe('nothing is left half done', () => {
-  test('when the file is there already', async () => {
+describe('no file and no application remains', () => {
+  test('if the file already exists', async () => {
     writeFileSync(file, 'mine');
     const { code, err } = await init(['--name', 'shop']);
-    expect([code, err]).toEqual([2, expect.stringContaining('is there already')]);
+    expect([code, err]).toEqual([2, expect.stringContaining('already exists')]);
     expect([readFileSync(file, 'utf8'), await count()]).toEqual(['mine', 1]);
   });
 
-  test('when the names are taken', async () => {
+  test('if an application of this name exists', async () => {
     await world.application(key, { name: 'shop browser' });
     const { code, err } = await init(['--name', 'shop']);
-    expect([code, err]).toEqual([2, expect.stringContaining('"shop browser" already')]);
+    expect([code, err]).toEqual([2, expect.stringContaining('"shop browser" already exists')]);
     expect([existsSync(file), await count()]).toEqual([false, 2]);
   });
 
-  test('when the second Application cannot be made', async () => {
+  test('if the second application cannot be created', async () => {
     const long = 'x'.repeat(192);
     await world.application(key, { name: 'taken' });
     expect((await init(['--name', `${long}y`])).code).toBe(4);
     expect([existsSync(file), await count()]).toEqual([false, 2]);
   });
 
-  test('when the key may not create Applications', async () => {
+  test('if the key cannot create applications', async () => {
     const { key: weak } = await world.application(key, { permissions: ['application:read'] });
     const { code, err } = await init(['--name', 'shop'], { env: { SALLYPORT_KEY: weak } });
     expect([code, err]).toEqual([4, expect.stringContaining('application:create')]);
@@ -103,7 +103,7 @@ describe('nothing is left half done', () => {
   });
 });
 
-test('a name without a letter names no container', async () => {
+test('a project name without a letter or digit is rejected', async () => {
   const { code, err } = await init(['--name', '!!!']);
   expect([code, err]).toEqual([2, expect.stringContaining('no letter or digit')]);
 });

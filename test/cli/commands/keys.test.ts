@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { type Surroundings, shell } from '../../support/shell.ts';
+import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let world: TestServer;
@@ -14,34 +14,34 @@ beforeEach(async () => {
   shop = await world.application(key, { name: 'shop', permissions: ['application:read'] });
 });
 
-function call(argv: string[], surroundings: Surroundings = {}) {
-  return shell(argv, { ...surroundings, env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key } });
+function call(argv: string[], options: ShellOptions = {}) {
+  return shell(argv, { ...options, env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key } });
 }
 
 const works = async (candidate: string) =>
   (await world.call('GET', '/applications/key', { key: candidate })).status === 200;
 
-test('a key is added, told apart by its ending, and the older one deleted', async () => {
-  const made = JSON.parse((await call(['keys', 'create', 'shop', '--json'])).out);
+test('a key is created, listed by its ending, and an older one deleted', async () => {
+  const created = JSON.parse((await call(['keys', 'create', 'shop', '--json'])).out);
   const listed = await call(['keys', 'list', shop.id]);
-  expect(listed.out).not.toContain(made.key);
+  expect(listed.out).not.toContain(created.key);
   const [head, first, second] = listed.out.split('\n');
   expect(head).toMatch(/^ID +ENDS WITH +CREATED +LAST USED +BY$/);
-  expect(first).toContain(`${made.id}  ${made.ending}`);
+  expect(first).toContain(`${created.id}  ${created.ending}`);
   expect(second).toContain(shop.key.slice(-4));
   expect(second).toContain('never');
   expect((await call(['keys', 'delete', 'shop', shop.key.slice(-4), '--yes'])).code).toBe(0);
-  expect([await works(shop.key), await works(made.key)]).toEqual([false, true]);
+  expect([await works(shop.key), await works(created.key)]).toEqual([false, true]);
 });
 
-test('deleting a key is asked first, and the only one is called that', async () => {
-  const { code, err } = await call(['keys', 'delete', 'shop', shop.key.slice(-4)], { person: ['n'] });
+test('deleting a key asks for confirmation and warns if it is the only one', async () => {
+  const { code, err } = await call(['keys', 'delete', 'shop', shop.key.slice(-4)], { answers: ['n'] });
   expect(code).toBe(1);
   expect(err).toContain(`Revoke the key …${shop.key.slice(-4)} of "shop"? It is the only key. [y/N]`);
   expect(await works(shop.key)).toBe(true);
 });
 
-test('a key that is not there is not deleted', async () => {
+test('deleting an unknown key exits with 4', async () => {
   const { code, err } = await call(['keys', 'delete', 'shop', 'none', '--yes']);
   expect([code, err]).toEqual([4, expect.stringContaining('"shop" has no key "none" (not_found)')]);
 });

@@ -1,7 +1,7 @@
-/** What one look of `logs tail --follow` costs the service. */
+/** The cost of one poll of `logs tail --follow`. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
-import { Newcomers } from '../../../src/cli/commands/logs.ts';
+import { NewEntries } from '../../../src/cli/commands/logs.ts';
 import { maxExamined } from '../../../src/store/audit/log.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
@@ -40,24 +40,24 @@ describe('following a log of many entries', () => {
     world.app.store.audit.write(operations.map((operation) => entry(operation)));
 
   test.each([{ operation: 'wanted' }, {}])(
-    'with the filter %j, it reads two pages and shows what is new',
+    'with the filter %j, a poll reads two pages and returns the new entries',
     async (filter) => {
-      const newcomers = new Newcomers(service, filter);
-      const look = async () => {
+      const newEntries = new NewEntries(service, filter);
+      const poll = async () => {
         const before = pages;
-        const found = (await newcomers.look()).map(({ operation }) => operation);
+        const found = (await newEntries.poll()).map(({ operation }) => operation);
         return [pages - before, found.filter((operation) => operation === 'wanted').length];
       };
-      expect((await look())[0]).toBe(2);
-      expect(await look()).toEqual([2, 0]);
+      expect((await poll())[0]).toBe(2);
+      expect(await poll()).toEqual([2, 0]);
       await write('other', 'wanted');
-      expect(await look()).toEqual([2, 1]);
-      expect(await look()).toEqual([2, 0]);
+      expect(await poll()).toEqual([2, 1]);
+      expect(await poll()).toEqual([2, 0]);
       world.clock.advance(60_000);
       await write('other');
-      expect(await look()).toEqual([2, 0]);
+      expect(await poll()).toEqual([2, 0]);
       await write('wanted', 'wanted');
-      expect(await look()).toEqual([2, 2]);
+      expect(await poll()).toEqual([2, 2]);
     },
   );
 });

@@ -4,70 +4,69 @@ import { join } from 'node:path';
 import { SQL } from 'bun';
 import type { LogEntry } from '../../../src/domain/audit.ts';
 import type { Revived } from '../../../src/operations/recovery.ts';
-import { type Desk, openDesk } from '../../support/cli.ts';
+import { type Cli, openCli } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
 import {
   databases,
   openTestServer,
-  postgres,
   sqlite,
   type TestServer,
   testMasterKey,
 } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-/** How an earlier state is kept, and put back while nobody is there. */
-interface Past {
-  keep(): Promise<void>;
-  bringBack(...options: string[]): Promise<{ code: number; body: Report }>;
+/** Backs up the database, and restores it while the service is stopped. */
+interface Backup {
+  take(): Promise<void>;
+  restore(...options: string[]): Promise<{ code: number; body: Report }>;
 }
 
 interface Report {
   readonly sessions: number;
   readonly revoked: boolean;
-  readonly told_until?: string;
+  readonly exported_at?: string;
   readonly revived: Revived;
 }
 
-describe.each(databases)('access that was taken away after the backup, on %s', (_, kind) => {
-  let desk: Desk;
+describe.each(databases)('a restore on %s: access that was revoked after the backup', (_, kind) => {
+  let cli: Cli;
   let world: TestServer;
   let url: string;
-  let past: Past;
+  let backup: Backup;
   let key: string;
-  const exported = () => desk.path('audit.jsonl');
+  const exported = () => cli.path('audit.jsonl');
 
   beforeEach(async () => {
     let folder = '';
-    desk = openDesk((made) => {
+    cli = openCli((made) => {
       folder = made;
       return { SALLYPORT_MASTER_KEY: testMasterKey };
     });
     url = await kind.createEmpty(join(folder));
-    past = kind === sqlite ? onSqlite() : await onPostgres();
+    backup = kind === sqlite ? onSqlite() : await onPostgres();
     world = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
     key = (await world.tenant()).key;
   });
   afterEach(async () => {
     await world.close();
-    desk.clear();
+    cli.remove();
   });
 
   const at = () => ['--database-url', url];
 
-  function onSqlite(): Past {
-    const file = desk.path('backup.db');
+  function onSqlite(): Backup {
+    const file = cli.path('backup.db');
     return {
-      keep: async () => {
-        expect((await desk.run('backup', file, ...at())).code).toBe(0);
+      take: async () => {
+        expect((await cli.run('backup', file, ...at())).code).toBe(0);
       },
-      bringBack: (...options) => desk.json('restore', file, '--force', ...at(), ...options),
+      restore: (...options) => cli.json('restore', file, '--force', ...at(), ...options),
     };
   }
 
-  /** A copy of the whole database stands in for a dump. */
-  async function onPostgres(): Promise<Past> {
+  /** Copies the database instead of a dump. */
+  async function onPostgres(): Promise<Backup> {
     const name = new URL(url).pathname.slice(1);
     const admin = async (statement: string) => {
       const sql = new SQL(process.env.SALLYPORT_TEST_POSTGRES as string, { max: 1 });
@@ -75,15 +74,15 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
       await sql.close();
     };
     return {
-      keep: async () => {
+      take: async () => {
         await world.close();
         await admin(`create database ${name}_copy template ${name}`);
         await reopen();
       },
-      bringBack: async (...options) => {
+      restore: async (...options) => {
         await admin(`drop database ${name}`);
         await admin(`alter database ${name}_copy rename to ${name}`);
-        return desk.json('recover', '--yes', ...at(), ...options);
+        return cli.json('recover', '--yes', ...at(), ...options);
       },
     };
   }
@@ -92,19 +91,18 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     world = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
   }
 
-  async function bringBack(...options: string[]): Promise<Report> {
-    await desk.run('audit', 'export', exported(), ...at());
+  async function restore(...options: string[]): Promise<Report> {
+    await cli.run('audit', 'export', exported(), ...at());
     await world.close();
-    const { code, body } = await past.bringBack(...options);
+    const { code, body } = await backup.restore(...options);
     expect(code).toBe(0);
     await reopen();
     return body;
   }
 
-  /** While nobody is there. */
   async function revokeLater(): Promise<{ body: Report }> {
     await world.close();
-    const done = await desk.json('recover', '--yes', ...at(), '--audit', exported(), '--revoke');
+    const done = await cli.json('recover', '--yes', ...at(), '--audit', exported(), '--revoke');
     await reopen();
     return done;
   }
@@ -114,8 +112,8 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
   const make = (fields: object = {}) =>
     world.application(key, { permissions: ['application:read'], ...fields });
 
-  /** To each of them something happens after the backup that its name tells. */
-  async function story() {
+  /** Creates applications, takes a backup, then changes each as its name says. */
+  async function changeAfterBackup() {
     const untouched = await make({ name: 'untouched' });
     const regenerated = await make({ name: 'regenerated' });
     const deleted = await make({ name: 'deleted' });
@@ -128,7 +126,7 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     await world.call('DELETE', `/applications/${gone.id}`, { key });
     const { id } = await make({ name: 'regenerated before' });
     const settled = (await world.call('POST', `/applications/${id}/regenerate`, { key })).body;
-    await past.keep();
+    await backup.take();
     await world.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
     await world.call('DELETE', `/applications/${deleted.id}`, { key });
     await world.call('DELETE', `/applications/${rotated.id}/keys/${second.id}`, { key });
@@ -142,9 +140,9 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     return { untouched, settled, regenerated, deleted, rotated, narrowed, second, widened, fenced };
   }
 
-  test('is named when the audit log is at hand', async () => {
-    const { regenerated, deleted, rotated, narrowed, second, untouched, fenced } = await story();
-    const report = await bringBack('--audit', exported());
+  test('is listed with --audit', async () => {
+    const { regenerated, deleted, rotated, narrowed, second, untouched, fenced } = await changeAfterBackup();
+    const report = await restore('--audit', exported());
     const found = report.revived.applications.map((one) => [one.application_id, one]);
     expect(Object.fromEntries(found)).toEqual({
       [regenerated.id]: expect.objectContaining({
@@ -171,10 +169,10 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     for (const one of [regenerated, deleted, second, untouched]) expect(await statusOf(one.key)).toBe(200);
   });
 
-  test('is taken out again with --revoke, now or later, and that is on record', async () => {
+  test('is revoked again with --revoke, with audit entries; a second run finds none', async () => {
     const { regenerated, deleted, rotated, narrowed, second, untouched, settled, widened, fenced } =
-      await story();
-    await bringBack();
+      await changeAfterBackup();
+    await restore();
     expect(await statusOf(deleted.key)).toBe(200);
     const { body } = await revokeLater();
     expect(body.revived.applications).toHaveLength(5);
@@ -199,16 +197,16 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     expect(again.body.revived).toEqual({ tenants: [], applications: [] });
   });
 
-  test('is closed again with its whole tenant', async () => {
+  test('includes disabled and deleted tenants', async () => {
     const [disabled, deleted, paused] = [await world.tenant(), await world.tenant(), await world.tenant()];
     const app = await world.application(deleted.key);
-    await past.keep();
+    await backup.take();
     await world.call('DELETE', `/applications/${app.id}`, { key: deleted.key });
-    await desk.run('tenants', 'disable', disabled.id, ...at());
-    await desk.run('tenants', 'delete', deleted.id, '--yes', ...at());
-    await desk.run('tenants', 'disable', paused.id, ...at());
-    await desk.run('tenants', 'enable', paused.id, ...at());
-    const { revived } = await bringBack('--audit', exported());
+    await cli.run('tenants', 'disable', disabled.id, ...at());
+    await cli.run('tenants', 'delete', deleted.id, '--yes', ...at());
+    await cli.run('tenants', 'disable', paused.id, ...at());
+    await cli.run('tenants', 'enable', paused.id, ...at());
+    const { revived } = await restore('--audit', exported());
     const closed = [
       { tenant_id: disabled.id, name: 'test', closed: 'disabled' as const },
       { tenant_id: deleted.id, name: 'test', closed: 'deleted' as const },
@@ -219,112 +217,76 @@ describe.each(databases)('access that was taken away after the backup, on %s', (
     expect(body.revived.tenants).toContainEqual({ tenant_id: deleted.id, name: 'test', closed: 'deleted' });
     for (const tenant of [disabled, deleted]) expect(await statusOf(tenant.key)).toBe(401);
     expect(await statusOf(paused.key)).toBe(200);
-    const left = (await desk.json('tenants', 'list', ...at())).body.map(({ id }: { id: string }) => id);
-    expect(left).toContain(disabled.id);
-    expect(left).not.toContain(deleted.id);
+    const remaining = (await cli.json('tenants', 'list', ...at())).body.map(({ id }: { id: string }) => id);
+    expect(remaining).toContain(disabled.id);
+    expect(remaining).not.toContain(deleted.id);
   });
 
-  test('is not read out of a log that was changed, nor out of another', async () => {
-    await story();
-    await desk.run('audit', 'export', exported(), ...at());
-    const changed = desk.path('changed.jsonl');
+  test('is not read from a changed export or that of another database', async () => {
+    await changeAfterBackup();
+    await cli.run('audit', 'export', exported(), ...at());
+    const changed = cli.path('changed.jsonl');
     writeFileSync(
       changed,
       readFileSync(exported(), 'utf8').replace('application.delete', 'application.update'),
     );
     await world.close();
-    expect(await desk.run('recover', '--yes', ...at(), '--audit', changed)).toMatchObject({
+    expect(await cli.run('recover', '--yes', ...at(), '--audit', changed)).toMatchObject({
       code: 1,
-      error: expect.stringMatching(/not to be relied on: line \d+: row \d+ is not what was written/),
+      err: expect.stringMatching(
+        /not a valid audit export of this database: line \d+: row \d+ is not what was written/,
+      ),
     });
     const other = await openTestServer(kind, { SALLYPORT_MASTER_KEY: testMasterKey });
-    const foreign = desk.path('foreign.jsonl');
-    await desk.run('audit', 'export', foreign, '--database-url', other.config.databaseUrl);
+    const foreign = cli.path('foreign.jsonl');
+    await cli.run('audit', 'export', foreign, '--database-url', other.config.databaseUrl);
     await other.close();
-    expect(await desk.run('recover', '--yes', ...at(), '--audit', foreign)).toMatchObject({
+    expect(await cli.run('recover', '--yes', ...at(), '--audit', foreign)).toMatchObject({
       code: 1,
-      error: expect.stringContaining('it is the log of another database'),
+      err: expect.stringContaining('it is the log of another database'),
     });
     await reopen();
     const { data } = (await world.call('GET', '/logs?operation=database.restore', { key })).body;
     expect(data).toEqual([]);
   });
 
-  test('Sessions and nonces of the past are dead', async () => {
+  test('includes all sessions and nonces of the backup', async () => {
     const web = await make({ type: 'public' });
     const open = async () => (await world.call('POST', '/sessions', { key: web.key })).body;
     const [one, other] = [await open(), await open()];
     const authorize = (nonce: string) =>
       world.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['application:read'] } });
     await authorize(one.nonce);
-    await past.keep();
+    await backup.take();
     expect(await statusOf(one.session_key)).toBe(200);
-    await bringBack();
+    await restore();
     expect(await statusOf(one.session_key)).toBe(401);
     expect((await authorize(other.nonce)).status).toBe(404);
   });
 
-  test('is not looked for until somebody has agreed that every Session ends', async () => {
+  test('is handled only after a confirmation, because all sessions end', async () => {
     const web = await make({ type: 'public' });
     const { session_key } = (await world.call('POST', '/sessions', { key: web.key })).body;
-    const alive = { status: 200, sessions: 1 };
-    const seen = async () => ({
+    const unchanged = { status: 200, sessions: 1 };
+    const currentState = async () => ({
       status: await statusOf(web.key),
       sessions: (await runSql(url, 'select 1 from sessions')).length,
     });
-    expect(await desk.run('recover', ...at())).toMatchObject({
+    expect(await cli.run('recover', ...at())).toMatchObject({
       code: 2,
-      error: expect.stringContaining('--yes does it'),
+      err: expect.stringContaining('pass --yes'),
     });
-    const env = environment(desk.folder, { SALLYPORT_MASTER_KEY: testMasterKey });
-    const left = await shell(['recover', ...at()], { env, person: ['n'] });
-    expect(left).toMatchObject({
+    const env = environment(cli.folder, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const declined = await shell(['recover', ...at()], { env, answers: ['n'] });
+    expect(declined).toMatchObject({
       code: 1,
-      err: expect.stringContaining('ends every Session of every tenant'),
+      err: expect.stringContaining('ends all sessions of all tenants'),
     });
-    expect(await seen()).toEqual(alive);
+    expect(await currentState()).toEqual(unchanged);
     await world.close();
-    expect((await shell(['recover', ...at()], { env, person: ['y'] })).code).toBe(0);
+    expect((await shell(['recover', ...at()], { env, answers: ['y'] })).code).toBe(0);
     await reopen();
-    expect(await seen()).toEqual({ ...alive, sessions: 0 });
+    expect(await currentState()).toEqual({ ...unchanged, sessions: 0 });
     expect(await statusOf(session_key)).toBe(401);
   });
-
-  test('--revoke without an export is refused', async () => {
-    expect(await desk.run('recover', ...at(), '--revoke')).toMatchObject({
-      code: 2,
-      error: expect.stringContaining('--revoke goes with --audit EXPORT'),
-    });
-  });
-});
-
-test('beside a service that runs on SQLite, recover is refused', async () => {
-  const world = await openTestServer(sqlite);
-  const desk = openDesk(() => ({
-    DATABASE_URL: world.config.databaseUrl,
-    SALLYPORT_DATA_DIR: world.config.dataDir,
-  }));
-  expect(await desk.run('recover', '--yes')).toEqual({
-    code: 1,
-    out: '',
-    error: expect.stringMatching(
-      /^sallyport: error: \S+test.db is in use\nsallyport: hint: stop the service first\n$/,
-    ),
-  });
-  await world.close();
-  desk.clear();
-});
-
-test('for PostgreSQL, backup and restore say what to run instead', async () => {
-  const desk = openDesk();
-  const url = ['--database-url', await postgres.createEmpty('')];
-  expect(await desk.run('backup', desk.path('x'), ...url)).toMatchObject({
-    code: 2,
-    error: expect.stringContaining('hint: pg_dump '),
-  });
-  expect(await desk.run('restore', desk.path('x'), ...url)).toMatchObject({
-    code: 2,
-    error: expect.stringContaining('hint: pg_restore, then sallyport recover'),
-  });
-  desk.clear();
 });

@@ -1,4 +1,4 @@
-/** The master key as its operator handles it: real processes, a real key file, a service that serves meanwhile. */
+/** Rotates the master key while a real service runs. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { commands } from '../../../src/cli/commands.ts';
@@ -9,7 +9,7 @@ import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 import { databases, generousTimeout, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-interface Made {
+interface StoredToken {
   readonly key: string;
   readonly path: string;
 }
@@ -18,21 +18,20 @@ const body = JSON.stringify({ data: 'a secret', mask: '{{ data | last: 3 }}' });
 const idOf = (key: string) => parseMasterKeys(key)[0]!.id;
 const command = ['master-key', 'rotate'];
 
-/** Stores a Token, and reads it as whoever holds the tenant's key sees it. */
-async function store(url: string, key: string): Promise<Made> {
+async function store(url: string, key: string): Promise<StoredToken> {
   const headers = { 'SVC-API-KEY': key, 'Content-Type': 'application/json' };
   const response = await fetch(`${url}/tokens`, { method: 'POST', headers, body });
   if (response.status !== 201) throw new Error(`${response.status}: ${await response.text()}`);
   return { key, path: `/tokens/${((await response.json()) as { id: string }).id}` };
 }
 
-async function read(url: string, { key, path }: Made): Promise<void> {
+async function read(url: string, { key, path }: StoredToken): Promise<void> {
   const response = await fetch(url + path, { headers: { 'SVC-API-KEY': key } });
   const { data } = (await response.json()) as { data?: string };
   if (data !== 'ret') throw new Error(`${response.status}: ${data}`);
 }
 
-/** The management key of a tenant that is written past the service, and has no data key yet. */
+/** Creates a tenant directly in the store, without a data key. Returns its management key. */
 async function newTenantIn({ maintenance }: OpenedStore): Promise<string> {
   const tenant = newTenant('test', Date.now());
   await maintenance.tenants.create(tenant);
@@ -76,35 +75,35 @@ describe.each(databases)('the master key on %s', (_, database) => {
 
   const newTenantKey = () => newTenantIn(tenants);
 
-  async function refused(settings: Record<string, string>, complaint: string): Promise<void> {
+  async function refused(settings: Record<string, string>, message: string): Promise<void> {
     const { code, out, err } = await place.run(['serve'], { ...env, PORT: '0', ...settings });
     expect([code, out]).toEqual([1, '']);
     expect(err.split('\n')).toEqual([
-      expect.stringContaining(`sallyport: error: ${complaint}`),
-      'sallyport: hint: give the key that was in use when the data was written',
+      expect.stringContaining(`sallyport: error: ${message}`),
+      'sallyport: hint: use the master key that the data was encrypted with',
       '',
     ]);
   }
 
-  test('is rotated while the service reads and writes, and not one request fails', async () => {
+  test('is rotated while the service reads and writes, without a failed request', async () => {
     const service = await place.serve(env);
     const [old] = keys() as [string];
     const known = await Promise.all(Array.from({ length: 8 }, newTenantKey));
-    const made: Made[] = [];
+    const stored: StoredToken[] = [];
     let [rotating, failed] = [true, false];
     const lane = async (number: number) => {
-      for (let count = 0; (rotating || made.length < 300) && !failed; count++) {
+      for (let count = 0; (rotating || stored.length < 300) && !failed; count++) {
         if (count % 20 === 0) known.push(await newTenantKey());
         const token = await store(service.url, known[(number + count * 7) % known.length] as string);
         await read(service.url, token);
-        made.push(token);
+        stored.push(token);
       }
     };
     const lanes = Promise.all([0, 1, 2, 3, 4, 5, 6, 7].map(lane)).catch((error: unknown) => {
       failed = true;
       return error;
     });
-    while (made.length < 20 && !failed) await Bun.sleep(1);
+    while (stored.length < 20 && !failed) await Bun.sleep(1);
     const first = await place.run([...command, '--json'], env);
     const second = await place.run(command, env);
     rotating = false;
@@ -117,11 +116,11 @@ describe.each(databases)('the master key on %s', (_, database) => {
     expect(second).toEqual({
       code: 0,
       out: expect.stringMatching(
-        new RegExp(`^master key ${between.to} → ${idOf(current)}, .*\nthe old key stays in `),
+        new RegExp(`^rotated master key ${between.to} to ${idOf(current)}; .*\nthe old key stays in `),
       ),
       err: '',
     });
-    expect(made.length).toBeGreaterThanOrEqual(300);
+    expect(stored.length).toBeGreaterThanOrEqual(300);
     expect(await masters()).toEqual([idOf(current)]);
     expect(keys().map(idOf)).toEqual([idOf(current), between.to, idOf(old)]);
     expect(existsSync(`${keyFile()}.new`)).toBe(false);
@@ -134,17 +133,17 @@ describe.each(databases)('the master key on %s', (_, database) => {
       `the database was sealed with the master key ${idOf(current)}, which SALLYPORT_MASTER_KEY`,
     );
     const restarted = await place.serve(env);
-    for (const token of made.slice(0, 50)) await read(restarted.url, token);
+    for (const token of stored.slice(0, 50)) await read(restarted.url, token);
     await Promise.all(known.map(async (key) => read(restarted.url, await store(restarted.url, key))));
     expect(await masters()).toEqual([idOf(current)]);
   });
 
-  test('is safe when a rotation is killed: the service serves on, starts again, and the next one finishes', async () => {
+  test('survives a killed rotation: the service runs and restarts, and the next rotation finishes it', async () => {
     const service = await place.serve(env);
-    const made = await Promise.all(
+    const stored = await Promise.all(
       Array.from({ length: 150 }, async () => store(service.url, await newTenantKey())),
     );
-    const readAll = ({ url }: RunningProgram) => Promise.all(made.map((each) => read(url, each)));
+    const readAll = ({ url }: RunningProgram) => Promise.all(stored.map((each) => read(url, each)));
     const before = keys()[0] as string;
     const killed = Bun.spawn(place.command(command), {
       cwd: place.folder,
@@ -168,10 +167,10 @@ describe.each(databases)('the master key on %s', (_, database) => {
   });
 });
 
-test('the master key of a fleet is changed as the help says: both keys node by node, rotate, the new one alone', async () => {
+test('the master key of several nodes is rotated as the help describes', async () => {
   const help = commands.find(({ words }) => words.join() === command.join())?.details;
   expect(help).toContain(
-    'restart the nodes one by one with NEW,OLD, rotate with the same value, then restart them with NEW',
+    'restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW',
   );
   const place = new ProgramFolder();
   const shared = { DATABASE_URL: await postgres.createEmpty('') };
@@ -179,13 +178,13 @@ test('the master key of a fleet is changed as the help says: both keys node by n
   const [old, fresh] = [2, 3].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
   const withKey = (key: string) => place.serve({ ...shared, SALLYPORT_MASTER_KEY: key });
   const rotate = (key: string) => place.run(command, { ...shared, SALLYPORT_MASTER_KEY: key });
-  const made: Made[] = [];
+  const stored: StoredToken[] = [];
   let nodes: RunningProgram[] = await Promise.all([withKey(old), withKey(old)]);
-  /** On every node: what was made so far, and something new, of a tenant that has no data key yet if one is given. */
-  const check = async (tenant = made[0]?.key as string) => {
+  /** Reads all tokens on every node, and stores a new one for the tenant. */
+  const check = async (tenant = stored[0]?.key as string) => {
     for (const { url } of nodes) {
-      for (const token of made) await read(url, token);
-      made.push(await store(url, tenant));
+      for (const token of stored) await read(url, token);
+      stored.push(await store(url, tenant));
     }
   };
   const restart = async (key: string) => {
@@ -199,7 +198,10 @@ test('the master key of a fleet is changed as the help says: both keys node by n
   await restart(`${fresh},${old}`);
   await check(await newTenantIn(tenants));
   const { code, out } = await rotate(`${fresh},${old}`);
-  expect([code, out]).toEqual([0, `master key ${idOf(old)} → ${idOf(fresh)}, 3 keys sealed anew\n`]);
+  expect([code, out]).toEqual([
+    0,
+    `rotated master key ${idOf(old)} to ${idOf(fresh)}; rewrapped 3 data keys\n`,
+  ]);
   await check(await newTenantIn(tenants));
   await restart(fresh);
   await tenants.close();

@@ -14,15 +14,15 @@ const holder = (url: string, key: string) =>
   fetch(`${url}/applications/key`, { headers: { 'SVC-API-KEY': key } });
 
 describe('serve', () => {
-  test('no key is printed where no person reads it', async () => {
+  test('prints no key to a pipe', async () => {
     const { url, out, err } = await place.serve({ SALLYPORT_LOG_LEVEL: 'debug' });
     await holder(url, keyIn('data/management.key'));
     expect(out() + err()).not.toMatch(keyPattern);
   });
 
-  test('a person at a terminal is shown the key', async () => {
+  test('prints the key on a terminal', async () => {
     let seen = '';
-    const shown = Promise.withResolvers<void>();
+    const complete = Promise.withResolvers<void>();
     const decoder = new TextDecoder();
     const child = Bun.spawn(place.command(['serve']), {
       cwd: place.folder,
@@ -31,25 +31,25 @@ describe('serve', () => {
         cols: 200,
         data: (_, bytes) => {
           seen += decoder.decode(bytes, { stream: true });
-          if (seen.includes('curl')) shown.resolve();
+          if (seen.includes('curl')) complete.resolve();
         },
       },
     });
-    await shown.promise;
+    await complete.promise;
     child.kill('SIGTERM');
     expect(await child.exited).toBe(0);
     child.terminal?.close();
     expect(seen).toContain(keyIn('data/management.key'));
   });
 
-  test.each(['1', '2'])('it says where its figures are, with %s workers', async (workers) => {
+  test.each(['1', '2'])('prints the metrics URL of each of %s workers', async (workers) => {
     const { out } = await place.serve({ SALLYPORT_METRICS_PORT: '0', SALLYPORT_WORKERS: workers });
-    const figures = Array.from(out().matchAll(/^ {2}figures +(http:\S+)$/gm), ([, url]) => url as string);
-    expect(new Set(figures).size).toBe(Number(workers));
-    for (const url of figures) expect(await (await fetch(url)).text()).toContain('sallyport_build_info');
+    const urls = Array.from(out().matchAll(/^ {2}metrics +(http:\S+)$/gm), ([, url]) => url as string);
+    expect(new Set(urls).size).toBe(Number(workers));
+    for (const url of urls) expect(await (await fetch(url)).text()).toContain('sallyport_build_info');
   });
 
-  test('it serves on and ends well when nobody reads its log any more', async () => {
+  test('keeps serving and exits with 0 if its log is closed', async () => {
     const child = Bun.spawn(place.command(['serve']), {
       cwd: place.folder,
       env: place.environment({ PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_LOG_LEVEL: 'debug' }),
@@ -67,7 +67,7 @@ describe('serve', () => {
     expect(await child.exited).toBe(0);
   });
 
-  test('a flag beats the environment, which beats .env', async () => {
+  test('a flag overrides the environment, which overrides .env', async () => {
     writeFileSync(place.path('.env'), 'SALLYPORT_DATA_DIR=from-file\nSALLYPORT_LOG_LEVEL=nonsense\n');
     await place.serve({ SALLYPORT_LOG_LEVEL: 'info' });
     expect(existsSync(place.path('from-file/sallyport.db'))).toBe(true);
@@ -82,8 +82,8 @@ describe('serve', () => {
   });
 });
 
-describe('serve refuses with one line that names what to change:', () => {
-  async function refused(env: Record<string, string>, code: number, ...words: string[]) {
+describe('serve fails with one error that names the setting:', () => {
+  async function expectError(env: Record<string, string>, code: number, ...words: string[]) {
     const { code: ended, out, err } = await place.run(['serve'], { PORT: '0', ...env });
     const [first, ...rest] = err.trimEnd().split('\n');
     expect(first).toStartWith('sallyport: error: ');
@@ -94,49 +94,49 @@ describe('serve refuses with one line that names what to change:', () => {
     return err;
   }
 
-  test('a port that is taken, also by workers that share it among themselves', async () => {
+  test('a port in use, also with workers', async () => {
     const { url } = await place.serve({ SALLYPORT_WORKERS: '2' });
     const PORT = new URL(url).port;
-    await refused({ PORT }, 2, 'HOST and PORT', PORT);
-    await refused({ PORT, SALLYPORT_WORKERS: '2' }, 2, 'HOST and PORT', PORT);
-    const figures = { SALLYPORT_METRICS_PORT: PORT };
-    await refused(figures, 2, 'SALLYPORT_METRICS_PORT', PORT);
-    await refused({ ...figures, SALLYPORT_WORKERS: '2' }, 2, 'SALLYPORT_METRICS_PORT', PORT);
+    await expectError({ PORT }, 2, 'HOST and PORT', PORT);
+    await expectError({ PORT, SALLYPORT_WORKERS: '2' }, 2, 'HOST and PORT', PORT);
+    const metrics = { SALLYPORT_METRICS_PORT: PORT };
+    await expectError(metrics, 2, 'SALLYPORT_METRICS_PORT', PORT);
+    await expectError({ ...metrics, SALLYPORT_WORKERS: '2' }, 2, 'SALLYPORT_METRICS_PORT', PORT);
   });
 
-  test('a port for figures that leaves none for the next worker', async () => {
-    const figures = { SALLYPORT_METRICS_PORT: '65535', SALLYPORT_WORKERS: '2' };
-    await refused(
-      figures,
+  test('a metrics port without a next port for the second worker', async () => {
+    const metrics = { SALLYPORT_METRICS_PORT: '65535', SALLYPORT_WORKERS: '2' };
+    await expectError(
+      metrics,
       2,
       'SALLYPORT_METRICS_PORT must be at most 65534, not "65535"',
-      'takes the next port',
+      'uses the next port',
     );
   });
 
-  test('an address that is not of this machine', async () => {
-    await refused({ HOST: '192.0.2.1' }, 2, 'HOST', '192.0.2.1');
+  test('an address of another machine', async () => {
+    await expectError({ HOST: '192.0.2.1' }, 2, 'HOST', '192.0.2.1');
   });
 
-  test('a database that was made by a newer program', async () => {
+  test('a database of a newer version', async () => {
     await place.run(['migrate']);
     const url = `sqlite:${place.path('data/sallyport.db')}`;
     await runSql(url, "insert into schema_versions (version, name) values (999, 'later')");
-    await refused({}, 1, 'schema 999');
+    await expectError({}, 1, 'schema 999');
   });
 
-  test('a file that is no database', async () => {
+  test('a file that is not a database', async () => {
     mkdirSync(place.path('data'));
     writeFileSync(place.path('data/sallyport.db'), 'not a database, but a letter\n'.repeat(100));
-    await refused({}, 1, 'DATABASE_URL', 'data/sallyport.db');
+    await expectError({}, 1, 'DATABASE_URL', 'data/sallyport.db');
   });
 
-  test('a key file without its database', async () => {
+  test('a key file of another database', async () => {
     const { kill, ended } = await place.serve();
     kill('SIGTERM');
     await ended;
     const key = keyIn('data/management.key');
-    await refused({ DATABASE_URL: 'sqlite:other.db' }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
+    await expectError({ DATABASE_URL: 'sqlite:other.db' }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
     expect(keyIn('data/management.key')).toBe(key);
     const moved = await place.serve({
       DATABASE_URL: 'sqlite:other.db',
@@ -145,10 +145,10 @@ describe('serve refuses with one line that names what to change:', () => {
     expect((await holder(moved.url, keyIn('keys/other.key'))).status).toBe(200);
   });
 
-  test('a key file that cannot be written, and then no tenant is made', async () => {
+  test('a key file that cannot be written; no tenant is created', async () => {
     writeFileSync(place.path('keys'), 'a file is in the way');
     const SALLYPORT_MANAGEMENT_KEY_FILE = 'keys/management.key';
-    await refused({ SALLYPORT_MANAGEMENT_KEY_FILE }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
+    await expectError({ SALLYPORT_MANAGEMENT_KEY_FILE }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
     const { out } = await place.run(['tenants', 'list', '--json']);
     expect(JSON.parse(out)).toEqual([]);
   });

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { type Surroundings, shell } from '../../support/shell.ts';
+import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-describe('Sessions on the command line', () => {
+describe('sessions', () => {
   let world: TestServer;
   let key: string;
   let page: { id: string; key: string };
@@ -15,11 +15,11 @@ describe('Sessions on the command line', () => {
     page = await world.application(key, { name: 'page', type: 'public', permissions: ['token:create'] });
   });
 
-  function call(argv: string[], { env, ...rest }: Surroundings = {}) {
+  function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
     return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
   }
-  async function json(argv: string[], surroundings?: Surroundings) {
-    const { code, out, err } = await call([...argv, '--json'], surroundings);
+  async function json(argv: string[], options?: ShellOptions) {
+    const { code, out, err } = await call([...argv, '--json'], options);
     expect({ code, err }).toEqual({ code: 0, err: '' });
     return JSON.parse(out);
   }
@@ -27,7 +27,7 @@ describe('Sessions on the command line', () => {
   const mayList = async (session: { session_key: string }) =>
     (await world.call('GET', '/tokens', { key: session.session_key })).status;
 
-  test('are made with a public key, and let in by a nonce that is no argument', async () => {
+  test('are created with a public key and authorized by a nonce from standard input, environment or file', async () => {
     const first = await create();
     expect(await mayList(first)).toBe(403);
     const authorize = ['sessions', 'authorize', '--permission', 'token:read'];
@@ -48,7 +48,17 @@ describe('Sessions on the command line', () => {
     expect(await mayList(third)).toBe(200);
   });
 
-  test('are listed with their state, and narrowed by it and by their Applications', async () => {
+  test('cannot be authorized without a nonce', async () => {
+    const onTerminal = await call(['sessions', 'authorize'], { answers: [] });
+    expect([onTerminal.code, onTerminal.err]).toEqual([
+      2,
+      'sallyport: error: no nonce was given\n' +
+        'sallyport: hint: set SALLYPORT_NONCE, or pipe the nonce to standard input\n',
+    ]);
+    expect((await call(['sessions', 'authorize'])).err).toContain('the nonce on standard input is empty');
+  });
+
+  test('are listed with their state, and filtered by state and application', async () => {
     const other = await world.application(key, { name: 'kiosk', type: 'public' });
     await world.call('POST', '/sessions', { key: other.key });
     const { nonce } = await create();
@@ -69,11 +79,11 @@ describe('Sessions on the command line', () => {
     expect(table[2]).toMatch(new RegExp(`^[0-9a-f-]{36}  waiting {15,}${other.id}  {30,}`));
   });
 
-  test('are ended, after a question, and their key with them', async () => {
+  test('are ended after a confirmation, and their key is revoked', async () => {
     const session = await create();
     await call(['sessions', 'authorize', '--permission', 'token:read'], { stdin: session.nonce });
     const [{ id }] = await json(['sessions', 'list']);
-    expect((await call(['sessions', 'end', id], { person: ['n'] })).code).toBe(1);
+    expect((await call(['sessions', 'end', id], { answers: ['n'] })).code).toBe(1);
     expect((await call(['sessions', 'end', id])).code).toBe(2);
     expect(await mayList(session)).toBe(200);
     expect(await json(['sessions', 'end', id, '--yes'])).toEqual({ ended: id });

@@ -27,7 +27,6 @@ describe('the first start', () => {
   const keyFile = () => join(first.folder, 'data', 'management.key');
   const key = () => readFileSync(keyFile(), 'utf8').trim();
 
-  /** Of a management application that is gone. */
   async function deletedKey(): Promise<string> {
     const call = async (method: string, path: string, body?: object) =>
       fetch(first.url + path, {
@@ -35,34 +34,34 @@ describe('the first start', () => {
         headers: { 'SVC-API-KEY': key(), 'Content-Type': 'application/json' },
         ...(body && { body: JSON.stringify(body) }),
       });
-    const made = await call('POST', '/applications', {
+    const created = await call('POST', '/applications', {
       name: 'gone',
       type: 'management',
       permissions: ['application:read'],
     });
-    const { id, key: secret } = (await made.json()) as { id: string; key: string };
+    const { id, key: secret } = (await created.json()) as { id: string; key: string };
     expect((await call('DELETE', `/applications/${id}`)).status).toBe(204);
     return secret;
   }
 
-  test('writes the management key where only its owner can read it, and does not print it', () => {
-    expect(first.banner).toContain('data/management.key, just made');
+  test('writes the management key to a file with mode 0600 and does not print it', () => {
+    expect(first.banner).toContain('data/management.key, created now');
     expect(first.banner).not.toContain(key());
     expect(statSync(keyFile()).mode & 0o777).toBe(0o600);
   });
 
-  test('is the only one that makes anything: a second keeps all, and says so', async () => {
-    expect(again.banner).toContain('kept as it was');
-    expect(again.banner).not.toContain('just made');
+  test('creates the tenant; a second start changes nothing', async () => {
+    expect(again.banner).toContain('(existing)');
+    expect(again.banner).not.toContain('created now');
     const answer = await fetch(`${again.url}/applications/key`, { headers: { 'SVC-API-KEY': key() } });
     expect(answer.status).toBe(200);
   });
 
-  test.skipIf(noCurl)('prints a line to try that works when it is pasted', async () => {
+  test.skipIf(noCurl)('prints a curl command that works', async () => {
     expect(await runBannerCommand(first)).toMatchObject({ type: 'management' });
   });
 
-  test('may have been on another machine: no start names a key file that is not there', () => {
+  test('may have been on another node: a missing key file is not named', () => {
     expect(elsewhere.banner).not.toContain('another.key');
   });
 
@@ -70,8 +69,8 @@ describe('the first start', () => {
     ['1', 'of another database', () => mint('mgt').secret.reveal()],
     ['2', 'of another database', () => mint('mgt').secret.reveal()],
     ['1', 'that was deleted', () => deleted],
-    ['1', 'that is no key', () => 'nonsense'],
-  ])('with %s worker(s), no start names a key file with a key %s', async (workers, _, text) => {
+    ['1', 'that is invalid', () => 'nonsense'],
+  ])('with %s worker(s), the banner does not name a key file with a key %s', async (workers, _, text) => {
     const folder = mkdtempSync(join(tmpdir(), 'sallyport-start-'));
     const stale = `${text()}\n`;
     writeFileSync(join(folder, 'stale.key'), stale);
@@ -87,7 +86,7 @@ describe('the first start', () => {
   });
 });
 
-describe('a start that cannot be says why in one line, without the password, and what to do in another:', () => {
+describe('a failed start prints one error and one hint, without the password:', () => {
   let folder: string;
   let taken: Bun.Server<undefined>;
   let fleet: string;
@@ -103,8 +102,8 @@ describe('a start that cannot be says why in one line, without the password, and
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
-  const cases: [title: string, settings: () => Record<string, string>, complaint: RegExp, code: number][] = [
-    ['a port that is no number', () => ({ PORT: 'http' }), /PORT must be a whole number .* not "http"$/, 2],
+  const cases: [title: string, settings: () => Record<string, string>, message: RegExp, code: number][] = [
+    ['an invalid port', () => ({ PORT: 'http' }), /PORT must be a whole number .* not "http"$/, 2],
     [
       'a port in use',
       () => ({ PORT: String(taken.port) }),
@@ -112,14 +111,14 @@ describe('a start that cannot be says why in one line, without the password, and
       2,
     ],
     [
-      'a database of another make',
+      'an unsupported database',
       () => ({ DATABASE_URL: 'mysql://me:password@h/d' }),
       /DATABASE_URL must be/,
       2,
     ],
-    ['a fleet without a master key', () => ({ DATABASE_URL: fleet }), /SALLYPORT_MASTER_KEY/, 2],
+    ['PostgreSQL without a master key', () => ({ DATABASE_URL: fleet }), /SALLYPORT_MASTER_KEY/, 2],
     [
-      'a database out of reach',
+      'an unreachable database',
       () => ({
         DATABASE_URL: `postgres://me:password@127.0.0.1:${closed}/shop`,
         SALLYPORT_MASTER_KEY: testMasterKey,
@@ -127,7 +126,12 @@ describe('a start that cannot be says why in one line, without the password, and
       /DATABASE_URL postgres:\/\/127.0.0.1:\d+\/shop: /,
       1,
     ],
-    ['a folder that cannot be', () => ({ SALLYPORT_DATA_DIR: '/dev/null/data' }), /SALLYPORT_DATA_DIR: /, 2],
+    [
+      'a data folder that cannot be created',
+      () => ({ SALLYPORT_DATA_DIR: '/dev/null/data' }),
+      /SALLYPORT_DATA_DIR: /,
+      2,
+    ],
     [
       'a database file that cannot be opened',
       () => ({ DATABASE_URL: `sqlite:${folder}` }),
@@ -136,24 +140,24 @@ describe('a start that cannot be says why in one line, without the password, and
     ],
   ];
 
-  test.each(cases)('%s', async (_, settings, complaint, code) => {
+  test.each(cases)('%s', async (_, settings, message, code) => {
     const env = environment(folder, settings());
     const start = Bun.spawn(program, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
-    const [said, complained] = await Promise.all([
+    const [out, err] = await Promise.all([
       new Response(start.stdout).text(),
       new Response(start.stderr).text(),
     ]);
-    const [error, hint, ...rest] = complained.split('\n');
+    const [error, hint, ...rest] = err.split('\n');
     expect(error).toStartWith('sallyport: error: ');
-    expect(error).toMatch(complaint);
+    expect(error).toMatch(message);
     expect(hint).toStartWith('sallyport: hint: ');
     expect(rest).toEqual(['']);
-    expect(complained).not.toContain('password');
-    expect(said).toBe('');
+    expect(err).not.toContain('password');
+    expect(out).toBe('');
     expect(await start.exited).toBe(code);
   });
 
-  test('with a way out for whoever has another program on that port', async () => {
+  test('a port in use, with a hint about PORT', async () => {
     const { err } = await shell(['serve'], { env: environment(folder, { PORT: String(taken.port) }) });
     expect(err).toEndWith(
       'sallyport: hint: if another program uses that port, set another one, or PORT=0 for any free port\n',

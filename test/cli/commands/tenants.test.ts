@@ -10,15 +10,15 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   });
   afterEach(() => world.close());
 
-  /** Beside the running service, on its database. */
-  function operate(argv: string[], person?: string[]) {
+  /** Runs a command on the database of the running service. */
+  function operate(argv: string[], answers?: string[]) {
     const { databaseUrl, dataDir } = world.config;
     const env = {
       DATABASE_URL: databaseUrl,
       SALLYPORT_DATA_DIR: dataDir,
       SALLYPORT_MASTER_KEY: testMasterKey,
     };
-    return shell(argv, { env, ...(person && { person }) });
+    return shell(argv, { env, ...(answers && { answers }) });
   }
 
   async function json(...argv: string[]) {
@@ -40,26 +40,28 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       )
     ).map(({ operation, entry }) => ({ operation, ...JSON.parse(entry) }));
 
-  test('one whose management keys are lost gets another, and the audit log says that the operator made it', async () => {
+  test('tenants key creates another management key, logged as created by the operator', async () => {
     const { id, key: lost } = await create('shop');
-    const made = await json('tenants', 'key', 'shop');
-    expect(made).toMatchObject({ tenant_id: id, application_id: expect.any(String) });
-    expect(made.key).not.toBe(lost);
-    const { status: answered, body } = await world.call('GET', '/applications/key', { key: made.key });
-    expect([answered, body.id, body.type]).toEqual([200, made.application_id, 'management']);
-    expect((await world.call('GET', '/applications', { key: made.key })).body.pagination.total_items).toBe(2);
+    const created = await json('tenants', 'key', 'shop');
+    expect(created).toMatchObject({ tenant_id: id, application_id: expect.any(String) });
+    expect(created.key).not.toBe(lost);
+    const { status: answered, body } = await world.call('GET', '/applications/key', { key: created.key });
+    expect([answered, body.id, body.type]).toEqual([200, created.application_id, 'management']);
+    expect((await world.call('GET', '/applications', { key: created.key })).body.pagination.total_items).toBe(
+      2,
+    );
     expect(await operations(id)).toMatchObject([
       { operation: 'tenant.create' },
       {
         operation: 'application.create',
         actor: { kind: 'operator' },
-        entity: { kind: 'application', id: made.application_id },
+        entity: { kind: 'application', id: created.application_id },
       },
     ]);
     expect(await operate(['tenants', 'key', 'nobody'])).toMatchObject({ code: 1 });
   });
 
-  test('one is made, renamed, disabled and enabled, and the audit log has all of it by the operator', async () => {
+  test('a tenant is created, renamed, disabled and enabled, with an audit entry each', async () => {
     const { id, key } = await create('shop');
     expect(await json('tenants', 'rename', 'shop', 'store')).toMatchObject({ id, name: 'store' });
     expect((await world.call('GET', '/tenants/self', { key })).body.name).toBe('store');
@@ -85,7 +87,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     expect(body.data).toHaveLength(1);
   });
 
-  test('the list shows their state', async () => {
+  test('tenants list prints the state', async () => {
     const { id } = await create('shop');
     await operate(['tenants', 'disable', id]);
     const { out } = await operate(['tenants', 'list']);
@@ -101,7 +103,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     expect(rows.find(([, , , name]) => name === 'shop')?.[0]).toBe(id);
   });
 
-  test('what is so already stays so, and makes no entry', async () => {
+  test('disabling or enabling twice adds no audit entry', async () => {
     const { id } = await create('shop');
     const first = await json('tenants', 'disable', id);
     expect(await json('tenants', 'disable', id)).toEqual(first);
@@ -114,7 +116,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     ]);
   });
 
-  test('a deleted tenant leaves nothing but its audit log, and others lose nothing', async () => {
+  test('deleting a tenant removes all its rows but the audit log, and none of other tenants', async () => {
     const [shop, other] = [await create('shop'), await create('other')];
     for (const { key } of [shop, other]) {
       const web = await world.application(key, { type: 'public' });
@@ -141,7 +143,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     expect(deletion?.actor).toEqual({ kind: 'operator' });
   });
 
-  /** How many rows each table has of the tenant; those without any are left out. */
+  /** The number of rows of the tenant by table, without empty tables. */
   async function rowsOf(tenant: string): Promise<Record<string, number>> {
     const { databaseUrl } = world.config;
     const tables = await runSql<{ name: string }>(
@@ -162,13 +164,13 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     return counts;
   }
 
-  test('deleting asks a person for the name, and does nothing for any other answer', async () => {
+  test('deleting requires the name to be typed', async () => {
     const { id, key } = await create('shop');
     for (const answers of [[], [''], ['yes'], ['SHOP'], ['default']]) {
       const { code, err } = await operate(['tenants', 'delete', id], answers);
       expect([code, err]).toEqual([
         1,
-        expect.stringContaining('everything that it has, for ever. Type its name'),
+        expect.stringContaining('and all its data. Type the name to confirm: '),
       ]);
     }
     expect(await status(key)).toBe(200);
@@ -176,14 +178,14 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     expect(await status(key)).toBe(401);
   });
 
-  test('deleting does not ask where nobody sits', async () => {
+  test('deleting without a terminal requires --yes', async () => {
     const { id, key } = await create('shop');
     const { code, err } = await operate(['tenants', 'delete', id]);
     expect([code, err]).toEqual([2, expect.stringContaining('--yes')]);
     expect(await status(key)).toBe(200);
   });
 
-  test('a deletion that broke off can be finished, and nothing else can be done to the tenant', async () => {
+  test('an interrupted deletion can only be finished', async () => {
     const { id, key } = await create('shop');
     await world.application(key);
     await world.app.maintenance.tenants.markDeleted(id);
@@ -196,7 +198,10 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       ['enable', id],
     ]) {
       const { code, err } = await operate(['tenants', ...argv]);
-      expect([code, err]).toEqual([1, expect.stringContaining(`sallyport tenants delete ${id} finishes it`)]);
+      expect([code, err]).toEqual([
+        1,
+        expect.stringContaining(`run \`sallyport tenants delete ${id}\` to finish the deletion`),
+      ]);
     }
     expect((await operate(['tenants', 'delete', id, '--yes'])).code).toBe(0);
     expect(await world.app.store.tenants.get(id)).toBeUndefined();
@@ -207,27 +212,24 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     ['disable', []],
     ['enable', []],
     ['delete', ['--yes']],
-  ])(
-    'tenants %s names a tenant that is not there, and one that is not the only one',
-    async (command, rest) => {
-      const twins = [await create('twin'), await create('twin')];
-      for (const wanted of ['nobody', crypto.randomUUID(), '']) {
-        const { code, out, err } = await operate(['tenants', command, wanted, ...rest]);
-        expect([code, out]).toEqual([1, '']);
-        expect(err).toBe(
-          `sallyport: error: there is no tenant "${wanted}"\nsallyport: hint: sallyport tenants list shows them\n`,
-        );
-      }
-      const { code, err } = await operate(['tenants', command, 'twin', ...rest]);
-      expect([code, err]).toEqual([1, expect.stringContaining('there are 2 tenants "twin"')]);
-      for (const { id, key } of twins) {
-        expect(err).toContain(id);
-        expect((await world.call('GET', '/tenants/self', { key })).body.name).toBe('twin');
-      }
-    },
-  );
+  ])('tenants %s rejects an unknown or ambiguous tenant', async (command, rest) => {
+    const twins = [await create('twin'), await create('twin')];
+    for (const wanted of ['nobody', crypto.randomUUID(), '']) {
+      const { code, out, err } = await operate(['tenants', command, wanted, ...rest]);
+      expect([code, out]).toEqual([1, '']);
+      expect(err).toBe(
+        `sallyport: error: no tenant with the id or name "${wanted}"\nsallyport: hint: run \`sallyport tenants list\`\n`,
+      );
+    }
+    const { code, err } = await operate(['tenants', command, 'twin', ...rest]);
+    expect([code, err]).toEqual([1, expect.stringContaining('2 tenants are named "twin"')]);
+    for (const { id, key } of twins) {
+      expect(err).toContain(id);
+      expect((await world.call('GET', '/tenants/self', { key })).body.name).toBe('twin');
+    }
+  });
 
-  test('a name that cannot be is refused before anything happens', async () => {
+  test('an invalid name is rejected', async () => {
     const { id } = await create('shop');
     const { code, err } = await operate(['tenants', 'rename', id, ' ']);
     expect([code, err]).toEqual([2, expect.stringContaining('NAME must not be only white space')]);

@@ -15,9 +15,9 @@ afterEach(async () => {
   await place.close();
 });
 
-/** The workers that have ever listened, from the log. */
+/** The process ids of all workers so far, from the log. */
 function listening(): number[] {
-  return Array.from(service.err().matchAll(/"a worker listens","pid":(\d+)/g), (match) => Number(match[1]));
+  return Array.from(service.err().matchAll(/"worker listening","pid":(\d+)/g), (match) => Number(match[1]));
 }
 
 function runs(pid: number): boolean {
@@ -29,84 +29,80 @@ function runs(pid: number): boolean {
   }
 }
 
-/** Whether anyone still listens. */
-function listened(): Promise<boolean> {
+function isReachable(): Promise<boolean> {
   return fetch(`${service.url}/livez`, { headers: { Connection: 'close' } }).then(
     () => true,
     () => false,
   );
 }
 
-/** Which one a connection reaches is up to the kernel, so several knock; the first answer counts. */
-async function answered(): Promise<number> {
-  const left = new AbortController();
-  const knocks = Array.from({ length: 16 }, async () => {
+/** The kernel picks the worker of a connection, so this opens several. Returns the first status. */
+async function firstStatus(): Promise<number> {
+  const rest = new AbortController();
+  const requests = Array.from({ length: 16 }, async () => {
     const key = readFileSync(place.path('data/management.key'), 'utf8').trim();
     const headers = { 'SVC-API-KEY': key, Connection: 'close' };
-    return (await fetch(`${service.url}/applications/key`, { headers, signal: left.signal })).status;
+    return (await fetch(`${service.url}/applications/key`, { headers, signal: rest.signal })).status;
   });
-  const first = await Promise.any(knocks);
-  left.abort();
-  await Promise.allSettled(knocks);
+  const first = await Promise.any(requests);
+  rest.abort();
+  await Promise.allSettled(requests);
   return first;
 }
 
-test('each of the workers serves on the one port', async () => {
+test('every worker serves on the same port', async () => {
   expect(workers).toHaveLength(2);
-  for (const still of workers) {
-    process.kill(still, 'SIGSTOP');
-    expect(await answered()).toBe(200);
-    process.kill(still, 'SIGCONT');
+  for (const stopped of workers) {
+    process.kill(stopped, 'SIGSTOP');
+    expect(await firstStatus()).toBe(200);
+    process.kill(stopped, 'SIGCONT');
   }
 });
 
-test('they end with the service, which ends well', async () => {
+test('workers exit with the service, which exits with 0', async () => {
   service.kill('SIGTERM');
   expect(await service.ended).toBe(0);
   expect(workers.filter(runs)).toEqual([]);
 });
 
-test('a terminal that tells them all at once to stop does not hurry them', async () => {
+test('Ctrl-C, which reaches supervisor and workers, drains normally', async () => {
   service.kill('SIGINT');
   for (const pid of workers) process.kill(pid, 'SIGINT');
   expect(await service.ended).toBe(0);
   expect(service.err()).not.toContain('"level":"error"');
 });
 
-test('a worker that is killed is replaced, on the same port', async () => {
+test('a killed worker is replaced on the same port', async () => {
   process.kill(workers[0]!, 'SIGKILL');
-  await service.until(/(a worker ended)/);
-  expect(await answered()).toBe(200);
-  await service.until(/(?:a worker listens[\s\S]*){3}()/);
+  await service.until(/(worker exited)/);
+  expect(await firstStatus()).toBe(200);
+  await service.until(/(?:worker listening[\s\S]*){3}()/);
   const now = listening().at(-1)!;
   process.kill(workers[1]!, 'SIGSTOP');
-  expect(await answered()).toBe(200);
+  expect(await firstStatus()).toBe(200);
   process.kill(workers[1]!, 'SIGCONT');
   service.kill('SIGTERM');
   expect(await service.ended).toBe(0);
   expect([now, ...workers].filter(runs)).toEqual([]);
 });
 
-test('a worker that takes the place of another has its figures where that had them', async () => {
+test('a replacement worker uses the same metrics port', async () => {
   const measured = await place.serve({
     SALLYPORT_WORKERS: '2',
     SALLYPORT_LOG_LEVEL: 'debug',
     SALLYPORT_METRICS_PORT: '0',
     SALLYPORT_DATA_DIR: 'measured',
   });
-  const figures = Array.from(
-    measured.out().matchAll(/^ {2}figures +(http:\S+)$/gm),
-    ([, url]) => url as string,
-  );
-  process.kill(Number(await measured.until(/"a worker listens","pid":(\d+)/)), 'SIGKILL');
-  await measured.until(/(?:a worker listens[\s\S]*){3}()/);
-  for (const url of figures) expect((await fetch(url)).status).toBe(200);
+  const urls = Array.from(measured.out().matchAll(/^ {2}metrics +(http:\S+)$/gm), ([, url]) => url as string);
+  process.kill(Number(await measured.until(/"worker listening","pid":(\d+)/)), 'SIGKILL');
+  await measured.until(/(?:worker listening[\s\S]*){3}()/);
+  for (const url of urls) expect((await fetch(url)).status).toBe(200);
   measured.kill('SIGTERM');
   expect(await measured.ended).toBe(0);
 });
 
-test('workers do not outlive a supervisor that is killed', async () => {
+test('workers exit if their supervisor is killed', async () => {
   service.kill('SIGKILL');
   await service.ended;
-  while (await listened());
+  while (await isReachable());
 });

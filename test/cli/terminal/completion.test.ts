@@ -1,63 +1,89 @@
 import { describe, expect, test } from 'bun:test';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { commands } from '../../../src/cli/commands.ts';
-import { completionScript, shells } from '../../../src/cli/terminal/completion.ts';
+import { completionScripts, shells } from '../../../src/cli/terminal/completion.ts';
 import { root } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
 
-test.each(shells)('the script for %s knows every command and every option', async (name) => {
-  const { code, out } = await shell(['completion', name]);
-  expect(code).toBe(0);
+/** The suggestions for the last word, without descriptions. */
+async function suggestions(...words: string[]): Promise<string[]> {
+  const { code, out, err } = await shell(['__complete', ...words]);
+  expect([code, err]).toEqual([0, '']);
+  return out
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => line.split('\t')[0] as string);
+}
+
+test('every command and every option of it is suggested', async () => {
   for (const { words, options = [] } of commands) {
-    for (const part of [...words, ...options.map((option) => option.name)]) expect(out).toContain(part);
+    for (const [index, word] of words.entries())
+      expect(await suggestions(...words.slice(0, index), '')).toContain(word);
+    const names = options.map(({ name }) => `--${name}`);
+    expect(await suggestions(...words, '-')).toEqual(expect.arrayContaining([...names, '--json', '--help']));
   }
 });
 
-test('a shell that is not known is refused with those that are', async () => {
-  const { code, err } = await shell(['completion', 'cmd']);
-  expect([code, err]).toEqual([2, expect.stringContaining('bash, zsh, fish')]);
+test('options of other commands are not suggested', async () => {
+  expect(await suggestions('apps', 'create', '--')).not.toContain('--port');
+  expect(await suggestions('serve', '--')).toContain('--port');
+  expect(await suggestions('serve', '--')).not.toContain('--key-file');
 });
 
-describe('in bash', () => {
-  /** What is offered behind the words. */
-  async function offered(...words: string[]): Promise<string[]> {
+test('help is followed by commands', async () => {
+  expect(await suggestions('help', '')).toContain('apps');
+  expect(await suggestions('help', 'keys', '')).toEqual(['list', 'create', 'delete']);
+});
+
+test('an option or argument with a fixed set of values suggests these', async () => {
+  expect(await suggestions('apps', 'create', '--type', '')).toEqual(['private', 'public', 'management']);
+  expect(await suggestions('logs', 'tail', '--lines', '5', '--result', '')).toContain('denied');
+  expect(await suggestions('tokens', 'list', '--type', '')).toEqual([]);
+  expect(await suggestions('completion', '')).toEqual(shells);
+});
+
+test('the value of an option is not taken for a command', async () => {
+  expect(await suggestions('apps', 'list', '--name', 'tokens', '--')).toContain('--type');
+  expect(await suggestions('apps', 'list', '--name', '')).toEqual([]);
+});
+
+test('an unknown shell is rejected', async () => {
+  const { code, err } = await shell(['completion', 'cmd']);
+  expect([code, err]).toEqual([2, expect.stringContaining('Allowed choices are bash, zsh, fish')]);
+});
+
+describe('the bash script', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-completion-'));
+  const program = join(folder, 'sallyport');
+  writeFileSync(
+    program,
+    `#!/bin/sh\nexec '${process.execPath}' --no-env-file '${join(root, 'src/main.ts')}' "$@"\n`,
+  );
+  chmodSync(program, 0o700);
+
+  /** Loads the script as its first line says, and completes the last word. */
+  async function complete(...words: string[]): Promise<string[]> {
     const typed = ['sallyport', ...words].map((word) => `'${word}'`).join(' ');
-    const script = `${completionScript('bash', commands)}
-      COMP_WORDS=(${typed}); COMP_CWORD=${words.length}; _sallyport; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const bash = Bun.spawn(['bash', '--norc', '-euc', script], {
-      cwd: root,
+    const script = `eval "$(sallyport completion bash)"
+      COMP_WORDS=(${typed}); COMP_CWORD=${words.length}
+      _sallyport sallyport '${words.at(-1)}'; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const bash = Bun.spawn(['bash', '--norc', '-ec', script], {
+      env: { PATH: `${folder}:${process.env.PATH}` },
       stdout: 'pipe',
       stderr: 'inherit',
     });
     const out = await new Response(bash.stdout).text();
-    return out.split('\n').filter((line) => line !== '');
+    return out.split('\n').filter(Boolean);
   }
 
-  test('words follow words, and options follow commands', async () => {
-    expect(await offered('ap')).toContain('apps');
-    expect(await offered('apps', '')).toEqual(expect.arrayContaining(['list', 'create', 'delete']));
-    expect(await offered('apps', 'create', '--')).toEqual(expect.arrayContaining(['--type', '--key-file']));
-    expect(await offered('apps', 'create', '--')).not.toContain('--port');
-    expect(await offered('serve', '--p')).toEqual(['--port']);
-    expect(await offered('he')).toEqual(['health', 'help']);
-    expect(await offered('help', 'ap')).toEqual(['apps', 'apply']);
-    expect(await offered('help', 'keys', '')).toEqual(['list', 'create', 'delete']);
-    expect(await offered('completion', '')).toEqual(expect.arrayContaining([...shells]));
-  });
-
-  test('the value of an option is offered where it is one of a few words', async () => {
-    expect(await offered('sessions', 'list', '--state', '')).toEqual(['waiting', 'authorized']);
-    expect(await offered('apps', 'create', '--type', 'p')).toEqual(['private', 'public']);
-    expect(await offered('logs', 'tail', '--lines', '5', '--result', 'd')).toEqual(['denied']);
-    expect(await offered('tokens', 'list', '--type', '')).toEqual([]);
-    expect(await offered('sessions', 'list', '--state', 'waiting', '--a')).toEqual([
-      '--app',
-      '--authorized-by',
-    ]);
-  });
-
-  test('the value of an option is not taken for a word of the command', async () => {
-    expect(await offered('apps', '--name', 'tokens', '')).toContain('list');
-    expect(await offered('apps', 'list', '--name', '')).toEqual([]);
-    expect(await offered('whoami', '--key-file', 'package.j')).toEqual(['package.json']);
+  test('completes commands, options and values', async () => {
+    expect(completionScripts.bash).toContain('eval "$(sallyport completion bash)"');
+    expect(await complete('help', 'ap')).toEqual(['apps', 'apply']);
+    expect(await complete('serve', '--p')).toEqual(['--port']);
+    expect(await complete('apps', 'create', '--type', 'p')).toEqual(['private', 'public']);
+    expect(await complete('backup', '')).toEqual([]);
+    rmSync(folder, { recursive: true });
   });
 });

@@ -1,80 +1,80 @@
-/** Real processes that are told to stop in the middle of what they write. */
+/** Processes that are interrupted while they write a file. */
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
-import { type Desk, openDesk } from '../../support/cli.ts';
+import { type Cli, openCli } from '../../support/cli.ts';
 import { runSql } from '../../support/test-store.ts';
 
-let desk: Desk;
-const at = (name: string) => desk.path(`kept/${name}`);
-const kept = () => readdirSync(desk.path('kept')).sort();
+let cli: Cli;
+const at = (name: string) => cli.path(`out/${name}`);
+const files = () => readdirSync(cli.path('out')).sort();
 
-/** So much that it takes a while to write it. */
+/** Enough rows that writing them takes a while. */
 beforeEach(async () => {
-  desk = openDesk();
-  mkdirSync(desk.path('kept'));
-  await desk.run('migrate');
+  cli = openCli();
+  mkdirSync(cli.path('out'));
+  await cli.run('migrate');
   await runSql(
-    `sqlite:${desk.path('data/sallyport.db')}`,
+    `sqlite:${cli.path('data/sallyport.db')}`,
     `insert into audit (id, at, operation, result, entry, seq)
      with recursive n (n) as (select 1 union all select n + 1 from n where n < 50000)
      select printf('%036d', n), n, 'x', 'success', hex(randomblob(300)), n from n`,
   );
 });
-afterEach(() => desk.clear());
+afterEach(() => cli.remove());
 
-/** Resolves when there is more than a lock. */
-async function begun(process: Bun.Subprocess): Promise<void> {
-  while (kept().every((name) => name.includes('-lock')) && process.exitCode === null) await Bun.sleep(1);
+/** Resolves when the process has created a file other than its lock. */
+async function started(process: Bun.Subprocess): Promise<void> {
+  while (files().every((name) => name.includes('-lock')) && process.exitCode === null) await Bun.sleep(1);
 }
 
-/** Sends the signal as soon as anything is there; answers with how it ended, and what it said. */
-async function interrupted(signal: NodeJS.Signals, ...words: string[]) {
-  const process = desk.start(...words);
-  await begun(process);
+/** Sends the signal as soon as the process writes. Resolves with its exit code and messages. */
+async function interrupt(signal: NodeJS.Signals, ...words: string[]) {
+  const process = cli.start(...words);
+  await started(process);
   process.kill(signal);
   const code = await process.exited;
-  return { code, error: await new Response(process.stderr).text() };
+  return { code, err: await new Response(process.stderr).text() };
 }
 
-const stopped = {
+const interrupted = {
   code: 1,
-  error: 'sallyport: error: it was told to stop, and has written nothing\nsallyport: hint: run it again\n',
+  err: 'sallyport: error: interrupted; no file was written\nsallyport: hint: run the command again\n',
 };
 
 test.each([['SIGTERM'], ['SIGINT'], ['SIGHUP']] as const)(
-  'a backup that gets a %s leaves nothing behind',
+  'a backup interrupted by %s leaves no file',
   async (signal) => {
-    expect(await interrupted(signal, 'backup', at('k.db'))).toEqual(stopped);
-    expect(kept()).toEqual([]);
+    expect(await interrupt(signal, 'backup', at('k.db'))).toEqual(interrupted);
+    expect(files()).toEqual([]);
   },
 );
 
-test('a backup that is killed has not got its name, and is not in the way of the next', async () => {
-  await interrupted('SIGKILL', 'backup', at('k.db'));
-  expect(kept()).toContain('k.db.part');
-  expect(kept()).not.toContain('k.db');
-  expect(await desk.run('backup', at('k.db'))).toMatchObject({ code: 0, error: '' });
-  expect(kept()).toEqual(['k.db']);
+test('a killed backup leaves only a .part file, which the next backup replaces', async () => {
+  await interrupt('SIGKILL', 'backup', at('k.db'));
+  expect(files()).toContain('k.db.part');
+  expect(files()).not.toContain('k.db');
+  expect(await cli.run('backup', at('k.db'))).toMatchObject({ code: 0, err: '' });
+  expect(files()).toEqual(['k.db']);
 });
 
-test('of two backups to one name at once, one is made and the other refused', async () => {
+test('of two concurrent backups to one file, one succeeds and the other fails', async () => {
   const both = await Promise.all(
-    [desk.start('backup', at('k.db')), desk.start('backup', at('k.db'))].map((each) => each.exited),
+    [cli.start('backup', at('k.db')), cli.start('backup', at('k.db'))].map((each) => each.exited),
   );
   expect(both.toSorted()).not.toEqual([0, 0]);
   expect(both).toContain(0);
-  expect(kept()).toEqual(['k.db']);
+  expect(files()).toEqual(['k.db']);
 });
 
-test('a backup that somebody else takes the name of meanwhile leaves that file alone', async () => {
-  const process = desk.start('backup', at('k.db'));
-  await begun(process);
+test('a backup does not overwrite a file that appears while it runs', async () => {
+  const process = cli.start('backup', at('k.db'));
+  await started(process);
   writeFileSync(at('k.db'), 'theirs');
   expect(await process.exited).toBe(2);
-  expect(kept()).toEqual(['k.db']);
+  expect(files()).toEqual(['k.db']);
 });
 
-test('an export that is told to stop leaves nothing behind', async () => {
-  expect(await interrupted('SIGTERM', 'audit', 'export', at('audit.jsonl'))).toEqual(stopped);
-  expect(kept()).toEqual([]);
+test('an interrupted export leaves no file', async () => {
+  expect(await interrupt('SIGTERM', 'audit', 'export', at('audit.jsonl'))).toEqual(interrupted);
+  expect(files()).toEqual([]);
 });

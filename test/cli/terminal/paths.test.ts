@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { databasePlace } from '../../../src/cli/terminal/paths.ts';
+import { databaseLabel } from '../../../src/cli/terminal/paths.ts';
 import { readConfig } from '../../../src/config.ts';
 
 test.each([
@@ -12,7 +12,7 @@ test.each([
   ['postgres://sallyport:a@se?cret@127.0.0.1/sallyport', 'postgres://…'],
   ['postgres://sallyport:a@se#cret@127.0.0.1/sallyport', 'postgres://…'],
   ['postgres://db/sallyport?password=se@cret', 'postgres://…'],
-])('of %s, an operator is shown nothing that may be of the password', (address, shown) => {
+])('the label of %s has no part of the password', (address, label) => {
   const { databaseUrl } = readConfig({ env: { DATABASE_URL: address } });
-  expect(databasePlace(databaseUrl)).toBe(shown);
+  expect(databaseLabel(databaseUrl)).toBe(label);
 });

@@ -8,21 +8,21 @@ import { isMissing } from '../../support/skip.ts';
 let service: Service;
 afterEach(() => service.close());
 
-test('a Ctrl-C that a launcher passes on a second time is still one request to stop', async () => {
+test('a signal that a launcher forwards counts once', async () => {
   service = await startService();
   service.process.kill('SIGINT');
   service.process.kill('SIGTERM');
   expect(await service.process.exited).toBe(0);
 });
 
-test('a terminal that is closed stops it as any other request does', async () => {
+test('closing the terminal stops the service', async () => {
   service = await startService();
   service.process.kill('SIGHUP');
   expect(await service.process.exited).toBe(0);
 });
 
 const noProc = isMissing(process.platform === 'linux', 'test of nohup: it needs /proc of Linux');
-test.skipIf(noProc)('a service started with nohup ignores the end of its terminal', async () => {
+test.skipIf(noProc)('a service started with nohup survives the closing of the terminal', async () => {
   service = await startService({}, ['sh', '-c', 'trap "" HUP; exec "$@"', 'sh', ...program]);
   const status = readFileSync(`/proc/${service.process.pid}/status`, 'utf8');
   const ignored = BigInt(`0x${/^SigIgn:\s+(\w+)$/m.exec(status)?.[1]}`);
@@ -33,22 +33,25 @@ test.skipIf(noProc)('a service started with nohup ignores the end of its termina
   expect(await service.process.exited).toBe(0);
 });
 
-test('a second request to stop is not kept waiting', async () => {
+test('a second signal exits without draining', async () => {
   service = await startService({ SALLYPORT_DRAIN: '300' });
-  const insist = setInterval(() => service.process.kill('SIGTERM'), 50);
+  const repeat = setInterval(() => service.process.kill('SIGTERM'), 50);
   expect(await service.process.exited).toBe(130);
-  clearInterval(insist);
+  clearInterval(repeat);
+  expect(await new Response(service.process.stderr).text()).toBe(
+    'sallyport: warning: interrupted twice; exited without draining\n',
+  );
 });
 
-test('workers stop when their supervisor is told to', async () => {
+test('workers stop with their supervisor', async () => {
   service = await startService({ SALLYPORT_WORKERS: '2' });
   service.process.kill('SIGTERM');
   expect(await service.process.exited).toBe(0);
   await expect(fetch(`${service.url}/livez`)).rejects.toThrow();
 });
 
-test('whoever stops npm start stops the service, and waits for it', async () => {
-  // A project folder without the .env and data/ that this one may have.
+test('a signal to npm start stops the service, and npm waits for it', async () => {
+  // A copy of the project folder without .env and data/.
   const project = mkdtempSync(join(tmpdir(), 'sallyport-project-'));
   for (const name of ['package.json', 'src', 'node_modules'])
     symlinkSync(join(root, name), join(project, name));

@@ -1,65 +1,65 @@
-/** What an operator runs into: disks that are full or read-only, folders of somebody else, output that goes nowhere. */
+/** Full and read-only disks, missing permissions, and output that cannot be written. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { spawnSync } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Desk, openDesk } from '../../support/cli.ts';
+import { type Cli, openCli } from '../../support/cli.ts';
 import { root } from '../../support/service.ts';
 import { isMissing } from '../../support/skip.ts';
 import { runSql } from '../../support/test-store.ts';
 
-let desk: Desk;
-const small = () => desk.path('small');
-const database = () => desk.path('data/sallyport.db');
+let cli: Cli;
+const small = () => cli.path('small');
+const database = () => cli.path('data/sallyport.db');
 
 beforeEach(async () => {
-  desk = openDesk();
-  await desk.run('migrate');
-  await desk.run('tenants', 'create', 'x');
+  cli = openCli();
+  await cli.run('migrate');
+  await cli.run('tenants', 'create', 'x');
 });
-afterEach(() => desk.clear());
+afterEach(() => cli.remove());
 
-/** Two lines, the second of which says what to do, and no stack. */
-function complaint(error: string, says: RegExp): void {
-  const lines = error.trimEnd().split('\n');
+/** Expects one error and one hint, without a stack. */
+function expectError(err: string, message: RegExp): void {
+  const lines = err.trimEnd().split('\n');
   expect(lines).toEqual([
-    expect.stringMatching(new RegExp(`^sallyport: error: .*${says.source}`)),
+    expect.stringMatching(new RegExp(`^sallyport: error: .*${message.source}`)),
     expect.stringMatching(/^sallyport: hint: ./),
   ]);
 }
 
 const isRoot = process.getuid?.() === 0;
 
-/** As a user who may do nothing: root becomes another for a while, anybody else has locked themselves out. */
+/** Runs as a user without access to the data folder. */
 async function asStranger<T>(work: () => Promise<T>): Promise<T> {
-  chmodSync(desk.folder, 0o711);
-  chmodSync(desk.path('data'), isRoot ? 0o700 : 0);
+  chmodSync(cli.folder, 0o711);
+  chmodSync(cli.path('data'), isRoot ? 0o700 : 0);
   if (isRoot) process.seteuid?.(54_321);
   try {
     return await work();
   } finally {
     if (isRoot) process.seteuid?.(0);
-    chmodSync(desk.path('data'), 0o700);
+    chmodSync(cli.path('data'), 0o700);
   }
 }
 
-describe('a data folder that this user may not enter', () => {
+describe('without permission to read the data folder', () => {
   test.each([
     ['backup', ['backup', '/tmp/never.db']],
     ['tenants list', ['tenants', 'list']],
     ['audit head', ['audit', 'head']],
-  ])('is what %s says, not that there is no database', async (_, words) => {
-    const { code, out, error } = await asStranger(() => desk.run(...words));
+  ])('%s reports the missing permission, not a missing database', async (_, words) => {
+    const { code, out, err } = await asStranger(() => cli.run(...words));
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    complaint(error, /data\/sallyport\.db: permission is denied to this user/);
+    expectError(err, /data\/sallyport\.db: permission denied/);
   });
 
-  test('is one of the things that doctor finds', async () => {
-    const { code, out, error } = await asStranger(() => desk.run('doctor'));
-    expect({ code, error }).toEqual({ code: 1, error: '' });
-    expect(out).toMatch(/^fail {2}files .*permission is denied to this user$/m);
-    expect(out).toMatch(/^fail {2}database .*permission is denied to this user$/m);
+  test('doctor reports it and runs the other checks', async () => {
+    const { code, out, err } = await asStranger(() => cli.run('doctor'));
+    expect({ code, err }).toEqual({ code: 1, err: '' });
+    expect(out).toMatch(/^fail {2}files .*permission denied$/m);
+    expect(out).toMatch(/^fail {2}database .*permission denied$/m);
   });
 });
 
@@ -76,7 +76,7 @@ const canMount = (() => {
 })();
 
 const noMount = isMissing(canMount, 'full-disk tests: this user cannot mount a tmpfs');
-describe.skipIf(noMount)('on a disk', () => {
+describe.skipIf(noMount)('on a full or read-only disk', () => {
   beforeEach(async () => {
     await runSql(
       `sqlite:${database()}`,
@@ -94,44 +94,44 @@ describe.skipIf(noMount)('on a disk', () => {
   test.each([
     ['backup', ['backup']],
     ['audit export', ['audit', 'export']],
-  ])('that is full, %s says so and leaves nothing behind', async (_, words) => {
-    const { code, out, error } = await desk.run(...words, join(small(), 'x'));
+  ])('%s fails on a full disk and leaves no file', async (_, words) => {
+    const { code, out, err } = await cli.run(...words, join(small(), 'x'));
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    complaint(error, /small\/x cannot be written: the disk is full/);
+    expectError(err, /cannot write \S+small\/x: the disk is full/);
     expect(readdirSync(small())).toEqual([]);
   });
 
-  test('that is full, restore says so and leaves nothing behind', async () => {
-    await desk.run('backup', desk.path('backup.db'));
-    const to = ['--data-dir', small(), '--master-key-file', desk.path('data/master.key')];
-    const { code, out, error } = await desk.run('restore', desk.path('backup.db'), ...to);
+  test('restore fails on a full disk and leaves no file', async () => {
+    await cli.run('backup', cli.path('backup.db'));
+    const to = ['--data-dir', small(), '--master-key-file', cli.path('data/master.key')];
+    const { code, out, err } = await cli.run('restore', cli.path('backup.db'), ...to);
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    complaint(error, /small\/sallyport\.db\.restoring.*: the disk is full/);
+    expectError(err, /small\/sallyport\.db\.restoring.*: the disk is full/);
     expect(existsSync(join(small(), 'sallyport.db'))).toBe(false);
   });
 
   test.each([
     ['empty', () => {}],
     ['with a lock file on it', () => copyFileSync(`${database()}-lock`, join(small(), 'sallyport.db-lock'))],
-  ])('that is read-only, %s, restore says so', async (_, prepare) => {
-    await desk.run('backup', desk.path('backup.db'));
+  ])('restore reports a read-only file system, %s', async (_, prepare) => {
+    await cli.run('backup', cli.path('backup.db'));
     prepare();
     expect(mount('-o', 'remount,ro', small())).toBe(true);
-    const { code, out, error } = await desk.run('restore', desk.path('backup.db'), '--data-dir', small());
+    const { code, out, err } = await cli.run('restore', cli.path('backup.db'), '--data-dir', small());
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    complaint(error, /small\/sallyport\.db\S*: the file system is read-only/);
+    expectError(err, /small\/sallyport\.db\S*: the file system is read-only/);
   });
 });
 
 const noFullDevice = isMissing(existsSync('/dev/full'), 'test of unwritable output: no /dev/full');
-test.skipIf(noFullDevice)('output that cannot be written is a sentence and a failure', async () => {
+test.skipIf(noFullDevice)('a write error on standard output is reported and exits with 1', async () => {
   const command = [process.execPath, '--no-env-file', join(root, 'src/main.ts')];
-  for (const words of [['tenants', 'list', '--data-dir', desk.path('data')], ['help'], ['version']]) {
+  for (const words of [['tenants', 'list', '--data-dir', cli.path('data')], ['help'], ['version']]) {
     const run = Bun.spawn([...command, ...words], {
       stdio: ['ignore', Bun.file('/dev/full'), 'pipe'],
-      cwd: desk.folder,
+      cwd: cli.folder,
     });
     expect(await run.exited).toBe(1);
-    complaint(await new Response(run.stderr).text(), /standard output cannot be written: the disk is full/);
+    expectError(await new Response(run.stderr).text(), /cannot write to standard output: the disk is full/);
   }
 });

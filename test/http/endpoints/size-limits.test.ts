@@ -1,6 +1,6 @@
 /** The cost and the response of a request are bounded. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { recorder } from '../../support/recorded.ts';
+import { recorder } from '../../support/statement-recorder.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
-import { entry, exportOf, masters, mastersOf, named, verify, write } from '../../support/exports.ts';
+import { entry, exportOf, masters, mastersOf, named, verify, write } from '../../support/audit-export.ts';
 import { databases, generousTimeout, sqlite, startTime } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { restoreOperation } from '../../../src/domain/audit.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
-import { entry, exportOf, masters, named, verify, write } from '../../support/exports.ts';
+import { entry, exportOf, masters, named, verify, write } from '../../support/audit-export.ts';
 import { sqlite, startTime } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
 

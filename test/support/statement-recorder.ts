@@ -1,4 +1,4 @@
-/** Records what a store asks of its database, and what each statement costs there. */
+/** Records the statements of a store, and measures their cost. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
 import type { Db, Value } from '../../src/store/engine/db.ts';
@@ -6,21 +6,20 @@ import type { Db, Value } from '../../src/store/engine/db.ts';
 export interface Statement {
   readonly sql: string;
   readonly params: readonly Value[];
-  /** How many rows it returned. */
   readonly rows: number;
-  /** How many bytes of binary columns it returned. */
+  /** Bytes in the binary columns of the returned rows. */
   readonly bytes: number;
 }
 
 export interface Recorder {
   through(db: Db): Db;
-  /** What was asked since the last call. */
+  /** Returns the statements since the last call. */
   take(): Statement[];
 }
 
 export function recorder(): Recorder {
   let statements: Statement[] = [];
-  const note = (sql: string, params: readonly Value[], rows: readonly unknown[]): void => {
+  const record = (sql: string, params: readonly Value[], rows: readonly unknown[]): void => {
     const values = rows.flatMap((row) => Object.values(Object(row)));
     const bytes = values.reduce<number>((sum, one) => sum + (one instanceof Uint8Array ? one.length : 0), 0);
     statements.push({ sql, params, rows: rows.length, bytes });
@@ -30,12 +29,12 @@ export function recorder(): Recorder {
       ...db,
       all: async <R>(sql: string, params: readonly Value[] = []) => {
         const rows = await db.all<R>(sql, params);
-        note(sql, params, rows);
+        record(sql, params, rows);
         return rows;
       },
       get: async <R>(sql: string, params: readonly Value[] = []) => {
         const row = await db.get<R>(sql, params);
-        note(sql, params, [row]);
+        record(sql, params, [row]);
         return row;
       },
     }),
@@ -49,7 +48,7 @@ export function recorder(): Recorder {
 
 const atNow = (sql: string, now: number) => sql.replace(/:now\b/g, String(now));
 
-/** The steps of each statement's plan on SQLite. */
+/** The query plan steps of the statements on SQLite. */
 export function plansOf(url: string, statements: readonly Statement[], now: number): string[] {
   const db = new Sqlite(url.slice('sqlite:'.length));
   try {
@@ -72,12 +71,12 @@ interface PlanNode {
 }
 
 function rowsOf(node: PlanNode): number {
-  const { 'Actual Rows': kept, 'Actual Loops': loops } = node;
+  const { 'Actual Rows': returned, 'Actual Loops': loops } = node;
   const removed = (node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Index Recheck'] ?? 0);
-  return (kept + removed) * loops + (node.Plans ?? []).reduce((sum, below) => sum + rowsOf(below), 0);
+  return (returned + removed) * loops + (node.Plans ?? []).reduce((sum, below) => sum + rowsOf(below), 0);
 }
 
-/** How many rows all of the statements visit on PostgreSQL, at every step of their plans. */
+/** The number of rows that the statements visit on PostgreSQL, summed over all plan nodes. */
 export async function rowsVisited(
   url: string,
   statements: readonly Statement[],

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { renameSync, writeFileSync } from 'node:fs';
 import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
 
-describe('when the file of a SQLite database is taken away from a running service', () => {
+describe('if the SQLite file of a running service is removed', () => {
   let world: TestServer;
   let key: string;
   const path = () => world.config.databaseUrl.slice('sqlite:'.length);
@@ -21,18 +21,18 @@ describe('when the file of a SQLite database is taken away from a running servic
   afterEach(() => world.close());
 
   test.each([
-    ['nothing', () => {}],
+    ['no file', () => {}],
     ['another file', () => writeFileSync(path(), 'x')],
   ])(
-    'with %s in its place, no change is answered as made, and everything that asks is told',
+    'or replaced (%s), changes fail with 503, readiness and metrics report it, and it recovers',
     async (_, put) => {
       renameSync(path(), `${path()}.away`);
       put();
       expect([await create(), await ready(), await up()]).toEqual([503, 503, '0']);
       world.logged.length = 0;
       await world.flush();
-      const told = world.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
-      expect(told.error).toContain(`its file is no longer at ${path()}`);
+      const logged = world.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
+      expect(logged.error).toContain(`its file is no longer at ${path()}`);
       renameSync(`${path()}.away`, path());
       expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);
     },

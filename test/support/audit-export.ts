@@ -1,5 +1,4 @@
-/** Exports of an audit log, made and checked within the test. */
-
+/** Exports and verifies audit logs in tests. */
 import { type Verdict, type VerifyOptions, verifyExport } from '../../src/store/audit/verify.ts';
 import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
@@ -14,7 +13,7 @@ export function mastersOf(...texts: string[]): MasterKeys {
 
 export const masters = mastersOf(testMasterKey);
 
-/** Seals what there is, and exports it. */
+/** Chains all entries and exports them. */
 export async function exportOf({ maintenance }: { maintenance: Maintenance }): Promise<string[]> {
   while ((await maintenance.audit.append(1000)) > 0);
   return Array.fromAsync(maintenance.audit.export(startTime));
@@ -27,20 +26,20 @@ export async function verify(lines: string[], options: Partial<VerifyOptions> = 
   return verifyExport(each(), { masters, ...options });
 }
 
-/** The rows that the verdict names, each with what it says of it. */
+/** Lines such as "changed_row 3". */
 export function named({ findings }: Verdict): string[] {
   return findings.map(({ flaw, row }) => (row === undefined ? flaw : `${flaw} ${row}`));
 }
 
-/** As many as lie in one second. */
-const few = 3;
+/** Entries with the same timestamp, and per checkpoint. */
+const entriesPerSecond = 3;
 
-/** As varied as entries are. */
+/** Entries differ by number in actor, entity, result and difference. */
 export function entry(number: number, tenantId?: string): NewEntry {
   const odd = number % 2 === 1;
   return {
     ...(tenantId !== undefined && { tenantId }),
-    at: startTime + 1000 * Math.ceil(number / few),
+    at: startTime + 1000 * Math.ceil(number / entriesPerSecond),
     actor: odd ? { kind: 'application', id: crypto.randomUUID() } : { kind: 'anonymous' },
     operation: odd ? 'application.update' : 'token.read',
     ...(odd && { entity: { kind: 'application', id: `thing-${number}` } }),
@@ -55,7 +54,7 @@ interface Written {
   readonly maintenance: Maintenance;
 }
 
-/** Writes them, and seals after every few, so that there are several checkpoints. */
+/** Writes entries and chains them in several steps, so that there are several checkpoints. */
 export async function write(
   { store, maintenance }: Written,
   count: number,
@@ -63,7 +62,7 @@ export async function write(
 ): Promise<void> {
   for (let number = 1; number <= count; number++) {
     await store.audit.write([entry(number, tenantId)]);
-    if (number % few === 0) await maintenance.audit.append(1000);
+    if (number % entriesPerSecond === 0) await maintenance.audit.append(1000);
   }
   await maintenance.audit.append(1000);
 }

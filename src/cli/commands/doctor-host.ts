@@ -1,48 +1,49 @@
-/** What can be told without the database: settings, files and disk. */
+/** Checks that need no database: settings, files and disk. */
 import { existsSync, readFileSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type Config, settingList } from '../../config.ts';
 import { callVariables } from '../terminal/connection.ts';
 import { shortPath, sqlitePath } from '../terminal/paths.ts';
-import { type Check, fail, ok, warn } from './check.ts';
+import { type Check, fail, ok, warn } from './doctor-check.ts';
 import { projectVariables } from './init.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** What Kubernetes says to every container about a Service called sallyport. */
-const fromCluster = /^SALLYPORT_(SERVICE_|PORT$|PORT_\d)/;
+/** Variables that Kubernetes sets in every container for a Service named sallyport. */
+const fromKubernetes = /^SALLYPORT_(SERVICE_|PORT$|PORT_\d)/;
 
 export function checkSettings(config: Config, env: Env): Check[] {
   const own = [...settingList, ...callVariables].map(({ variable }) => variable as string);
   const known = [...own, ...projectVariables];
-  const given = { ...(parseEnv(envFile()) as Env), ...env };
-  const unknown = Object.keys(given).filter(
+  const environment = { ...(parseEnv(envFile()) as Env), ...env };
+  const unknown = Object.keys(environment).filter(
     (name) =>
-      name.startsWith('SALLYPORT_') && given[name] && !known.includes(name) && !fromCluster.test(name),
+      name.startsWith('SALLYPORT_') &&
+      environment[name] &&
+      !known.includes(name) &&
+      !fromKubernetes.test(name),
   );
-  const strange = unknown.map((name) =>
-    warn('settings', `${name} means nothing`, `${nearest(name, known)} does`),
+  const unknownChecks = unknown.map((name) =>
+    warn('settings', `${name} is not a setting`, `did you mean ${nearest(name, known)}?`),
   );
   const both = config.masterKey && existsSync(config.masterKeyFile);
-  const hidden = both
+  const ignoredFile = both
     ? [
         warn(
           'settings',
-          `SALLYPORT_MASTER_KEY is used, and ${shortPath(config.masterKeyFile)} is not`,
-          'keep one of the two',
+          `SALLYPORT_MASTER_KEY is set, so ${shortPath(config.masterKeyFile)} is ignored`,
+          'remove one of the two',
         ),
       ]
     : [];
-  const found = [...strange, ...hidden];
-  return found.length > 0
-    ? found
-    : [ok('settings', 'every setting is known and has a value that makes sense')];
+  const found = [...unknownChecks, ...ignoredFile];
+  return found.length > 0 ? found : [ok('settings', 'all settings are known and valid')];
 }
 
-/** The one with the fewest letters in another place. */
+/** By Levenshtein distance. */
 function nearest(name: string, known: readonly string[]): string {
-  const apart = (other: string) => {
+  const distance = (other: string) => {
     let row = Array.from({ length: other.length + 1 }, (_, at) => at);
     for (let i = 1; i <= name.length; i++) {
       const next = [i];
@@ -56,10 +57,10 @@ function nearest(name: string, known: readonly string[]): string {
     }
     return row.at(-1) as number;
   };
-  return known.toSorted((a, b) => apart(a) - apart(b))[0] as string;
+  return known.toSorted((a, b) => distance(a) - distance(b))[0] as string;
 }
 
-const forOthers = 0o077;
+const groupAndOthers = 0o077;
 
 export function checkFiles(config: Config): Check[] {
   if (process.getuid === undefined) return [];
@@ -72,11 +73,11 @@ export function checkFiles(config: Config): Check[] {
   ];
   const data = database === undefined ? [] : ['', '-wal', '-shm', '-lock'].map((part) => database + part);
   const found = [
-    ...(folder ? looseFolder(config.dataDir, folder) : []),
-    ...files.flatMap((path) => looseFile(path, fail, folder)),
-    ...data.flatMap((path) => looseFile(path, warn, folder)),
+    ...(folder ? checkFolderMode(config.dataDir, folder) : []),
+    ...files.flatMap((path) => checkFile(path, fail, folder)),
+    ...data.flatMap((path) => checkFile(path, warn, folder)),
   ];
-  return found.length > 0 ? found : [ok('files', 'keys and data are for their owner alone')];
+  return found.length > 0 ? found : [ok('files', 'only the owner can read keys and data')];
 }
 
 function envFile(): string {
@@ -87,30 +88,32 @@ function holdsSecrets(text: string): boolean {
   return /^\s*(export\s+)?(SALLYPORT_MASTER_KEY|SALLYPORT_KEY)\s*=|:\/\/[^\s:/]+:[^\s@]+@/m.test(text);
 }
 
-function looseFolder(path: string, { mode }: Stats): Check[] {
-  if ((mode & forOthers) === 0) return [];
-  return [warn('files', `${shortPath(path)} is open to others`, `chmod 700 ${shortPath(path)}`)];
+function checkFolderMode(path: string, { mode }: Stats): Check[] {
+  if ((mode & groupAndOthers) === 0) return [];
+  return [warn('files', `${shortPath(path)} is readable by other users`, `chmod 700 ${shortPath(path)}`)];
 }
 
-function looseFile(path: string, as: typeof fail, folder: Stats | undefined): Check[] {
+function checkFile(path: string, result: typeof fail, folder: Stats | undefined): Check[] {
   const file = statSync(path, { throwIfNoEntry: false });
   if (!file) return [];
   const name = shortPath(path);
-  const loose =
-    (file.mode & forOthers) === 0 ? [] : [as('files', `${name} is open to others`, `chmod 600 ${name}`)];
-  if (!folder || file.uid === folder.uid) return loose;
+  const modeChecks =
+    (file.mode & groupAndOthers) === 0
+      ? []
+      : [result('files', `${name} is readable by other users`, `chmod 600 ${name}`)];
+  if (!folder || file.uid === folder.uid) return modeChecks;
   const owner = warn(
     'files',
     `${name} belongs to user ${file.uid}, the data folder to ${folder.uid}`,
-    'let both belong to the user that runs the service',
+    'make the user that runs the service the owner of both',
   );
-  return [...loose, owner];
+  return [...modeChecks, owner];
 }
 
-const megabyte = 1024 * 1024;
-const least = 64 * megabyte;
+const mebibyte = 1024 * 1024;
+const minFree = 64 * mebibyte;
 
-/** A backup beside the database, and the log, take as much again. */
+/** Warns unless a backup and a write-ahead log of the size of the database both fit. */
 export function checkDisk(config: Config): Check[] {
   const database = sqlitePath(config.databaseUrl);
   const folder = database === undefined ? undefined : dirname(database);
@@ -118,10 +121,10 @@ export function checkDisk(config: Config): Check[] {
   const { bavail, bsize } = statfsSync(folder);
   const free = bavail * bsize;
   const size = statSync(database, { throwIfNoEntry: false })?.size ?? 0;
-  const says = `${Math.floor(free / megabyte)} MiB are free beside a database of ${Math.ceil(size / megabyte)} MiB`;
-  if (free < least)
-    return [fail('disk', says, 'make room: without it nothing can be written, and the service answers 503')];
-  if (free < 2 * size + least)
-    return [warn('disk', says, 'make room for a log and a backup of the same size')];
-  return [ok('disk', says)];
+  const message = `${Math.floor(free / mebibyte)} MiB free; the database has ${Math.ceil(size / mebibyte)} MiB`;
+  if (free < minFree)
+    return [fail('disk', message, 'free some space: on a full disk every write fails with 503')];
+  if (free < 2 * size + minFree)
+    return [warn('disk', message, 'free enough space for a write-ahead log and a backup of the same size')];
+  return [ok('disk', message)];
 }

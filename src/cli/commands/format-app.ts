@@ -1,9 +1,12 @@
-/** An Application, for people. */
 import type { AccessRule, Application, ApplicationWithKey } from '../../../sdk/src/sallyport.ts';
 import type { Call } from '../command.ts';
 import { fields } from '../terminal/table.ts';
 
-export function show({ json, print }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
+export function showApplication(
+  { json, print }: Call,
+  app: Application | ApplicationWithKey,
+  keyFile?: string,
+): number {
   if (json) {
     print(JSON.stringify({ ...app, ...(keyFile && { key_file: keyFile }) }));
     return 0;
@@ -14,19 +17,19 @@ export function show({ json, print }: Call, app: Application | ApplicationWithKe
       ['name', app.name],
       ['type', app.type],
       ['permissions', app.permissions.join(', ')],
-      ...app.rules.map((rule, index) => [`rule ${index + 1}`, ruleInWords(rule)] as const),
+      ...app.rules.map((rule, index) => [`rule ${index + 1}`, formatRule(rule)] as const),
       ['origins', app.allowed_origins?.join(', ')],
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],
       ['expires', app.expires_at ?? 'never'],
       ['last used', app.last_used_at],
-      ['key', 'key' in app ? `${app.key} (shown this once)` : keyFile && `written to ${keyFile}`],
+      ['key', 'key' in app ? `${app.key} (shown only once)` : keyFile && `written to ${keyFile}`],
     ]),
   );
   return 0;
 }
 
-export function ruleInWords({
+export function formatRule({
   priority,
   permissions,
   container,
@@ -34,19 +37,19 @@ export function ruleInWords({
   transform,
   description,
 }: AccessRule): string {
-  const where = [
+  const scope = [
     ...(container ? [`in ${container}`] : []),
     ...(conditions ?? []).map(({ attribute, operator, value }) => `where ${attribute} ${operator} ${value}`),
   ];
-  const about = description ? ` (${description})` : '';
-  return `priority ${priority}: ${[permissions.join(', '), ...where, `as ${transform}`].join(' ')}${about}`;
+  const note = description ? ` (${description})` : '';
+  return `priority ${priority}: ${[permissions.join(', '), ...scope, `as ${transform}`].join(' ')}${note}`;
 }
 
-function by(at: string | undefined, who: string | undefined): string | undefined {
-  return at && who ? `${at} by ${who}` : at;
+function by(at: string | undefined, actor: string | undefined): string | undefined {
+  return at && actor ? `${at} by ${actor}` : at;
 }
 
-export function inBrief({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>): string {
+export function summarizeGrants({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>): string {
   const [first = '', ...more] = [
     ...permissions,
     ...(rules.length > 0 ? [`${rules.length} rule${rules.length > 1 ? 's' : ''}`] : []),
@@ -55,5 +58,5 @@ export function inBrief({ permissions, rules }: Pick<Application, 'permissions' 
 }
 
 export function titleOf({ name, type, id }: Application): string {
-  return `the ${type} Application "${name}" (${id})`;
+  return `${type} application "${name}" (${id})`;
 }

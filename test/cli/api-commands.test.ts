@@ -1,4 +1,4 @@
-/** What holds for every command that calls a service. */
+/** Behaviour that all API commands share, and help. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { commands } from '../../src/cli/commands.ts';
 import { parseAndRun } from '../../src/cli/program.ts';
 import { mint, newId } from '../../src/domain/key.ts';
-import { type Surroundings, shell } from '../support/shell.ts';
+import { type ShellOptions, shell } from '../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
 let world: TestServer;
@@ -23,23 +23,23 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-function call(argv: string[], { env, ...rest }: Surroundings = {}) {
+function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
   return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
 }
 
 describe('the key', () => {
   const none = { SALLYPORT_KEY: '' };
-  const ways: [string, () => [string[], Surroundings]][] = [
+  const sources: [string, () => [string[], ShellOptions]][] = [
     ['the environment', () => [['whoami'], {}]],
     ['a file', () => [['whoami', '--key-file', join(folder, 'key')], { env: none }]],
     ['standard input', () => [['whoami', '--key-stdin'], { env: none, stdin: `${key}\n` }]],
     [
-      'a file rather than the environment',
+      'a file, which overrides the environment',
       () => [['whoami', '--key-file', join(folder, 'key')], { env: { SALLYPORT_KEY: 'nonsense' } }],
     ],
   ];
-  test.each(ways)('comes from %s', async (_, way) => {
-    const { code, out } = await call(...way());
+  test.each(sources)('comes from %s', async (_, source) => {
+    const { code, out } = await call(...source());
     expect(code).toBe(0);
     expect(out).toContain('management');
     expect(out).not.toContain(key);
@@ -54,14 +54,14 @@ describe('the key', () => {
     [[secret]],
     [['can', 'token:read', '--credential', 'x']],
     [['sessions', 'authorize', '--nonce', 'x']],
-  ])('never comes from the argument list', async (argv) => {
+  ])('is rejected as an argument', async (argv) => {
     const { code, out, err } = await call(argv);
     expect([code, out]).toEqual([2, '']);
-    expect(err).toContain('never an argument');
+    expect(err).toContain('cannot be arguments');
     expect(err).not.toContain(secret);
   });
 
-  test('is asked for in words when there is none', async () => {
+  test('is required, and the error says how to pass it', async () => {
     const { code, err } = await call(['apps', 'list'], { env: none });
     expect(code).toBe(2);
     expect(err).toBe(
@@ -73,7 +73,7 @@ describe('the key', () => {
     ['SALLYPORT_KEY', { SALLYPORT_KEY: 'one two' }],
     ['SALLYPORT_KEY', { SALLYPORT_KEY: 'bad\u00e9key' }],
     ['SALLYPORT_KEY', { SALLYPORT_KEY: 'a\r\nX-Injected: 1' }],
-  ])('that cannot be one is refused without being repeated', async (named, env) => {
+  ])('with invalid characters is rejected without being repeated', async (named, env) => {
     const { code, err } = await call(['whoami'], { env });
     expect(code).toBe(2);
     expect(err).toContain(named);
@@ -82,7 +82,7 @@ describe('the key', () => {
 });
 
 test.each([['nonsense'], ['ftp://127.0.0.1'], ['http://user:pass@127.0.0.1'], ['http://127.0.0.1/?a=b']])(
-  '%p is no address of a service',
+  '%p is rejected as the URL of the service',
   async (url) => {
     const { code, err } = await call(['whoami'], { env: { SALLYPORT_URL: url } });
     expect(code).toBe(2);
@@ -91,17 +91,17 @@ test.each([['nonsense'], ['ftp://127.0.0.1'], ['http://user:pass@127.0.0.1'], ['
   },
 );
 
-describe('exit codes tell apart', () => {
-  test('a service that is not there: 3', async () => {
-    const gone = Bun.listen({ hostname: '127.0.0.1', port: 0, socket: { data: () => {} } });
-    const url = `http://127.0.0.1:${gone.port}`;
-    gone.stop(true);
+describe('exit codes:', () => {
+  test('3 if the service is unreachable', async () => {
+    const closed = Bun.listen({ hostname: '127.0.0.1', port: 0, socket: { data: () => {} } });
+    const url = `http://127.0.0.1:${closed.port}`;
+    closed.stop(true);
     const { code, out, err } = await call(['whoami', '--url', url]);
     expect([code, out]).toEqual([3, '']);
     expect(err).toStartWith(`sallyport: error: ${url}: the service could not be reached\nsallyport: hint: `);
   });
 
-  test('a refusal of the service, with its code and the id of the request: 4', async () => {
+  test('4 if the service rejects the request; the error has its code and request id', async () => {
     const { code, err } = await call(['tokens', 'get', 'nothing']);
     expect(code).toBe(4);
     expect(err).toMatch(
@@ -111,15 +111,15 @@ describe('exit codes tell apart', () => {
     const refused = await call(['whoami'], { env: { SALLYPORT_KEY: key } });
     expect(refused.code).toBe(4);
     expect(refused.err).toContain('unauthenticated');
-    expect(refused.err).toContain('sallyport: hint: the key is wrong');
+    expect(refused.err).toContain('sallyport: hint: the key is unknown');
   });
 
   test.each([
-    ['a Token', ['tokens', 'get', 'nothing']],
-    ['an Application by its id', ['apps', 'get', newId(0)]],
-    ['an Application by its name', ['apps', 'delete', 'nothing', '--yes']],
-    ['an Application to narrow a list to', ['sessions', 'list', '--app', 'nothing']],
-  ])('%s that is not there: 4', async (_, argv) => {
+    ['a token', ['tokens', 'get', 'nothing']],
+    ['an application by id', ['apps', 'get', newId(0)]],
+    ['an application by name', ['apps', 'delete', 'nothing', '--yes']],
+    ['an application in a filter', ['sessions', 'list', '--app', 'nothing']],
+  ])('4 if %s does not exist', async (_, argv) => {
     const { code, out, err } = await call(argv);
     expect([code, out]).toEqual([4, '']);
     expect(err).toMatch(
@@ -127,7 +127,7 @@ describe('exit codes tell apart', () => {
     );
   });
 
-  test('input that is not valid, with a line for every part: 4', async () => {
+  test('4 if the input is invalid; one error line per field', async () => {
     const { code, err } = await call([
       'apps',
       'create',
@@ -145,34 +145,34 @@ describe('exit codes tell apart', () => {
   });
 });
 
-describe('colours', () => {
-  const coloured = async (surroundings: Surroundings) =>
-    (await call(['apps', 'list'], surroundings)).out.includes('\x1b[');
-  test('are for people', async () => {
-    expect(await coloured({ person: [] })).toBe(true);
-    expect(await coloured({})).toBe(false);
+describe('colors', () => {
+  const colored = async (options: ShellOptions) =>
+    (await call(['apps', 'list'], options)).out.includes('\x1b[');
+  test('are printed on a terminal only', async () => {
+    expect(await colored({ answers: [] })).toBe(true);
+    expect(await colored({})).toBe(false);
   });
-  test('are left out where they are not wanted', async () => {
-    expect(await coloured({ person: [], env: { NO_COLOR: '1' } })).toBe(false);
-    expect(await coloured({ person: [], env: { NO_COLOR: '' } })).toBe(true);
-    expect(await coloured({ person: [], env: { TERM: 'dumb' } })).toBe(false);
+  test('are turned off by NO_COLOR and TERM=dumb', async () => {
+    expect(await colored({ answers: [], env: { NO_COLOR: '1' } })).toBe(false);
+    expect(await colored({ answers: [], env: { NO_COLOR: '' } })).toBe(true);
+    expect(await colored({ answers: [], env: { TERM: 'dumb' } })).toBe(false);
   });
 });
 
-test('what others have written cannot play tricks on the screen', async () => {
+test('control characters in token data are escaped', async () => {
   const everything = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }];
   const reader = await world.application(key, { permissions: [], rules: everything });
-  const tricks = ['\x1b', '\x9b', '\u202e'];
-  await world.call('POST', '/tokens', { key, body: { id: 'trick', data: `${tricks.join('[2J')}hidden` } });
+  const controls = ['\x1b', '\x9b', '\u202e'];
+  await world.call('POST', '/tokens', { key, body: { id: 'trick', data: `${controls.join('[2J')}hidden` } });
   const { out } = await call(['tokens', 'get', 'trick'], { env: { SALLYPORT_KEY: reader.key } });
   expect(out).toContain('hidden');
-  expect(tricks.filter((trick) => out.includes(trick))).toEqual([]);
+  expect(controls.filter((control) => out.includes(control))).toEqual([]);
 });
 
-test('standard input is one thing only', async () => {
+test('two options cannot both read standard input', async () => {
   const { code, err } = await call(['tokens', 'create', '--key-stdin', '--text-file', '-'], { stdin: key });
   expect(code).toBe(2);
-  expect(err).toContain('standard input cannot be both --key-stdin and --text-file -');
+  expect(err).toContain('--key-stdin and --text-file - cannot both read standard input');
 });
 
 describe('options', () => {
@@ -184,27 +184,26 @@ describe('options', () => {
     [['apps', 'list', '--limit', '0'], '--limit must be'],
     [['apps', 'list', '--limit', 'many'], '--limit must be'],
     [['whoami', '--key-file', 'a', '--key-stdin'], 'cannot both be given'],
-    [['whoami', '--key-file', '/nowhere/key'], '/nowhere/key: there is no such file'],
-  ])('%p is refused', async (argv, why) => {
+    [['whoami', '--key-file', '/nowhere/key'], '/nowhere/key: no such file'],
+  ])('%p is rejected', async (argv, message) => {
     const { code, out, err } = await call(argv);
     expect([code, out]).toEqual([2, '']);
-    expect(err).toContain(why);
+    expect(err).toContain(message);
   });
 });
 
-test('a typo in a command or an option is answered with a suggestion and the help to read', async () => {
+test('a typo in a command or option gets a suggestion and a pointer to the help', async () => {
   const typos = [
     [['app', 'list'], "unknown command 'app' (Did you mean apps?)", 'sallyport --help'],
-    [['apps', 'crate'], "unknown command 'crate' (Did you mean create?)", 'sallyport apps --help'],
+    [['apps', 'crate'], "apps: unknown command 'crate' (Did you mean create?)", 'sallyport apps --help'],
     [
       ['apps', 'list', '--nmae', 'x'],
-      "unknown option '--nmae' (Did you mean --name?)",
+      "apps list: unknown option '--nmae' (Did you mean --name?)",
       'sallyport apps list --help',
     ],
   ] as const;
   for (const [argv, error, help] of typos) {
-    const said = await call([...argv]);
-    expect(said).toEqual({
+    expect(await call([...argv])).toEqual({
       code: 2,
       out: '',
       err: `sallyport: error: ${error}\nsallyport: hint: run \`${help}\`\n`,
@@ -212,7 +211,7 @@ test('a typo in a command or an option is answered with a suggestion and the hel
   }
 });
 
-test('a group without a command lists its commands and no others', async () => {
+test('a group without a command lists its commands', async () => {
   const { code, out, err } = await call(['apps']);
   expect([code, err]).toEqual([0, '']);
   for (const { words } of commands.filter(({ words }) => words[0] === 'apps'))
@@ -238,27 +237,27 @@ test('every command has an example, and every example parses', async () => {
   }
 });
 
-test('the help of a command shows its own options; only the help of serve lists the settings', async () => {
-  for (const { words, takes, options = [], ...command } of commands) {
+test('help shows only the options of the command; only `serve` lists the settings', async () => {
+  for (const { words, args, options = [], ...command } of commands) {
     const { code, out } = await shell([...words, '--help']);
     expect(code).toBe(0);
-    for (const part of [...takes, ...options.map(({ name }) => `--${name}`)]) expect(out).toContain(part);
+    for (const part of [...args, ...options.map(({ name }) => `--${name}`)]) expect(out).toContain(part);
     expect(out.includes('--key-stdin')).toBe('call' in command);
     expect(out.includes('DATABASE_URL')).toBe(words[0] === 'serve');
   }
 });
 
-test('health says whether the service is ready', async () => {
+test('health reports whether the service is ready', async () => {
   const { port } = new URL(world.url);
   const env = { HOST: '0.0.0.0', PORT: port };
   expect(await shell(['health'], { env })).toEqual({ code: 0, out: `${world.url} is ready\n`, err: '' });
-  const silent = Bun.serve({
+  const unready = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',
     fetch: () => new Response('', { status: 503 }),
   });
-  const asked = await shell(['health', '--json'], { env: { PORT: String(silent.port) } });
-  await silent.stop(true);
-  expect(asked.code).toBe(1);
-  expect(JSON.parse(asked.out)).toMatchObject({ ready: false });
+  const result = await shell(['health', '--json'], { env: { PORT: String(unready.port) } });
+  await unready.stop(true);
+  expect(result.code).toBe(1);
+  expect(JSON.parse(result.out)).toMatchObject({ ready: false });
 });

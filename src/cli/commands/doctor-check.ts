@@ -1,0 +1,20 @@
+/** The result of one check of `doctor`. */
+export interface Check {
+  readonly name: string;
+  readonly state: 'ok' | 'warn' | 'fail';
+  readonly message: string;
+  /** What to do. Absent if the state is ok. */
+  readonly hint?: string;
+}
+
+export function ok(name: string, message: string): Check {
+  return { name, state: 'ok', message };
+}
+
+export function warn(name: string, message: string, hint: string): Check {
+  return { name, state: 'warn', message, hint };
+}
+
+export function fail(name: string, message: string, hint: string): Check {
+  return { name, state: 'fail', message, hint };
+}
