@@ -273,7 +273,7 @@ describe('not allowed:', () => {
       'test/run.ts',
       'test/prove.ts',
       'test/support/preload.ts',
-      ...filesIn('test/support/story', '.ts'),
+      ...filesIn('test/support/end-to-end', '.ts'),
     ];
     const supportFiles = filesIn('test', '.ts').filter((path) => !/\.(test|d)\.ts$/.test(path));
     expect(supportFiles.filter((path) => !used.has(path) && !entryPoints.includes(path))).toEqual([]);
