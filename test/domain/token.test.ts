@@ -55,9 +55,9 @@ describe('data', () => {
   test('has at most 1 MiB of JSON in UTF-8', () => {
     expect(maxTokenBytes).toBe(1024 * 1024);
     expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 2)))).toEqual([]);
-    const sentence = 'must have at most 1048576 bytes as JSON';
-    expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 1)))).toEqual([sentence]);
-    expect(messages(Data.safeParse('é'.repeat(maxTokenBytes / 2)))).toEqual([sentence]);
+    const message = 'must have at most 1048576 bytes as JSON';
+    expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 1)))).toEqual([message]);
+    expect(messages(Data.safeParse('é'.repeat(maxTokenBytes / 2)))).toEqual([message]);
   });
 });
 
