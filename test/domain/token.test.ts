@@ -160,8 +160,8 @@ describe('patching a token', () => {
     for (const [name, value] of Object.entries(patch))
       expect(TokenPatch.parse({ [name]: value })).toEqual({ [name]: value });
   });
-  test('must contain at minimal one field', () => {
-    expect(messages(TokenPatch.safeParse({}))).toEqual(['must contain at minimal one field']);
+  test('must contain at least one field', () => {
+    expect(messages(TokenPatch.safeParse({}))).toEqual(['must contain at least one field']);
   });
   test('cannot change the id', () => {
     expect(TokenPatch.safeParse({ id: 'abc' }).success).toBe(false);
