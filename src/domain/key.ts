@@ -73,7 +73,7 @@ interface IdSequence {
   counter: number;
 }
 
-/** Least recently used first. The denial log creates ids for times of up to a second ago, so several are in use. */
+/** Least recently used first. Times arrive out of order: the denial log writes the entries of a second together. */
 const sequences = new Map<number, IdSequence>();
 const maxSequences = 2000;
 let current: IdSequence | undefined;
