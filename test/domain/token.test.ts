@@ -160,7 +160,7 @@ describe('patching a token', () => {
     for (const [name, value] of Object.entries(patch))
       expect(TokenPatch.parse({ [name]: value })).toEqual({ [name]: value });
   });
-  test('must contain at least one field', () => {
+  test('needs at least one field', () => {
     expect(messages(TokenPatch.safeParse({}))).toEqual(['must contain at least one field']);
   });
   test('cannot change the id', () => {
