@@ -1,4 +1,4 @@
-/** The first tenant, and how a tenant gets its first management key. */
+/** Creates the first tenant and the first management key of a tenant. */
 import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from '../config.ts';
@@ -14,7 +14,7 @@ export function newTenant(name: string, now: number): NewTenant & { secret: Secr
   return { id: newId(now), name, createdAt: now, application, key, secret: key.secret };
 }
 
-/** One that may do all that there is. */
+/** A management application with every built-in permission. */
 export function managementOf(name: string, now: number): NewApplication {
   return {
     id: newId(now),
@@ -29,9 +29,9 @@ export function managementOf(name: string, now: number): NewApplication {
 }
 
 export interface Bootstrapped {
-  /** The first management key, when this start has made it. */
+  /** The first management key, if this start created it. */
   readonly secret: Secret | undefined;
-  /** Whether the key file holds a management key that is valid on this database. */
+  /** Whether the key file contains a management key that is valid on this database. */
   readonly keyFileValid: boolean;
 }
 
@@ -41,29 +41,29 @@ interface Opened {
 }
 
 /**
- * On an empty database: makes a tenant and writes its key to the file. The key waits under another name until
- * the tenant is durable, and any start that finds one waiting settles what becomes of it. So neither a crash
- * nor several starts at once leave a tenant without a key file, or a key file without a tenant.
+ * On an empty database, creates a tenant and writes its key to the file. The key is written to a temporary file before
+ * the commit and renamed after it. Every start that finds a temporary file renames or deletes it. Neither a crash nor
+ * concurrent starts can therefore leave a tenant without a key file, or a key file without a tenant.
  */
 export async function bootstrap(
   { store, maintenance }: Opened,
   keyFile: string,
   now: number,
 ): Promise<Bootstrapped> {
-  const waiting = `${keyFile}.new`;
+  const temporary = `${keyFile}.new`;
   const tenant = newTenant('default', now);
   const empty = (await maintenance.tenants.list()).length === 0;
-  const mine =
+  const created =
     empty &&
     (await maintenance.createFirstTenant(tenant, () => {
       refuseToReplace(keyFile);
-      writeKey(waiting, tenant.secret);
+      writeKey(temporary, tenant.secret);
     }));
-  await settle(store, waiting, keyFile);
-  return { secret: mine ? tenant.secret : undefined, keyFileValid: await isValid(store, keyFile) };
+  await finishKeyFile(store, temporary, keyFile);
+  return { secret: created ? tenant.secret : undefined, keyFileValid: await isValid(store, keyFile) };
 }
 
-/** False as well if the file is missing or unreadable: it may be of another user, or of another database. */
+/** Returns false also if the file is missing or unreadable, or if its key is for another database. */
 async function isValid(store: Store, keyFile: string): Promise<boolean> {
   const key = parseKey(textOf(keyFile)?.trim() ?? '');
   return key?.kind === 'mgt' && (await store.credentials.find(key.kind, key.digest)) !== undefined;
@@ -77,17 +77,17 @@ function textOf(path: string): string | undefined {
   }
 }
 
-/** There is a tenant by now: a waiting key is known, or it is of a start that did not get that far. */
-async function settle(store: Store, waiting: string, keyFile: string): Promise<void> {
-  const text = unlessGone(() => readFileSync(waiting, 'utf8'));
+/** Renames the temporary file if its key is valid. Deletes it if the start that wrote it did not commit. */
+async function finishKeyFile(store: Store, temporary: string, keyFile: string): Promise<void> {
+  const text = ifExists(() => readFileSync(temporary, 'utf8'));
   if (text === undefined) return;
   const key = parseKey(text.trim());
   const known = key && (await store.credentials.find(key.kind, key.digest));
-  unlessGone(() => (known ? renameSync(waiting, keyFile) : rmSync(waiting)));
+  ifExists(() => (known ? renameSync(temporary, keyFile) : rmSync(temporary)));
 }
 
-/** A file that is gone has been settled by another start. */
-function unlessGone<T>(work: () => T): T | undefined {
+/** Returns undefined if the file does not exist: a concurrent start has renamed or deleted it. */
+function ifExists<T>(work: () => T): T | undefined {
   try {
     return work();
   } catch (error) {
@@ -99,8 +99,8 @@ function unlessGone<T>(work: () => T): T | undefined {
 function refuseToReplace(keyFile: string): void {
   if (!existsSync(keyFile)) return;
   throw new ConfigError(
-    `SALLYPORT_MANAGEMENT_KEY_FILE: ${keyFile} holds the key of another database, and this one is empty`,
-    'for a new database set SALLYPORT_DATA_DIR or SALLYPORT_MANAGEMENT_KEY_FILE to another place; otherwise check DATABASE_URL',
+    `SALLYPORT_MANAGEMENT_KEY_FILE: ${keyFile} contains the key of another database, and this one is empty`,
+    'for a new database, set SALLYPORT_DATA_DIR or SALLYPORT_MANAGEMENT_KEY_FILE to another path; otherwise check DATABASE_URL',
   );
 }
 

@@ -1,7 +1,6 @@
 /**
- * The condition that a database is in, for an operator. Changes nothing that it holds, not even an old schema. A
- * SQLite database is opened as the service opens it, with its log and lock beside it: what is told of how it is written
- * is how the service writes it.
+ * Reads the state of a database for `doctor`. Writes no data and does not migrate. A SQLite database is opened like the
+ * service opens it, so that the reported settings are those of the service.
  */
 import { newId } from '../domain/key.ts';
 import { checkpointText, type SignedCheckpoint, signatureCheck } from '../store/audit/hash-chain.ts';
@@ -16,31 +15,31 @@ import { readGauges } from '../store/gauges.ts';
 export interface Engine {
   readonly kind: 'sqlite' | 'postgres';
   readonly version: string;
-  /** By the clock that decides. */
+  /** The current time by the clock that decides on expiry. */
   readonly now: number;
-  /** 0 if there is none yet. */
+  /** 0 if the database is empty. */
   readonly schema: number;
 }
 
-/** As far as the schema is this program's. */
+/** Known only if the schema is that of this version. */
 export interface Health {
-  /** Why the master key does not open everything. */
+  /** Why the master key cannot unwrap every data key. */
   readonly master: string | undefined;
-  /** Seconds for which the oldest expired row has waited for the sweep. */
+  /** Seconds since the oldest row that the sweep has not removed yet expired. */
   readonly sweepLag: number;
-  /** The application that has stored the most bytes of tokens. */
+  /** The application that stores the most bytes. */
   readonly fullest: Fullest | undefined;
   readonly unchained: number;
-  /** Milliseconds for which the oldest of them has waited. */
+  /** Age of the oldest of them in milliseconds. */
   readonly unchainedFor: number;
   readonly head: SignedCheckpoint | undefined;
-  /** Whether the last checkpoint was signed with the keys of the chain; undefined if nobody can tell. */
+  /** Whether the signature of the last checkpoint is valid; undefined without the master key. */
   readonly headSigned: boolean | undefined;
-  /** Whether the row that the last checkpoint signs is there, with the link that it had. */
+  /** Whether the row of the last checkpoint exists with the signed hash. */
   readonly headKept: boolean;
-  /** When the newest audit entry was made, by the clock of that time. */
+  /** The time of the newest audit entry. */
   readonly newestEntry: number | undefined;
-  /** Whether the clock had leapt ahead when that was made, and was put back since. */
+  /** Whether that time is in the future because the clock was ahead for a while. */
   readonly leapt: boolean;
 }
 
@@ -58,13 +57,13 @@ export interface SqliteState {
 export interface PostgresState {
   readonly number: number;
   readonly standby: boolean;
-  /** Whether a transaction may only read, unless it says otherwise. */
+  /** Whether transactions are read-only by default. */
   readonly readOnly: boolean;
   readonly encoding: string;
   readonly fsync: string;
   readonly fullPageWrites: string;
   readonly synchronousCommit: string;
-  /** Connections that an ordinary user may still open. */
+  /** Free connections for users who are not superusers. */
   readonly left: number;
 }
 
@@ -75,7 +74,7 @@ export interface Diagnosis {
   readonly health?: Health;
 }
 
-/** `now` is the machine's clock, which decides for SQLite. */
+/** `now` is the machine's clock, which decides on expiry on SQLite. */
 export async function diagnose(
   { databaseUrl: url, databaseTimeout }: { databaseUrl: string; databaseTimeout: number },
   masters: MasterKeys,
@@ -159,7 +158,7 @@ async function fullestApplication(db: Db): Promise<Fullest | undefined> {
   return row && { application: row.application_id, bytes: Number(row.bytes) };
 }
 
-/** A database that was never started with a master key takes the first that comes. */
+/** A database without a master key accepts any. */
 async function masterProblem(db: Db, masters: MasterKeys): Promise<string | undefined> {
   if (!(await db.get('select 1 as one from master_key'))) return undefined;
   try {
@@ -182,20 +181,20 @@ async function isKept(db: Db, { seq, hash }: SignedCheckpoint): Promise<boolean>
   return (await db.get('select 1 as one from audit where seq = $1 and hash = $2', [seq, hash])) !== undefined;
 }
 
-/** As many entries of the future as are looked at. */
-const mostAhead = 100_000;
+/** Entries with a time in the future that are examined at most. */
+const maxAhead = 100_000;
 
 /**
- * Goes by the chain, which is in the order in which entries came. A clock that is behind now has the entries of its
- * future one after the other; one that was ahead has a leap before them that is longer than they are ahead, and the
- * last entry is of the past again.
+ * Tells a clock that is slow now from one that was fast for a while. The hash chain has the entries in the order in which
+ * they were written. If the clock was fast, the time jumps before the first entry in the future, by at least as much as
+ * the newest is ahead, and the last entry is in the past again.
  */
 async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
   const at = async (where: string, params: readonly number[] = []) =>
     Number((await db.get<{ at: DbTime }>(`select at from audit where ${where}`, params))?.at ?? Number.NaN);
   const ahead = await db.get<{ first: DbTime | null }>(
     `select min(seq) as first from
-       (select seq from audit where id > $1 and seq is not null limit ${mostAhead}) as ahead`,
+       (select seq from audit where id > $1 and seq is not null limit ${maxAhead}) as ahead`,
     [newId(now)],
   );
   if (ahead?.first == null) return false;

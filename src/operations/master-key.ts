@@ -1,4 +1,4 @@
-/** The master keys as the operator gives them: in a variable, or in a file that is made on the first start. */
+/** Master keys from an environment variable, or from a file that the first start creates. */
 import {
   accessSync,
   closeSync,
@@ -24,27 +24,27 @@ export function masterKeys(config: Config): MasterKeys {
     return {
       current: () => given[0] as MasterKey,
       find: (id) => given.find((key) => key.id === id),
-      lacking: () => 'which SALLYPORT_MASTER_KEY does not hold',
+      lacking: () => 'which SALLYPORT_MASTER_KEY does not contain',
     };
   }
-  let known: MasterKey[] = [];
+  let cached: MasterKey[] = [];
   const read = () => {
-    known = readFile(config.masterKeyFile);
-    return known;
+    cached = readFile(config.masterKeyFile);
+    return cached;
   };
   return {
     current: () => read()[0] ?? firstKey(config),
-    find: (id) => known.find((key) => key.id === id) ?? read().find((key) => key.id === id),
+    find: (id) => cached.find((key) => key.id === id) ?? read().find((key) => key.id === id),
     lacking: () => lackingIn(config.masterKeyFile),
   };
 }
 
 function lackingIn(path: string): string {
   const file = `SALLYPORT_MASTER_KEY_FILE ${path}`;
-  return existsSync(path) ? `which ${file} does not hold` : `and ${file} is not there`;
+  return existsSync(path) ? `which ${file} does not contain` : `and ${file} does not exist`;
 }
 
-/** None if there is no file. */
+/** Empty if the file does not exist. */
 function readFile(path: string): MasterKey[] {
   const text = readText(path);
   if (text === undefined) return [];
@@ -64,12 +64,12 @@ function readText(path: string): string | undefined {
   }
 }
 
-/** With PostgreSQL several nodes need the same key, so none of them may make one up. */
+/** On PostgreSQL every node needs the same key, so no node creates one. */
 function firstKey(config: Config): MasterKey {
   if (!config.databaseUrl.startsWith('sqlite:')) {
     throw new ConfigError(
-      `there is no master key: SALLYPORT_MASTER_KEY is not set, and SALLYPORT_MASTER_KEY_FILE ${config.masterKeyFile} is not there`,
-      'every node on PostgreSQL is given the same one; sallyport master-key new makes it',
+      `no master key: SALLYPORT_MASTER_KEY is not set, and SALLYPORT_MASTER_KEY_FILE ${config.masterKeyFile} does not exist`,
+      'create one with sallyport master-key new and give the same key to every node',
     );
   }
   const key = newMasterKey();
@@ -78,14 +78,14 @@ function firstKey(config: Config): MasterKey {
 }
 
 /**
- * The new key is the first of those given, if the database is not on it yet. Otherwise a file gets one more on
- * top. The others stay below it, for backups and exports from before, unless they are to be dropped.
+ * The next key is the first one given, unless the database uses it already. In that case a new key is added at the top of
+ * the file. Older keys stay below it, because older backups and exports need them, unless `dropOld` is set.
  */
 export function rotation(config: Config, dropOld = false): Rotation {
   if (config.masterKey) {
     const [first, second] = parseMasterKeys(config.masterKey.reveal());
     if (first && second) return { next: () => first, done: () => {} };
-    throw new ConfigError('SALLYPORT_MASTER_KEY must hold the new key and, after a comma, the old one');
+    throw new ConfigError('SALLYPORT_MASTER_KEY must contain the new key and, after a comma, the old one');
   }
   const path = config.masterKeyFile;
   if (dropOld) mustBeWritable(path);
@@ -108,12 +108,12 @@ export function rotation(config: Config, dropOld = false): Rotation {
   };
 }
 
-/** The fingerprints of the keys in the file. */
+/** Fingerprints of the keys in the file. */
 export function keysInFile({ masterKeyFile }: Config): string[] {
   return readFile(masterKeyFile).map(({ id }) => id);
 }
 
-/** Before anything is sealed anew. */
+/** Checked before any data key is rewrapped. */
 function mustBeWritable(path: string): void {
   try {
     accessSync(path, constants.W_OK);
@@ -123,7 +123,7 @@ function mustBeWritable(path: string): void {
   }
 }
 
-/** Replaces the file in one step, for good: a reader sees all of the old or all of the new, a crash too. */
+/** Replaces the file atomically and durably. */
 function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
   const text = keys.map(({ bytes }) => `${Buffer.from(bytes).toString('base64')}\n`).join('');
   try {

@@ -1,4 +1,4 @@
-/** Makes a database that was restored to an earlier state safe to serve. */
+/** Prepares a database that was restored to an earlier state for service. */
 import { byOperator, type Entry, restoreOperation } from '../domain/audit.ts';
 import {
   type Access,
@@ -17,10 +17,10 @@ import type { Maintenance } from '../store/maintenance.ts';
 import type { NewEntry } from '../store/store.ts';
 import { tenants } from '../store/tenants.ts';
 
-/** What can do again what was taken away from it. */
+/** Access that was revoked after the backup and is valid again. */
 export interface Revived {
   readonly tenants: readonly RevivedTenant[];
-  /** Those of other tenants. */
+  /** Applications of the other tenants. */
   readonly applications: readonly RevivedApplication[];
 }
 
@@ -34,11 +34,11 @@ export interface RevivedApplication {
   readonly tenant_id: string;
   readonly application_id: string;
   readonly name: string;
-  /** Whether the whole Application was deleted. */
+  /** Whether the application was deleted. */
   readonly deleted: boolean;
-  /** The keys that were taken away and work again. */
+  /** Keys that were revoked and are valid again. */
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
-  /** What it could do in the end, where that is less. */
+  /** Its last access, if that was narrower than it is now. */
   readonly access?: Access;
 }
 
@@ -49,16 +49,15 @@ export interface Recovered {
 
 export interface Recovery {
   /**
-   * Reads an export of the audit log, and answers what it tells of that this database does not know: what was
-   * taken away since, and is back. Nothing is read out of an export that is not sound, or of another log.
+   * Reads an export of the audit log and returns the revocations in it that this database does not have. Returns none if
+   * the export does not verify or is of another log.
    */
   revived(lines: AsyncIterable<string>): Promise<{ verdict: Verdict; revived: Revived }>;
   /**
-   * Ends every Session, and with them every nonce, and forgets every answer that was kept for a repeated
-   * request; takes out what is named; and tells the audit log. All of it, or nothing. What a deleted tenant had
-   * is out of reach then, and is removed afterwards.
+   * Deletes all sessions, nonces and idempotency records, revokes `revoke` again, and writes audit entries, in one
+   * transaction. The rows of deleted tenants are removed after it.
    */
-  recover(at: number, story: Entry['difference'], takeOut: Revived): Promise<Recovered>;
+  recover(at: number, story: Entry['difference'], revoke: Revived): Promise<Recovered>;
 }
 
 export const none: Revived = { tenants: [], applications: [] };
@@ -66,15 +65,15 @@ export const none: Revived = { tenants: [], applications: [] };
 export function recovery({ db, masters, chainKeys, removeTenantRows }: Maintenance): Recovery {
   return {
     revived: async (lines) => {
-      const told: AuditRow[] = [];
+      const changes: AuditRow[] = [];
       const onRow = (row: AuditRow) => {
-        if (changesAccess(row)) told.push(row);
+        if (changesAccess(row)) changes.push(row);
       };
       const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
-      return { verdict, revived: verdict.ok ? await lookUp(db, await unknownTo(db, told)) : none };
+      return { verdict, revived: verdict.ok ? await lookUp(db, await missingIn(db, changes)) : none };
     },
 
-    recover: async (at, story, takeOut) => {
+    recover: async (at, story, revoke) => {
       const keys = await chainKeys();
       const recovered = await db.exclusively(async (tx) => {
         const sessions = await tx.run('delete from sessions');
@@ -82,12 +81,12 @@ export function recovery({ db, masters, chainKeys, removeTenantRows }: Maintenan
         const record = (entry: Parameters<Write>[0]) =>
           insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
         await record({ operation: restoreOperation, ...(story && { difference: story }) });
-        for (const one of takeOut.tenants) await close(db, tx, record, one);
-        for (const one of takeOut.applications) await remove(tx, record, one);
+        for (const one of revoke.tenants) await close(db, tx, record, one);
+        for (const one of revoke.applications) await remove(tx, record, one);
         return { sessions, replies };
       }, 'slow');
-      for (const { tenant_id, closed } of takeOut.tenants)
-        if (closed === 'deleted') while (!(await removeTenantRows(tenant_id, several)).done);
+      for (const { tenant_id, closed } of revoke.tenants)
+        if (closed === 'deleted') while (!(await removeTenantRows(tenant_id, batchSize)).done);
       return recovered;
     },
   };
@@ -95,22 +94,22 @@ export function recovery({ db, masters, chainKeys, removeTenantRows }: Maintenan
 
 type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'difference'>) => Promise<void>;
 
-const several = 500;
+const batchSize = 500;
 
-/** Those that this audit log has no row of. Every change has one, so what it does not know has not happened here. */
-async function unknownTo(db: Db, told: readonly AuditRow[]): Promise<AuditRow[]> {
+/** The rows that this audit log does not have. Every change has a row, so these changes were not made here. */
+async function missingIn(db: Db, rows: readonly AuditRow[]): Promise<AuditRow[]> {
   const known = new Set<string>();
-  for (let start = 0; start < told.length; start += several) {
+  for (let start = 0; start < rows.length; start += batchSize) {
     const params = new Params();
-    const ids = params.list(told.slice(start, start + several).map(({ id }) => id));
-    const rows = await db.all<{ id: string }>(`select id from audit where id in ${ids}`, params.values);
-    for (const { id } of rows) known.add(id);
+    const ids = params.list(rows.slice(start, start + batchSize).map(({ id }) => id));
+    const found = await db.all<{ id: string }>(`select id from audit where id in ${ids}`, params.values);
+    for (const { id } of found) known.add(id);
   }
-  return told.filter(({ id }) => !known.has(id));
+  return rows.filter(({ id }) => !known.has(id));
 }
 
-async function lookUp(db: Db, told: readonly AuditRow[]): Promise<Revived> {
-  const { tenants: closed, applications: changed } = revocations(told);
+async function lookUp(db: Db, rows: readonly AuditRow[]): Promise<Revived> {
+  const { tenants: closed, applications: changed } = revocations(rows);
   const found: RevivedTenant[] = [];
   for (const [id, how] of closed) {
     const tenant = await tenants(db).get(id);

@@ -1,4 +1,4 @@
-/** A SQLite database as a file: copies of it, and whether it is whole. */
+/** Copies SQLite database files and checks their integrity. */
 import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
 import { anchorOf } from '../store/audit/hash-chain.ts';
@@ -10,13 +10,12 @@ import { lockFile, shareLock } from '../store/engine/sqlite-lock.ts';
 import { openFile } from '../store/engine/sqlite-open.ts';
 import { schemaDifferences } from '../store/engine/sqlite-schema.ts';
 
-/** What must not come back to life: Sessions with their nonces, and answers kept for repeated requests. */
+/** Tables that a backup leaves out: sessions with their nonces, and idempotency records. */
 const shortLived = ['sessions', 'idempotency'];
 
 /**
- * Copies a database that may be in use all the while, as it is at one moment, into an empty file. What is
- * short-lived is left out, so that the copy is safe to be served from, however it gets there. Returns the id of the
- * master key that it is sealed with, if there is one.
+ * Copies a consistent snapshot of a database, which may be in use, into an empty file. Sessions, nonces and idempotency
+ * records are left out, so that the copy can be served without `recover`. Returns the id of its master key, if any.
  */
 export function backUp(from: string, to: string): string | undefined {
   const letGo = shareLock(from);
@@ -33,14 +32,14 @@ export function backUp(from: string, to: string): string | undefined {
   }
 }
 
-/** Whether a file proved to be a backup that was made under one of the master keys. */
+/** Whether the MAC of a backup is valid under one of the master keys. */
 export type Verification =
   | { readonly verified: true; readonly taken_at: string; readonly master_key: string }
   | { readonly verified: false; readonly why: string };
 
 /**
- * Copies a backup into a new file, in one piece for its owner alone. Calls `accept` where it is not verified, which
- * throws to stop there. Only then a log beside the file is read too: no MAC covers it.
+ * Copies a backup into a new file that only its owner can read. Calls `accept` if it is not verified; `accept` throws to
+ * stop. Applies a write-ahead log beside the file only if it is not verified, because no MAC covers the log.
  */
 export function unpack(
   from: string,
@@ -51,21 +50,21 @@ export function unpack(
   const verification = withFile(openSync(from, 'r'), from, (source): Verification => {
     const found = readMac(source);
     const master = found && masters.find(found.master_key);
-    const unproved = ({ why, todo }: Reason) => {
+    const unverified = ({ why, todo }: Reason) => {
       accept(why, todo);
       return { verified: false as const, why };
     };
     if (!found || !master) {
-      const result = unproved(found ? withoutKey(found, masters) : noMac);
+      const result = unverified(found ? withoutKey(found, masters) : noMac);
       writeNew(to, (file) => copyBytes(source, file, found?.length ?? fstatSync(source).size));
       return result;
     }
     const matches = writeNew(to, (file) => copyChecked(source, file, found, master));
     const { taken_at, master_key } = found;
-    return matches ? { verified: true, taken_at, master_key } : unproved(mismatch);
+    return matches ? { verified: true, taken_at, master_key } : unverified(mismatch);
   });
   if (!verification.verified && existsSync(`${from}-wal`)) copyFile(`${from}-wal`, `${to}-wal`);
-  within(to, fold);
+  within(to, applyLog);
   sync(to);
   return verification;
 }
@@ -76,18 +75,18 @@ interface Reason {
 }
 
 const noMac: Reason = {
-  why: 'it has no MAC: an older version or another program made it, or its end is missing',
-  todo: 'use a backup that this version made',
+  why: 'it has no MAC: it was created by an older version or another program, or its end is missing',
+  todo: 'use a backup created by this version',
 };
 const mismatch: Reason = {
-  why: 'its MAC does not match: it was changed or damaged after it was made',
+  why: 'its MAC does not match: the file was changed or damaged after it was created',
   todo: 'use another backup',
 };
 
 function withoutKey({ master_key }: BackupMac, masters: Pick<MasterKeys, 'lacking'>): Reason {
   return {
-    why: `its MAC was made with the master key ${master_key}, ${lacking(masters)}`,
-    todo: 'give that master key',
+    why: `its MAC was created with the master key ${master_key}, ${lacking(masters)}`,
+    todo: 'provide that master key',
   };
 }
 
@@ -101,7 +100,7 @@ function writeNew<T>(path: string, write: (file: number) => T): T {
   return withFile(createExclusively(path), path, write);
 }
 
-/** Closes the file in the end. Of a descriptor the system does not know the path, so that errors are told it. */
+/** Closes the file afterwards. Adds the path to system errors, which have none for a descriptor. */
 function withFile<T>(file: number, path: string, work: (file: number) => T): T {
   try {
     return work(file);
@@ -113,31 +112,31 @@ function withFile<T>(file: number, path: string, work: (file: number) => T): T {
   }
 }
 
-/** How its schema differs from ours. Throws if it cannot be read. */
+/** The differences between its schema and that of this version. Throws if the file cannot be read. */
 export function foreignSchema(path: string): string[] {
   return within(path, schemaDifferences);
 }
 
-/** What is wrong with it; nothing if it is whole. */
+/** The results of the integrity checks; empty if there are no errors. */
 export function flaws(path: string): string[] {
   try {
     return within(path, (db) => {
-      if (!hasTable(db, 'schema_versions')) return ['it is not a database of Sallyport'];
+      if (!hasTable(db, 'schema_versions')) return ['it is not a Sallyport database'];
       const found = db.query('pragma integrity_check(10)').values() as [string][];
       const orphans = db.query('pragma foreign_key_check').values();
-      const torn = found.map(([text]) => text).filter((text) => text !== 'ok');
-      return orphans.length > 0 ? [...torn, `${orphans.length} rows refer to rows that are gone`] : torn;
+      const errors = found.map(([text]) => text).filter((text) => text !== 'ok');
+      return orphans.length > 0 ? [...errors, `${orphans.length} rows refer to deleted rows`] : errors;
     });
   } catch (error) {
     return [(error as Error).message];
   }
 }
 
-/** Where its audit log ends, if that can be read. Its log is folded in, so that the one file is all of it. */
+/** Moves the write-ahead log into the database file. Returns the anchor of the audit log, if it can be read. */
 export function settle(path: string): string | undefined {
   try {
     return within(path, (db) => {
-      fold(db);
+      applyLog(db);
       const last = 'select seq, hash from audit_checkpoints order by seq desc limit 1';
       const head = db.query(last).get() as { seq: number; hash: Uint8Array } | null;
       return head ? anchorOf(head) : undefined;
@@ -147,14 +146,14 @@ export function settle(path: string): string | undefined {
   }
 }
 
-/** A log that is left from another database would be taken for this one's. */
+/** The files of a database. A remaining log of another database would be applied to this one. */
 const parts = ['', '-wal', '-shm', '-journal'];
 
 export function anythingOf(path: string): boolean {
   return parts.some((part) => existsSync(path + part));
 }
 
-/** Gives a database another name, with all that belongs to it. */
+/** Renames a database with its log. */
 export function moveAway(from: string, to: string): void {
   for (const part of parts) if (existsSync(from + part)) renameSync(from + part, to + part);
 }
@@ -164,7 +163,7 @@ export function removeDatabase(path: string): void {
   for (const file of [lockFile(path), generationFile(path)]) rmSync(file, { force: true });
 }
 
-/** The same, but for its lock, which somebody holds. */
+/** Removes the database and its log, but not the lock file, which may be locked. */
 export function removeParts(path: string): void {
   for (const part of parts) rmSync(path + part, { force: true });
 }
@@ -173,7 +172,7 @@ function within<T>(path: string, work: (db: Database) => T): T {
   const db = openFile(path, 'existing');
   try {
     db.run('pragma busy_timeout = 5000');
-    // Somebody else may have written the schema.
+    // The file may come from an untrusted place.
     db.run('pragma trusted_schema = off');
     return work(db);
   } finally {
@@ -181,7 +180,7 @@ function within<T>(path: string, work: (db: Database) => T): T {
   }
 }
 
-function fold(db: Database): void {
+function applyLog(db: Database): void {
   db.run('pragma journal_mode = delete');
 }
 

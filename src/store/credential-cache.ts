@@ -1,7 +1,7 @@
 /**
  * Caches credentials by the digest of the key.
  *
- * On SQLite, a credential is read from the database only if something was committed since it was last read. It is never
+ * On SQLite, a credential is read from the database only if a process has committed since it was last read. It is never
  * stale: a change to a credential applies to every request sent after the response to the change.
  * 1. Every process numbers its commits in a shared counter while it holds SQLite's write lock: it stores `begun = n`
  *    before commit n, and `ended = n` after it. The response follows `ended = n`.
@@ -29,7 +29,7 @@ import type { DbTime, Local } from './engine/db.ts';
 
 export interface FoundCredential {
   readonly principal: Principal;
-  /** When it expires if nothing is committed. */
+  /** When it expires, if no commit changes that. */
   readonly until: number;
   /** Characters of the grants it was made from. */
   readonly text: number;

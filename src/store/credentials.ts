@@ -80,7 +80,7 @@ function fromKey(row: KeyRow, digest: Digest): FoundCredential {
     now: Number(row.now),
   };
   const text = row.permissions.length + row.rules.length;
-  return { principal, until: soonest(row.expires_at), text };
+  return { principal, until: earliest(row.expires_at), text };
 }
 
 function fromSession(row: SessionRow, digest: Digest): FoundCredential {
@@ -99,12 +99,12 @@ function fromSession(row: SessionRow, digest: Digest): FoundCredential {
     now: Number(row.now),
   };
   const text = row.permissions.length + row.rules.length + (permissions?.length ?? 0) + (rules?.length ?? 0);
-  const until = soonest(row.expires_at, row.application_expires_at, row.authorizer_expires_at);
+  const until = earliest(row.expires_at, row.application_expires_at, row.authorizer_expires_at);
   return { principal, until, text };
 }
 
-function soonest(...moments: (DbTime | null)[]): number {
-  return Math.min(...moments.map((moment) => (moment === null ? Number.POSITIVE_INFINITY : Number(moment))));
+function earliest(...times: (DbTime | null)[]): number {
+  return Math.min(...times.map((time) => (time === null ? Number.POSITIVE_INFINITY : Number(time))));
 }
 
 function policyOf(permissions: string, rules: string): Policy {

@@ -2,27 +2,27 @@ import type { Db, DbTime } from './engine/db.ts';
 import type { Gauges } from './maintenance.ts';
 
 const tables = ['applications', 'sessions', 'tokens', 'audit'] as const;
-const soon = 7 * 86_400_000;
+const week = 7 * 86_400_000;
 
-/** Cheap enough for every scrape: nothing here reads a whole table. */
+/** Cheap enough for every scrape: no query scans a whole table. */
 export async function readGauges(db: Db): Promise<Gauges> {
   const [bytes, rows] = await (db.dialect === 'sqlite' ? sqliteSizes(db) : postgresSizes(db));
   const expiring = await number(
     db,
     'select count(*) as value from applications where expires_at > :now and expires_at <= :now + $1',
-    [soon],
+    [week],
   );
-  const oldest = await number(
+  const oldestExpired = await number(
     db,
     `select :now - min(expires_at) as value from
        (select min(expires_at) as expires_at from sessions union all
-        select min(expires_at) as expires_at from tokens) as all_of_them`,
+        select min(expires_at) as expires_at from tokens) as expiries`,
   );
   const unchained = await number(
     db,
     'select count(*) as value from (select 1 as one from audit where seq is null limit 10000) as waiting',
   );
-  return { bytes, rows, expiring, sweepLag: Math.max(0, oldest / 1000), unchained };
+  return { bytes, rows, expiring, sweepLag: Math.max(0, oldestExpired / 1000), unchained };
 }
 
 async function number(db: Db, sql: string, params: number[] = []): Promise<number> {
@@ -32,7 +32,7 @@ async function number(db: Db, sql: string, params: number[] = []): Promise<numbe
 
 type Sizes = [bytes: number, rows: Record<string, number>];
 
-/** The highest row number stands in for the number of rows. */
+/** Uses the highest row number as an estimate of the number of rows. */
 async function sqliteSizes(db: Db): Promise<Sizes> {
   const bytes = await number(
     db,
@@ -43,7 +43,7 @@ async function sqliteSizes(db: Db): Promise<Sizes> {
   return [bytes, rows];
 }
 
-/** As of the last time that PostgreSQL looked at its tables. */
+/** As of the last `analyze`. */
 async function postgresSizes(db: Db): Promise<Sizes> {
   const bytes = await number(db, 'select pg_database_size(current_database()) as value');
   const rows: Record<string, number> = {};

@@ -1,6 +1,6 @@
 /**
  * Storage operations of the operator: background jobs, CLI commands and the tools in src/operations. Request handlers
- * use store.ts. Methods that change a tenant return false if there is none, or if it is being deleted.
+ * use store.ts. Methods that change a tenant return false if it does not exist or is being deleted.
  */
 import type { LogEntry } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
@@ -22,13 +22,13 @@ export interface NewTenant {
 export interface Tenants {
   /** Creates the tenant together with its first management application. */
   create(tenant: NewTenant): Promise<void>;
-  /** Returns undefined if there is no such tenant. */
+  /** Returns undefined if the tenant does not exist. */
   get(id: string): Awaitable<Tenant | undefined>;
   /** Oldest first. */
   list(): Awaitable<Tenant[]>;
   rename(id: string, name: string): Promise<boolean>;
   /**
-   * The keys of its applications and sessions do not work for requests sent after this resolves. Everything else is
+   * The keys of its applications and sessions are invalid for every request sent after this resolves. Its data is
    * unchanged.
    */
   disable(id: string): Promise<boolean>;
@@ -54,7 +54,7 @@ export interface ChainedEntries {
 export interface AuditChain {
   /**
    * Appends at most `limit` entries that are not yet chained to the hash chain and signs a checkpoint. Returns how many.
-   * If several nodes call it at once, one of them does it. On SQLite entries are chained when they are written.
+   * If several nodes call it concurrently, one of them does it. On SQLite entries are chained when they are written.
    */
   append(limit: number): Promise<number>;
   /** The last checkpoint; undefined if the chain is empty. */
@@ -91,19 +91,19 @@ export interface TenantTransaction extends Omit<StoreTransaction, 'tokens' | 'id
 export interface Maintenance {
   readonly tenants: Tenants;
   readonly audit: AuditChain;
-  /** Runs `work` in one transaction. Durable when it resolves. If `work` throws, nothing is changed. */
+  /** Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. */
   changeTenants<T>(work: (transaction: TenantTransaction) => Awaitable<T>): Promise<T>;
   /**
-   * Creates the tenant unless there is one already. If several nodes call it at once, one returns true. `prepare` runs
-   * in the transaction that creates the tenant; if it throws, nothing is created.
+   * Creates the tenant if the database has none. If several nodes call it concurrently, one returns true. `prepare` runs
+   * in the transaction that creates the tenant, which is rolled back if it throws.
    */
   createFirstTenant(tenant: NewTenant, prepare?: () => void): Promise<boolean>;
   /**
    * Deletes about `limit` rows of a tenant that was marked as deleted, and with the last of them the tenant. The audit
-   * log is not deleted. May be interrupted and called again. Other tenants are left alone.
+   * log is not deleted. May be interrupted and called again. Does nothing for other tenants.
    */
   removeTenantRows(id: string, limit: number): Promise<TenantRemoval>;
-  /** Rewraps every data key with the next master key. Other nodes may read and write meanwhile. */
+  /** Rewraps every data key with the next master key. Other nodes can read and write while it runs. */
   rotateMasterKey(rotation: Rotation): Promise<Rotated>;
   /**
    * Removes at most `limit` rows of each kind that are expired or belong to a deleted application, and returns how

@@ -41,16 +41,16 @@ export type * from './records.ts';
 export interface Applications {
   /** Creates the application together with its first key. */
   create(tenant: string, application: NewApplication, key: Minted): Promise<Application>;
-  /** Returns undefined if there is no such application. */
+  /** Returns undefined if the application does not exist. */
   get(tenant: string, id: string): Awaitable<Application | undefined>;
-  /** Newest first, whatever the order of `ids`. */
+  /** Newest first; the order of `ids` is ignored. */
   list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
   /** Returns undefined if there are too many to count. */
   count(tenant: string): Promise<number | undefined>;
   /**
-   * Replaces the fields with what `revise` returns for the current ones. If `revise` throws, nothing changes.
-   * Concurrent updates run one after the other, each on the result of the one before. Returns undefined if there is
-   * no such application.
+   * Replaces the fields with the result of `revise` for the current ones. Rejects without a change if `revise` throws.
+   * Concurrent updates run one after the other, each on the result of the one before. Returns undefined if the
+   * application does not exist.
    */
   update(
     tenant: string,
@@ -59,8 +59,8 @@ export interface Applications {
     revise: (current: Application) => ApplicationUpdate,
   ): Promise<Application | undefined>;
   /**
-   * Replaces all keys with the one that `rekey` returns. If `rekey` throws, nothing changes. The old keys are invalid
-   * for every request sent after this resolves. Returns undefined if there is no such application.
+   * Replaces all keys with the result of `rekey`. Rejects without a change if `rekey` throws. The old keys are invalid
+   * for every request sent after this resolves. Returns undefined if the application does not exist.
    */
   regenerate(
     tenant: string,
@@ -70,17 +70,17 @@ export interface Applications {
   ): Promise<{ application: Application; key: Minted } | undefined>;
   /**
    * Its keys and sessions are invalid for every request sent after this resolves. The cost does not depend on how many
-   * sessions it has: the sweep removes their rows in batches. Returns false if there is no such application.
+   * sessions it has: the sweep removes their rows in batches. Returns false if the application does not exist.
    */
   delete(tenant: string, id: string): Promise<boolean>;
 }
 
 export interface Keys {
-  /** Newest first. Empty if there is no such application. */
+  /** Newest first. Empty if the application does not exist. */
   list(tenant: string, application: string): Awaitable<ApplicationKey[]>;
   /**
-   * Adds the key that `mint` returns for the application and its number of keys, which no concurrent call changes
-   * meanwhile. If `mint` throws, nothing changes. Returns undefined if there is no such application.
+   * Adds the key that `mint` returns for the application and its number of keys. Concurrent calls run one after the
+   * other. Rejects without a change if `mint` throws. Returns undefined if the application does not exist.
    */
   create(
     tenant: string,
@@ -89,8 +89,8 @@ export interface Keys {
     mint: (current: Application, keys: number) => Minted,
   ): Promise<{ created: ApplicationKey; key: Minted } | undefined>;
   /**
-   * The key, and every session that it limits as a ceiling, is invalid for every request sent after this resolves. If
-   * `check` throws, nothing changes. Returns undefined if there is no such key.
+   * The key, and every session that it limits as a ceiling, is invalid for every request sent after this resolves.
+   * Rejects without a change if `check` throws. Returns undefined if the key does not exist.
    */
   delete(
     tenant: string,
@@ -102,7 +102,7 @@ export interface Keys {
 
 export interface Usage {
   /**
-   * Keeps the latest time of each use, in whatever order they are written. Ignores applications and keys that no
+   * Stores the latest time of each use; the order of calls is irrelevant. Ignores applications and keys that no
    * longer exist. The number of containers per permission is bounded; further ones are merged.
    */
   write(uses: readonly ApplicationUse[]): Promise<void>;
@@ -112,7 +112,7 @@ export interface Usage {
 
 export interface Sessions {
   /**
-   * Throws `unauthenticated` if there is no such application. A session of an application that was deleted or has
+   * Throws `unauthenticated` if the application does not exist. A session of an application that was deleted or has
    * expired may be created, but its key never works.
    */
   create(tenant: string, session: NewSession): Awaitable<void>;
@@ -123,8 +123,8 @@ export interface Sessions {
   /** Sessions whose key works, newest first. */
   list(tenant: string, filter: SessionFilter, window: ListWindow): Promise<ListPage<Session>>;
   /**
-   * Its key and its nonce are invalid for every request sent after this resolves. Returns false if there is no such
-   * session.
+   * Its key and its nonce are invalid for every request sent after this resolves. Returns false if the session does not
+   * exist.
    */
   end(tenant: string, id: string): Promise<boolean>;
 }
@@ -138,7 +138,7 @@ export interface Credentials {
 }
 
 export interface Tokens {
-  /** What the application has created and is still stored. Expired tokens count until they are swept. */
+  /** The tokens that the application created and that are still stored. Expired ones count until they are swept. */
   storageUsed(tenant: string, application: string): Awaitable<StorageUsed>;
   /** Encrypts the data and the masked value for this tenant, token and version. Returns undefined if the id is taken. */
   create(
@@ -147,14 +147,14 @@ export interface Tokens {
     content: TokenContent,
     change: Change,
   ): Awaitable<StoredToken | undefined>;
-  /** Returns undefined if there is no such token. */
+  /** Returns undefined if the token does not exist. */
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
   /** Reads at most one page of data, measured in bytes. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ShownToken>>;
   /**
    * Replaces the content with what `revise` returns for the current one; concurrent updates run one after the other.
    * Throws `storage_full` if the token grows and its creator would have more than `quota` bytes stored. Returns
-   * undefined if there is no such token.
+   * undefined if the token does not exist.
    */
   update(
     tenant: string,
@@ -163,7 +163,7 @@ export interface Tokens {
     revise: (current: StoredToken) => TokenContent,
     quota?: number,
   ): Promise<StoredToken | undefined>;
-  /** If `check` throws, nothing changes. Returns false if there is no such token. */
+  /** Rejects without a change if `check` throws. Returns false if the token does not exist. */
   delete(tenant: string, id: string, check: (current: StoredToken) => void): Promise<boolean>;
 }
 
@@ -176,8 +176,8 @@ export interface AuditLog {
 
 export interface Idempotency {
   /**
-   * The reply to the same request within the last day; undefined if there is none. Throws if the idempotency key was
-   * used for a different request.
+   * The reply to the same request within the last day, otherwise undefined. Rejects if the idempotency key was used for
+   * a different request.
    */
   recall(tenant: string, repeatable: Repeatable): Promise<unknown>;
   remember(tenant: string, repeatable: Repeatable, reply: unknown, now: number): Promise<void>;
@@ -204,8 +204,7 @@ export interface Store {
   readonly tenants: { get(id: string): Awaitable<Tenant | undefined> };
   readonly audit: AuditLog;
   /**
-   * Runs `work` in one transaction. Durable when it resolves. If `work` throws, nothing is changed. `work` may await
-   * only the transaction, and may run twice if the first attempt was rolled back. Changes of different entities may
+   * Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. `work` may await only the transaction, and may run twice if the first attempt was rolled back. Changes of different entities may
    * interleave; changes of the same entity, and changes without one, run one after the other.
    */
   change<T>(

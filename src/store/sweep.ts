@@ -1,9 +1,9 @@
-/** Frees the space of rows that no read returns any more: expired rows, and applications that were deleted. */
+/** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
 import { type Db, rowLock } from './engine/db.ts';
 import { primaryKeys } from './tables.ts';
 import { deleteTokens } from './token-storage.ts';
 
-/** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction holds wait. */
+/** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction has locked are skipped. */
 export async function sweep(db: Db, limit: number): Promise<number> {
   let removed = 0;
   for (const table of ['idempotency', 'sessions'] as const) removed += await removeExpired(db, table, limit);
@@ -12,7 +12,7 @@ export async function sweep(db: Db, limit: number): Promise<number> {
   return removed + (await removeExpired(db, 'applications', limit, `and ${someSession} is null`));
 }
 
-/** A scalar subquery: PostgreSQL cannot turn it into a join that reads all sessions. */
+/** A scalar subquery, because PostgreSQL would turn `exists` into a join that reads all sessions. */
 const someSession = `(select 1 from sessions s
   where s.tenant_id = applications.tenant_id and s.application_id = applications.id limit 1)`;
 
@@ -27,7 +27,7 @@ async function removeExpired(db: Db, table: Table, limit: number, also?: string)
   return db.run(expired(db, table, also), [limit]);
 }
 
-/** Sessions go before their application: the foreign key would remove all of them in one statement. */
+/** Deletes sessions before their application, whose foreign key would delete all of them in one statement. */
 async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
     `select tenant_id, id, ${someSession} as session from applications

@@ -1,4 +1,4 @@
-/** What the access rules mean, sentence by sentence. */
+/** The semantics of access rules. */
 import { describe, expect, test } from 'bun:test';
 import { type Grants, noGrants } from '../../src/domain/grant.ts';
 import { compilePolicy, decide, type Resource } from '../../src/domain/policy.ts';
@@ -38,10 +38,15 @@ const containers: Row[] = [
   ],
   ['a rule on /pci/ covers pci/high, without outer slashes', grants(pci), at('pci/high'), 'reveal'],
   ['a rule on the root covers every container', grants({ container: '/' }), at('/pci/high/'), 'reveal'],
-  ['a rule on the root covers what lies in no container', grants({ container: '/' }), {}, 'reveal'],
+  ['a rule on the root covers resources without a container', grants({ container: '/' }), {}, 'reveal'],
   ['a rule without a container covers everything', grants({}), at('/pci/high/'), 'reveal'],
-  ['a rule without a container covers what lies in no container', grants({}), {}, 'reveal'],
-  ['a rule on a container does not cover what lies in no container', grants(pci), { id: 'card-1' }, 'denied'],
+  ['a rule without a container covers resources without a container', grants({}), {}, 'reveal'],
+  [
+    'a rule on a container does not cover resources without a container',
+    grants(pci),
+    { id: 'card-1' },
+    'denied',
+  ],
   ['a rule on a container covers what has no id', grants(pci), { container: '/pci/' }, 'reveal'],
 ];
 
@@ -74,7 +79,12 @@ const conditions: Row[] = [
   ['ids are compared letter by letter, case included', idEquals('card-1'), at('/a/', 'CARD-1'), 'denied'],
   ['a prefix of an id has its case, too', idStarts('card'), at('/a/', 'CARD-1'), 'denied'],
   ['an id is not a path: / is an ordinary character of it', idStarts('/'), at('/a/', 'card-1'), 'denied'],
-  ['a condition on the id does not hold where there is no id', idStarts('c'), { container: '/a/' }, 'denied'],
+  [
+    'a condition on the id does not match a resource without an id',
+    idStarts('c'),
+    { container: '/a/' },
+    'denied',
+  ],
   ['a condition on the id holds in no container', idStarts('c'), { id: 'card-1' }, 'reveal'],
   ['all conditions hold: the rule matches', both, at('/pci/', 'card-1'), 'reveal'],
   ['the first of two conditions fails: the rule does not match', both, at('/pci/', 'x-1'), 'denied'],
@@ -120,19 +130,19 @@ const precedence: Row[] = [
     'reveal',
   ],
   [
-    'the narrower container has no precedence of its own',
+    'a narrower container has no precedence',
     grants({ ...pci, transform: 'redact' }, { container: '/pci/high/', priority: 2 }),
     at('/pci/high/'),
     'redact',
   ],
   [
-    'a rule that does not match has no say, whatever its priority',
+    'a rule that does not match is ignored, also with the highest priority',
     grants({ container: '/other/', transform: 'redact' }, low),
     at('/pci/'),
     'reveal',
   ],
   [
-    'a rule that grants another permission has no say, whatever its priority',
+    'a rule that grants another permission is ignored, also with the highest priority',
     grants({ ...pci, transform: 'redact', permissions: ['token:create'] }, low),
     at('/pci/'),
     'reveal',
@@ -192,12 +202,12 @@ const plainly: Row[] = [
   ],
   ['where no rule matches, plain permissions still act', grants('token:read', pci), at('/other/'), 'mask'],
   [
-    'where the rule that matches grants something else, plain permissions still act',
+    'permissions without a rule apply if the matching rule grants another permission',
     grants('token:read', { ...pci, permissions: ['token:create'] }),
     at('/pci/'),
     'mask',
   ],
-  ['without any grant, everything is denied', noGrants, at('/pci/'), 'denied'],
+  ['without grants, every request is denied', noGrants, at('/pci/'), 'denied'],
   ['another plain permission does not help', grants('token:create'), at('/pci/'), 'denied'],
   ['a permission is no prefix of another', grants('token:read'), at('/pci/'), 'denied', 'token:rea'],
   [
@@ -225,7 +235,7 @@ const families: Row[] = [
     'invoice:read',
   ],
   ["users' own permissions act where the rule does", grants(invoices), at('/pci/'), 'reveal', 'invoice:read'],
-  ["the service's own resources lie in no container", grants(reads), {}, 'redact', 'application:read'],
+  ['the resources of the service have no container', grants(reads), {}, 'redact', 'application:read'],
   [
     'a container does not narrow what is not about Tokens',
     grants(reads),

@@ -8,38 +8,38 @@ import { bootstrap, newTenant } from '../../src/operations/bootstrap.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-describe.each(databases)('the first management key, on %s', (_, database) => {
+describe.each(databases)('bootstrap on %s', (_, database) => {
   let on: TestStore;
   let folder: string;
   let keyFile: string;
-  let waiting: string;
+  let temporary: string;
   beforeEach(async () => {
     on = await openTestStore(database);
     folder = mkdtempSync(join(tmpdir(), 'sallyport-bootstrap-'));
     keyFile = join(folder, 'management.key');
-    waiting = `${keyFile}.new`;
+    temporary = `${keyFile}.new`;
   });
   afterEach(async () => {
     await on.close();
     rmSync(folder, { recursive: true, force: true });
   });
 
-  const begin = (node: Pick<TestStore, 'store' | 'maintenance'> = on) => bootstrap(node, keyFile, startTime);
-  const holderOf = (file: string) => {
+  const start = (node: Pick<TestStore, 'store' | 'maintenance'> = on) => bootstrap(node, keyFile, startTime);
+  const principalOf = (file: string) => {
     const { kind, digest } = parseKey(readFileSync(file, 'utf8').trim())!;
     return on.store.credentials.find(kind, digest);
   };
 
-  test('is in its file, for its owner alone, and works', async () => {
-    const { secret } = await begin();
+  test('writes a working management key to a file that only its owner can read', async () => {
+    const { secret } = await start();
     expect(readFileSync(keyFile, 'utf8')).toBe(`${secret!.reveal()}\n`);
     expect(statSync(keyFile).mode & 0o777).toBe(0o600);
-    expect(await holderOf(keyFile)).toMatchObject({ application: { type: 'management' } });
-    expect(existsSync(waiting)).toBe(false);
+    expect(await principalOf(keyFile)).toMatchObject({ application: { type: 'management' } });
+    expect(existsSync(temporary)).toBe(false);
   });
 
-  test('is on record: the audit log begins with the tenant', async () => {
-    await begin();
+  test('writes the creation of the tenant to the audit log', async () => {
+    await start();
     const [tenant] = await on.maintenance.tenants.list();
     const { entries } = await on.store.audit.list(tenant!.id, {}, { limit: 10, before: undefined });
     const [entry] = entries;
@@ -50,68 +50,68 @@ describe.each(databases)('the first management key, on %s', (_, database) => {
     });
   });
 
-  test('is made once', async () => {
-    await begin();
+  test('creates a tenant only once', async () => {
+    await start();
     const before = readFileSync(keyFile, 'utf8');
-    expect(await begin()).toEqual({ secret: undefined, keyFileValid: true });
+    expect(await start()).toEqual({ secret: undefined, keyFileValid: true });
     expect(readFileSync(keyFile, 'utf8')).toBe(before);
     expect(await on.maintenance.tenants.list()).toHaveLength(1);
   });
 
-  test('is made once by several that start together in one folder', async () => {
+  test('creates one tenant and one key file if several nodes start concurrently', async () => {
     const nodes = [on, await on.open(), await on.open()];
-    const begun = await Promise.all(nodes.map((node) => begin(node)));
-    const made = begun.flatMap(({ secret }) => secret ?? []);
-    expect(made).toHaveLength(1);
-    expect(readFileSync(keyFile, 'utf8').trim()).toBe(made[0]!.reveal());
-    expect(await holderOf(keyFile)).toBeDefined();
-    expect(existsSync(waiting)).toBe(false);
+    const started = await Promise.all(nodes.map((node) => start(node)));
+    const created = started.flatMap(({ secret }) => secret ?? []);
+    expect(created).toHaveLength(1);
+    expect(readFileSync(keyFile, 'utf8').trim()).toBe(created[0]!.reveal());
+    expect(await principalOf(keyFile)).toBeDefined();
+    expect(existsSync(temporary)).toBe(false);
     expect(await on.maintenance.tenants.list()).toHaveLength(1);
   });
 
-  test('gets its name at the next start when the one that made it ended too soon', async () => {
+  test('renames the temporary key file of a start that ended after its commit', async () => {
     const tenant = newTenant('default', startTime);
     await on.maintenance.createFirstTenant(tenant);
-    writeFileSync(waiting, `${tenant.secret.reveal()}\n`, { mode: 0o600 });
-    expect(await begin()).toEqual({ secret: undefined, keyFileValid: true });
+    writeFileSync(temporary, `${tenant.secret.reveal()}\n`, { mode: 0o600 });
+    expect(await start()).toEqual({ secret: undefined, keyFileValid: true });
     expect(readFileSync(keyFile, 'utf8').trim()).toBe(tenant.secret.reveal());
-    expect(existsSync(waiting)).toBe(false);
+    expect(existsSync(temporary)).toBe(false);
   });
 
   test.each([
-    ['of a tenant that was never made', () => mint('mgt').secret.reveal()],
-    ['that was written by half', () => mint('mgt').secret.reveal().slice(0, 20)],
+    ['of a tenant that was not committed', () => mint('mgt').secret.reveal()],
+    ['that is incomplete', () => mint('mgt').secret.reveal().slice(0, 20)],
     ['that is empty', () => ''],
-  ])('a waiting one %s gives way to a new one', async (_, text) => {
-    writeFileSync(waiting, text());
-    const { secret } = await begin();
+  ])('replaces a temporary file with a key %s', async (_, text) => {
+    writeFileSync(temporary, text());
+    const { secret } = await start();
     expect(readFileSync(keyFile, 'utf8').trim()).toBe(secret!.reveal());
     expect(statSync(keyFile).mode & 0o777).toBe(0o600);
-    expect(existsSync(waiting)).toBe(false);
+    expect(existsSync(temporary)).toBe(false);
   });
 
-  test('a waiting one that nobody knows does not replace the one in its file', async () => {
-    await begin();
+  test('deletes a temporary file with an unknown key and leaves the key file unchanged', async () => {
+    await start();
     const before = readFileSync(keyFile, 'utf8');
-    writeFileSync(waiting, mint('mgt').secret.reveal());
-    await begin();
+    writeFileSync(temporary, mint('mgt').secret.reveal());
+    await start();
     expect(readFileSync(keyFile, 'utf8')).toBe(before);
-    expect(existsSync(waiting)).toBe(false);
+    expect(existsSync(temporary)).toBe(false);
   });
 
-  test('a key file of another database is kept, and not reported as valid', async () => {
-    await begin();
+  test('leaves a key file of another database unchanged and reports it as invalid', async () => {
+    await start();
     const other = mint('mgt').secret.reveal();
     writeFileSync(keyFile, other);
-    expect(await begin()).toEqual({ secret: undefined, keyFileValid: false });
+    expect(await start()).toEqual({ secret: undefined, keyFileValid: false });
     expect(readFileSync(keyFile, 'utf8')).toBe(other);
   });
 
-  test('never replaces a key that is there, and then makes no tenant', async () => {
-    writeFileSync(keyFile, 'somebody needs this');
-    await expect(begin()).rejects.toThrow(ConfigError);
-    expect(readFileSync(keyFile, 'utf8')).toBe('somebody needs this');
+  test('creates no tenant if the key file exists', async () => {
+    writeFileSync(keyFile, 'another key');
+    await expect(start()).rejects.toThrow(ConfigError);
+    expect(readFileSync(keyFile, 'utf8')).toBe('another key');
     expect(await on.maintenance.tenants.list()).toEqual([]);
-    expect(existsSync(waiting)).toBe(false);
+    expect(existsSync(temporary)).toBe(false);
   });
 });

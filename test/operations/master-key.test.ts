@@ -31,7 +31,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   const configured = (env: Record<string, string> = {}): Config =>
     readConfig({ env: { DATABASE_URL: databaseUrl, SALLYPORT_DATA_DIR: folder, ...env } });
 
-  /** Opens the database as a start does, and closes it. */
+  /** Opens the database like the service does, and closes it. */
   async function start(env?: Record<string, string>): Promise<void> {
     const { store, maintenance, close } = await openData(configured(env));
     const [tenant] = await maintenance.tenants.list();
@@ -39,7 +39,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await close();
   }
 
-  /** The first line that it prints. */
+  /** Rotates and returns the first printed line. */
   async function rotated(env?: Record<string, string>, ...given: string[]): Promise<string> {
     const printed: string[] = [];
     const print = (line: string) => printed.push(...line.split('\n'));
@@ -57,33 +57,33 @@ describe.each(databases)('the master key on %s', (_, database) => {
     return rows.map(({ id }) => id);
   };
 
-  test('of the first start seals the database, and no other opens it', async () => {
+  test('only the master key of the first start opens the database', async () => {
     await start({ SALLYPORT_MASTER_KEY: one });
     await start({ SALLYPORT_MASTER_KEY: one });
-    const refusal = start({ SALLYPORT_MASTER_KEY: two });
-    await expect(refusal).rejects.toThrow(
-      `the database was sealed with the master key ${idOf(one)}, which SALLYPORT_MASTER_KEY does not hold`,
+    const rejection = start({ SALLYPORT_MASTER_KEY: two });
+    await expect(rejection).rejects.toThrow(
+      `the database was sealed with the master key ${idOf(one)}, which SALLYPORT_MASTER_KEY does not contain`,
     );
-    await expect(refusal).rejects.toBeInstanceOf(WrongMasterKey);
+    await expect(rejection).rejects.toBeInstanceOf(WrongMasterKey);
     expect(await masters()).toEqual([idOf(one)]);
   });
 
-  test('that is gone is not made anew', async () => {
+  test('a missing master key is not replaced by a new one', async () => {
     await start({ SALLYPORT_MASTER_KEY: one });
     await expect(start()).rejects.toThrow(
-      `the database was sealed with the master key ${idOf(one)}, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} is not there`,
+      `the database was sealed with the master key ${idOf(one)}, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} does not exist`,
     );
     expect(existsSync(keyFile())).toBe(false);
     expect(existsSync(`${keyFile()}.new`)).toBe(false);
   });
 
-  test('in a file that holds another is refused with the name of that file', async () => {
+  test('a wrong master key file is rejected by its path', async () => {
     await start({ SALLYPORT_MASTER_KEY: one });
     writeFileSync(keyFile(), two);
-    await expect(start()).rejects.toThrow(`which SALLYPORT_MASTER_KEY_FILE ${keyFile()} does not hold`);
+    await expect(start()).rejects.toThrow(`which SALLYPORT_MASTER_KEY_FILE ${keyFile()} does not contain`);
   });
 
-  test('may be one of several: whichever opens is found, and what is new is sealed with the same', async () => {
+  test('the master key in use is found among several and stays in use', async () => {
     await start({ SALLYPORT_MASTER_KEY: one });
     for (const keys of [`${two},${one}`, `${one}, ${two}`, `${three}\n${two}\n${one}`])
       await start({ SALLYPORT_MASTER_KEY: keys });
@@ -93,24 +93,21 @@ describe.each(databases)('the master key on %s', (_, database) => {
   });
 
   test.each([
-    ['nothing', ''],
+    ['an empty text', ''],
     ['white space', ' \n'],
     ['31 bytes', Buffer.alloc(31).toString('base64')],
     ['33 bytes', Buffer.alloc(33).toString('base64')],
     ['hexadecimal digits', 'ab'.repeat(32)],
-    ['a key and something else', `${one},secret`],
-  ])(
-    'must be one: %s in its file is refused by the name of the setting, and not repeated',
-    async (_what, text) => {
-      writeFileSync(keyFile(), text);
-      const refusal = (await start().catch((error: unknown) => error)) as ConfigError;
-      expect(refusal).toBeInstanceOf(ConfigError);
-      expect(refusal.message).toStartWith(`SALLYPORT_MASTER_KEY_FILE ${keyFile()} must `);
-      for (const part of text.split(/[\s,]+/)) if (part) expect(refusal.message).not.toContain(part);
-    },
-  );
+    ['a key and another word', `${one},secret`],
+  ])('%s in the master key file is rejected without printing it', async (_what, text) => {
+    writeFileSync(keyFile(), text);
+    const rejection = (await start().catch((error: unknown) => error)) as ConfigError;
+    expect(rejection).toBeInstanceOf(ConfigError);
+    expect(rejection.message).toStartWith(`SALLYPORT_MASTER_KEY_FILE ${keyFile()} must `);
+    for (const part of text.split(/[\s,]+/)) if (part) expect(rejection.message).not.toContain(part);
+  });
 
-  test('on top of a file is gone over to, and the old one stays below it unless it is dropped', async () => {
+  test('rotating uses a new key at the top of the file and removes older ones only with --drop-old', async () => {
     writeFileSync(keyFile(), `${one}\n`, { mode: 0o600 });
     await start();
     writeFileSync(keyFile(), `${two}\n${one}\n`);
@@ -125,7 +122,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start();
   });
 
-  test('is made by a rotation when the file has no new one, and all the others are kept', async () => {
+  test('rotating adds a new key to the file if it contains none', async () => {
     writeFileSync(keyFile(), `${one}\n${three}\n`);
     await start();
     const printed = await rotated();
@@ -135,7 +132,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start();
   });
 
-  test('is rotated by several at once: all finish, and the one in use is kept', async () => {
+  test('concurrent rotations finish and leave the key in use in the file', async () => {
     writeFileSync(keyFile(), `${one}\n`);
     await start();
     await Promise.all([rotated(), rotated(), rotated()]);
@@ -144,10 +141,10 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start();
   });
 
-  test('in a variable is rotated from the second to the first, if they are given in that order', async () => {
+  test('keys in the variable are rotated from the second to the first', async () => {
     await start({ SALLYPORT_MASTER_KEY: one });
     await expect(rotated({ SALLYPORT_MASTER_KEY: one })).rejects.toThrow(
-      'SALLYPORT_MASTER_KEY must hold the new key and, after a comma, the old one',
+      'SALLYPORT_MASTER_KEY must contain the new key and, after a comma, the old one',
     );
     const nothing = `master key ${idOf(one)} is already in use`;
     expect(await rotated({ SALLYPORT_MASTER_KEY: `${one},${two}` })).toBe(nothing);
@@ -160,8 +157,8 @@ describe.each(databases)('the master key on %s', (_, database) => {
 
   test(
     database.name === 'SQLite'
-      ? 'is made on the first start, where only its owner can read it'
-      : 'must be given to a fleet: none is made up, and the database is bound to none',
+      ? 'the first start creates a master key file that only its owner can read'
+      : 'a start without a master key fails and creates none',
     async () => {
       if (database.name === 'SQLite') {
         await start();
@@ -170,7 +167,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
         return;
       }
       await expect(start()).rejects.toThrow(
-        `SALLYPORT_MASTER_KEY is not set, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} is not there`,
+        `SALLYPORT_MASTER_KEY is not set, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} does not exist`,
       );
       expect(existsSync(keyFile())).toBe(false);
       expect(await masters()).toEqual([]);
@@ -178,7 +175,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   );
 });
 
-test('master-key new prints a key that can be given, another each time', async () => {
+test('master-key new prints a different valid key each time', async () => {
   const printed: string[] = [];
   const print = (line: string) => printed.push(line);
   for (const json of [false, true]) await printMasterKey({ json, print });

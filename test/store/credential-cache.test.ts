@@ -32,7 +32,7 @@ afterEach(() => on.close());
 
 const find = () => node.credentials.find('pvt', application.key.digest);
 
-test('a credential is read once while nothing is committed', async () => {
+test('a credential is read once until the next commit', async () => {
   for (let n = 0; n < 5; n++) expect(await find()).toMatchObject({ applicationId: application.id });
   expect(lookups).toBe(1);
 });
@@ -66,7 +66,7 @@ test('a commit of another node makes the next request read the credential again'
   expect(lookups).toBe(2);
 });
 
-test('nothing is cached while a commit of another process is in progress', async () => {
+test('credentials are not cached while a commit of another process is in progress', async () => {
   await find();
   const writer = watchCommits(mapCounters(on.url.slice('sqlite:'.length)), db);
   const end = writer.begin();

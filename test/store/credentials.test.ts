@@ -12,13 +12,13 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
   });
   afterAll(() => on.close());
 
-  test('a key that nobody has finds nobody', async () => {
+  test('an unknown key is not found', async () => {
     for (const kind of ['mgt', 'pvt', 'pub', 'ses', 'non'] as const) {
       expect(await on.store.credentials.find(kind, mint(kind).digest)).toBeUndefined();
     }
   });
 
-  test('a nonce, a Session key and an Application key do not pass for one another', async () => {
+  test('nonces, session keys and application keys are not interchangeable', async () => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant, { type: 'public' });
     const session = await on.session(tenant, id);
@@ -30,7 +30,7 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
     expect(await find('non', key.digest)).toBeUndefined();
   });
 
-  test('look-ups at once are not mixed up', async () => {
+  test('concurrent lookups each get their own result', async () => {
     const tenant = await on.tenant();
     const made = await Promise.all(Array.from({ length: 30 }, () => on.application(tenant)));
     const asked = [...made, ...made.toReversed(), { id: undefined, key: mint('pvt') }];
@@ -38,7 +38,7 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
     expect(found.map((principal) => principal?.applicationId)).toEqual(asked.map(({ id }) => id as string));
   });
 
-  test('every node sees a change in the first look-up after it, however many ask', async () => {
+  test('the first lookup after a change sees it on every node', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id, key } = await on.application(tenant);
     for (let round = 0; round < 10; round++) {
@@ -54,7 +54,7 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
     }
   });
 
-  test('what grants were read as is remembered, and forgotten when there is too much of it', async () => {
+  test('compiled grants are reused until the cache exceeds its size', async () => {
     const tenant = await on.tenant();
     const policyOf = async (digest: Buffer) => (await on.store.credentials.find('pvt', digest))?.policy;
     const { key } = await on.application(tenant);
@@ -68,7 +68,7 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
   });
 });
 
-describe.each(databases)('the store on %s: a Session under a ceiling', (_, database) => {
+describe.each(databases)('the store on %s: a session with a ceiling', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
     on = await openTestStore(database);
@@ -91,7 +91,7 @@ describe.each(databases)('the store on %s: a Session under a ceiling', (_, datab
     return { tenant, backend, find: () => node.credentials.find('ses', session.key.digest) };
   }
 
-  test('carries what its authorizer may do at that moment', async () => {
+  test('has the current grants of its authorizer', async () => {
     const { tenant, backend, find } = await underCeiling();
     expect(await find()).toMatchObject({ policy: { grants }, ceiling: { grants } });
     const narrow = { name: 'narrow', permissions: ['own:thing'], rules: [] };
@@ -102,20 +102,20 @@ describe.each(databases)('the store on %s: a Session under a ceiling', (_, datab
     });
   });
 
-  test('is nobody as soon as the key that authorized it is regenerated', async () => {
+  test('is invalid as soon as its authorizer is regenerated', async () => {
     const { tenant, backend, find } = await underCeiling();
     const change = { by: someone, at: on.clock.now() };
     await on.store.applications.regenerate(tenant, backend.id, change, () => mint('pvt'));
     expect(await find()).toBeUndefined();
   });
 
-  test('is nobody as soon as its authorizer is deleted', async () => {
+  test('is invalid as soon as its authorizer is deleted', async () => {
     const { tenant, backend, find } = await underCeiling();
     await on.store.applications.delete(tenant, backend.id);
     expect(await find()).toBeUndefined();
   });
 
-  test('is nobody from the millisecond at which its authorizer expires', async () => {
+  test('is invalid from the millisecond at which its authorizer expires', async () => {
     const { find } = await underCeiling(on.clock.now() + 500);
     on.clock.advance(499);
     expect(await find()).toBeDefined();

@@ -1,6 +1,6 @@
 /**
- * Detects commits to a SQLite file without a query. Two counters lie in a small file beside the database, which every
- * process maps into memory: the number of the last commit that was begun, and of the last one that ended. A writer
+ * Detects commits to a SQLite file without a query. A small file beside the database contains two counters. Every
+ * process maps it into memory: the number of the last commit that was begun, and of the last one that ended. A writer
  * changes the first before its commit and the second after it. The credential cache explains why that is enough.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';

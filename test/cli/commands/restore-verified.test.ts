@@ -144,7 +144,7 @@ describe('restore rejects, without changes,', () => {
     expect(await restore()).toMatchObject({
       code: 1,
       err: expect.stringContaining(
-        `its MAC was made with the master key ${other.id}, which SALLYPORT_MASTER_KEY does not hold`,
+        `its MAC was created with the master key ${other.id}, which SALLYPORT_MASTER_KEY does not contain`,
       ),
     });
   });

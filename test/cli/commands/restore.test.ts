@@ -145,7 +145,7 @@ describe('a restore', () => {
   describe('changes nothing if the backup is', () => {
     const invalid: [string, () => unknown, RegExp][] = [
       ['not a database', () => writeFileSync(backup(), 'x'.repeat(10_000)), /not a database/],
-      ['empty', () => truncateSync(backup()), /not a database of Sallyport/],
+      ['empty', () => truncateSync(backup()), /not a Sallyport database/],
       ['truncated', () => truncateSync(backup(), 40_960), /cannot restore /],
       [
         'damaged',

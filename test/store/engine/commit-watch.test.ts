@@ -36,7 +36,7 @@ function inAnotherProcess(sql: string): void {
   expect(Bun.spawnSync([process.execPath, '-e', program]).exitCode).toBe(0);
 }
 
-test('the generation stays the same until something is committed', async () => {
+test('the generation stays the same until the next commit', async () => {
   const before = generation();
   expect(before).toBeNumber();
   await nextTurn();
@@ -50,7 +50,7 @@ test('the generation stays the same until something is committed', async () => {
   expect(generation()).toBe(before);
 });
 
-test('every commit of this process changes it, whichever connection makes it', async () => {
+test('every commit of this process changes it, on every connection', async () => {
   const other = openSqlite(path, Date.now);
   const seen = new Set([generation()]);
   for (let n = 0; n < 20; n++) {
@@ -96,7 +96,7 @@ test('a process that uses another counter file is noticed like a foreign program
   expect(generation()).not.toBe(before);
 });
 
-test('there is no generation while a commit is in progress', () => {
+test('the generation is undefined while a commit is in progress', () => {
   const writer = watchCommits(mapCounters(path), db);
   const before = generation();
   const end = writer.begin();
@@ -106,7 +106,7 @@ test('there is no generation while a commit is in progress', () => {
   expect(generation()).not.toBe(before);
 });
 
-test('a process that ends during its commit leaves no generation until the next commit', async () => {
+test('the generation is undefined after a process ended during its commit, until the next commit', async () => {
   watchCommits(mapCounters(path), db).begin();
   expect(generation()).toBeUndefined();
   await nextTurn();
@@ -143,7 +143,7 @@ test('a counter file that is too short is extended', async () => {
 test.each([
   ['symbolic', symlinkSync],
   ['hard', linkSync],
-])('a %s link in place of the counter file is refused and its target is left alone', async (_, link) => {
+])('a %s link in place of the counter file is rejected and its target is not changed', async (_, link) => {
   await db.close();
   const target = join(folder, 'target');
   writeFileSync(target, 'x'.repeat(5000));
