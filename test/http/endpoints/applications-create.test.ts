@@ -5,7 +5,7 @@ const fields = { name: 'backend', type: 'private', permissions: ['token:read'] }
 const grinning = '😀';
 
 /** Invalid fields, and the fields that the errors must name. */
-const refused: [what: string, fields: Record<string, unknown>, parts: string[]][] = [
+const rejected: [what: string, fields: Record<string, unknown>, parts: string[]][] = [
   ['no name', { name: undefined }, ['name']],
   ['a name of null', { name: null }, ['name']],
   ['a name that is a number', { name: 7 }, ['name']],
@@ -74,22 +74,22 @@ const possibleMoments: [given: string, shown: string][] = [
 ];
 
 describe.each(databases)('creating an application on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
-    key = (await world.tenant()).key;
+    server = await openTestServer(database);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const create = (given: Record<string, unknown>) =>
-    world.call('POST', '/applications', { key, body: { ...fields, ...given } });
-  const count = async () => (await world.call('GET', '/applications?size=1', { key })).body.pagination;
+    server.call('POST', '/applications', { key, body: { ...fields, ...given } });
+  const count = async () => (await server.call('GET', '/applications?size=1', { key })).body.pagination;
 
   test('returns the application with its key, and no other fields', async () => {
-    const tenant = await world.tenant();
-    const me = (await world.call('GET', '/applications/key', { key: tenant.key })).body;
-    const { status, body } = await world.call('POST', '/applications', { key: tenant.key, body: fields });
+    const tenant = await server.tenant();
+    const me = (await server.call('GET', '/applications/key', { key: tenant.key })).body;
+    const { status, body } = await server.call('POST', '/applications', { key: tenant.key, body: fields });
     expect(status).toBe(201);
     const { id, key: secret, ...rest } = body;
     expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
@@ -99,7 +99,7 @@ describe.each(databases)('creating an application on %s', (_, database) => {
       ...fields,
       rules: [],
       created_by: me.id,
-      created_at: new Date(world.clock.now()).toISOString(),
+      created_at: new Date(server.clock.now()).toISOString(),
     });
   });
 
@@ -125,11 +125,11 @@ describe.each(databases)('creating an application on %s', (_, database) => {
   ])('a name %s is stored unchanged', async (_what, name) => {
     const { status, body } = await create({ name });
     expect(status).toBe(201);
-    const { body: got } = await world.call('GET', `/applications/${body.id}`, { key });
+    const { body: got } = await server.call('GET', `/applications/${body.id}`, { key });
     expect(got.name).toBe(name);
   });
 
-  test.each(refused)('%s is rejected without creating an application', async (_what, given, parts) => {
+  test.each(rejected)('%s is rejected without creating an application', async (_what, given, parts) => {
     const before = await count();
     const { status, body } = await create(given);
     expect(status).toBe(400);
@@ -143,14 +143,14 @@ describe.each(databases)('creating an application on %s', (_, database) => {
     expect(Object.keys(body.errors)).toEqual(['expires_at']);
   });
 
-  test.each(possibleMoments)('an expires_at of %s is returned as %s', async (expires_at, shown) => {
+  test.each(possibleMoments)('an expires_at of %s is returned as %s', async (expires_at, returned) => {
     const { status, body } = await create({ expires_at });
     expect(status).toBe(201);
-    expect(body.expires_at).toBe(shown);
+    expect(body.expires_at).toBe(returned);
   });
 
   test('an expires_at of the next millisecond is in the future', async () => {
-    const expires_at = new Date(world.clock.now() + 1).toISOString();
+    const expires_at = new Date(server.clock.now() + 1).toISOString();
     expect(await create({ expires_at })).toMatchObject({ status: 201, body: { expires_at } });
   });
 
@@ -161,7 +161,7 @@ describe.each(databases)('creating an application on %s', (_, database) => {
   });
 
   test('a missing field is reported as required', async () => {
-    const { body } = await world.call('POST', '/applications', { key, body: {} });
+    const { body } = await server.call('POST', '/applications', { key, body: {} });
     expect(body.errors).toMatchObject({ name: ['is required'], type: ['is required'] });
   });
 
@@ -172,38 +172,38 @@ describe.each(databases)('creating an application on %s', (_, database) => {
     ['a string', '"x"'],
     ['a number', '1'],
   ])('%s instead of an object is rejected', async (_what, body) => {
-    const answer = await world.call('POST', '/applications', { key, body });
+    const answer = await server.call('POST', '/applications', { key, body });
     expect(answer.status).toBe(400);
     expect(Object.keys(answer.body.errors)).toEqual(['body']);
   });
 
   test('an application expires at expires_at, to the millisecond', async () => {
-    const tenant = await world.tenant();
-    const end = world.clock.now() + 60_000;
-    const made = await world.application(tenant.key, {
+    const tenant = await server.tenant();
+    const end = server.clock.now() + 60_000;
+    const created = await server.application(tenant.key, {
       permissions: ['application:read'],
       expires_at: new Date(end).toISOString(),
     });
-    const sees = async (path: string, as: string) => (await world.call('GET', path, { key: as })).status;
-    world.clock.advance(59_999);
-    expect(await sees('/applications/key', made.key)).toBe(200);
-    expect(await sees(`/applications/${made.id}`, tenant.key)).toBe(200);
-    world.clock.advance(1);
-    expect(await sees('/applications/key', made.key)).toBe(401);
-    expect(await sees(`/applications/${made.id}`, tenant.key)).toBe(404);
-    const list = await world.call('GET', `/applications?id=${made.id}`, { key: tenant.key });
+    const sees = async (path: string, as: string) => (await server.call('GET', path, { key: as })).status;
+    server.clock.advance(59_999);
+    expect(await sees('/applications/key', created.key)).toBe(200);
+    expect(await sees(`/applications/${created.id}`, tenant.key)).toBe(200);
+    server.clock.advance(1);
+    expect(await sees('/applications/key', created.key)).toBe(401);
+    expect(await sees(`/applications/${created.id}`, tenant.key)).toBe(404);
+    const list = await server.call('GET', `/applications?id=${created.id}`, { key: tenant.key });
     expect(list.body).toMatchObject({ pagination: { total_items: 0 }, data: [] });
   });
 
   test('created_by is the calling application', async () => {
-    const deputy = await world.application(key, { permissions: ['application:create'] });
-    const made = await world.application(deputy.key);
-    expect(made.created_by).toBe(deputy.id);
+    const deputy = await server.application(key, { permissions: ['application:create'] });
+    const created = await server.application(deputy.key);
+    expect(created.created_by).toBe(deputy.id);
   });
 
   test('requires application:create, and a denial names it', async () => {
-    const other = await world.application(key, { permissions: ['application:read', 'application:update'] });
-    const { status, body } = await world.call('POST', '/applications', { key: other.key, body: fields });
+    const other = await server.application(key, { permissions: ['application:read', 'application:update'] });
+    const { status, body } = await server.call('POST', '/applications', { key: other.key, body: fields });
     expect([status, body.code]).toEqual([403, 'permission_missing']);
     expect(body.detail).toContain('application:create');
   });

@@ -2,20 +2,20 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('getting an application on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
-    key = (await world.tenant()).key;
+    server = await openTestServer(database);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
-  const get = (path: string, as = key) => world.call('GET', `/applications/${path}`, { key: as });
+  const get = (path: string, as = key) => server.call('GET', `/applications/${path}`, { key: as });
 
   async function sessionOf(application: { key: string }, grants?: object): Promise<string> {
-    const { body } = await world.call('POST', '/sessions', { key: application.key });
+    const { body } = await server.call('POST', '/sessions', { key: application.key });
     const authorize = { key, body: { nonce: body.nonce, ...grants } };
-    if (grants) expect((await world.call('POST', '/sessions/authorize', authorize)).status).toBe(204);
+    if (grants) expect((await server.call('POST', '/sessions/authorize', authorize)).status).toBe(204);
     return body.session_key;
   }
 
@@ -23,18 +23,18 @@ describe.each(databases)('getting an application on %s', (_, database) => {
     const rules = [
       { description: 'd', priority: 3, container: 'Pci', transform: 'reveal', permissions: ['token:read'] },
     ];
-    const { key: _key, ...made } = await world.application(key, {
+    const { key: _key, ...created } = await server.application(key, {
       rules,
       expires_at: '2030-01-01T00:00:00Z',
     });
-    const { status, body } = await get(made.id);
+    const { status, body } = await get(created.id);
     expect(status).toBe(200);
-    expect(body).toEqual(made);
+    expect(body).toEqual(created);
   });
 
   test('accepts an id in upper case', async () => {
-    const made = await world.application(key);
-    expect((await get(made.id.toUpperCase())).body.id).toBe(made.id);
+    const created = await server.application(key);
+    expect((await get(created.id.toUpperCase())).body.id).toBe(created.id);
   });
 
   test('a new tenant has a management application with every permission', async () => {
@@ -46,22 +46,25 @@ describe.each(databases)('getting an application on %s', (_, database) => {
   });
 
   test.each(['private', 'public', 'management'])('by key, a %s application gets itself', async (type) => {
-    const { key: own, ...made } = await world.application(key, { type, permissions: ['application:read'] });
+    const { key: own, ...created } = await server.application(key, {
+      type,
+      permissions: ['application:read'],
+    });
     const { status, body } = await get('key', own);
     expect(status).toBe(200);
-    expect(body).toEqual(made);
+    expect(body).toEqual(created);
   });
 
   test('by key, a session with application:read gets its application', async () => {
-    const { key: web, ...made } = await world.application(key, { type: 'public' });
+    const { key: web, ...created } = await server.application(key, { type: 'public' });
     const session = await sessionOf({ key: web }, { permissions: ['application:read'] });
     const { status, body } = await get('key', session);
     expect(status).toBe(200);
-    expect(body).toEqual(made);
+    expect(body).toEqual(created);
   });
 
   test('by key, application:read may come from a rule of the session', async () => {
-    const web = await world.application(key, { type: 'public' });
+    const web = await server.application(key, { type: 'public' });
     const conditions = [{ attribute: 'id', operator: 'equals', value: 'x' }];
     const rules = [{ priority: 1, transform: 'redact', permissions: ['application:read'], conditions }];
     const session = await sessionOf(web, { rules });
@@ -69,11 +72,15 @@ describe.each(databases)('getting an application on %s', (_, database) => {
   });
 
   test('requires application:read, and a denial names it', async () => {
-    const made = await world.application(key, { permissions: ['application:update', 'token:read'] });
-    const web = await world.application(key, { type: 'public', permissions: ['application:read'] });
-    const strangers = [made.key, await sessionOf(web), await sessionOf(web, { permissions: ['token:read'] })];
+    const created = await server.application(key, { permissions: ['application:update', 'token:read'] });
+    const web = await server.application(key, { type: 'public', permissions: ['application:read'] });
+    const strangers = [
+      created.key,
+      await sessionOf(web),
+      await sessionOf(web, { permissions: ['token:read'] }),
+    ];
     for (const stranger of strangers) {
-      for (const path of ['key', made.id]) {
+      for (const path of ['key', created.id]) {
         const { status, body } = await get(path, stranger);
         expect([status, body.code]).toEqual([403, 'permission_missing']);
         expect(body.detail).toContain('application:read');

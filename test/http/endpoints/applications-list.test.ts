@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
-const refused: [query: string, part: string][] = [
+const rejected: [query: string, part: string][] = [
   ['page=0', 'page'],
   ['page=-1', 'page'],
   ['page=1.5', 'page'],
@@ -45,29 +45,29 @@ const refused: [query: string, part: string][] = [
 ];
 
 describe.each(databases)('listing applications on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   /** A tenant with 25 applications, including the management one: n24 … n01, newest first. */
   let many: { key: string; names: string[] };
   beforeAll(async () => {
-    world = await openTestServer(database);
-    const { key } = await world.tenant();
+    server = await openTestServer(database);
+    const { key } = await server.tenant();
     const names: string[] = [];
     for (let at = 1; at <= 24; at++) {
       const name = `n${String(at).padStart(2, '0')}`;
-      await world.application(key, { name });
+      await server.application(key, { name });
       names.unshift(name);
     }
     many = { key, names: [...names, 'test: first management key'] };
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
-  const list = (query: string, key = many.key) => world.call('GET', `/applications${query}`, { key });
+  const list = (query: string, key = many.key) => server.call('GET', `/applications${query}`, { key });
   const namesIn = ({ body }: ApiResponse): string[] => body.data.map(({ name }: { name: string }) => name);
 
   /** The names of a new tenant's applications that match the filter. */
-  async function namesLeft(made: string[], query: string): Promise<string[]> {
-    const { key } = await world.tenant();
-    for (const name of made) await world.application(key, { name });
+  async function namesLeft(created: string[], query: string): Promise<string[]> {
+    const { key } = await server.tenant();
+    for (const name of created) await server.application(key, { name });
     return namesIn(await list(`?size=100&${query}`, key)).reverse();
   }
 
@@ -92,9 +92,9 @@ describe.each(databases)('listing applications on %s', (_, database) => {
   });
 
   test('sorts by age within the same millisecond, too', async () => {
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     const ids = [];
-    for (let at = 0; at < 10; at++) ids.unshift((await world.application(key)).id);
+    for (let at = 0; at < 10; at++) ids.unshift((await server.application(key)).id);
     const { body } = await list('?type=private', key);
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual(ids);
   });
@@ -139,20 +139,20 @@ describe.each(databases)('listing applications on %s', (_, database) => {
   });
 
   test('a cursor is not affected by created or deleted applications', async () => {
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     const old = [];
-    for (let at = 0; at < 4; at++) old.unshift((await world.application(key)).id);
+    for (let at = 0; at < 4; at++) old.unshift((await server.application(key)).id);
     const first = await list('?size=2&type=private', key);
-    await world.application(key);
-    await world.call('DELETE', `/applications/${old[1]}`, { key });
+    await server.application(key);
+    await server.call('DELETE', `/applications/${old[1]}`, { key });
     const second = await list(`?size=2&type=private&start=${first.body.pagination.next}`, key);
     expect(second.body.data.map(({ id }: { id: string }) => id)).toEqual(old.slice(2));
   });
 
   test('a cursor works with filters, and only within its tenant', async () => {
     const { next } = (await list('?size=10')).body.pagination;
-    const { key } = await world.tenant();
-    await world.application(key, { name: 'theirs' });
+    const { key } = await server.tenant();
+    await server.application(key, { name: 'theirs' });
     const theirs = namesIn(await list(`?start=${next}`, key));
     expect(theirs.some((name) => many.names.slice(0, -1).includes(name))).toBe(false);
   });
@@ -163,7 +163,7 @@ describe.each(databases)('listing applications on %s', (_, database) => {
     expect(body.data).toHaveLength(Math.min(size, 25));
   });
 
-  test.each(refused)('%s is rejected', async (query, part) => {
+  test.each(rejected)('%s is rejected', async (query, part) => {
     const { status, body } = await list(`?${query}`);
     expect(status).toBe(400);
     expect(Object.keys(body.errors)).toEqual([part]);
@@ -195,9 +195,9 @@ describe.each(databases)('listing applications on %s', (_, database) => {
   });
 
   test('filters by type, and filters can be combined', async () => {
-    const { key } = await world.tenant();
-    await world.application(key, { name: 'web', type: 'public' });
-    await world.application(key, { name: 'web', type: 'private' });
+    const { key } = await server.tenant();
+    await server.application(key, { name: 'web', type: 'public' });
+    await server.application(key, { name: 'web', type: 'private' });
     expect((await list('?type=public', key)).body.pagination.total_items).toBe(1);
     expect((await list('?type=management', key)).body.pagination.total_items).toBe(1);
     expect((await list('?name=web', key)).body.pagination.total_items).toBe(2);
@@ -205,12 +205,12 @@ describe.each(databases)('listing applications on %s', (_, database) => {
   });
 
   test('expires_before excludes expired applications and those without expiry', async () => {
-    const { key } = await world.tenant();
-    const at = (days: number) => new Date(world.clock.now() + days * 86_400_000).toISOString();
+    const { key } = await server.tenant();
+    const at = (days: number) => new Date(server.clock.now() + days * 86_400_000).toISOString();
     for (const days of [3, 7, 30])
-      await world.application(key, { name: `in ${days} days`, expires_at: at(days) });
-    await world.application(key, { name: 'public, in 3 days', type: 'public', expires_at: at(3) });
-    await world.application(key, { name: 'stays' });
+      await server.application(key, { name: `in ${days} days`, expires_at: at(days) });
+    await server.application(key, { name: 'public, in 3 days', type: 'public', expires_at: at(3) });
+    await server.application(key, { name: 'stays' });
     const before = async (days: number, more = '') =>
       namesIn(await list(`?expires_before=${encodeURIComponent(at(days))}${more}`, key));
     expect(await before(7)).toEqual(['public, in 3 days', 'in 3 days']);
@@ -220,30 +220,30 @@ describe.each(databases)('listing applications on %s', (_, database) => {
     const first = await list(`?expires_before=${at(365)}&size=3`, key);
     const rest = await list(`?expires_before=${at(365)}&start=${first.body.pagination.next}`, key);
     expect(namesIn(rest)).toEqual(['in 3 days']);
-    world.clock.advance(3 * 86_400_000);
+    server.clock.advance(3 * 86_400_000);
     expect(await before(10)).toEqual(['in 7 days']);
   });
 
   test('name matches a part of the name, ignoring case in every alphabet', async () => {
-    const made = ['Straße', 'ÉCOLE', 'ΣΑΣΑ', 'ключ', 'İstanbul'];
-    expect(await namesLeft(made, 'name=STRASSE')).toEqual(['Straße']);
-    expect(await namesLeft(made, `name=${encodeURIComponent('école')}`)).toEqual(['ÉCOLE']);
-    expect(await namesLeft(made, `name=${encodeURIComponent('e\u0301col')}`)).toEqual(['ÉCOLE']);
-    expect(await namesLeft(made, `name=${encodeURIComponent('ΣΑΣ')}`)).toEqual(['ΣΑΣΑ']);
-    expect(await namesLeft(made, `name=${encodeURIComponent('σας')}`)).toEqual(['ΣΑΣΑ']);
-    expect(await namesLeft(made, `name=${encodeURIComponent('ЛЮ')}`)).toEqual(['ключ']);
-    expect(await namesLeft(made, 'name=ISTANBUL')).toEqual([]);
-    expect(await namesLeft(made, `name=${encodeURIComponent('i̇STANBUL')}`)).toEqual(['İstanbul']);
+    const created = ['Straße', 'ÉCOLE', 'ΣΑΣΑ', 'ключ', 'İstanbul'];
+    expect(await namesLeft(created, 'name=STRASSE')).toEqual(['Straße']);
+    expect(await namesLeft(created, `name=${encodeURIComponent('école')}`)).toEqual(['ÉCOLE']);
+    expect(await namesLeft(created, `name=${encodeURIComponent('e\u0301col')}`)).toEqual(['ÉCOLE']);
+    expect(await namesLeft(created, `name=${encodeURIComponent('ΣΑΣ')}`)).toEqual(['ΣΑΣΑ']);
+    expect(await namesLeft(created, `name=${encodeURIComponent('σας')}`)).toEqual(['ΣΑΣΑ']);
+    expect(await namesLeft(created, `name=${encodeURIComponent('ЛЮ')}`)).toEqual(['ключ']);
+    expect(await namesLeft(created, 'name=ISTANBUL')).toEqual([]);
+    expect(await namesLeft(created, `name=${encodeURIComponent('i̇STANBUL')}`)).toEqual(['İstanbul']);
   });
 
   test('name has no wildcards', async () => {
-    const made = ['100%', '1000', 'a_b', 'axb', 'back\\slash', "o'clock", '*', '?'];
-    expect(await namesLeft(made, 'name=0%25')).toEqual(['100%']);
-    expect(await namesLeft(made, 'name=a_b')).toEqual(['a_b']);
-    expect(await namesLeft(made, 'name=%5C')).toEqual(['back\\slash']);
-    expect(await namesLeft(made, 'name=%27')).toEqual(["o'clock"]);
-    expect(await namesLeft(made, 'name=*')).toEqual(['*']);
-    expect(await namesLeft(made, 'name=%3F')).toEqual(['?']);
+    const created = ['100%', '1000', 'a_b', 'axb', 'back\\slash', "o'clock", '*', '?'];
+    expect(await namesLeft(created, 'name=0%25')).toEqual(['100%']);
+    expect(await namesLeft(created, 'name=a_b')).toEqual(['a_b']);
+    expect(await namesLeft(created, 'name=%5C')).toEqual(['back\\slash']);
+    expect(await namesLeft(created, 'name=%27')).toEqual(["o'clock"]);
+    expect(await namesLeft(created, 'name=*')).toEqual(['*']);
+    expect(await namesLeft(created, 'name=%3F')).toEqual(['?']);
   });
 
   test('name may have 200 characters', async () => {
@@ -252,19 +252,19 @@ describe.each(databases)('listing applications on %s', (_, database) => {
   });
 
   test('name matches an updated name', async () => {
-    const { key } = await world.tenant();
-    const made = await world.application(key, { name: 'before' });
+    const { key } = await server.tenant();
+    const created = await server.application(key, { name: 'before' });
     const body = { name: 'After', permissions: ['token:read'] };
-    await world.call('PUT', `/applications/${made.id}`, { key, body });
+    await server.call('PUT', `/applications/${created.id}`, { key, body });
     expect((await list('?name=before', key)).body.data).toEqual([]);
     expect(namesIn(await list('?name=after', key))).toEqual(['After']);
   });
 
   test('requires application:read, and a denial names it', async () => {
-    const other = await world.application(many.key, { permissions: ['application:update'] });
+    const other = await server.application(many.key, { permissions: ['application:update'] });
     const { status, body } = await list('', other.key);
     expect([status, body.code]).toEqual([403, 'permission_missing']);
     expect(body.detail).toContain('application:read');
-    await world.call('DELETE', `/applications/${other.id}`, { key: many.key });
+    await server.call('DELETE', `/applications/${other.id}`, { key: many.key });
   });
 });

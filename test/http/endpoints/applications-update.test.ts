@@ -18,60 +18,63 @@ const different: [field: string, value: unknown][] = [
 ];
 
 describe.each(databases)('updating an application on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const put = (id: string, key: string, body: unknown) =>
-    world.call('PUT', `/applications/${id}`, { key, body });
-  const get = (id: string, key: string) => world.call('GET', `/applications/${id}`, { key });
+    server.call('PUT', `/applications/${id}`, { key, body });
+  const get = (id: string, key: string) => server.call('GET', `/applications/${id}`, { key });
 
   /** An application with every field. */
   async function fetched(): Promise<{ key: string; current: Body }> {
-    const { key } = await world.tenant();
-    const made = await world.application(key, { type: 'public', expires_at: '2030-01-31T12:00:00+01:00' });
-    world.clock.advance(1000);
-    await put(made.id, key, { name: 'changed', permissions: ['token:read'] });
-    return { key, current: (await get(made.id, key)).body };
+    const { key } = await server.tenant();
+    const created = await server.application(key, {
+      type: 'public',
+      expires_at: '2030-01-31T12:00:00+01:00',
+    });
+    server.clock.advance(1000);
+    await put(created.id, key, { name: 'changed', permissions: ['token:read'] });
+    return { key, current: (await get(created.id, key)).body };
   }
 
   test('replaces name, permissions and rules, and sets modified_by and modified_at', async () => {
-    const { key, id: tenant } = await world.tenant();
-    const me = (await world.call('GET', '/applications/key', { key })).body.id;
-    const made = await world.application(key, {
+    const { key, id: tenant } = await server.tenant();
+    const me = (await server.call('GET', '/applications/key', { key })).body.id;
+    const created = await server.application(key, {
       permissions: ['token:read', 'token:create'],
       expires_at: '2030-01-01T00:00:00Z',
     });
-    expect(made).not.toHaveProperty('modified_by');
-    expect(made).not.toHaveProperty('modified_at');
-    world.clock.advance(1500);
+    expect(created).not.toHaveProperty('modified_by');
+    expect(created).not.toHaveProperty('modified_at');
+    server.clock.advance(1500);
     const rule = { priority: 1, container: 'pci', transform: 'redact', permissions: ['token:read'] };
-    const { status, body } = await put(made.id, key, { name: 'renamed', rules: [rule] });
+    const { status, body } = await put(created.id, key, { name: 'renamed', rules: [rule] });
     expect(status).toBe(200);
     expect(body).toEqual({
-      id: made.id,
+      id: created.id,
       tenant_id: tenant,
       name: 'renamed',
       type: 'private',
       permissions: [],
       rules: [rule],
       created_by: me,
-      created_at: made.created_at,
+      created_at: created.created_at,
       modified_by: me,
-      modified_at: new Date(world.clock.now()).toISOString(),
+      modified_at: new Date(server.clock.now()).toISOString(),
       expires_at: '2030-01-01T00:00:00.000Z',
     });
-    expect((await get(made.id, key)).body).toEqual(body);
+    expect((await get(created.id, key)).body).toEqual(body);
   });
 
   test('modified_by is the application that made the last change', async () => {
-    const { key } = await world.tenant();
-    const made = await world.application(key);
-    const deputy = await world.application(key, { permissions: ['application:update'] });
-    await put(made.id, key, { name: 'first', permissions: ['token:read'] });
-    const { body } = await put(made.id, deputy.key, { name: 'second', permissions: ['token:read'] });
+    const { key } = await server.tenant();
+    const created = await server.application(key);
+    const deputy = await server.application(key, { permissions: ['application:update'] });
+    await put(created.id, key, { name: 'first', permissions: ['token:read'] });
+    const { body } = await put(created.id, deputy.key, { name: 'second', permissions: ['token:read'] });
     expect(body.modified_by).toBe(deputy.id);
   });
 
@@ -106,10 +109,10 @@ describe.each(databases)('updating an application on %s', (_, database) => {
   });
 
   test('an expires_at cannot be added', async () => {
-    const { key } = await world.tenant();
-    const made = await world.application(key);
+    const { key } = await server.tenant();
+    const created = await server.application(key);
     const body = { name: 'x', permissions: ['token:read'], expires_at: '2030-01-01T00:00:00Z' };
-    const answer = await put(made.id, key, body);
+    const answer = await put(created.id, key, body);
     expect(answer.status).toBe(400);
     expect(Object.keys(answer.body.errors)).toEqual(['expires_at']);
   });
@@ -133,52 +136,56 @@ describe.each(databases)('updating an application on %s', (_, database) => {
   });
 
   test('a rule without a container is accepted only for management applications', async () => {
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     const rules = [{ priority: 1, transform: 'mask', permissions: ['token:read'] }];
     for (const [type, status] of Object.entries({ private: 400, public: 400, management: 200 })) {
-      const made = await world.application(key, { type });
-      expect((await put(made.id, key, { name: 'x', rules })).status).toBe(status);
+      const created = await server.application(key, { type });
+      expect((await put(created.id, key, { name: 'x', rules })).status).toBe(status);
     }
   });
 
   test('applies to the next request with the same key', async () => {
-    const { key } = await world.tenant();
-    const made = await world.application(key, { permissions: ['application:read'] });
-    const me = () => world.call('GET', '/applications/key', { key: made.key });
+    const { key } = await server.tenant();
+    const created = await server.application(key, { permissions: ['application:read'] });
+    const me = () => server.call('GET', '/applications/key', { key: created.key });
     expect((await me()).status).toBe(200);
-    await put(made.id, key, { name: 'x', permissions: ['token:read'] });
+    await put(created.id, key, { name: 'x', permissions: ['token:read'] });
     expect((await me()).status).toBe(403);
     const rules = [{ priority: 1, container: '/', transform: 'mask', permissions: ['application:read'] }];
-    await put(made.id, key, { name: 'x', rules });
+    await put(created.id, key, { name: 'x', rules });
     expect((await me()).body.name).toBe('x');
   });
 
   test('an application can reduce its own grants', async () => {
-    const { key } = await world.tenant();
-    const made = await world.application(key, { permissions: ['application:read', 'application:update'] });
+    const { key } = await server.tenant();
+    const created = await server.application(key, {
+      permissions: ['application:read', 'application:update'],
+    });
     const narrow = { name: 'x', permissions: ['application:read'] };
-    expect((await put(made.id, made.key, narrow)).status).toBe(200);
-    expect((await put(made.id, made.key, narrow)).status).toBe(403);
+    expect((await put(created.id, created.key, narrow)).status).toBe(200);
+    expect((await put(created.id, created.key, narrow)).status).toBe(403);
   });
 
   test('concurrent updates are serialized', async () => {
-    const { key } = await world.tenant();
-    const made = await world.application(key);
+    const { key } = await server.tenant();
+    const created = await server.application(key);
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, at) =>
-        put(made.id, key, { name: `n${at}`, permissions: [`mine:n${at}`] }),
+        put(created.id, key, { name: `n${at}`, permissions: [`mine:n${at}`] }),
       ),
     );
     expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
     for (const { body } of answers) expect(body.permissions).toEqual([`mine:${body.name}`]);
-    const { body } = await get(made.id, key);
+    const { body } = await get(created.id, key);
     expect(body.permissions).toEqual([`mine:${body.name}`]);
   });
 
   test('requires application:update, and a denial names it', async () => {
-    const { key } = await world.tenant();
-    const made = await world.application(key, { permissions: ['application:read', 'application:create'] });
-    const { status, body } = await put(made.id, made.key, { name: 'x', permissions: ['token:read'] });
+    const { key } = await server.tenant();
+    const created = await server.application(key, {
+      permissions: ['application:read', 'application:create'],
+    });
+    const { status, body } = await put(created.id, created.key, { name: 'x', permissions: ['token:read'] });
     expect([status, body.code]).toEqual([403, 'permission_missing']);
     expect(body.detail).toContain('application:update');
   });

@@ -3,19 +3,19 @@ import { databases, openTestServer, type TestServer } from '../../support/test-s
 import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const logs = async (key: string, query = '') =>
-    (await world.call('GET', `/logs${query}`, { key })).body.data;
+    (await server.call('GET', `/logs${query}`, { key })).body.data;
 
   test('a change has an entry when its response arrives', async () => {
-    const { key, id: tenant_id } = await world.tenant();
-    const made = await world.application(key, { name: 'before', permissions: ['token:read'] });
-    await world.call('PUT', `/applications/${made.id}`, {
+    const { key, id: tenant_id } = await server.tenant();
+    const created = await server.application(key, { name: 'before', permissions: ['token:read'] });
+    await server.call('PUT', `/applications/${created.id}`, {
       key,
       body: { name: 'after', permissions: ['token:create'] },
       headers: { 'SVC-REQUEST-ID': 'my-request', 'User-Agent': 'a test' },
@@ -23,9 +23,9 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     const [update, create] = await logs(key);
     expect(create).toMatchObject({
       operation: 'application.create',
-      entity: { kind: 'application', id: made.id },
+      entity: { kind: 'application', id: created.id },
     });
-    const actor = (await world.call('GET', '/applications/key', { key })).body.id;
+    const actor = (await server.call('GET', '/applications/key', { key })).body.id;
     expect(update).toMatchObject({
       tenant_id,
       actor: { kind: 'application', id: actor, application_id: actor },
@@ -41,10 +41,10 @@ describe.each(databases)('the audit log on %s', (_, database) => {
   });
 
   test('denials have a reason and are aggregated', async () => {
-    const { key } = await world.tenant();
-    const weak = await world.application(key, { permissions: ['token:read'] });
-    for (let i = 0; i < 5; i++) await world.call('DELETE', `/applications/${weak.id}`, { key: weak.key });
-    await world.flush();
+    const { key } = await server.tenant();
+    const weak = await server.application(key, { permissions: ['token:read'] });
+    for (let i = 0; i < 5; i++) await server.call('DELETE', `/applications/${weak.id}`, { key: weak.key });
+    await server.flush();
     const [denied] = await logs(key, '?result=denied');
     expect(denied).toMatchObject({
       actor: { id: weak.id },
@@ -62,11 +62,11 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     ["entry = 'x', at = -9223372036854775807"],
     ["entry = 'x', result = 'odd'"],
   ])('a modified entry (%s) is listed as unreadable', async (change) => {
-    const { key, id } = await world.tenant();
-    for (const name of ['first', 'second', 'third']) await world.application(key, { name });
+    const { key, id } = await server.tenant();
+    for (const name of ['first', 'second', 'third']) await server.application(key, { name });
     const [newest, changed, oldest] = await logs(key);
     await runSql(
-      world.config.databaseUrl,
+      server.config.databaseUrl,
       `update audit set ${change} where tenant_id = '${id}' and id = '${changed.id}'`,
     );
     const after = await logs(key);
@@ -81,8 +81,8 @@ describe.each(databases)('the audit log on %s', (_, database) => {
   });
 
   test('a failed change has no entry, and a change without an entry is rolled back', async () => {
-    const { key } = await world.tenant();
-    await world.call('POST', '/applications', {
+    const { key } = await server.tenant();
+    await server.call('POST', '/applications', {
       key,
       body: { name: 'x', type: 'public', permissions: ['application:create'] },
     });
@@ -90,22 +90,22 @@ describe.each(databases)('the audit log on %s', (_, database) => {
   });
 
   test('entries do not contain token data', async () => {
-    const { key } = await world.tenant();
-    await world.call('POST', '/tokens', { key, body: { id: 'card', data: 'secret-one' } });
-    await world.call('PATCH', '/tokens/card', { key, body: { data: 'secret-two', container: '/a/' } });
+    const { key } = await server.tenant();
+    await server.call('POST', '/tokens', { key, body: { id: 'card', data: 'secret-one' } });
+    await server.call('PATCH', '/tokens/card', { key, body: { data: 'secret-two', container: '/a/' } });
     const entries = await logs(key);
     expect(entries[0].difference).toEqual({ container: { from: '/general/', to: '/a/' }, data: {} });
     expect(JSON.stringify(entries)).not.toContain('secret-');
   });
 
   test('lists by cursor and filters, within one tenant', async () => {
-    const { key } = await world.tenant();
-    const { key: other } = await world.tenant();
+    const { key } = await server.tenant();
+    const { key: other } = await server.tenant();
     const ids = [];
-    for (let i = 0; i < 5; i++) ids.push((await world.application(key)).id);
-    const first = (await world.call('GET', '/logs?size=2', { key })).body;
+    for (let i = 0; i < 5; i++) ids.push((await server.application(key)).id);
+    const first = (await server.call('GET', '/logs?size=2', { key })).body;
     expect(first.pagination).toEqual({ page_size: 2, next: expect.any(String) });
-    const second = (await world.call('GET', `/logs?size=2&start=${first.pagination.next}`, { key })).body;
+    const second = (await server.call('GET', `/logs?size=2&start=${first.pagination.next}`, { key })).body;
     const seen = [...first.data, ...second.data].map((entry: { entity: { id: string } }) => entry.entity.id);
     expect(seen).toEqual(ids.toReversed().slice(0, 4));
     expect(await logs(key, `?entity=${ids[3]}`)).toHaveLength(1);
@@ -114,65 +114,65 @@ describe.each(databases)('the audit log on %s', (_, database) => {
   });
 
   test.each(['operation', 'entity'])('a control character in %s is rejected', async (filter) => {
-    const { key } = await world.tenant();
-    const { status, body } = await world.call('GET', `/logs?${filter}=%00`, { key });
+    const { key } = await server.tenant();
+    const { status, body } = await server.call('GET', `/logs?${filter}=%00`, { key });
     expect([status, Object.keys(body.errors)]).toEqual([400, [filter]]);
   });
 
   describe('a retry with an Idempotency-Key', () => {
     const create = (key: string, name: string, idempotency: string) =>
-      world.call('POST', '/applications', {
+      server.call('POST', '/applications', {
         key,
         body: { name, type: 'private', permissions: ['token:read'] },
         headers: { 'Idempotency-Key': idempotency },
       });
 
     test('gets the same response with the key, and creates nothing', async () => {
-      const { key } = await world.tenant();
+      const { key } = await server.tenant();
       const first = await create(key, 'once', 'a');
       const again = await create(key, 'once', 'a');
       expect(again.body).toEqual(first.body);
       expect(again.headers.get('idempotency-replayed')).toBe('true');
-      expect((await world.call('GET', '/applications?name=once', { key })).body.pagination.total_items).toBe(
+      expect((await server.call('GET', '/applications?name=once', { key })).body.pagination.total_items).toBe(
         1,
       );
       expect(await logs(key)).toHaveLength(1);
     });
 
     test('with another body is rejected', async () => {
-      const { key } = await world.tenant();
+      const { key } = await server.tenant();
       await create(key, 'one', 'b');
       const other = await create(key, 'two', 'b');
       expect(other).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
     });
 
     test('concurrent to the first creates one application', async () => {
-      const { key } = await world.tenant();
+      const { key } = await server.tenant();
       const answers = await Promise.all(Array.from({ length: 10 }, () => create(key, 'same', 'c')));
       expect(answers.every(({ status }) => status === 201 || status === 409)).toBe(true);
-      expect((await world.call('GET', '/applications?name=same', { key })).body.pagination.total_items).toBe(
+      expect((await server.call('GET', '/applications?name=same', { key })).body.pagination.total_items).toBe(
         1,
       );
     });
 
     test('creates a new session, since browsers share the public key', async () => {
-      const { key } = await world.tenant();
-      const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
+      const { key } = await server.tenant();
+      const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
       const start = () =>
-        world.call('POST', '/sessions', { key: web.key, headers: { 'Idempotency-Key': 'guessed' } });
+        server.call('POST', '/sessions', { key: web.key, headers: { 'Idempotency-Key': 'guessed' } });
       const [mine, yours] = [await start(), await start()];
       expect(yours.status).toBe(201);
       expect(yours.body.session_key).not.toBe(mine.body.session_key);
     });
 
     test('is a new request after a day and for another caller', async () => {
-      const { key } = await world.tenant();
+      const { key } = await server.tenant();
       const first = await create(key, 'daily', 'd');
-      const peer = await world.application(key, { permissions: ['application:create', 'token:read'] });
+      const peer = await server.application(key, { permissions: ['application:create', 'token:read'] });
       const ofPeer = await create(peer.key, 'daily', 'd');
       expect(ofPeer.status).toBe(201);
       expect(ofPeer.body.id).not.toBe(first.body.id);
-      world.clock.advance(86_400_000);
+      server.clock.advance(86_400_000);
       const later = await create(key, 'daily', 'd');
       expect(later.status).toBe(201);
       expect(later.body.id).not.toBe(first.body.id);

@@ -5,31 +5,31 @@ const conditions = [{ attribute: 'id', operator: 'starts_with', value: 'order-' 
 const both = ['application:read', 'token:read'];
 
 describe.each(databases)('authorizing a session on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   /** A tenant, a backend with these grants, and a function that authorizes a new session with it. */
   async function scene(backendFields: Record<string, unknown>) {
-    const { key } = await world.tenant();
-    const backend = await world.application(key, backendFields);
-    const web = await world.application(key, { type: 'public' });
-    const begin = async () => (await world.call('POST', '/sessions', { key: web.key })).body;
+    const { key } = await server.tenant();
+    const backend = await server.application(key, backendFields);
+    const web = await server.application(key, { type: 'public' });
+    const begin = async () => (await server.call('POST', '/sessions', { key: web.key })).body;
     const grant = (nonce: string, grants: object) =>
-      world.call('POST', '/sessions/authorize', { key: backend.key, body: { nonce, ...grants } });
+      server.call('POST', '/sessions/authorize', { key: backend.key, body: { nonce, ...grants } });
     const authorized = async (grants: object): Promise<string> => {
       const { session_key, nonce } = await begin();
       expect((await grant(nonce, grants)).status).toBe(204);
       return session_key;
     };
     const change = (grants: object) =>
-      world.call('PUT', `/applications/${backend.id}`, { key, body: { name: 'backend', ...grants } });
+      server.call('PUT', `/applications/${backend.id}`, { key, body: { name: 'backend', ...grants } });
     return { key, backend, web, begin, grant, authorized, change };
   }
 
-  const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
+  const me = async (key: string) => (await server.call('GET', '/applications/key', { key })).status;
 
   test.each(['session:authorize', 'application:create'])(
     'a holder of %s can grant any permission that a session can hold',
@@ -75,9 +75,9 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
     const session = await authorized({ permissions: both });
     expect(await me(session)).toBe(200);
     await change({ permissions: ['token:read'] });
-    const { status, body } = await world.call('GET', '/applications/key', { key: session });
+    const { status, body } = await server.call('GET', '/applications/key', { key: session });
     expect([status, body.code]).toEqual([403, 'permission_missing']);
-    expect((await world.call('GET', '/tokens', { key: session })).status).toBe(200);
+    expect((await server.call('GET', '/tokens', { key: session })).status).toBe(200);
     await change({ permissions: both });
     expect(await me(session)).toBe(200);
   });
@@ -99,16 +99,16 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
   test.each(['regenerate', 'delete', 'expire'])(
     'a limited session is revoked with its authorizer’s key: %s',
     async (what) => {
-      const expires_at = new Date(world.clock.now() + 60_000).toISOString();
+      const expires_at = new Date(server.clock.now() + 60_000).toISOString();
       const { key, backend, authorized } = await scene({ permissions: both, expires_at });
       const session = await authorized({ permissions: both });
       expect(await me(session)).toBe(200);
-      if (what === 'regenerate') await world.call('POST', `/applications/${backend.id}/regenerate`, { key });
-      if (what === 'delete') await world.call('DELETE', `/applications/${backend.id}`, { key });
+      if (what === 'regenerate') await server.call('POST', `/applications/${backend.id}/regenerate`, { key });
+      if (what === 'delete') await server.call('DELETE', `/applications/${backend.id}`, { key });
       if (what === 'expire') {
-        world.clock.advance(59_999);
+        server.clock.advance(59_999);
         expect(await me(session)).toBe(200);
-        world.clock.advance(1);
+        server.clock.advance(1);
       }
       expect(await me(session)).toBe(401);
     },
@@ -121,9 +121,9 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
     const session = await authorized({ permissions: ['application:read'] });
     await change({ permissions: ['mine:x'] });
     expect(await me(session)).toBe(200);
-    await world.call('POST', `/applications/${backend.id}/regenerate`, { key });
+    await server.call('POST', `/applications/${backend.id}/regenerate`, { key });
     expect(await me(session)).toBe(200);
-    await world.call('DELETE', `/applications/${backend.id}`, { key });
+    await server.call('DELETE', `/applications/${backend.id}`, { key });
     expect(await me(session)).toBe(200);
   });
 
@@ -138,10 +138,10 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
       rules: [{ priority: 1, conditions: everything, transform: 'reveal', permissions: ['token:read'] }],
     });
     const make = (id: string, container: string) =>
-      world.call('POST', '/tokens', { key, body: { id, container, data: 'secret', mask: 'masked' } });
+      server.call('POST', '/tokens', { key, body: { id, container, data: 'secret', mask: 'masked' } });
     for (const container of ['pci', 'open', 'other']) await make(`order-${container}`, `/${container}/`);
     const read = async (id: string) => {
-      const { status, body } = await world.call('GET', `/tokens/order-${id}`, { key: session });
+      const { status, body } = await server.call('GET', `/tokens/order-${id}`, { key: session });
       return status === 200 ? body.data : status;
     };
     expect([await read('pci'), await read('open'), await read('other')]).toEqual(['masked', 'secret', 403]);

@@ -6,18 +6,18 @@ import { buildConsole, type ConsoleFile } from '../../../console/build.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let files: ConsoleFile[];
 let html: string;
 
 beforeAll(async () => {
-  [world, files] = await Promise.all([openTestServer(sqlite), buildConsole()]);
+  [server, files] = await Promise.all([openTestServer(sqlite), buildConsole()]);
   html = await (await get('/console')).text();
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 
 function get(path: string, encoding = 'identity'): Promise<Response> {
-  return fetch(world.url + path, { headers: { 'Accept-Encoding': encoding }, decompress: false });
+  return fetch(server.url + path, { headers: { 'Accept-Encoding': encoding }, decompress: false });
 }
 
 const textOf = ({ plain }: ConsoleFile) => new TextDecoder().decode(plain);
@@ -34,8 +34,8 @@ describe('the console', () => {
   });
 
   test('is served with any Host header, and without one', async () => {
-    expect((await rawRequest(world.url, 'GET /console', ['Host: a b'])).status).toBe(200);
-    expect(await sendRaw(world.url, 'GET /console HTTP/1.0\r\n\r\n')).toStartWith('HTTP/1.1 200');
+    expect((await rawRequest(server.url, 'GET /console', ['Host: a b'])).status).toBe(200);
+    expect(await sendRaw(server.url, 'GET /console HTTP/1.0\r\n\r\n')).toStartWith('HTTP/1.1 200');
   });
 
   test('forbids inline code, other origins and framing', async () => {
@@ -66,7 +66,7 @@ describe('the console', () => {
   test('serves no other files', async () => {
     const paths = ['/console/main.js', '/console/..%2fpackage.json', '/console/a/b', '/console/console'];
     for (const path of paths) expect((await get(path)).status).toBe(404);
-    expect((await fetch(`${world.url}/console`, { method: 'POST' })).status).toBe(405);
+    expect((await fetch(`${server.url}/console`, { method: 'POST' })).status).toBe(405);
   });
 
   test('is compressed as the browser accepts', async () => {
@@ -99,16 +99,16 @@ describe('the console', () => {
 });
 
 describe('the console link of the first start', () => {
-  const take = (code: unknown) => world.call('POST', '/console/link', { body: { code } });
+  const take = (code: unknown) => server.call('POST', '/console/link', { body: { code } });
 
   test('returns the management key once', async () => {
-    const code = world.app.link?.reveal();
+    const code = server.app.link?.reveal();
     expect((await take(`slp_non_${'x'.repeat(49)}`)).status).toBe(404);
     const { status, body } = await take(code);
     expect(status).toBe(200);
-    expect((await world.call('GET', '/applications/key', { key: body.key })).status).toBe(200);
+    expect((await server.call('GET', '/applications/key', { key: body.key })).status).toBe(200);
     expect((await take(code)).status).toBe(404);
-    expect(world.logged.join()).not.toContain(code as string);
+    expect(server.logged.join()).not.toContain(code as string);
   });
 
   test('expires after ten minutes', async () => {
@@ -120,9 +120,9 @@ describe('the console link of the first start', () => {
   });
 
   test('does not exist if the start created no key', async () => {
-    const again = await openTestServer(world.config.databaseUrl, {
-      SALLYPORT_MANAGEMENT_KEY_FILE: world.config.managementKeyFile,
-      SALLYPORT_MASTER_KEY_FILE: join(dirname(world.config.managementKeyFile), 'master.key'),
+    const again = await openTestServer(server.config.databaseUrl, {
+      SALLYPORT_MANAGEMENT_KEY_FILE: server.config.managementKeyFile,
+      SALLYPORT_MASTER_KEY_FILE: join(dirname(server.config.managementKeyFile), 'master.key'),
       SALLYPORT_MASTER_KEY: '',
     });
     expect(again.app.link).toBeUndefined();

@@ -6,24 +6,24 @@ import { openTestServer, sqlite, type TestServer } from '../../support/test-serv
 const [read, ask] = ['token:read', 'decision:create'];
 const limited = 'this session is limited to what its authorizer may do now';
 
-let world: TestServer;
+let server: TestServer;
 let management: string;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
-  management = (await world.tenant()).key;
+  server = await openTestServer(sqlite);
+  management = (await server.tenant()).key;
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 
 async function session(authorizer: string, grants: object) {
-  const web = await world.application(management, { type: 'public', permissions: [ask] });
-  const { body } = await world.call('POST', '/sessions', { key: web.key });
+  const web = await server.application(management, { type: 'public', permissions: [ask] });
+  const { body } = await server.call('POST', '/sessions', { key: web.key });
   const given = { nonce: body.nonce, ...grants };
-  const { status } = await world.call('POST', '/sessions/authorize', { key: authorizer, body: given });
+  const { status } = await server.call('POST', '/sessions/authorize', { key: authorizer, body: given });
   expect(status).toBe(204);
   return { key: body.session_key as string, web: web.key as string };
 }
 
-const decide = (key: string, body: object) => world.call('POST', '/decisions', { key, body });
+const decide = (key: string, body: object) => server.call('POST', '/decisions', { key, body });
 
 describe('a limited session', () => {
   const rule = { priority: 1, transform: 'reveal', permissions: [read, 'token:create'] };
@@ -34,7 +34,7 @@ describe('a limited session', () => {
   ];
 
   test.each(authorizers)('learns only that its authorizer limits it, if that one %s', async (_, rules) => {
-    const backend = await world.application(management, { permissions: [ask], rules });
+    const backend = await server.application(management, { permissions: [ask], rules });
     const { key, web } = await session(backend.key, { permissions: [ask, read, 'token:create'] });
     for (const asker of [key, web])
       for (const container of ['/shop/', '/shop/a/', '/hush-2/', '/other/'])
@@ -72,8 +72,8 @@ describe('a limited session', () => {
 });
 
 test('a pending session is denied everything', async () => {
-  const web = await world.application(management, { type: 'public' });
-  const { body } = await world.call('POST', '/sessions', { key: web.key });
+  const web = await server.application(management, { type: 'public' });
+  const { body } = await server.call('POST', '/sessions', { key: web.key });
   const question = { credential: body.session_key, permission: read, resource: { container: '/shop/' } };
   expect((await decide(management, question)).body).toMatchObject({
     allowed: false,

@@ -6,20 +6,20 @@ const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 
 describe.each(databases)('decisions on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let management: string;
   /** Checks that the response does not contain the credential. */
   let guard: string;
 
   beforeAll(async () => {
-    world = await openTestServer(database);
-    management = (await world.tenant()).key;
-    guard = (await world.application(management, { permissions: ['decision:create'] })).key;
+    server = await openTestServer(database);
+    management = (await server.tenant()).key;
+    guard = (await server.application(management, { permissions: ['decision:create'] })).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   async function ask(credential: string, permission: string, given: object, key = guard) {
-    const answer = await world.call('POST', '/decisions', {
+    const answer = await server.call('POST', '/decisions', {
       key,
       body: { credential, permission, ...given },
     });
@@ -34,11 +34,11 @@ describe.each(databases)('decisions on %s', (_, database) => {
   }
 
   async function openSession(grants?: object, authorizer = management) {
-    const web = await world.application(management, { type: 'public' });
-    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const web = await server.application(management, { type: 'public' });
+    const { body } = await server.call('POST', '/sessions', { key: web.key });
     if (grants) {
       const given = { nonce: body.nonce, ...grants };
-      const { status } = await world.call('POST', '/sessions/authorize', { key: authorizer, body: given });
+      const { status } = await server.call('POST', '/sessions/authorize', { key: authorizer, body: given });
       expect(status).toBe(204);
     }
     return { key: body.session_key as string, nonce: body.nonce as string, web };
@@ -47,7 +47,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
   test('an allowed decision has transform, principal, reason and rule, and with explain a trace', async () => {
-    const desk = await world.application(management, {
+    const desk = await server.application(management, {
       permissions: ['token:create'],
       rules: [{ ...rule, description: 'The desk' }],
     });
@@ -86,7 +86,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   });
 
   test('a denial has the reason and the missing grant, but no transform and no rule', async () => {
-    const desk = await world.application(management, { permissions: [], rules: [rule] });
+    const desk = await server.application(management, { permissions: [], rules: [rule] });
     expect(await decision(desk.key, read, { id: 'card-42', container: '/pci/' })).toEqual({
       allowed: false,
       principal: { kind: 'application', id: desk.id, application_id: desk.id },
@@ -112,23 +112,23 @@ describe.each(databases)('decisions on %s', (_, database) => {
   });
 
   test('every invalid credential gets the same decision', async () => {
-    const old = await world.application(management);
-    await world.call('POST', `/applications/${old.id}/regenerate`, { key: management });
-    const deleted = await world.application(management);
-    await world.call('DELETE', `/applications/${deleted.id}`, { key: management });
-    const { key: foreign } = await world.tenant();
+    const old = await server.application(management);
+    await server.call('POST', `/applications/${old.id}/regenerate`, { key: management });
+    const deleted = await server.application(management);
+    await server.call('DELETE', `/applications/${deleted.id}`, { key: management });
+    const { key: foreign } = await server.tenant();
     const foreignSession = (
-      await world.call('POST', '/sessions', {
-        key: (await world.application(foreign, { type: 'public' })).key,
+      await server.call('POST', '/sessions', {
+        key: (await server.application(foreign, { type: 'public' })).key,
       })
     ).body.session_key;
-    const expires_at = new Date(world.clock.now() + 1000).toISOString();
-    const expiring = await world.application(management, { expires_at });
+    const expires_at = new Date(server.clock.now() + 1000).toISOString();
+    const expiring = await server.application(management, { expires_at });
     const short = await openSession({ permissions: [read], expires_at });
     const orphan = await openSession({ permissions: [read] });
-    await world.call('DELETE', `/applications/${orphan.web.id}`, { key: management });
+    await server.call('DELETE', `/applications/${orphan.web.id}`, { key: management });
     const live = await openSession({ permissions: [read] });
-    world.clock.advance(1000);
+    server.clock.advance(1000);
 
     const bad = [
       ...[mint('pvt'), mint('mgt'), mint('pub'), mint('ses'), mint('non')].map(({ secret }) =>
@@ -145,7 +145,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   });
 
   test('up to 100 resources get the same decisions as alone, in order', async () => {
-    const desk = await world.application(management, {
+    const desk = await server.application(management, {
       permissions: [],
       rules: [rule, { ...rule, priority: 2, container: '/pci/', transform: 'redact' }],
     });
@@ -169,7 +169,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   });
 
   test('without a resource, only grants for all resources match', async () => {
-    const desk = await world.application(management, { permissions: ['token:create'], rules: [rule] });
+    const desk = await server.application(management, { permissions: ['token:create'], rules: [rule] });
     for (const given of [
       {},
       { resource: null },
@@ -203,7 +203,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   ])('%s is rejected without repeating the credential', async (_what, part, given) => {
     const credential = mint('ses').secret.reveal();
     const body = { credential, permission: read, ...given };
-    const answer = await world.call('POST', '/decisions', { key: guard, body });
+    const answer = await server.call('POST', '/decisions', { key: guard, body });
     expect(answer.status).toBe(400);
     expect(Object.keys(answer.body.errors)).toEqual([part]);
     expect(JSON.stringify(answer.body)).not.toContain(credential);
@@ -217,7 +217,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
       [`${text}}`, 'text/plain', 415],
       [`${text},"resource":{"id":"${'x'.repeat(70_000)}"}}`, 'application/json', 413],
     ] as const) {
-      const answer = await world.call('POST', '/decisions', {
+      const answer = await server.call('POST', '/decisions', {
         key: guard,
         body,
         headers: { 'Content-Type': type },
@@ -225,11 +225,11 @@ describe.each(databases)('decisions on %s', (_, database) => {
       expect(answer.status).toBe(status);
       expect(JSON.stringify(answer.body)).not.toContain(credential);
     }
-    expect(world.logged.join('\n')).not.toContain(credential);
+    expect(server.logged.join('\n')).not.toContain(credential);
   });
 
   test('custom permissions are decided by containers and conditions', async () => {
-    const service = await world.application(management, {
+    const service = await server.application(management, {
       permissions: ['report:read'],
       rules: [
         { ...rule, container: '/invoices/', transform: 'redact', permissions: ['invoice:read'] },
@@ -253,7 +253,7 @@ describe.each(databases)('decisions on %s', (_, database) => {
   });
 
   test('the trace contains the rules of the authorizer, and the reason names it if it decides', async () => {
-    const authorizer = await world.application(management, {
+    const authorizer = await server.application(management, {
       permissions: [],
       rules: [{ ...rule, transform: 'redact', description: 'What the backend may' }],
     });
@@ -284,11 +284,11 @@ describe.each(databases)('decisions on %s', (_, database) => {
       ['authorizer', 'permissions'],
     ]);
     const body = { name: 'x', permissions: ['token:create'] };
-    await world.call('PUT', `/applications/${authorizer.id}`, { key: management, body });
+    await server.call('PUT', `/applications/${authorizer.id}`, { key: management, body });
     expect((await decision(session.key)).reason).toBe(
       'this session is limited by its authorizer, which does not have token:read in its permissions or rules',
     );
-    await world.call('DELETE', `/applications/${authorizer.id}`, { key: management });
+    await server.call('DELETE', `/applications/${authorizer.id}`, { key: management });
     expect((await decision(session.key)).reason).toBe('the credential is not valid');
   });
 });

@@ -70,27 +70,27 @@ const byCondition = (value: string) => ({
 const idle = { priority: 9, container: '/idle/', transform: 'redact', permissions: ['idle:read'] };
 
 describe(`with the seed ${seed}`, () => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
+    server = await openTestServer(sqlite);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   async function open(policies: Record<Caller, Policy>): Promise<Record<Caller, string>> {
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     const rules = (caller: Caller) => [...rulesOf(policies[caller], byContainer), idle];
     const make = (caller: Caller, fields: object) =>
-      world.application(key, { permissions: [], rules: rules(caller), ...fields });
+      server.application(key, { permissions: [], rules: rules(caller), ...fields });
     const body = { id: 'secret', container: '/s/', data: { secret, other: 'x' }, mask };
-    const [web, bound, free, made] = await Promise.all([
+    const [web, bound, free, created] = await Promise.all([
       make('public', { type: 'public' }),
       make('bound', {}),
       make('free', { permissions: ['session:authorize'] }),
-      world.call('POST', '/tokens', { key, body }),
+      server.call('POST', '/tokens', { key, body }),
     ]);
-    expect(made.status).toBe(201);
+    expect(created.status).toBe(201);
     const session = async (caller: Caller, authorizer: string) => {
-      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const { body } = await server.call('POST', '/sessions', { key: web.key });
       const held = new Set<string>(
         authorizer === free.key ? permissions : rules('bound').flatMap((one) => one.permissions),
       );
@@ -99,7 +99,7 @@ describe(`with the seed ${seed}`, () => {
         .filter((one) => one.permissions.length > 0);
       const grant = { nonce: body.nonce, rules: granted };
       if (granted.length > 0) {
-        const { status } = await world.call('POST', '/sessions/authorize', { key: authorizer, body: grant });
+        const { status } = await server.call('POST', '/sessions/authorize', { key: authorizer, body: grant });
         expect(status).toBe(204);
       }
       return body.session_key;
@@ -122,12 +122,12 @@ describe(`with the seed ${seed}`, () => {
   /** How much of the secret the responses to this key contain. */
   async function seenBy(key: string): Promise<Level> {
     const replies = await Promise.all([
-      world.call('GET', '/tokens/secret', { key }),
-      world.call('PATCH', '/tokens/secret', { key, body: { type: 'token' } }),
+      server.call('GET', '/tokens/secret', { key }),
+      server.call('PATCH', '/tokens/secret', { key, body: { type: 'token' } }),
     ]);
-    const shown = replies.map(({ body }) => JSON.stringify(body.data ?? ''));
-    if (shown.some((text) => text.includes(secret))) return 'reveal';
-    if (shown.some((text) => text.includes(secret.slice(-4)) || text.includes(secret.slice(0, -1))))
+    const returned = replies.map(({ body }) => JSON.stringify(body.data ?? ''));
+    if (returned.some((text) => text.includes(secret))) return 'reveal';
+    if (returned.some((text) => text.includes(secret.slice(-4)) || text.includes(secret.slice(0, -1))))
       return 'mask';
     return replies.some(({ status }) => status === 200) ? 'redact' : 'none';
   }
@@ -140,12 +140,12 @@ describe(`with the seed ${seed}`, () => {
   /** False if the secret no longer exists. */
   async function act(key: string, { body }: Action): Promise<boolean> {
     if (body) {
-      const { status } = await world.call('PATCH', '/tokens/secret', { key, body });
+      const { status } = await server.call('PATCH', '/tokens/secret', { key, body });
       const isNew = body.data === 'all new' || Object.hasOwn(Object(body.data), 'secret');
       return !(isNew && status === 200);
     }
-    const gone = await world.call('DELETE', '/tokens/secret', { key });
-    await world.call('POST', '/tokens', { key, body: { id: 'secret', container: '/s/', data: 'another' } });
+    const gone = await server.call('DELETE', '/tokens/secret', { key });
+    await server.call('POST', '/tokens', { key, body: { id: 'secret', container: '/s/', data: 'another' } });
     return gone.status !== 204;
   }
 
@@ -177,10 +177,10 @@ describe(`with the seed ${seed}`, () => {
           for (const caller of callers) {
             const [had, has] = [entitled[caller], now[caller]];
             if (!beyond(has, had)) continue;
-            const shown = before[step.by] === 'reveal' && caller !== step.by;
+            const returned = before[step.by] === 'reveal' && caller !== step.by;
             const granted =
               isPrivate(step.by) && caller !== step.by && !beyond(has, limitOf(caller, step.by, entitled));
-            if (!shown && !granted)
+            if (!returned && !granted)
               throw new Error(`${caller} came from ${had} to ${has} by ${JSON.stringify(step)}`);
             entitled[caller] = has;
           }

@@ -22,20 +22,20 @@ function managementOf({ permissions, rules }: ApiResponse['body']): string[] {
 }
 
 describe('privilege escalation', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
-    key = (await world.tenant()).key;
+    server = await openTestServer(sqlite);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const create = (as: string, grants: object) =>
-    world.call('POST', '/applications', { key: as, body: { name: 'x', type: 'private', ...grants } });
+    server.call('POST', '/applications', { key: as, body: { name: 'x', type: 'private', ...grants } });
   const update = (as: string, id: string, grants: object) =>
-    world.call('PUT', `/applications/${id}`, { key: as, body: { name: 'x', ...grants } });
+    server.call('PUT', `/applications/${id}`, { key: as, body: { name: 'x', ...grants } });
   const regenerate = (as: string, id: string) =>
-    world.call('POST', `/applications/${id}/regenerate`, { key: as });
+    server.call('POST', `/applications/${id}/regenerate`, { key: as });
 
   function expectRefused({ status, body }: ApiResponse, permission: string): void {
     expect([status, body.code]).toEqual([403, 'grant_not_held']);
@@ -45,26 +45,26 @@ describe('privilege escalation', () => {
   test.each(management.filter((name) => name !== 'application:create'))(
     'a create cannot grant %s without holding it',
     async (permission) => {
-      const deputy = await world.application(key, { permissions: ['application:create'] });
+      const deputy = await server.application(key, { permissions: ['application:create'] });
       expectRefused(await create(deputy.key, { permissions: ['token:read', permission] }), permission);
       expectRefused(await create(deputy.key, byRule([permission])), permission);
-      const holder = await world.application(key, { permissions: ['application:create', permission] });
+      const holder = await server.application(key, { permissions: ['application:create', permission] });
       expect((await create(holder.key, { permissions: [permission] })).status).toBe(201);
       expect((await create(holder.key, byRule([permission]))).status).toBe(201);
     },
   );
 
   test('a create or update can grant token and custom permissions', async () => {
-    const deputy = await world.application(key, {
+    const deputy = await server.application(key, {
       permissions: ['application:create', 'application:update'],
     });
-    const made = await create(deputy.key, { permissions: free, ...byRule(free) });
-    expect(made.status).toBe(201);
-    expect((await update(deputy.key, made.body.id, { permissions: free })).status).toBe(200);
+    const created = await create(deputy.key, { permissions: free, ...byRule(free) });
+    expect(created.status).toBe(201);
+    expect((await update(deputy.key, created.body.id, { permissions: free })).status).toBe(200);
   });
 
   test('a permission held by a rule can be granted', async () => {
-    const deputy = await world.application(key, {
+    const deputy = await server.application(key, {
       permissions: ['application:create'],
       ...byRule(['log:read']),
     });
@@ -72,26 +72,26 @@ describe('privilege escalation', () => {
   });
 
   test('an update is denied if the application has or gets a management permission that the caller lacks', async () => {
-    const deputy = await world.application(key, { permissions: ['application:update', 'token:read'] });
-    const plain = await world.application(key);
-    const strong = await world.application(key, { permissions: ['token:read', 'log:read'] });
+    const deputy = await server.application(key, { permissions: ['application:update', 'token:read'] });
+    const plain = await server.application(key);
+    const strong = await server.application(key, { permissions: ['token:read', 'log:read'] });
     expectRefused(await update(deputy.key, plain.id, { permissions: ['log:read'] }), 'log:read');
     expectRefused(await update(deputy.key, strong.id, { permissions: ['token:read'] }), 'log:read');
     expectRefused(await update(deputy.key, strong.id, { permissions: strong.permissions }), 'log:read');
     expectRefused(await update(deputy.key, deputy.id, { permissions: management }), 'application:create');
-    const { body } = await world.call('GET', `/applications/${strong.id}`, { key });
+    const { body } = await server.call('GET', `/applications/${strong.id}`, { key });
     expect(body.permissions).toEqual(strong.permissions);
     expect(body).not.toHaveProperty('modified_at');
   });
 
   test('regenerating is denied for an application with more management permissions', async () => {
-    const deputy = await world.application(key, { permissions: ['application:update'] });
-    const strong = await world.application(key, { permissions: ['application:read', 'tenant:read'] });
+    const deputy = await server.application(key, { permissions: ['application:update'] });
+    const strong = await server.application(key, { permissions: ['application:read', 'tenant:read'] });
     expectRefused(await regenerate(deputy.key, strong.id), 'application:read');
-    expect((await world.call('GET', '/applications/key', { key: strong.key })).status).toBe(200);
-    const ruled = await world.application(key, { permissions: undefined, ...byRule(['tenant:read']) });
+    expect((await server.call('GET', '/applications/key', { key: strong.key })).status).toBe(200);
+    const ruled = await server.application(key, { permissions: undefined, ...byRule(['tenant:read']) });
     expectRefused(await regenerate(deputy.key, ruled.id), 'tenant:read');
-    const equal = await world.application(key, { permissions: ['application:update', 'token:read'] });
+    const equal = await server.application(key, { permissions: ['application:update', 'token:read'] });
     expect((await regenerate(deputy.key, equal.id)).status).toBe(200);
   });
 
@@ -109,10 +109,10 @@ describe('privilege escalation', () => {
     });
     await fc.assert(
       fc.asyncProperty(some(management), fc.array(request, { maxLength: 15 }), async (held, requests) => {
-        const { key: owner } = await world.tenant();
-        const first = await world.application(owner, { permissions: [...held, 'token:read'] });
-        const others = [await world.application(owner, { permissions: management }), first];
-        const web = await world.application(owner, { type: 'public' });
+        const { key: owner } = await server.tenant();
+        const first = await server.application(owner, { permissions: [...held, 'token:read'] });
+        const others = [await server.application(owner, { permissions: management }), first];
+        const web = await server.application(owner, { type: 'public' });
         const keys: string[] = [first.key];
         for (const { as, on, what, grants } of requests) {
           const mine = keys[as % keys.length] as string;
@@ -124,7 +124,7 @@ describe('privilege escalation', () => {
         }
         const grantsAll = held.includes('session:authorize') || held.includes('application:create');
         for (const mine of keys) {
-          const { status, body } = await world.call('GET', '/applications/key', { key: mine });
+          const { status, body } = await server.call('GET', '/applications/key', { key: mine });
           if (status !== 200) continue;
           if (mine.startsWith('slp_ses_')) expect(grantsAll || held.includes('application:read')).toBe(true);
           else expect(held).toEqual(expect.arrayContaining(managementOf(body)));
@@ -138,9 +138,9 @@ describe('privilege escalation', () => {
     if (what === 'create') return create(as, grants);
     if (what === 'update') return update(as, id, grants);
     if (what === 'regenerate') return regenerate(as, id);
-    const { session_key, nonce } = (await world.call('POST', '/sessions', { key: web })).body;
+    const { session_key, nonce } = (await server.call('POST', '/sessions', { key: web })).body;
     const body = { nonce, permissions: ['application:read'] };
-    const { status } = await world.call('POST', '/sessions/authorize', { key: as, body });
+    const { status } = await server.call('POST', '/sessions/authorize', { key: as, body });
     return { status, body: session_key };
   }
 });

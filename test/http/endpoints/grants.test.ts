@@ -87,27 +87,27 @@ const badConditions: [what: string, part: string, given: unknown][] = [
 ];
 
 describe('grants', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   let nonce: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
-    key = (await world.tenant()).key;
+    server = await openTestServer(sqlite);
+    key = (await server.tenant()).key;
     nonce = await newNonce();
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   async function newNonce(): Promise<string> {
-    const web = await world.application(key, { type: 'public' });
-    return (await world.call('POST', '/sessions', { key: web.key })).body.nonce;
+    const web = await server.application(key, { type: 'public' });
+    return (await server.call('POST', '/sessions', { key: web.key })).body.nonce;
   }
 
   /** Grants these to an owner of that type. A rejected request does not use the nonce, so one nonce serves all. */
   async function give(owner: Owner, grants: object): Promise<ApiResponse> {
     if (owner === 'session') {
-      return world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
+      return server.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
     }
-    return world.call('POST', '/applications', { key, body: { name: 'x', type: owner, ...grants } });
+    return server.call('POST', '/applications', { key, body: { name: 'x', type: owner, ...grants } });
   }
 
   async function expectRefused(owner: Owner, grants: object, parts: string[]): Promise<void> {
@@ -140,8 +140,8 @@ describe('grants', () => {
 
     test('accept custom permissions', async () => {
       const permissions = ['invoice:approve', 'acme:reports_2:read-all', 'a:b', 'tokens:read'];
-      const made = await expectTaken(owner, { permissions });
-      if (owner !== 'session') expect(made.permissions).toEqual(permissions);
+      const created = await expectTaken(owner, { permissions });
+      if (owner !== 'session') expect(created.permissions).toEqual(permissions);
     });
 
     test('have at most 50 permissions', async () => {

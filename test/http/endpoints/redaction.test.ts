@@ -19,7 +19,7 @@ const everyForm = (secret: string) => [
 ];
 
 describe.each(databases)('secrets on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   /** Every issued key and nonce. */
   const issued = new Set<string>();
   /** Every response, headers and body, without the secrets that it issues. */
@@ -27,15 +27,15 @@ describe.each(databases)('secrets on %s', (_, database) => {
   const called = new Set<string>();
 
   beforeAll(async () => {
-    world = await openTestServer(database);
-    issued.add(readFileSync(world.config.managementKeyFile, 'utf8').trim());
+    server = await openTestServer(database);
+    issued.add(readFileSync(server.config.managementKeyFile, 'utf8').trim());
     await everyEndpoint();
-    await world.flush();
+    await server.flush();
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   async function call(method: string, path: string, { key, body }: CallOptions = {}) {
-    const response = await fetch(world.url + path, {
+    const response = await fetch(server.url + path, {
       method,
       headers: {
         'Content-Type': 'application/json',
@@ -57,7 +57,7 @@ describe.each(databases)('secrets on %s', (_, database) => {
   }
 
   async function everyEndpoint(): Promise<void> {
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     issued.add(key);
     const grants = { permissions: ['application:read', 'token:read', 'token:create'] };
     const make = (type: string) =>
@@ -133,34 +133,34 @@ describe.each(databases)('secrets on %s', (_, database) => {
   });
 
   test('are not in the database', async () => {
-    const stored = await dumpDatabase(world.config.databaseUrl);
+    const stored = await dumpDatabase(server.config.databaseUrl);
     expect(stored).toContain('first management key');
     expectNoneIn(stored);
   });
 
   test('are not in the log, even if the database fails', async () => {
-    await hideTable(world.config.databaseUrl, 'sessions');
-    await hideTable(world.config.databaseUrl, 'application_keys');
+    await hideTable(server.config.databaseUrl, 'sessions');
+    await hideTable(server.config.databaseUrl, 'application_keys');
     for (const key of issued) {
       const { status, body } = await call('GET', `/applications/${key}`, { key });
       expect([401, 500]).toContain(status);
       if (status === 500) expect(body.detail).not.toContain('application_keys');
     }
-    const failed = world.logged.filter((line) => line.includes('request failed'));
+    const failed = server.logged.filter((line) => line.includes('request failed'));
     expect(failed.length).toBeGreaterThan(4);
-    expectNoneIn(world.logged.join('\n'));
+    expectNoneIn(server.logged.join('\n'));
     expectNoneIn(answers.join('\n'));
   });
 });
 
 describe('a key in the wrong field', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
-    key = (await world.tenant()).key;
+    server = await openTestServer(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const grants = { type: 'private', permissions: ['token:read'] };
   const rule = { priority: 1, container: '/', transform: 'mask', permissions: ['token:read'] };
@@ -176,7 +176,7 @@ describe('a key in the wrong field', () => {
     ['container', '/tokens', (secret) => ({ container: `/${secret}/`, data: 1 })],
     ['metadata.note', '/tokens', (note) => ({ metadata: { note }, data: 1 })],
   ])('is rejected as %s, which is not encrypted', async (field, path, body) => {
-    const { status, body: problem } = await world.call('POST', path, { key, body: body(key) });
+    const { status, body: problem } = await server.call('POST', path, { key, body: body(key) });
     expect(status).toBe(400);
     expect(problem.errors[field]).toContain(
       'must not contain a key or a nonce, because it is stored unencrypted',
@@ -187,11 +187,11 @@ describe('a key in the wrong field', () => {
     const written = [key.replaceAll('_', '%5F'), key.replace('s', '%73'), encodeURIComponent(key)];
     for (const part of written) {
       for (const path of [`/applications/${part}`, `/${part}`]) {
-        const text = await (await fetch(world.url + path, { headers: { 'SVC-API-KEY': key } })).text();
+        const text = await (await fetch(server.url + path, { headers: { 'SVC-API-KEY': key } })).text();
         expect(JSON.parse(text).instance).toContain('[secret]');
         expect(text).not.toContain(key.slice(10));
       }
     }
-    expect(world.logged.join('\n')).not.toContain(key.slice(10));
+    expect(server.logged.join('\n')).not.toContain(key.slice(10));
   });
 });

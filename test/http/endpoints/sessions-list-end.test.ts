@@ -2,35 +2,35 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('listing and ending sessions on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const iso = (moment: number) => new Date(moment).toISOString();
-  const start = async (key: string) => (await world.call('POST', '/sessions', { key })).body;
+  const start = async (key: string) => (await server.call('POST', '/sessions', { key })).body;
   const authorize = (key: string, nonce: string, grants: object) =>
-    world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
+    server.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
   const list = async (key: string, query = '') =>
-    (await world.call('GET', `/sessions${query}`, { key })).body;
+    (await server.call('GET', `/sessions${query}`, { key })).body;
   const ids = async (key: string, query = '') =>
     (await list(key, query)).data.map(({ id }: { id: string }) => id);
-  const end = (key: string, id: string) => world.call('DELETE', `/sessions/${id}`, { key });
-  const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
+  const end = (key: string, id: string) => server.call('DELETE', `/sessions/${id}`, { key });
+  const me = async (key: string) => (await server.call('GET', '/applications/key', { key })).status;
 
   async function scene() {
-    const { id: tenant, key } = await world.tenant();
-    const web = await world.application(key, { type: 'public', permissions: ['mine:x'] });
+    const { id: tenant, key } = await server.tenant();
+    const web = await server.application(key, { type: 'public', permissions: ['mine:x'] });
     return { tenant, key, web };
   }
 
   test('a list has grants, authorizer and expiry, but neither key nor nonce', async () => {
     const { tenant, key, web } = await scene();
-    const backend = await world.application(key, { permissions: ['token:read'] });
-    const created_at = iso(world.clock.now());
+    const backend = await server.application(key, { permissions: ['token:read'] });
+    const created_at = iso(server.clock.now());
     const { nonce } = await start(web.key);
-    world.clock.advance(1000);
+    server.clock.advance(1000);
     await authorize(backend.key, nonce, { permissions: ['token:read'] });
     await start(web.key);
     const { data, pagination } = await list(key);
@@ -42,8 +42,8 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
         state: 'waiting',
         permissions: [],
         ceiling: false,
-        created_at: iso(world.clock.now()),
-        expires_at: iso(world.clock.now() + 180_000),
+        created_at: iso(server.clock.now()),
+        expires_at: iso(server.clock.now() + 180_000),
       },
       {
         ...shared,
@@ -51,17 +51,17 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
         permissions: ['token:read'],
         ceiling: true,
         created_at,
-        authorized_at: iso(world.clock.now()),
+        authorized_at: iso(server.clock.now()),
         authorized_by: backend.id,
-        expires_at: iso(world.clock.now() + 179_000),
+        expires_at: iso(server.clock.now() + 179_000),
       },
     ]);
   });
 
   test('a list can be filtered by application, authorizer, state and id', async () => {
     const { key, web } = await scene();
-    const other = await world.application(key, { type: 'public', permissions: ['mine:x'] });
-    const backend = await world.application(key, { permissions: ['session:authorize'] });
+    const other = await server.application(key, { type: 'public', permissions: ['mine:x'] });
+    const backend = await server.application(key, { permissions: ['session:authorize'] });
     await authorize(backend.key, (await start(web.key)).nonce, { permissions: ['mine:x'] });
     await authorize(key, (await start(other.key)).nonce, { permissions: ['mine:x'] });
     await start(web.key);
@@ -74,23 +74,23 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     const page = await list(key, '?size=2');
     expect(page.data).toHaveLength(2);
     expect(await ids(key, `?size=2&start=${page.pagination.next}`)).toEqual([first]);
-    expect((await world.call('GET', '/sessions?state=idle', { key })).status).toBe(400);
+    expect((await server.call('GET', '/sessions?state=idle', { key })).status).toBe(400);
   });
 
   test('a list excludes expired sessions and those without application or authorizer', async () => {
     const { key, web } = await scene();
-    const gone = await world.application(key, { type: 'public', permissions: ['mine:x'] });
+    const gone = await server.application(key, { type: 'public', permissions: ['mine:x'] });
     await start(gone.key);
-    const backend = await world.application(key, { permissions: ['mine:x'] });
+    const backend = await server.application(key, { permissions: ['mine:x'] });
     await authorize(backend.key, (await start(web.key)).nonce, { permissions: ['mine:x'] });
     expect(await ids(key)).toHaveLength(2);
-    await world.call('DELETE', `/applications/${gone.id}`, { key });
+    await server.call('DELETE', `/applications/${gone.id}`, { key });
     expect(await ids(key)).toHaveLength(1);
-    await world.call('DELETE', `/applications/${backend.id}`, { key });
+    await server.call('DELETE', `/applications/${backend.id}`, { key });
     expect(await ids(key)).toEqual([]);
     await start(web.key);
     expect(await ids(key)).toHaveLength(1);
-    world.clock.advance(180_000);
+    server.clock.advance(180_000);
     expect(await ids(key)).toEqual([]);
   });
 
@@ -103,7 +103,7 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     expect((await end(key, id)).status).toBe(204);
     expect(await me(session_key)).toBe(401);
     expect((await end(key, id)).status).toBe(404);
-    const { body } = await world.call('GET', `/logs?entity=${id}&operation=session.delete`, { key });
+    const { body } = await server.call('GET', `/logs?entity=${id}&operation=session.delete`, { key });
     const outcomes = body.data.map(({ result }: { result: string }) => result);
     expect(outcomes).toContain('success');
   });
@@ -119,10 +119,10 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
 
   test('ending a session whose authorizer was deleted returns 404', async () => {
     const { key, web } = await scene();
-    const backend = await world.application(key, { permissions: ['mine:x'] });
+    const backend = await server.application(key, { permissions: ['mine:x'] });
     await authorize(backend.key, (await start(web.key)).nonce, { permissions: ['mine:x'] });
     const [id] = await ids(key);
-    await world.call('DELETE', `/applications/${backend.id}`, { key });
+    await server.call('DELETE', `/applications/${backend.id}`, { key });
     expect((await end(key, id)).status).toBe(404);
   });
 });

@@ -6,42 +6,42 @@ const reading = { permissions: ['application:read'] };
 const day = 86_400_000;
 
 describe.each(databases)('sessions on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const iso = (moment: number) => new Date(moment).toISOString();
-  const start = (key: string) => world.call('POST', '/sessions', { key });
+  const start = (key: string) => server.call('POST', '/sessions', { key });
   const authorize = (key: string, nonce: unknown, grants: object = reading) =>
-    world.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
-  const me = async (key: string) => (await world.call('GET', '/applications/key', { key })).status;
+    server.call('POST', '/sessions/authorize', { key, body: { nonce, ...grants } });
+  const me = async (key: string) => (await server.call('GET', '/applications/key', { key })).status;
   const outcome = ({ status, body }: ApiResponse) => [status, body.code];
 
   /** A tenant with a public application and a pending session. */
   async function scene(fields: object = {}) {
-    const { key } = await world.tenant();
-    const web = await world.application(key, { type: 'public', permissions: ['mine:x'], ...fields });
+    const { key } = await server.tenant();
+    const web = await server.application(key, { type: 'public', permissions: ['mine:x'], ...fields });
     const { body: session } = await start(web.key);
     return { key, web, session };
   }
 
   test('a public key creates a session without any permission, for three minutes', async () => {
-    const { key } = await world.tenant();
-    const web = await world.application(key, { type: 'public', permissions: ['mine:x'] });
+    const { key } = await server.tenant();
+    const web = await server.application(key, { type: 'public', permissions: ['mine:x'] });
     const { status, body } = await start(web.key);
     expect(status).toBe(201);
     expect(Object.keys(body).sort()).toEqual(['expires_at', 'nonce', 'session_key']);
     expect(body.session_key).toMatch(/^slp_ses_[0-9A-Za-z]{49}$/);
     expect(body.nonce).toMatch(/^slp_non_[0-9A-Za-z]{49}$/);
-    expect(body.expires_at).toBe(iso(world.clock.now() + 180_000));
+    expect(body.expires_at).toBe(iso(server.clock.now() + 180_000));
     expect((await start(web.key)).body.session_key).not.toBe(body.session_key);
   });
 
   test('other keys cannot create a session', async () => {
     const { key, session } = await scene();
-    const backend = await world.application(key);
+    const backend = await server.application(key);
     for (const [other, owner] of [
       [key, 'management'],
       [backend.key, 'private'],
@@ -56,8 +56,8 @@ describe.each(databases)('sessions on %s', (_, database) => {
   test('creating accepts no body, an empty one, or an empty object', async () => {
     const { web } = await scene();
     for (const body of [undefined, '', '{}'])
-      expect((await world.call('POST', '/sessions', { key: web.key, body })).status).toBe(201);
-    const answer = await world.call('POST', '/sessions', { key: web.key, body: { expires_at: 'x' } });
+      expect((await server.call('POST', '/sessions', { key: web.key, body })).status).toBe(201);
+    const answer = await server.call('POST', '/sessions', { key: web.key, body: { expires_at: 'x' } });
     expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, ['expires_at']]);
   });
 
@@ -73,7 +73,7 @@ describe.each(databases)('sessions on %s', (_, database) => {
       ['POST', '/sessions/authorize'],
       ['GET', '/tokens'],
     ] as const) {
-      expect((await world.call(method, path, { key: session.session_key })).status).toBe(403);
+      expect((await server.call(method, path, { key: session.session_key })).status).toBe(403);
     }
   });
 
@@ -82,23 +82,23 @@ describe.each(databases)('sessions on %s', (_, database) => {
     const { status, body } = await authorize(key, session.nonce);
     expect([status, body]).toEqual([204, '']);
     expect(await me(session.session_key)).toBe(200);
-    const list = await world.call('GET', '/tokens', { key: session.session_key });
+    const list = await server.call('GET', '/tokens', { key: session.session_key });
     expect(outcome(list)).toEqual([403, 'permission_missing']);
   });
 
   test('a grant applies only to the session, not to its application or other sessions', async () => {
     const { key, web, session } = await scene();
     const other = (await start(web.key)).body;
-    const before = (await world.call('GET', `/applications/${web.id}`, { key })).body;
+    const before = (await server.call('GET', `/applications/${web.id}`, { key })).body;
     await authorize(key, session.nonce);
-    expect((await world.call('GET', `/applications/${web.id}`, { key })).body).toEqual(before);
+    expect((await server.call('GET', `/applications/${web.id}`, { key })).body).toEqual(before);
     expect(await me(web.key)).toBe(403);
     expect(await me(other.session_key)).toBe(403);
   });
 
   test('private and management keys can authorize; public and session keys cannot', async () => {
     const { key, web, session } = await scene();
-    const backend = await world.application(key, { permissions: ['session:authorize'] });
+    const backend = await server.application(key, { permissions: ['session:authorize'] });
     await authorize(key, session.nonce);
     const next = (await start(web.key)).body;
     for (const other of [web.key, session.session_key])
@@ -112,7 +112,7 @@ describe.each(databases)('sessions on %s', (_, database) => {
     const again = await authorize(key, session.nonce, { permissions: ['token:read'] });
     expect(outcome(again)).toEqual([409, 'nonce_used']);
     expect(await me(session.session_key)).toBe(200);
-    expect((await world.call('GET', '/tokens', { key: session.session_key })).status).toBe(403);
+    expect((await server.call('GET', '/tokens', { key: session.session_key })).status).toBe(403);
   });
 
   test('an unknown nonce returns 404', async () => {
@@ -126,14 +126,14 @@ describe.each(databases)('sessions on %s', (_, database) => {
   });
 
   test.each([undefined, null, '', 7, [['x']], {}])('a nonce of %j is rejected', async (nonce) => {
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     const { status, body } = await authorize(key, nonce);
     expect([status, Object.keys(body.errors)]).toEqual([400, ['nonce']]);
   });
 
   test('a nonce of another tenant returns 404 and stays valid', async () => {
     const { key, session } = await scene();
-    const stranger = await world.tenant();
+    const stranger = await server.tenant();
     expect(outcome(await authorize(stranger.key, session.nonce))).toEqual([404, 'nonce_not_found']);
     expect((await authorize(key, session.nonce)).status).toBe(204);
     expect(outcome(await authorize(stranger.key, session.nonce))).toEqual([404, 'nonce_not_found']);
@@ -149,7 +149,7 @@ describe.each(databases)('sessions on %s', (_, database) => {
     expect((await authorize(key, session.nonce, { permissions: [] })).status).toBe(400);
     expect((await authorize(key, session.nonce, { ...reading, colour: 1 })).status).toBe(400);
     expect((await authorize(key, session.nonce, { permissions: ['application:create'] })).status).toBe(400);
-    const late = { ...reading, expires_at: iso(world.clock.now() + 400 * day) };
+    const late = { ...reading, expires_at: iso(server.clock.now() + 400 * day) };
     expect((await authorize(key, session.nonce, late)).status).toBe(400);
     expect((await authorize(key, session.nonce)).status).toBe(204);
   });
@@ -158,10 +158,10 @@ describe.each(databases)('sessions on %s', (_, database) => {
     const { key, web, session } = await scene();
     await authorize(key, session.nonce);
     const idle = (await start(web.key)).body;
-    world.clock.advance(179_999);
+    server.clock.advance(179_999);
     expect(await me(session.session_key)).toBe(200);
     expect(await me(idle.session_key)).toBe(403);
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect(await me(session.session_key)).toBe(401);
     expect(await me(idle.session_key)).toBe(401);
   });
@@ -169,9 +169,9 @@ describe.each(databases)('sessions on %s', (_, database) => {
   test('a session can be authorized until it expires', async () => {
     const { key, web, session } = await scene();
     const other = (await start(web.key)).body;
-    world.clock.advance(179_999);
+    server.clock.advance(179_999);
     expect((await authorize(key, session.nonce)).status).toBe(204);
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect(outcome(await authorize(key, other.nonce))).toEqual([404, 'nonce_not_found']);
     expect(outcome(await authorize(key, session.nonce))).toEqual([404, 'nonce_not_found']);
   });
@@ -182,44 +182,44 @@ describe.each(databases)('sessions on %s', (_, database) => {
     ['stretch to the longest lifetime', 7 * day],
   ])('authorizing can %s the lifetime', async (_what, lifetime) => {
     const { key, session } = await scene();
-    const expires_at = iso(world.clock.now() + lifetime);
+    const expires_at = iso(server.clock.now() + lifetime);
     expect((await authorize(key, session.nonce, { ...reading, expires_at })).status).toBe(204);
-    world.clock.advance(lifetime - 1);
+    server.clock.advance(lifetime - 1);
     expect(await me(session.session_key)).toBe(200);
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect(await me(session.session_key)).toBe(401);
   });
 
   test('a null expires_at does not change the lifetime', async () => {
     const { key, session } = await scene();
     await authorize(key, session.nonce, { ...reading, expires_at: null });
-    world.clock.advance(180_000);
+    server.clock.advance(180_000);
     expect(await me(session.session_key)).toBe(401);
   });
 
   test('expires_at must be in the future and within the maximum lifetime', async () => {
     const { key, session } = await scene();
-    const made = world.clock.now();
-    world.clock.advance(1000);
-    for (const end of [made, made + 1000, made + 7 * day + 1]) {
+    const created = server.clock.now();
+    server.clock.advance(1000);
+    for (const end of [created, created + 1000, created + 7 * day + 1]) {
       const answer = await authorize(key, session.nonce, { ...reading, expires_at: iso(end) });
       expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, ['expires_at']]);
     }
-    const longest = { ...reading, expires_at: iso(made + 7 * day) };
+    const longest = { ...reading, expires_at: iso(created + 7 * day) };
     expect((await authorize(key, session.nonce, longest)).status).toBe(204);
   });
 
   test('a session expires with its application at the latest', async () => {
-    const end = world.clock.now() + 60_000;
+    const end = server.clock.now() + 60_000;
     const { key, session } = await scene({ expires_at: iso(end) });
     expect(session.expires_at).toBe(iso(end));
     const late = await authorize(key, session.nonce, { ...reading, expires_at: iso(end + 1) });
     expect([late.status, Object.keys(late.body.errors)]).toEqual([400, ['expires_at']]);
     expect(late.body.errors.expires_at[0]).toContain(iso(end));
     await authorize(key, session.nonce, { ...reading, expires_at: iso(end) });
-    world.clock.advance(59_999);
+    server.clock.advance(59_999);
     expect(await me(session.session_key)).toBe(200);
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect(await me(session.session_key)).toBe(401);
   });
 
@@ -227,7 +227,7 @@ describe.each(databases)('sessions on %s', (_, database) => {
     const { key, web, session } = await scene();
     await authorize(key, session.nonce);
     const idle = (await start(web.key)).body;
-    await world.call('DELETE', `/applications/${web.id}`, { key });
+    await server.call('DELETE', `/applications/${web.id}`, { key });
     expect(await me(session.session_key)).toBe(401);
     expect(await me(idle.session_key)).toBe(401);
     expect(outcome(await authorize(key, idle.nonce))).toEqual([404, 'nonce_not_found']);
@@ -236,8 +236,11 @@ describe.each(databases)('sessions on %s', (_, database) => {
   test('a session survives a new key and a new name of its application', async () => {
     const { key, web, session } = await scene();
     await authorize(key, session.nonce);
-    await world.call('POST', `/applications/${web.id}/regenerate`, { key });
-    await world.call('PUT', `/applications/${web.id}`, { key, body: { name: 'y', permissions: ['mine:y'] } });
+    await server.call('POST', `/applications/${web.id}/regenerate`, { key });
+    await server.call('PUT', `/applications/${web.id}`, {
+      key,
+      body: { name: 'y', permissions: ['mine:y'] },
+    });
     expect(await me(session.session_key)).toBe(200);
   });
 

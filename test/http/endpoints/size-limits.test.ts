@@ -16,13 +16,13 @@ const rule = (fields: object) => ({
 
 describe.each(databases)('bounds on %s', (_, database) => {
   const asked = recorder();
-  let world: TestServer;
+  let server: TestServer;
   let management: string;
   beforeAll(async () => {
-    world = await openTestServer(database, {}, asked.through);
-    management = (await world.tenant()).key;
+    server = await openTestServer(database, {}, asked.through);
+    management = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   describe('a response names at most 50 errors in at most 64 KiB', () => {
     const wrong = ['application:create', 'application:update'];
@@ -48,7 +48,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
       ],
       ['rules that are none', '/applications', { name: 'x', type: 'public', rules: Array(50).fill(0) }, 50],
     ])('%s', async (_, path, body, count) => {
-      const { status, body: problem } = await world.call('POST', path, { key: management, body });
+      const { status, body: problem } = await server.call('POST', path, { key: management, body });
       const sentences = Object.values<string[]>(problem.errors).flat();
       expect([status, sentences.length]).toEqual([400, count]);
       expect(Buffer.byteLength(JSON.stringify(problem.errors))).toBeLessThanOrEqual(65_536);
@@ -63,10 +63,10 @@ describe.each(databases)('bounds on %s', (_, database) => {
     });
 
     test.each([deepest, longest])('a token in %s has one index entry per level', async (container) => {
-      const answer = await world.call('POST', '/tokens', { key: management, body: { container, data: 1 } });
+      const answer = await server.call('POST', '/tokens', { key: management, body: { container, data: 1 } });
       expect([answer.status, answer.body.container]).toEqual([201, container]);
       const levels = await runSql(
-        world.config.databaseUrl,
+        server.config.databaseUrl,
         `select 1 from token_containers where container like '${container.slice(0, 3)}%'`,
       );
       expect(levels).toHaveLength(container.split('/').length - 2);
@@ -80,14 +80,14 @@ describe.each(databases)('bounds on %s', (_, database) => {
         `/${'b'.repeat(249)}/`,
         'must have at most 250 characters, including a slash at each end',
       ],
-    ])('and %s is refused in tokens, rules, conditions and filters', async (_, container, sentence) => {
+    ])('and %s is rejected in tokens, rules, conditions and filters', async (_, container, sentence) => {
       const app = { name: 'x', type: 'private' };
-      const post = (path: string, body: object) => world.call('POST', path, { key: management, body });
+      const post = (path: string, body: object) => server.call('POST', path, { key: management, body });
       const answers = [
         await post('/tokens', { container, data: 1 }),
         await post('/applications', { ...app, rules: [rule({ container })] }),
         await post('/sessions/authorize', { nonce: 'x', rules: [rule(condition(container))] }),
-        await world.call('GET', `/tokens?container=${container}`, { key: management }),
+        await server.call('GET', `/tokens?container=${container}`, { key: management }),
       ];
       const paths = ['container', 'rules.0.container', 'rules.0.conditions.0.value', 'container'];
       expect(answers.map(({ status, body }) => [status, body.errors])).toEqual(
@@ -99,7 +99,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
   test('a list accepts at most 10 metadata filters', async () => {
     const list = (count: number) => {
       const query = Object.keys(entries(count, '')).map((name) => `metadata.${name}=x`);
-      return world.call('GET', `/tokens?${query.join('&')}`, { key: management });
+      return server.call('GET', `/tokens?${query.join('&')}`, { key: management });
     };
     expect((await list(10)).status).toBe(200);
     const { status, body } = await list(11);
@@ -111,17 +111,20 @@ describe.each(databases)('bounds on %s', (_, database) => {
     let masks: string;
     let ids: string[];
     beforeAll(async () => {
-      const { key } = await world.tenant();
+      const { key } = await server.tenant();
       const all = ['token:read', 'token:create'];
       reveals = (
-        await world.application(key, { permissions: [], rules: [rule({ container: '/', permissions: all })] })
+        await server.application(key, {
+          permissions: [],
+          rules: [rule({ container: '/', permissions: all })],
+        })
       ).key;
-      masks = (await world.application(key, { permissions: ['token:read'] })).key;
+      masks = (await server.application(key, { permissions: ['token:read'] })).key;
       ids = [];
       const data = { secret: 'x'.repeat(mebibyte - 300), shown: 'y' };
       for (let n = 0; n < 10; n++) {
         const body = { id: `large-${n}`, data, mask: '{{ data.shown }}' };
-        expect((await world.call('POST', '/tokens', { key: reveals, body })).status).toBe(201);
+        expect((await server.call('POST', '/tokens', { key: reveals, body })).status).toBe(201);
         ids.unshift(body.id);
       }
     });
@@ -131,7 +134,7 @@ describe.each(databases)('bounds on %s', (_, database) => {
       const seen: { ids: string[]; size: number; read: number }[] = [];
       for (let query = 'size=100'; ; ) {
         asked.take();
-        const { body } = await world.call('GET', `/tokens?${query}`, { key });
+        const { body } = await server.call('GET', `/tokens?${query}`, { key });
         const read = asked.take().reduce((sum, { bytes }) => sum + bytes, 0);
         seen.push({
           ids: body.data.map(({ id }: { id: string }) => id),

@@ -9,43 +9,43 @@ const masked = { number: 'XXXXXXXXXXXX4242' };
 const all = ['token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('a token with modified ciphertext on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let management: string;
   let seeing: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   beforeEach(async () => {
-    const { key, id } = await world.tenant();
+    const { key, id } = await server.tenant();
     management = key;
     const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: all }];
-    seeing = (await world.application(key, { permissions: [], rules })).key;
+    seeing = (await server.application(key, { permissions: [], rules })).key;
     for (const id of ['card-1', 'card-2'])
-      await world.call('POST', '/tokens', { key, body: { id, data, mask } });
+      await server.call('POST', '/tokens', { key, body: { id, data, mask } });
     const where = `tenant_id = '${id}' and id`;
     await runSql(
-      world.config.databaseUrl,
+      server.config.databaseUrl,
       `update tokens set data = (select data from tokens where ${where} = 'card-2') where ${where} = 'card-1'`,
     );
   });
 
   /** Uses `fetch`, since the test client throws on a 500. */
   async function failing(method: string, path: string, body?: object) {
-    const before = world.logged.length;
-    const response = await fetch(world.url + path, {
+    const before = server.logged.length;
+    const response = await fetch(server.url + path, {
       method,
       headers: { 'SVC-API-KEY': seeing, 'Content-Type': 'application/json' },
       ...(body && { body: JSON.stringify(body) }),
     });
     const text = await response.text();
-    return { status: response.status, text, lines: world.logged.slice(before) };
+    return { status: response.status, text, lines: server.logged.slice(before) };
   }
 
   test('can be read masked, since that does not decrypt the data', async () => {
-    expect((await world.call('GET', '/tokens/card-1', { key: management })).body.data).toEqual(masked);
-    const list = await world.call('GET', '/tokens', { key: management });
+    expect((await server.call('GET', '/tokens/card-1', { key: management })).body.data).toEqual(masked);
+    const list = await server.call('GET', '/tokens', { key: management });
     expect(list.body.data.map((token: { data: unknown }) => token.data)).toEqual([masked, masked]);
   });
 
@@ -67,8 +67,8 @@ describe.each(databases)('a token with modified ciphertext on %s', (_, database)
   });
 
   test('can be deleted, and other tokens are unaffected', async () => {
-    expect((await world.call('GET', '/tokens/card-2', { key: seeing })).body.data).toEqual(data);
-    expect((await world.call('DELETE', '/tokens/card-1', { key: seeing })).status).toBe(204);
-    expect((await world.call('GET', '/tokens', { key: seeing })).body.data).toHaveLength(1);
+    expect((await server.call('GET', '/tokens/card-2', { key: seeing })).body.data).toEqual(data);
+    expect((await server.call('DELETE', '/tokens/card-1', { key: seeing })).status).toBe(204);
+    expect((await server.call('GET', '/tokens', { key: seeing })).body.data).toHaveLength(1);
   });
 });

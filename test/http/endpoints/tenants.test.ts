@@ -2,29 +2,31 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 describe.each(databases)('tenants on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let node: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    node = await openTestServer(world.config.databaseUrl);
+    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    node = await openTestServer(server.config.databaseUrl);
   });
   afterAll(async () => {
     await node.close();
-    await world.close();
+    await server.close();
   });
 
-  const shown = (key: string) =>
-    Promise.all([world, node].map(async (at) => (await at.call('GET', '/applications/key', { key })).status));
+  const statuses = (key: string) =>
+    Promise.all(
+      [server, node].map(async (at) => (await at.call('GET', '/applications/key', { key })).status),
+    );
 
   /** A tenant with every kind of key, each with read access. */
   async function populated() {
-    const { id, key } = await world.tenant();
+    const { id, key } = await server.tenant();
     const reading = { permissions: ['application:read'] };
-    const backend = await world.application(key, reading);
-    const web = await world.application(key, { type: 'public', ...reading });
+    const backend = await server.application(key, reading);
+    const web = await server.application(key, { type: 'public', ...reading });
     const begin = async (as: string) => {
-      const { body } = await world.call('POST', '/sessions', { key: web.key });
-      await world.call('POST', '/sessions/authorize', { key: as, body: { nonce: body.nonce, ...reading } });
+      const { body } = await server.call('POST', '/sessions', { key: web.key });
+      await server.call('POST', '/sessions/authorize', { key: as, body: { nonce: body.nonce, ...reading } });
       return body.session_key;
     };
     const sessions = [await begin(key), await begin(backend.key)];
@@ -32,41 +34,41 @@ describe.each(databases)('tenants on %s', (_, database) => {
   }
 
   test('a key gets its own tenant, with the number of applications', async () => {
-    const { id, key } = await world.tenant();
-    await world.application(key, { expires_at: new Date(world.clock.now() + 1000).toISOString() });
-    const self = async () => (await world.call('GET', '/tenants/self', { key })).body;
-    const created_at = new Date(world.clock.now()).toISOString();
+    const { id, key } = await server.tenant();
+    await server.application(key, { expires_at: new Date(server.clock.now() + 1000).toISOString() });
+    const self = async () => (await server.call('GET', '/tenants/self', { key })).body;
+    const created_at = new Date(server.clock.now()).toISOString();
     expect(await self()).toEqual({ id, name: 'test', created_at, applications: 2 });
-    world.clock.advance(1000);
+    server.clock.advance(1000);
     expect((await self()).applications).toBe(1);
   });
 
   test('disabling a tenant invalidates its keys on every node immediately, and no others', async () => {
     const [tenant, other] = [await populated(), await populated()];
-    for (const key of tenant.keys) expect(await shown(key)).toEqual([200, 200]);
-    await world.app.maintenance.tenants.disable(tenant.id);
-    for (const key of tenant.keys) expect(await shown(key)).toEqual([401, 401]);
-    for (const key of other.keys) expect(await shown(key)).toEqual([200, 200]);
+    for (const key of tenant.keys) expect(await statuses(key)).toEqual([200, 200]);
+    await server.app.maintenance.tenants.disable(tenant.id);
+    for (const key of tenant.keys) expect(await statuses(key)).toEqual([401, 401]);
+    for (const key of other.keys) expect(await statuses(key)).toEqual([200, 200]);
     const question = { credential: tenant.keys[1], permission: 'application:read' };
-    const asked = await world.call('POST', '/decisions', { key: other.key, body: question });
+    const asked = await server.call('POST', '/decisions', { key: other.key, body: question });
     expect(asked.body.allowed).toBe(false);
   });
 
   test('enabling a tenant restores its keys and data', async () => {
     const tenant = await populated();
-    await world.call('POST', '/tokens', { key: tenant.key, body: { id: 'kept', data: 'x', mask: 'seen' } });
-    await world.app.maintenance.tenants.disable(tenant.id);
+    await server.call('POST', '/tokens', { key: tenant.key, body: { id: 'kept', data: 'x', mask: 'seen' } });
+    await server.app.maintenance.tenants.disable(tenant.id);
     await node.app.maintenance.tenants.enable(tenant.id);
-    for (const key of tenant.keys) expect(await shown(key)).toEqual([200, 200]);
+    for (const key of tenant.keys) expect(await statuses(key)).toEqual([200, 200]);
     const { body } = await node.call('GET', '/tokens/kept', { key: tenant.key });
     expect(body.data).toBe('seen');
   });
 
   test('a key of a disabled tenant gets the same response as every invalid key', async () => {
     const tenant = await populated();
-    await world.app.maintenance.tenants.disable(tenant.id);
+    await server.app.maintenance.tenants.disable(tenant.id);
     const ask = async (key: string) => {
-      const { body } = await world.call('GET', '/tenants/self', {
+      const { body } = await server.call('GET', '/tenants/self', {
         key,
         headers: { 'SVC-REQUEST-ID': 'same' },
       });

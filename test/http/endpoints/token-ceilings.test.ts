@@ -8,23 +8,23 @@ const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const all = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('a limited session on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let management: string;
   let backend: { id: string; key: string };
   let session: string;
 
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   beforeEach(async () => {
-    management = (await world.tenant()).key;
+    management = (await server.tenant()).key;
     for (const customer of ['41', '42', '43']) {
       const body = { id: `card-${customer}`, container: `/customers/${customer}/`, data, mask };
-      await world.call('POST', '/tokens', { key: management, body });
+      await server.call('POST', '/tokens', { key: management, body });
     }
-    backend = await world.application(management, { permissions: [], rules: [rule('/', 'reveal')] });
+    backend = await server.application(management, { permissions: [], rules: [rule('/', 'reveal')] });
     session = await authorized(backend.key);
   });
 
@@ -37,27 +37,27 @@ describe.each(databases)('a limited session on %s', (_, database) => {
 
   /** A session with all permissions on every customer's tokens, limited by its authorizer. */
   async function authorized(by: string): Promise<string> {
-    const web = await world.application(management, { type: 'public' });
-    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const web = await server.application(management, { type: 'public' });
+    const { body } = await server.call('POST', '/sessions', { key: web.key });
     const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/customers/' }];
     const rules = [{ priority: 1, transform: 'reveal', permissions: all, conditions }];
     const grant = { nonce: body.nonce, rules };
-    expect((await world.call('POST', '/sessions/authorize', { key: by, body: grant })).status).toBe(204);
+    expect((await server.call('POST', '/sessions/authorize', { key: by, body: grant })).status).toBe(204);
     return body.session_key;
   }
 
   async function setRules(...rules: object[]): Promise<void> {
     const body = { name: 'backend', rules };
-    const { status } = await world.call('PUT', `/applications/${backend.id}`, { key: management, body });
+    const { status } = await server.call('PUT', `/applications/${backend.id}`, { key: management, body });
     expect(status).toBe(200);
   }
 
-  const get = (id: string, key = session) => world.call('GET', `/tokens/${id}`, { key });
+  const get = (id: string, key = session) => server.call('GET', `/tokens/${id}`, { key });
   const list = async (key = session) => {
-    const { body } = await world.call('GET', '/tokens', { key });
+    const { body } = await server.call('GET', '/tokens', { key });
     return body.data.map((token: { id: string; data: unknown }) => [token.id, token.data]);
   };
-  const patch = (id: string, body: object) => world.call('PATCH', `/tokens/${id}`, { key: session, body });
+  const patch = (id: string, body: object) => server.call('PATCH', `/tokens/${id}`, { key: session, body });
 
   test('can do what its authorizer can do', async () => {
     expect((await get('card-42')).body.data).toEqual(data);
@@ -73,14 +73,14 @@ describe.each(databases)('a limited session on %s', (_, database) => {
     await setRules(rule('/customers/42/', 'mask'), rule('/customers/43/', 'redact'));
     expect((await get('card-42')).body.data).toEqual(masked);
     expect((await get('card-43')).body).not.toHaveProperty('data');
-    const refused = await get('card-41');
-    expect(refused.status).toBe(403);
-    expect(refused.body.detail).toBe('You cannot use `token:read` on this token.');
+    const rejected = await get('card-41');
+    expect(rejected.status).toBe(403);
+    expect(rejected.body.detail).toBe('You cannot use `token:read` on this token.');
     expect(await list()).toEqual([
       ['card-43', undefined],
       ['card-42', masked],
     ]);
-    const { body } = await world.call('GET', '/tokens?size=1', { key: session });
+    const { body } = await server.call('GET', '/tokens?size=1', { key: session });
     expect(body.pagination).toMatchObject({ total_items: 2, total_pages: 2 });
     expect((await patch('card-42', { type: 'card' })).body.data).toEqual(masked);
     expect((await patch('card-43', { type: 'card' })).body).not.toHaveProperty('data');
@@ -92,7 +92,7 @@ describe.each(databases)('a limited session on %s', (_, database) => {
     await setRules(rule('/', 'reveal'));
     expect((await get('card-41')).body.data).toEqual(data);
     const body = { id: 'elsewhere', container: '/general/', data, mask };
-    await world.call('POST', '/tokens', { key: management, body });
+    await server.call('POST', '/tokens', { key: management, body });
     expect((await get('elsewhere')).status).toBe(403);
     expect((await list()).length).toBe(3);
   });
@@ -105,9 +105,9 @@ describe.each(databases)('a limited session on %s', (_, database) => {
       ['DELETE', '/tokens/card-42', 'token:delete', undefined],
       ['POST', '/tokens', 'token:create', { data: 1, container: '/customers/42/' }],
     ] as const) {
-      const refused = await world.call(method, path, { key: session, body });
-      expect(refused.status).toBe(403);
-      expect(refused.body.detail).toBe(
+      const rejected = await server.call(method, path, { key: session, body });
+      expect(rejected.status).toBe(403);
+      expect(rejected.body.detail).toBe(
         `You need the permission \`${permission}\`: this session is limited to what its authorizer may do now.`,
       );
     }
@@ -121,11 +121,11 @@ describe.each(databases)('a limited session on %s', (_, database) => {
 
   test('cannot move hidden data to where its authorizer or another session sees more', async () => {
     const rules = [rule('/s/', 'redact', ['token:update']), rule('/customers/', 'reveal')];
-    const authorizer = await world.application(management, { permissions: [], rules });
+    const authorizer = await server.application(management, { permissions: [], rules });
     const body = { id: 'hidden', container: '/s/', data, mask };
-    await world.call('POST', '/tokens', { key: management, body });
-    const web = await world.application(management, { type: 'public' });
-    const { body: opened } = await world.call('POST', '/sessions', { key: web.key });
+    await server.call('POST', '/tokens', { key: management, body });
+    const web = await server.application(management, { type: 'public' });
+    const { body: opened } = await server.call('POST', '/sessions', { key: web.key });
     const blind = ['/s/', '/customers/'].map((value) => ({
       priority: 1,
       transform: 'redact',
@@ -133,58 +133,58 @@ describe.each(databases)('a limited session on %s', (_, database) => {
       conditions: [{ attribute: 'container', operator: 'starts_with', value }],
     }));
     const grant = { nonce: opened.nonce, rules: blind };
-    await world.call('POST', '/sessions/authorize', { key: authorizer.key, body: grant });
+    await server.call('POST', '/sessions/authorize', { key: authorizer.key, body: grant });
     const move = { key: opened.session_key, body: { container: '/customers/42/' } };
     for (const change of [move, { ...move, body: { ...move.body, data: { name: 'x' } } }]) {
-      const { status, body } = await world.call('PATCH', '/tokens/hidden', change);
+      const { status, body } = await server.call('PATCH', '/tokens/hidden', change);
       expect([status, body.code]).toEqual([403, 'reveal_required']);
     }
     expect((await get('hidden', authorizer.key)).status).toBe(403);
     expect(
-      (await world.call('PATCH', '/tokens/hidden', { ...move, body: { container: '/S/' } })).status,
+      (await server.call('PATCH', '/tokens/hidden', { ...move, body: { container: '/S/' } })).status,
     ).toBe(200);
     const whole = { ...move, body: { container: '/customers/42/', data: 'new', mask: null } };
-    expect((await world.call('PATCH', '/tokens/hidden', whole)).status).toBe(200);
+    expect((await server.call('PATCH', '/tokens/hidden', whole)).status).toBe(200);
     expect((await get('hidden', authorizer.key)).body.data).toBe('new');
   });
 
   test('changes a mask only if both can reveal the data', async () => {
     const wider = { mask: '{{ data.number | reveal_first: 6 }}' };
     await setRules(rule('/', 'mask'));
-    const refused = await patch('card-42', wider);
-    expect(refused.body.code).toBe('reveal_required');
+    const rejected = await patch('card-42', wider);
+    expect(rejected.body.code).toBe('reveal_required');
     await setRules(rule('/', 'reveal'));
     expect((await patch('card-42', wider)).status).toBe(200);
   });
 
   test.each([
-    ['regenerated', () => world.call('POST', `/applications/${backend.id}/regenerate`, { key: management })],
-    ['deleted', () => world.call('DELETE', `/applications/${backend.id}`, { key: management })],
+    ['regenerated', () => server.call('POST', `/applications/${backend.id}/regenerate`, { key: management })],
+    ['deleted', () => server.call('DELETE', `/applications/${backend.id}`, { key: management })],
   ])('is revoked if its authorizer is %s', async (_what, end) => {
     expect((await get('card-42')).status).toBe(200);
     expect((await end()).status).toBeLessThan(300);
     expect((await get('card-42')).status).toBe(401);
-    expect((await world.call('GET', '/tokens', { key: session })).status).toBe(401);
+    expect((await server.call('GET', '/tokens', { key: session })).status).toBe(401);
     expect((await patch('card-42', { type: 'card' })).status).toBe(401);
   });
 
   test('is revoked if its authorizer expires', async () => {
-    const expires_at = new Date(world.clock.now() + 1000).toISOString();
+    const expires_at = new Date(server.clock.now() + 1000).toISOString();
     const rules = [rule('/', 'reveal')];
-    const brief = await world.application(management, { permissions: [], rules, expires_at });
+    const brief = await server.application(management, { permissions: [], rules, expires_at });
     const bound = await authorized(brief.key);
-    world.clock.advance(999);
+    server.clock.advance(999);
     expect((await get('card-42', bound)).status).toBe(200);
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect((await get('card-42', bound)).status).toBe(401);
   });
 
   test('is not limited if its authorizer holds session:authorize', async () => {
     const permissions = ['session:authorize'];
-    const free = await world.application(management, { permissions, rules: [rule('/', 'redact')] });
+    const free = await server.application(management, { permissions, rules: [rule('/', 'redact')] });
     const bound = await authorized(free.key);
     expect((await get('card-42', bound)).body.data).toEqual(data);
-    await world.call('DELETE', `/applications/${free.id}`, { key: management });
+    await server.call('DELETE', `/applications/${free.id}`, { key: management });
     expect((await get('card-42', bound)).body.data).toEqual(data);
   });
 });

@@ -2,42 +2,42 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('a token with an expiry on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
   beforeEach(async () => {
-    key = (await world.tenant()).key;
+    key = (await server.tenant()).key;
   });
 
-  const at = (milliseconds: number) => new Date(world.clock.now() + milliseconds).toISOString();
+  const at = (milliseconds: number) => new Date(server.clock.now() + milliseconds).toISOString();
   const create = (id: string, milliseconds: number) => {
     const body = { id, data: id, metadata: { for: 'expiry' }, expires_at: at(milliseconds) };
-    return world.call('POST', '/tokens', { key, body });
+    return server.call('POST', '/tokens', { key, body });
   };
-  const get = (id: string) => world.call('GET', `/tokens/${id}`, { key });
-  const patch = (id: string, body: object) => world.call('PATCH', `/tokens/${id}`, { key, body });
+  const get = (id: string) => server.call('GET', `/tokens/${id}`, { key });
+  const patch = (id: string, body: object) => server.call('PATCH', `/tokens/${id}`, { key, body });
   const list = async (query = '') => {
-    const { body } = await world.call('GET', `/tokens${query}`, { key });
+    const { body } = await server.call('GET', `/tokens${query}`, { key });
     return { total: body.pagination.total_items, ids: body.data.map(({ id }: { id: string }) => id) };
   };
 
   test('exists until expires_at, to the millisecond, and then is absent from every read and count', async () => {
     await create('brief', 1000);
     await create('lasting', 5000);
-    world.clock.advance(999);
+    server.clock.advance(999);
     expect((await get('brief')).status).toBe(200);
     expect(await list()).toEqual({ total: 2, ids: ['lasting', 'brief'] });
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect((await get('brief')).status).toBe(404);
     for (const query of ['', '?id=brief,lasting', '?metadata.for=expiry', '?container=/general/&type=token'])
       expect(await list(query)).toEqual({ total: 1, ids: ['lasting'] });
-    const { body } = await world.call('GET', '/tokens?size=1', { key });
+    const { body } = await server.call('GET', '/tokens?size=1', { key });
     expect(body.pagination).not.toHaveProperty('next');
     expect((await patch('brief', { expires_at: at(1000) })).status).toBe(404);
-    expect((await world.call('DELETE', '/tokens/brief', { key })).status).toBe(404);
+    expect((await server.call('DELETE', '/tokens/brief', { key })).status).toBe(404);
   });
 
   test('cannot expire in the past or now', async () => {
@@ -57,35 +57,35 @@ describe.each(databases)('a token with an expiry on %s', (_, database) => {
   test('expires later, or never, if a patch says so', async () => {
     await create('brief', 1000);
     expect((await patch('brief', { expires_at: at(3000) })).body.expires_at).toBe(at(3000));
-    world.clock.advance(2999);
+    server.clock.advance(2999);
     expect((await patch('brief', { expires_at: null })).body).not.toHaveProperty('expires_at');
-    world.clock.advance(10_000);
+    server.clock.advance(10_000);
     expect((await get('brief')).status).toBe(200);
   });
 
   test('does not change its expiry with a patch of other fields, even in its last millisecond', async () => {
     await create('brief', 1000);
-    world.clock.advance(999);
+    server.clock.advance(999);
     const { status, body } = await patch('brief', { type: 'card' });
     expect([status, body.expires_at]).toEqual([200, at(1)]);
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect((await get('brief')).status).toBe(404);
   });
 
   test('expires sooner if a patch says so', async () => {
     await create('brief', 5000);
     await patch('brief', { expires_at: at(1) });
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect((await get('brief')).status).toBe(404);
   });
 
   test('frees its id, and is removed completely by the sweep', async () => {
     await create('brief', 1000);
-    world.clock.advance(1000);
+    server.clock.advance(1000);
     expect((await create('brief', 1000)).status).toBe(201);
     expect(await list()).toEqual({ total: 1, ids: ['brief'] });
-    world.clock.advance(1000);
-    expect(await world.app.maintenance.sweep(100)).toBeGreaterThan(0);
+    server.clock.advance(1000);
+    expect(await server.app.maintenance.sweep(100)).toBeGreaterThan(0);
     expect((await create('brief', 1000)).status).toBe(201);
     expect(await list('?metadata.for=expiry')).toEqual({ total: 1, ids: ['brief'] });
   });

@@ -18,20 +18,20 @@ const nested = (levels: number): string => '['.repeat(levels) + ']'.repeat(level
 const repeated = (text: string, count: number) => Array.from({ length: count }, () => text).join('');
 
 describe.each(databases)('token fields on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   /** A key that can reveal and change all data. */
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
-    const { key: management } = await world.tenant();
-    key = (await world.application(management, { permissions: [], rules })).key;
+    server = await openTestServer(database);
+    const { key: management } = await server.tenant();
+    key = (await server.application(management, { permissions: [], rules })).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
-  const create = (body: unknown) => world.call('POST', '/tokens', { key, body });
+  const create = (body: unknown) => server.call('POST', '/tokens', { key, body });
   const patch = (id: string, body: unknown, headers = {}) =>
-    world.call('PATCH', `/tokens/${id}`, { key, body, headers });
-  const get = (id: string) => world.call('GET', `/tokens/${id}`, { key });
+    server.call('PATCH', `/tokens/${id}`, { key, body, headers });
+  const get = (id: string) => server.call('GET', `/tokens/${id}`, { key });
 
   async function expectRefused(body: unknown, part: string): Promise<void> {
     const answer = await create(body);
@@ -165,7 +165,7 @@ describe.each(databases)('token fields on %s', (_, database) => {
     expect([status, body.metadata]).toEqual([201, metadata]);
     const [name, value] = Object.entries(metadata).at(-1) as [string, string];
     const query = `${encodeURIComponent(`metadata.${name}`)}=${encodeURIComponent(value)}`;
-    const found = await world.call('GET', `/tokens?${query}`, { key });
+    const found = await server.call('GET', `/tokens?${query}`, { key });
     expect(found.body.data.map(({ id }: { id: string }) => id)).toContain(body.id);
   });
 
@@ -200,14 +200,14 @@ describe.each(databases)('token fields on %s', (_, database) => {
   });
 
   test.each([['Card'], ['a b'], [''], ['1st'], ['a'.repeat(101)], [7]])(
-    'the type %p is refused',
+    'the type %p is rejected',
     async (type) => {
       await expectRefused({ data: 1, type }, 'type');
     },
   );
 
   test.each([['//'], ['/a//b/'], ['/a.b/'], [''], ['/ä/'], [`/${'a'.repeat(500)}/`], [5]])(
-    'the container %p is refused',
+    'the container %p is rejected',
     async (container) => {
       await expectRefused({ data: 1, container }, 'container');
     },
@@ -258,22 +258,22 @@ describe.each(databases)('token fields on %s', (_, database) => {
     for (const type of ['application/json-patch+json', 'text/plain', 'application/x-www-form-urlencoded', ''])
       expect((await as(type, 1)).status).toBe(415);
     const post = { key, body: { data: 1 }, headers: { 'Content-Type': 'application/merge-patch+json' } };
-    expect((await world.call('POST', '/tokens', post)).status).toBe(415);
+    expect((await server.call('POST', '/tokens', post)).status).toBe(415);
     for (const empty of [{}, [], 'text', null]) expect((await patch(body.id, empty)).status).toBe(400);
   });
 
   test('a stored request fingerprint cannot be used to guess the request', async () => {
     const body = JSON.stringify({ data: '4000056655665556' });
     const call = { key, body, headers: { 'Idempotency-Key': crypto.randomUUID() } };
-    const first = await world.call('POST', '/tokens', call);
-    expect((await world.call('POST', '/tokens', call)).body).toEqual(first.body);
+    const first = await server.call('POST', '/tokens', call);
+    expect((await server.call('POST', '/tokens', call)).body).toEqual(first.body);
     const rows = await runSql<{ request_digest: Uint8Array }>(
-      world.config.databaseUrl,
+      server.config.databaseUrl,
       'select request_digest from idempotency',
     );
-    const kept = rows.map(({ request_digest }) => Buffer.from(request_digest).toString('hex'));
-    expect(kept).toHaveLength(1);
+    const digests = rows.map(({ request_digest }) => Buffer.from(request_digest).toString('hex'));
+    expect(digests).toHaveLength(1);
     for (const guess of [body, `POST /tokens\n${body}`])
-      expect(kept).not.toContain(createHash('sha256').update(guess).digest('hex'));
+      expect(digests).not.toContain(createHash('sha256').update(guess).digest('hex'));
   });
 });

@@ -7,30 +7,30 @@ const data = { name: 'Ada', cvc: '737' };
 const mask = { name: '{{ data.name }}' };
 
 describe.each(databases)('guessing data on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let management: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
-    management = (await world.tenant()).key;
+    server = await openTestServer(database);
+    management = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   async function writer(transform: string): Promise<string> {
     const rules = [{ priority: 1, container: '/', transform, permissions: ['token:create', 'token:update'] }];
-    return (await world.application(management, { permissions: [], rules })).key;
+    return (await server.application(management, { permissions: [], rules })).key;
   }
 
   const patch = (key: string, id: string, body: object) =>
-    world.call('PATCH', `/tokens/${id}`, { key, body });
+    server.call('PATCH', `/tokens/${id}`, { key, body });
   const rename = async (key: string, id: string, name: string) =>
     (await patch(key, id, { data: { name } })).status;
 
   test.each(['mask', 'redact'])('merging into data with the transform %s is denied', async (transform) => {
     const key = await writer(transform);
-    const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
+    const { body } = await server.call('POST', '/tokens', { key: management, body: { data, mask } });
     for (const guess of [{ name: '736' }, { name: '737' }, { cvc: null }, {}]) {
-      const refused = await patch(key, body.id, { data: guess });
-      expect([refused.status, refused.body.code]).toEqual([403, 'reveal_required']);
+      const rejected = await patch(key, body.id, { data: guess });
+      expect([rejected.status, rejected.body.code]).toEqual([403, 'reveal_required']);
     }
     for (const change of [{ metadata: { a: 'b' } }, { type: 'card' }, { expires_at: '2030-01-01T00:00:00Z' }])
       expect((await patch(key, body.id, change)).status).toBe(200);
@@ -46,8 +46,8 @@ describe.each(databases)('guessing data on %s', (_, database) => {
       ['small', { secret: 'x' }],
       ['large', { secret: text }],
     ] as const) {
-      const made = { id, data: hidden, mask: { all: 'none' } };
-      expect((await world.call('POST', '/tokens', { key: management, body: made })).status).toBe(201);
+      const created = { id, data: hidden, mask: { all: 'none' } };
+      expect((await server.call('POST', '/tokens', { key: management, body: created })).status).toBe(201);
       const statuses = [];
       for (const change of [
         { data: { filler: text } },
@@ -68,25 +68,25 @@ describe.each(databases)('guessing data on %s', (_, database) => {
 
   test('a caller without reveal can replace an object with two patches', async () => {
     const key = await writer('redact');
-    const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
+    const { body } = await server.call('POST', '/tokens', { key: management, body: { data, mask } });
     expect((await patch(key, body.id, { data: '', mask: null })).status).toBe(200);
     const next = { data: { name: 'Grace', cvc: '123' }, mask };
     expect((await patch(key, body.id, next)).status).toBe(200);
-    const { body: masked } = await world.call('GET', `/tokens/${body.id}`, { key: management });
+    const { body: masked } = await server.call('GET', `/tokens/${body.id}`, { key: management });
     expect(masked.data).toEqual({ name: 'Grace' });
   });
 
   test('a caller with reveal can merge up to 1 MiB', async () => {
     const key = await writer('reveal');
     const half = 'x'.repeat(maxTokenBytes / 2);
-    const { body } = await world.call('POST', '/tokens', { key: management, body: { data: { a: half } } });
+    const { body } = await server.call('POST', '/tokens', { key: management, body: { data: { a: half } } });
     expect((await patch(key, body.id, { data: { b: half.slice(100) } })).status).toBe(200);
-    const refused = await patch(key, body.id, { data: { c: 'x'.repeat(200) } });
-    expect([refused.status, Object.keys(refused.body.errors)]).toEqual([400, ['data']]);
+    const rejected = await patch(key, body.id, { data: { c: 'x'.repeat(200) } });
+    expect([rejected.status, Object.keys(rejected.body.errors)]).toEqual([400, ['data']]);
   });
 
   test('a caller with reveal gets an error if a mask would show all data', async () => {
-    const { body } = await world.call('POST', '/tokens', { key: management, body: { data, mask } });
+    const { body } = await server.call('POST', '/tokens', { key: management, body: { data, mask } });
     const key = await writer('reveal');
     expect(await rename(key, body.id, '736')).toBe(200);
     expect(await rename(key, body.id, '737')).toBe(400);
@@ -94,15 +94,15 @@ describe.each(databases)('guessing data on %s', (_, database) => {
 
   test('a caller that sends all data gets the same error', async () => {
     const key = await writer('redact');
-    const { body } = await world.call('POST', '/tokens', {
+    const { body } = await server.call('POST', '/tokens', {
       key: management,
       body: { data: ['x', 'y'], mask: '{{ data[0] }}' },
     });
     const replace = (next: string[]) =>
-      world.call('PATCH', `/tokens/${body.id}`, { key, body: { data: next } });
+      server.call('PATCH', `/tokens/${body.id}`, { key, body: { data: next } });
     expect((await replace(['a', 'b'])).status).toBe(200);
     expect((await replace(['a', 'a'])).status).toBe(400);
     const whole = { data: { name: '737', cvc: '737' }, mask };
-    expect((await world.call('POST', '/tokens', { key, body: whole })).status).toBe(400);
+    expect((await server.call('POST', '/tokens', { key, body: whole })).status).toBe(400);
   });
 });

@@ -7,53 +7,53 @@ const permissions = ['token:create', 'token:read', 'token:update', 'token:delete
 describe.each(databases)('on %s, an application', (_, database) => {
   const worlds: TestServer[] = [];
   const opened = async (env: Record<string, string>) => {
-    const world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
-    worlds.push(world);
-    const { id: tenant, key } = await world.tenant();
-    const application = (fields = {}) => world.application(key, { permissions, ...fields });
+    const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
+    worlds.push(server);
+    const { id: tenant, key } = await server.tenant();
+    const application = (fields = {}) => server.application(key, { permissions, ...fields });
     const create = (as: { key: string }, data: string, fields = {}) =>
-      world.call('POST', '/tokens', { key: as.key, body: { data, ...fields } });
+      server.call('POST', '/tokens', { key: as.key, body: { data, ...fields } });
     const patch = (as: { key: string }, id: string, data: string) =>
-      world.call('PATCH', `/tokens/${id}`, { key: as.key, body: { data } });
+      server.call('PATCH', `/tokens/${id}`, { key: as.key, body: { data } });
     async function sessionOf(web: { key: string }) {
-      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const { body } = await server.call('POST', '/sessions', { key: web.key });
       const grant = { nonce: body.nonce, permissions };
-      expect((await world.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
+      expect((await server.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
       return { key: body.session_key as string };
     }
-    const stored = (id: string) => world.app.store.tokens.storageUsed(tenant, id);
-    return { world, application, create, patch, sessionOf, stored };
+    const stored = (id: string) => server.app.store.tokens.storageUsed(tenant, id);
+    return { server, application, create, patch, sessionOf, stored };
   };
   afterAll(async () => {
-    for (const world of worlds) await world.close();
+    for (const server of worlds) await server.close();
   });
 
   test('can create or change a limited number of tokens per minute, including its sessions', async () => {
-    const { world, application, create, patch, sessionOf } = await opened({
+    const { server, application, create, patch, sessionOf } = await opened({
       SALLYPORT_TOKENS_PER_MINUTE: '3',
     });
     const web = await application({ type: 'public' });
     const session = await sessionOf(web);
-    const made = await create(web, 'x');
-    expect(made.headers.get('ratelimit')).toContain('"tokens";r=2;t=20');
-    expect(made.headers.get('ratelimit-policy')).toContain('"tokens";q=3;w=60');
+    const created = await create(web, 'x');
+    expect(created.headers.get('ratelimit')).toContain('"tokens";r=2;t=20');
+    expect(created.headers.get('ratelimit-policy')).toContain('"tokens";q=3;w=60');
     expect((await create(session, 'x')).status).toBe(201);
-    expect((await patch(session, made.body.id, 'y')).status).toBe(200);
-    for (const refused of [
+    expect((await patch(session, created.body.id, 'y')).status).toBe(200);
+    for (const rejected of [
       await create(web, 'x'),
       await create(session, 'x'),
-      await patch(web, made.body.id, 'z'),
+      await patch(web, created.body.id, 'z'),
     ]) {
-      expect([refused.status, refused.body.code, refused.headers.get('retry-after')]).toEqual([
+      expect([rejected.status, rejected.body.code, rejected.headers.get('retry-after')]).toEqual([
         429,
         'too_many_requests',
         '20',
       ]);
-      expect(refused.body.detail).toContain('3 tokens created or changed by one application');
+      expect(rejected.body.detail).toContain('3 tokens created or changed by one application');
     }
-    expect((await world.call('GET', `/tokens/${made.body.id}`, { key: session.key })).status).toBe(200);
+    expect((await server.call('GET', `/tokens/${created.body.id}`, { key: session.key })).status).toBe(200);
     expect((await create(await application(), 'x')).status).toBe(201);
-    world.clock.advance(20_000);
+    server.clock.advance(20_000);
     expect([(await create(web, 'x')).status, (await create(web, 'x')).status]).toEqual([201, 429]);
   });
 
@@ -67,18 +67,18 @@ describe.each(databases)('on %s, an application', (_, database) => {
   });
 
   test('can send a limited number of token bytes per minute', async () => {
-    const { world, application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
+    const { server, application, create } = await opened({ SALLYPORT_TOKEN_BYTES_PER_MINUTE: '1048576' });
     const web = await application({ type: 'public' });
     const first = await create(web, 'x'.repeat(700_000));
     expect(first.status).toBe(201);
     expect(first.headers.get('ratelimit-policy')).toContain(
       '"token-bytes";q=1048576;qu="content-bytes";w=60',
     );
-    const refused = await create(web, 'x'.repeat(700_000));
-    expect([refused.status, refused.body.code]).toEqual([429, 'too_many_requests']);
-    expect(Number(refused.headers.get('retry-after'))).toBe(21);
+    const rejected = await create(web, 'x'.repeat(700_000));
+    expect([rejected.status, rejected.body.code]).toEqual([429, 'too_many_requests']);
+    expect(Number(rejected.headers.get('retry-after'))).toBe(21);
     expect((await create(web, 'x'.repeat(100_000))).status).toBe(201);
-    world.clock.advance(60_000);
+    server.clock.advance(60_000);
     expect((await create(web, 'x'.repeat(1_000_000))).status).toBe(201);
   });
 
@@ -89,10 +89,10 @@ describe.each(databases)('on %s, an application', (_, database) => {
     });
 
     test('can store a limited number of bytes, including its sessions', async () => {
-      const { world, application, create, sessionOf, stored } = on;
+      const { server, application, create, sessionOf, stored } = on;
       const web = await application({ type: 'public' });
       const session = await sessionOf(web);
-      const made = await create(web, 'x'.repeat(6000));
+      const created = await create(web, 'x'.repeat(6000));
       expect((await create(session, 'x'.repeat(6000))).status).toBe(201);
       expect(await stored(web.id)).toEqual({ tokens: 2, bytes: 16_384 });
       for (const as of [web, session]) {
@@ -100,8 +100,8 @@ describe.each(databases)('on %s, an application', (_, database) => {
         expect([status, body.code]).toEqual([507, 'storage_full']);
       }
       expect((await create(await application(), 'x'.repeat(6000))).status).toBe(201);
-      await world.call('DELETE', `/tokens/${made.body.id}`, { key: session.key });
-      world.clock.advance(1000);
+      await server.call('DELETE', `/tokens/${created.body.id}`, { key: session.key });
+      server.clock.advance(1000);
       expect((await create(web, 'x'.repeat(6000))).status).toBe(201);
     });
 
@@ -117,12 +117,12 @@ describe.each(databases)('on %s, an application', (_, database) => {
     test('is charged for the growth of its tokens, also if others change them', async () => {
       const { application, create, patch, stored } = on;
       const [maker, other] = [await application(), await application()];
-      const made = (await create(maker, 'x'.repeat(6000))).body;
-      const refused = await patch(other, made.id, 'x'.repeat(21_000));
-      expect([refused.status, refused.body.code]).toEqual([507, 'storage_full']);
-      expect((await patch(other, made.id, 'x'.repeat(12_000))).status).toBe(200);
+      const created = (await create(maker, 'x'.repeat(6000))).body;
+      const rejected = await patch(other, created.id, 'x'.repeat(21_000));
+      expect([rejected.status, rejected.body.code]).toEqual([507, 'storage_full']);
+      expect((await patch(other, created.id, 'x'.repeat(12_000))).status).toBe(200);
       expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 12_288 });
-      expect((await patch(other, made.id, 'x')).status).toBe(200);
+      expect((await patch(other, created.id, 'x')).status).toBe(200);
       expect(await stored(maker.id)).toEqual({ tokens: 1, bytes: 4096 });
       expect(await stored(other.id)).toEqual({ tokens: 0, bytes: 0 });
     });
@@ -134,8 +134,8 @@ describe.each(databases)('on %s, an application', (_, database) => {
       SALLYPORT_TOKEN_BYTES_PER_MINUTE: '0',
       SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '0',
     });
-    const made = await create(await application(), 'x');
-    expect(made.status).toBe(201);
-    expect(made.headers.get('ratelimit')).not.toContain('token');
+    const created = await create(await application(), 'x');
+    expect(created.status).toBe(201);
+    expect(created.headers.get('ratelimit')).not.toContain('token');
   });
 });

@@ -12,34 +12,34 @@ test('every route that changes data is tested here', () => {
 });
 
 describe.each(databases)('when the audit log cannot be written on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   /** The responses to a request while the audit log cannot be written, and afterwards. */
-  async function refusedThenDone(route: Route, headers: Record<string, string>) {
-    const { key } = await world.tenant();
-    await createToken(world, key);
+  async function rejectedThenDone(route: Route, headers: Record<string, string>) {
+    const { key } = await server.tenant();
+    await createToken(server, key);
     const {
       path = '',
       key_id = '',
       options,
-    } = await (changeRequests[route.name] as (typeof changeRequests)[string])(world, key);
+    } = await (changeRequests[route.name] as (typeof changeRequests)[string])(server, key);
     const send = () =>
-      world.call(route.method, route.path.replace(':id', path).replace(':key_id', key_id), {
+      server.call(route.method, route.path.replace(':id', path).replace(':key_id', key_id), {
         ...options,
         headers,
       });
-    await world.flush();
-    const { databaseUrl } = world.config;
+    await server.flush();
+    const { databaseUrl } = server.config;
     const before = await allRows(databaseUrl);
     const allow = await failInserts(databaseUrl, 'audit');
-    const refused = await send();
+    const rejected = await send();
     await allow();
     expect(await allRows(databaseUrl)).toEqual(before);
-    return { refused, done: await send() };
+    return { rejected, done: await send() };
   }
 
   test.each(changing.map((route) => [route.name, route] as const))(
@@ -47,9 +47,9 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
     async (_name, route) => {
       const names = takesIdempotencyKey(route) ? [{}, { 'Idempotency-Key': crypto.randomUUID() }] : [{}];
       for (const headers of names) {
-        const { refused, done } = await refusedThenDone(route, headers as Record<string, string>);
-        expect(refused).toMatchObject({ status: 503, body: { code: 'unavailable' } });
-        expect(JSON.stringify(refused.body)).not.toContain('slp_');
+        const { rejected, done } = await rejectedThenDone(route, headers as Record<string, string>);
+        expect(rejected).toMatchObject({ status: 503, body: { code: 'unavailable' } });
+        expect(JSON.stringify(rejected.body)).not.toContain('slp_');
         expect(done.status).toBeLessThan(300);
         expect(done.headers.get('idempotency-replayed')).toBeNull();
       }
@@ -57,10 +57,10 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
   );
 
   test('a request is still denied, and the missing audit entry is logged', async () => {
-    const allow = await failInserts(world.config.databaseUrl, 'audit');
-    expect((await world.call('GET', '/applications')).status).toBe(401);
-    await world.flush();
+    const allow = await failInserts(server.config.databaseUrl, 'audit');
+    expect((await server.call('GET', '/applications')).status).toBe(401);
+    await server.flush();
     await allow();
-    expect(world.logged.join('\n')).toContain('denials could not be written to the audit log');
+    expect(server.logged.join('\n')).toContain('denials could not be written to the audit log');
   });
 });

@@ -12,45 +12,47 @@ const guarded = routes
   .map(({ method, path }) => `${method} ${path.replace(':id', someId)}`);
 
 describe.each(databases)('authentication on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   /** Header lines with every kind of invalid key. */
   let bad: Record<string, string[]>;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
     bad = await badKeys();
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   async function session(web: { key: string }, backend: string): Promise<string> {
-    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const { body } = await server.call('POST', '/sessions', { key: web.key });
     const grant = { nonce: body.nonce, permissions: ['application:read'] };
-    expect((await world.call('POST', '/sessions/authorize', { key: backend, body: grant })).status).toBe(204);
+    expect((await server.call('POST', '/sessions/authorize', { key: backend, body: grant })).status).toBe(
+      204,
+    );
     return body.session_key;
   }
 
   async function badKeys(): Promise<Record<string, string[]>> {
-    const { key } = await world.tenant();
-    const remove = ({ id }: { id: string }) => world.call('DELETE', `/applications/${id}`, { key });
-    const soon = { ...all, expires_at: new Date(world.clock.now() + 1000).toISOString() };
+    const { key } = await server.tenant();
+    const remove = ({ id }: { id: string }) => server.call('DELETE', `/applications/${id}`, { key });
+    const soon = { ...all, expires_at: new Date(server.clock.now() + 1000).toISOString() };
 
-    const regenerated = await world.application(key, all);
-    await world.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
-    const deleted = await world.application(key, all);
+    const regenerated = await server.application(key, all);
+    await server.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
+    const deleted = await server.application(key, all);
     await remove(deleted);
-    const expired = await world.application(key, soon);
+    const expired = await server.application(key, soon);
     const [stays, goes] = [
-      await world.application(key, { type: 'public' }),
-      await world.application(key, { type: 'public' }),
+      await server.application(key, { type: 'public' }),
+      await server.application(key, { type: 'public' }),
     ];
     const orphan = await session(goes, key);
     await remove(goes);
-    const authorizer = await world.application(key, { permissions: ['application:read'] });
+    const authorizer = await server.application(key, { permissions: ['application:read'] });
     const abandoned = await session(stays, authorizer.key);
     await remove(authorizer);
     const late = await session(stays, key);
-    const { nonce } = (await world.call('POST', '/sessions', { key: stays.key })).body;
-    world.clock.advance(180_000);
-    const alive = (await world.call('POST', '/sessions', { key: stays.key })).body.nonce;
+    const { nonce } = (await server.call('POST', '/sessions', { key: stays.key })).body;
+    server.clock.advance(180_000);
+    const unusedNonce = (await server.call('POST', '/sessions', { key: stays.key })).body.nonce;
 
     const one = (value: string) => [`SVC-API-KEY: ${value}`];
     return {
@@ -63,14 +65,14 @@ describe.each(databases)('authentication on %s', (_, database) => {
       'with a scheme': one(`Bearer ${key}`),
       quoted: one(`"${key}"`),
       'in lower case': one(key.toLowerCase()),
-      'cut by one': one(key.slice(0, -1)),
-      'longer by one': one(`${key}0`),
-      'with one digit off': one(`${key.slice(0, -8)}${key.at(-8) === 'a' ? 'b' : 'a'}${key.slice(-7)}`),
+      'one character too short': one(key.slice(0, -1)),
+      'one character too long': one(`${key}0`),
+      'with one wrong character': one(`${key.slice(0, -8)}${key.at(-8) === 'a' ? 'b' : 'a'}${key.slice(-7)}`),
       'of another kind': one(key.replace('slp_mgt_', 'slp_pvt_')),
       'never issued': one(mint('mgt').secret.reveal()),
       'session key, never issued': one(mint('ses').secret.reveal()),
-      'a nonce that is gone': one(nonce),
-      'a nonce that is good': one(alive),
+      'used nonce': one(nonce),
+      'unused nonce': one(unusedNonce),
       regenerated: one(regenerated.key),
       deleted: one(deleted.key),
       expired: one(expired.key),
@@ -87,12 +89,12 @@ describe.each(databases)('authentication on %s', (_, database) => {
 
   test('every invalid key gets the same response, byte for byte', async () => {
     const undated = (head: string) => head.replace(/\r\nDate: [^\r]*/, '');
-    const first = await rawRequest(world.url, 'GET /applications', [requestId]);
+    const first = await rawRequest(server.url, 'GET /applications', [requestId]);
     expect(first.status).toBe(401);
     expect(first.head).toContain('WWW-Authenticate: ');
     expect(JSON.parse(first.body).code).toBe('unauthenticated');
     for (const [what, headers] of Object.entries(bad)) {
-      const { head, body } = await rawRequest(world.url, 'GET /applications', [requestId, ...headers]);
+      const { head, body } = await rawRequest(server.url, 'GET /applications', [requestId, ...headers]);
       expect({ what, head: undated(head), body }).toEqual({
         what,
         head: undated(first.head),
@@ -104,7 +106,7 @@ describe.each(databases)('authentication on %s', (_, database) => {
   test.each(guarded)('%s rejects invalid keys', async (line) => {
     const bodies = new Set<string>();
     for (const headers of Object.values(bad)) {
-      const { status, body } = await rawRequest(world.url, line, [requestId, ...headers]);
+      const { status, body } = await rawRequest(server.url, line, [requestId, ...headers]);
       expect(status).toBe(401);
       bodies.add(body);
     }
@@ -114,30 +116,30 @@ describe.each(databases)('authentication on %s', (_, database) => {
   test('the key is checked before the input', async () => {
     const body = 'not JSON';
     const headers = { 'Content-Type': 'text/plain' };
-    expect((await world.call('POST', '/applications', { body, headers })).status).toBe(401);
-    expect((await world.call('GET', '/applications?colour=red')).status).toBe(401);
-    expect((await world.call('GET', '/applications/7')).status).toBe(401);
-    const large = await world.call('POST', '/applications', { body: 'x'.repeat(70_000) });
+    expect((await server.call('POST', '/applications', { body, headers })).status).toBe(401);
+    expect((await server.call('GET', '/applications?colour=red')).status).toBe(401);
+    expect((await server.call('GET', '/applications/7')).status).toBe(401);
+    const large = await server.call('POST', '/applications', { body: 'x'.repeat(70_000) });
     expect(large.status).toBe(401);
   });
 
   test('a key in the URL is ignored', async () => {
-    const { key } = await world.tenant();
-    expect((await world.call('GET', `/applications?SVC-API-KEY=${key}`)).status).toBe(401);
+    const { key } = await server.tenant();
+    expect((await server.call('GET', `/applications?SVC-API-KEY=${key}`)).status).toBe(401);
   });
 
   test('the header name is case-insensitive', async () => {
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     for (const name of ['svc-api-key', 'Svc-Api-Key', 'SVC-API-KEY']) {
-      const { status } = await rawRequest(world.url, 'GET /applications', [`${name}: ${key}`]);
+      const { status } = await rawRequest(server.url, 'GET /applications', [`${name}: ${key}`]);
       expect(status).toBe(200);
     }
   });
 
   test('the permission is checked before the input', async () => {
-    const { key } = await world.tenant();
-    const weak = await world.application(key);
-    expect((await world.call('GET', '/applications/7', { key: weak.key })).status).toBe(403);
-    expect((await world.call('POST', '/applications', { key: weak.key, body: 'x' })).status).toBe(403);
+    const { key } = await server.tenant();
+    const weak = await server.application(key);
+    expect((await server.call('GET', '/applications/7', { key: weak.key })).status).toBe(403);
+    expect((await server.call('POST', '/applications', { key: weak.key, body: 'x' })).status).toBe(403);
   });
 });

@@ -58,15 +58,20 @@ describe('the client address', () => {
       { 'x-forwarded-for': '198.51.100.1' },
       '203.0.113.9',
     ],
-    ['is the peer when a trusted one says nothing', proxy, {}, proxy],
-    ['is whom a trusted one names', proxy, { 'x-forwarded-for': '198.51.100.1' }, '198.51.100.1'],
+    ['is the peer if a trusted proxy sends no header', proxy, {}, proxy],
+    [
+      'is the address that a trusted proxy forwards',
+      proxy,
+      { 'x-forwarded-for': '198.51.100.1' },
+      '198.51.100.1',
+    ],
     [
       'is the last untrusted hop, since earlier hops can be forged',
       proxy,
       { 'x-forwarded-for': '198.51.100.66, 198.51.100.1, 192.0.2.7' },
       '198.51.100.1',
     ],
-    ['is the first when all are trusted', proxy, { 'x-forwarded-for': '10.9.9.9, 10.0.0.2' }, '10.9.9.9'],
+    ['is the first hop if all are trusted', proxy, { 'x-forwarded-for': '10.9.9.9, 10.0.0.2' }, '10.9.9.9'],
     ['may have a port', proxy, { 'x-forwarded-for': '198.51.100.66, 198.51.100.1:4711' }, '198.51.100.1'],
     [
       'may be an IPv4-mapped IPv6 address',
@@ -80,7 +85,7 @@ describe('the client address', () => {
       { 'x-forwarded-for': '198.51.100.1, unknown, 192.0.2.7' },
       '192.0.2.7',
     ],
-    ['may be named in Forwarded', proxy, { forwarded: 'for=198.51.100.1;proto=https' }, '198.51.100.1'],
+    ['may come from Forwarded', proxy, { forwarded: 'for=198.51.100.1;proto=https' }, '198.51.100.1'],
     [
       'may come from Forwarded, quoted and with a port',
       '2001:db8::1',
@@ -133,15 +138,15 @@ describe('the audit log', () => {
   });
   afterAll(() => Promise.all([trusting.close(), wary.close()]));
 
-  async function changedFrom(world: TestServer): Promise<string> {
-    const { key } = await world.tenant();
+  async function changedFrom(server: TestServer): Promise<string> {
+    const { key } = await server.tenant();
     const body = { name: 'x', type: 'private', permissions: ['token:read'] };
-    await world.call('POST', '/applications', {
+    await server.call('POST', '/applications', {
       key,
       body,
       headers: { 'X-Forwarded-For': '198.51.100.66, 198.51.100.1' },
     });
-    return (await world.call('GET', '/logs', { key })).body.data[0].from.ip;
+    return (await server.call('GET', '/logs', { key })).body.data[0].from.ip;
   }
 
   test('contains the address that a trusted proxy forwards', async () => {
@@ -154,8 +159,10 @@ describe('the audit log', () => {
 
   test('a warning is logged once if an untrusted proxy forwards requests', async () => {
     for (let i = 0; i < 2; i++) await changedFrom(wary);
-    const warnings = (world: TestServer) =>
-      world.logged.filter((line) => line.includes('SALLYPORT_TRUSTED_PROXIES') && line.includes('127.0.0.1'));
+    const warnings = (server: TestServer) =>
+      server.logged.filter(
+        (line) => line.includes('SALLYPORT_TRUSTED_PROXIES') && line.includes('127.0.0.1'),
+      );
     expect([warnings(wary).length, warnings(trusting).length]).toEqual([1, 0]);
   });
 });

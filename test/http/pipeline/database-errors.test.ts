@@ -3,7 +3,7 @@ import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('when only credentials can be read on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   let down = false;
   const stray: unknown[] = [];
@@ -24,8 +24,8 @@ describe.each(databases)('when only credentials can be read on %s', (_, database
   };
 
   beforeAll(async () => {
-    world = await openTestServer(database, {}, failing);
-    key = (await world.tenant()).key;
+    server = await openTestServer(database, {}, failing);
+    key = (await server.tenant()).key;
     process.on('unhandledRejection', note);
   });
   afterEach(() => {
@@ -33,18 +33,18 @@ describe.each(databases)('when only credentials can be read on %s', (_, database
   });
   afterAll(async () => {
     process.off('unhandledRejection', note);
-    await world.close();
+    await server.close();
   });
 
   test.each(['/applications', '/tokens', '/sessions', '/logs', '/tenants/self'])(
     'GET %s returns 503 and leaves no unhandled rejection',
     async (path) => {
       down = true;
-      expect(await world.call('GET', path, { key })).toMatchObject({ status: 503 });
+      expect(await server.call('GET', path, { key })).toMatchObject({ status: 503 });
       await new Promise(setImmediate);
       expect(stray).toEqual([]);
       down = false;
-      expect((await world.call('GET', path, { key })).status).toBe(200);
+      expect((await server.call('GET', path, { key })).status).toBe(200);
     },
   );
 });

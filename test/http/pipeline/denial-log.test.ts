@@ -24,23 +24,23 @@ describe('denials', () => {
   const session = (tenantId: string, sessionId: string, applicationId = 'page') =>
     ({ kind: 'session', tenantId, sessionId, applicationId, now: 0 }) as Principal;
   const from = (address: string) => new RequestInfo(new Request('http://test/'), () => address);
-  const refuse = (operation: string, who: Principal | undefined, address = '192.0.2.1') =>
+  const deny = (operation: string, who: Principal | undefined, address = '192.0.2.1') =>
     gathered.record(operation, who, fail(who ? 'permission_missing' : 'unauthenticated'), from(address));
-  const shown = () =>
+  const returned = () =>
     written.map(({ operation, tenantId, actor, count }) => [operation, tenantId, actor.id, count]);
 
   test('of one kind are counted in one entry', async () => {
-    for (let i = 0; i < 5; i++) refuse('token.read', session('a', 's'));
+    for (let i = 0; i < 5; i++) deny('token.read', session('a', 's'));
     await gathered.flush();
-    expect(shown()).toEqual([['token.read', 'a', 's', 5]]);
+    expect(returned()).toEqual([['token.read', 'a', 's', 5]]);
   });
 
   test('of many sessions do not hide those of another application or operation', async () => {
-    for (let i = 0; i < 150; i++) refuse('token.read', session('a', `s${i}`));
-    refuse('application.create', session('a', 'late'));
-    refuse('application.create', session('a', 'stolen', 'backend'));
+    for (let i = 0; i < 150; i++) deny('token.read', session('a', `s${i}`));
+    deny('application.create', session('a', 'late'));
+    deny('application.create', session('a', 'stolen', 'backend'));
     await gathered.flush();
-    expect(shown().slice(20)).toEqual([
+    expect(returned().slice(20)).toEqual([
       ['token.read', 'a', 'page', 130],
       ['application.create', 'a', 'page', undefined],
       ['application.create', 'a', 'stolen', undefined],
@@ -48,21 +48,21 @@ describe('denials', () => {
   });
 
   test('without a valid key become few entries, even from many addresses', async () => {
-    for (let i = 0; i < 50; i++) refuse('token.read', undefined, `2001:db8::${i.toString(16)}`);
-    for (let i = 1; i < 50; i++) refuse('token.read', undefined, `2001:db8:${i.toString(16)}::1`);
-    refuse('log.read', undefined, '192.0.2.1');
+    for (let i = 0; i < 50; i++) deny('token.read', undefined, `2001:db8::${i.toString(16)}`);
+    for (let i = 1; i < 50; i++) deny('token.read', undefined, `2001:db8:${i.toString(16)}::1`);
+    deny('log.read', undefined, '192.0.2.1');
     await gathered.flush();
     expect(written.map(({ count }) => count)).toEqual([50, ...Array(19).fill(undefined), 30, undefined]);
     expect(written.at(-1)).toMatchObject({ operation: 'log.read', actor: { kind: 'anonymous' }, from: {} });
   });
 
   test('that could not be written are written by the next flush', async () => {
-    refuse('token.read', session('a', 's'));
+    deny('token.read', session('a', 's'));
     isDown = true;
     await gathered.flush();
-    refuse('token.read', session('a', 's'));
+    deny('token.read', session('a', 's'));
     isDown = false;
     await gathered.flush();
-    expect(shown()).toEqual([['token.read', 'a', 's', 2]]);
+    expect(returned()).toEqual([['token.read', 'a', 's', 2]]);
   });
 });

@@ -8,17 +8,17 @@ const chunked = 'Transfer-Encoding: chunked';
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 const whole = `${chunk(fields.slice(0, 9))}${chunk(fields.slice(9))}0\r\n\r\n`;
 
-const refused: [what: string, headers: string[], body: string, status: number][] = [
+const rejected: [what: string, headers: string[], body: string, status: number][] = [
   ['both a length and chunks', [length, chunked], whole, 400],
   ['two different lengths', [length, 'Content-Length: 3'], fields, 400],
   ['a length with a sign', ['Content-Length: +2'], '{}', 400],
   ['a length below zero', ['Content-Length: -2'], '{}', 400],
   ['a length in hexadecimal', ['Content-Length: 0x2'], '{}', 400],
-  ['a length without end', [`Content-Length: ${'9'.repeat(30)}`], '{}', 400],
+  ['a huge length', [`Content-Length: ${'9'.repeat(30)}`], '{}', 400],
   ['an unknown coding', ['Transfer-Encoding: xchunked'], whole, 400],
-  ['a coding before chunks', ['Transfer-Encoding: gzip, chunked'], whole, 400],
-  ['a chunk size that is no number', [chunked], `zz\r\n${fields}\r\n0\r\n\r\n`, 400],
-  ['a chunk size without end', [chunked], `${'f'.repeat(40)}\r\n${fields}`, 400],
+  ['another coding before chunked', ['Transfer-Encoding: gzip, chunked'], whole, 400],
+  ['a chunk size that is not a number', [chunked], `zz\r\n${fields}\r\n0\r\n\r\n`, 400],
+  ['a huge chunk size', [chunked], `${'f'.repeat(40)}\r\n${fields}`, 400],
   ['a header with a NUL', [length, 'X-Odd: a\u0000b'], fields, 400],
   ['a folded header', [length, 'X-Odd: a\r\n b'], fields, 400],
   ['a header name with a space', [length, 'X Odd: a'], fields, 400],
@@ -29,31 +29,31 @@ const refused: [what: string, headers: string[], body: string, status: number][]
 ];
 
 describe('framing', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
-    key = (await world.tenant()).key;
+    server = await openTestServer(sqlite);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
-  const count = async () => (await world.call('GET', '/applications', { key })).body.pagination.total_items;
+  const count = async () => (await server.call('GET', '/applications', { key })).body.pagination.total_items;
   const post = (headers: string[], body: string) =>
     rawRequest(
-      world.url,
+      server.url,
       'POST /applications',
       [`SVC-API-KEY: ${key}`, 'Content-Type: application/json', ...headers],
       body,
     );
   const get = (target: string, headers: string[] = []) =>
-    rawRequest(world.url, `GET ${target}`, [`SVC-API-KEY: ${key}`, ...headers]);
+    rawRequest(server.url, `GET ${target}`, [`SVC-API-KEY: ${key}`, ...headers]);
 
   test('a body may have a length or be chunked', async () => {
     expect((await post([length], fields)).status).toBe(201);
     expect((await post([chunked], whole)).status).toBe(201);
   });
 
-  test.each(refused)(
+  test.each(rejected)(
     '%s is rejected without creating an application',
     async (_what, headers, body, status) => {
       const before = await count();
@@ -83,7 +83,7 @@ describe('framing', () => {
     const smuggled = `DELETE /applications/key HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`;
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nContent-Length: ${smuggled.length}\r\n\r\n`;
     const next = 'GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
-    const received = await sendRaw(world.url, head + smuggled + next);
+    const received = await sendRaw(server.url, head + smuggled + next);
     expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
 
@@ -95,7 +95,7 @@ describe('framing', () => {
   });
 
   test('white space around a key is ignored', async () => {
-    const { status } = await rawRequest(world.url, 'GET /applications', [`svc-api-key:\t ${key} \t`]);
+    const { status } = await rawRequest(server.url, 'GET /applications', [`svc-api-key:\t ${key} \t`]);
     expect(status).toBe(200);
   });
 
@@ -144,9 +144,9 @@ describe('framing', () => {
     'the Host header %j is ignored',
     async (host) => {
       const headers = [`Host: ${host}`, 'SVC-REQUEST-ID: fixed'];
-      const { status, body } = await rawRequest(world.url, 'GET /applications?colour=red', headers);
+      const { status, body } = await rawRequest(server.url, 'GET /applications?colour=red', headers);
       expect(status).toBe(401);
-      const usual = await rawRequest(world.url, 'GET /applications', ['SVC-REQUEST-ID: fixed']);
+      const usual = await rawRequest(server.url, 'GET /applications', ['SVC-REQUEST-ID: fixed']);
       expect(body).toBe(usual.body);
       const found = await get('/applications?size=1', [`Host: ${host}`]);
       expect(JSON.parse(found.body).pagination.page_size).toBe(1);
@@ -154,14 +154,14 @@ describe('framing', () => {
   );
 
   test.each(['TRACE', 'CONNECT', 'PROPFIND', 'PURGE', 'QUERY'])('%s gets 405', async (method) => {
-    const { status, head } = await rawRequest(world.url, `${method} /applications`, [`SVC-API-KEY: ${key}`]);
+    const { status, head } = await rawRequest(server.url, `${method} /applications`, [`SVC-API-KEY: ${key}`]);
     expect(status).toBe(405);
     expect(head).toContain('Allow: POST, GET, HEAD, OPTIONS');
   });
 
   test.each(['FOO', 'get', 'POSTX', 'G', 'DELETE/'])('the invalid method %s is rejected', async (method) => {
     const received = await sendRaw(
-      world.url,
+      server.url,
       `${method} /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\n\r\n`,
     );
     expect(received).not.toContain(' 200 ');

@@ -11,26 +11,26 @@ const rule = (transform: string, container = '/pci/') => ({
 });
 
 describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database);
+    server = await openTestServer(database);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   async function backend(transform: string) {
-    const { key: management } = await world.tenant();
-    const { id, key } = await world.application(management, { permissions: [], rules: [rule(transform)] });
+    const { key: management } = await server.tenant();
+    const { id, key } = await server.application(management, { permissions: [], rules: [rule(transform)] });
     const narrow = async (...rules: object[]) =>
       expect(
-        await world.call('PUT', `/applications/${id}`, { key: management, body: { name: 'x', rules } }),
+        await server.call('PUT', `/applications/${id}`, { key: management, body: { name: 'x', rules } }),
       ).toMatchObject({ status: 200 });
     const body = { id: 'card-1', container: '/pci/', data };
-    await world.call('POST', '/tokens', { key: management, body });
+    await server.call('POST', '/tokens', { key: management, body });
     return { management, id, key, narrow };
   }
 
   const rename = (key: string) =>
-    world.call('PATCH', '/tokens/card-1', {
+    server.call('PATCH', '/tokens/card-1', {
       key,
       body: { data: { name: 'Eve' } },
       headers: { 'Idempotency-Key': 'rename' },
@@ -47,7 +47,7 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
 
   test.each<[string, object]>([
     ['sees less', rule('redact')],
-    ['sees it elsewhere', rule('reveal', '/other/')],
+    ['sees another container', rule('reveal', '/other/')],
   ])('is rejected if the key %s', async (_, narrower) => {
     const { key, narrow } = await backend('reveal');
     expect((await rename(key)).body.data).toBeDefined();
@@ -59,12 +59,12 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
 
   test('is rejected for a session whose authorizer lost access', async () => {
     const { management, key, narrow } = await backend('reveal');
-    const web = await world.application(management, { type: 'public' });
-    const { body } = await world.call('POST', '/sessions', { key: web.key });
+    const web = await server.application(management, { type: 'public' });
+    const { body } = await server.call('POST', '/sessions', { key: web.key });
     const conditions = [{ attribute: 'id', operator: 'equals', value: 'card-1' }];
     const { container: _, ...ruled } = { ...rule('reveal'), conditions };
     const grant = { nonce: body.nonce, rules: [ruled] };
-    expect((await world.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
+    expect((await server.call('POST', '/sessions/authorize', { key, body: grant })).status).toBe(204);
     expect((await rename(body.session_key)).body.data).toBeDefined();
     await narrow(rule('redact'));
     const again = await rename(body.session_key);
@@ -73,29 +73,32 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
   });
 
   const create = (key: string, more = {}) =>
-    world.call('POST', '/tokens', {
+    server.call('POST', '/tokens', {
       key,
       body: { id: 'card-2', container: '/pci/', data, ...more },
       headers: { 'Idempotency-Key': 'create' },
     });
 
   test.each<[string, (key: string) => Promise<unknown>]>([
-    ['deleted', (key) => world.call('DELETE', '/tokens/card-2', { key })],
-    ['moved', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { container: '/x/' } })],
-    ['changed', (key) => world.call('PATCH', '/tokens/card-2', { key, body: { data: 'Eve' } })],
+    ['deleted', (key) => server.call('DELETE', '/tokens/card-2', { key })],
+    ['moved', (key) => server.call('PATCH', '/tokens/card-2', { key, body: { container: '/x/' } })],
+    ['changed', (key) => server.call('PATCH', '/tokens/card-2', { key, body: { data: 'Eve' } })],
     [
       'deleted and created again',
       async (key) => {
-        await world.call('DELETE', '/tokens/card-2', { key });
-        world.clock.advance(1);
-        await world.call('POST', '/tokens', { key, body: { id: 'card-2', container: '/pci/', data: 'new' } });
+        await server.call('DELETE', '/tokens/card-2', { key });
+        server.clock.advance(1);
+        await server.call('POST', '/tokens', {
+          key,
+          body: { id: 'card-2', container: '/pci/', data: 'new' },
+        });
       },
     ],
   ])('gets the response without data if the token was %s', async (_, change) => {
     const { key, management } = await backend('reveal');
     const first = await create(key);
     expect((await create(key)).body).toEqual(first.body);
-    world.clock.advance(1);
+    server.clock.advance(1);
     await change(management);
     const { data: _data, ...rest } = first.body;
     expect(await create(key)).toMatchObject({ status: 201, body: rest });
@@ -104,45 +107,45 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
 
   test('gets the response without data if the token has expired', async () => {
     const { key } = await backend('reveal');
-    const first = await create(key, { expires_at: new Date(world.clock.now() + 1000).toISOString() });
+    const first = await create(key, { expires_at: new Date(server.clock.now() + 1000).toISOString() });
     const again = () => create(key, { expires_at: first.body.expires_at });
     expect((await again()).body).toEqual(first.body);
-    world.clock.advance(1000);
+    server.clock.advance(1000);
     expect(await again()).toMatchObject({ status: 201, body: { id: 'card-2' } });
     expect((await again()).body.data).toBeUndefined();
   });
 
   test('gets no key that the caller could no longer create', async () => {
-    const { key: management } = await world.tenant();
-    const maker = await world.application(management, {
+    const { key: management } = await server.tenant();
+    const maker = await server.application(management, {
       type: 'management',
       permissions: ['application:create', 'log:read'],
     });
     const make = () =>
-      world.call('POST', '/applications', {
+      server.call('POST', '/applications', {
         key: maker.key,
         body: { name: 'reader', type: 'private', permissions: ['log:read'] },
         headers: { 'Idempotency-Key': 'make' },
       });
-    const made = await make();
-    expect(made.status).toBe(201);
+    const created = await make();
+    expect(created.status).toBe(201);
     const body = { name: 'maker', permissions: ['application:create'] };
-    expect((await world.call('PUT', `/applications/${maker.id}`, { key: management, body })).status).toBe(
+    expect((await server.call('PUT', `/applications/${maker.id}`, { key: management, body })).status).toBe(
       200,
     );
     const again = await make();
     expect(again.status).toBe(422);
-    expect(JSON.stringify(again.body)).not.toContain(made.body.key);
+    expect(JSON.stringify(again.body)).not.toContain(created.body.key);
   });
 
   test('gets the response even if the request changed its own grants', async () => {
-    const { key: management } = await world.tenant();
-    const own = await world.application(management, {
+    const { key: management } = await server.tenant();
+    const own = await server.application(management, {
       type: 'management',
       permissions: ['application:update', 'application:read'],
     });
     const narrow = () =>
-      world.call('PUT', `/applications/${own.id}`, {
+      server.call('PUT', `/applications/${own.id}`, {
         key: own.key,
         body: { name: 'own', permissions: ['application:update'] },
         headers: { 'Idempotency-Key': 'narrow' },
@@ -153,11 +156,11 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
   });
 
   const regenerate = (key: string, path: string) =>
-    world.call('POST', path, { key, headers: { 'Idempotency-Key': 'again' } });
+    server.call('POST', path, { key, headers: { 'Idempotency-Key': 'again' } });
 
   test('gets the response with any spelling of the path', async () => {
-    const { key } = await world.tenant();
-    const { id } = await world.application(key);
+    const { key } = await server.tenant();
+    const { id } = await server.application(key);
     const first = await regenerate(key, `/applications/${id}/regenerate`);
     expect(first.status).toBe(200);
     for (const path of [`/applications/${id}/regenerate/`, `/applications/${id.toUpperCase()}/regenerate`]) {
@@ -168,8 +171,8 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
   });
 
   test('is rejected for another resource or operation', async () => {
-    const { key } = await world.tenant();
-    const [one, other] = [await world.application(key), await world.application(key)];
+    const { key } = await server.tenant();
+    const [one, other] = [await server.application(key), await server.application(key)];
     expect((await regenerate(key, `/applications/${one.id}/regenerate`)).status).toBe(200);
     for (const path of [`/applications/${other.id}/regenerate`, `/applications/${one.id}/keys`]) {
       const { status, body } = await regenerate(key, path);
@@ -178,17 +181,17 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
   });
 
   test('is matched per caller', async () => {
-    const { key: management } = await world.tenant();
-    const web = await world.application(management, { type: 'public' });
+    const { key: management } = await server.tenant();
+    const web = await server.application(management, { type: 'public' });
     const session = async () => {
-      const { body } = await world.call('POST', '/sessions', { key: web.key });
+      const { body } = await server.call('POST', '/sessions', { key: web.key });
       const grant = { nonce: body.nonce, permissions: ['token:create'] };
-      await world.call('POST', '/sessions/authorize', { key: management, body: grant });
+      await server.call('POST', '/sessions/authorize', { key: management, body: grant });
       return body.session_key as string;
     };
     const backend = async (key: string) =>
-      (await world.application(key, { permissions: ['token:create'] })).key as string;
-    const stranger = (await world.tenant()).key;
+      (await server.application(key, { permissions: ['token:create'] })).key as string;
+    const stranger = (await server.tenant()).key;
     const callers = [
       ...[await backend(management), await backend(management), await backend(stranger)],
       ...[await session(), await session()],
@@ -196,7 +199,7 @@ describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) 
     const ids = new Set<string>();
     for (const key of callers) {
       const create = () =>
-        world.call('POST', '/tokens', { key, body: { data }, headers: { 'Idempotency-Key': 'mine' } });
+        server.call('POST', '/tokens', { key, body: { data }, headers: { 'Idempotency-Key': 'mine' } });
       const first = await create();
       expect(first.status).toBe(201);
       expect((await create()).body.id).toBe(first.body.id);

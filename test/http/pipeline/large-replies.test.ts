@@ -8,7 +8,7 @@ const text = 'ä'.repeat(100_000);
 const bytes = 200_000;
 const budget = { perApplication: 2 * bytes, total: 3 * bytes };
 
-function refusal(work: () => unknown): string | undefined {
+function denial(work: () => unknown): string | undefined {
   try {
     work();
     return undefined;
@@ -39,37 +39,37 @@ describe('a large response', () => {
     const replies = new LargeReplies(budget);
     const first = replies.stream('a', text);
     replies.stream('a', text);
-    expect(refusal(() => replies.stream('a', text))).toBe('too_many_requests');
+    expect(denial(() => replies.stream('a', text))).toBe('too_many_requests');
     replies.stream('b', text);
-    expect(refusal(() => replies.stream('c', text))).toBe('unavailable');
+    expect(denial(() => replies.stream('c', text))).toBe('unavailable');
     await first.cancel();
-    expect(refusal(() => replies.stream('c', text))).toBeUndefined();
+    expect(denial(() => replies.stream('c', text))).toBeUndefined();
   });
 });
 
 describe('clients that do not read large pages', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   let other: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
-    const management = await world.tenant();
+    server = await openTestServer(sqlite);
+    const management = await server.tenant();
     const rules = [
       { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read', 'token:create'] },
     ];
-    key = (await world.application(management.key, { permissions: [], rules })).key;
-    other = (await world.application(management.key, { permissions: [], rules })).key;
+    key = (await server.application(management.key, { permissions: [], rules })).key;
+    other = (await server.application(management.key, { permissions: [], rules })).key;
     for (let n = 0; n < 8; n++)
-      await world.call('POST', '/tokens', { key, body: { data: 'x'.repeat(1_048_000) } });
+      await server.call('POST', '/tokens', { key, body: { data: 'x'.repeat(1_048_000) } });
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   /** Sends a request, and stops reading when the response begins. */
   async function stall() {
     const begins = Promise.withResolvers<number>();
     const socket = await Bun.connect({
       hostname: '127.0.0.1',
-      port: Number(new URL(world.url).port),
+      port: Number(new URL(server.url).port),
       socket: {
         data: (socket, data) => {
           socket.pause();
@@ -87,11 +87,11 @@ describe('clients that do not read large pages', () => {
     expect(stalled.at(-1)?.status).toBe(429);
     // Eight or nine pages of about 7 MiB, and the rejected one.
     expect([9, 10]).toContain(stalled.length);
-    expect((await world.call('GET', '/tokens', { key: other })).status).toBe(200);
+    expect((await server.call('GET', '/tokens', { key: other })).status).toBe(200);
     for (const { socket } of stalled) socket.terminate();
     let status = 429;
     for (let tries = 0; status === 429 && tries < 1000; tries++)
-      status = (await world.call('GET', '/tokens', { key })).status;
+      status = (await server.call('GET', '/tokens', { key })).status;
     expect(status).toBe(200);
   }, 30_000);
 });

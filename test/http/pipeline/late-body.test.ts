@@ -4,13 +4,13 @@ import { connect } from 'node:net';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('a request whose body arrives after a revocation, on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
-    key = (await world.tenant()).key;
+    server = await openTestServer(database);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   /** Sends the headers, runs the given function, then sends the body. */
   async function interrupted(
@@ -21,7 +21,7 @@ describe.each(databases)('a request whose body arrives after a revocation, on %s
     meanwhile: () => Promise<unknown>,
   ) {
     const text = JSON.stringify(body);
-    const { hostname, port } = new URL(world.url);
+    const { hostname, port } = new URL(server.url);
     const socket = connect({ host: hostname, port: Number(port), noDelay: true });
     const answer = new Promise<number>((resolve, reject) => {
       socket.once('data', (data) => resolve(Number(data.toString().split(' ')[1])));
@@ -34,7 +34,7 @@ describe.each(databases)('a request whose body arrives after a revocation, on %s
       'Content-Type: application/json',
     ];
     socket.write(`${head.join('\r\n')}\r\nContent-Length: ${text.length}\r\n\r\n`);
-    for (let i = 0; i < 3; i++) await world.call('GET', '/applications/key', { key: as });
+    for (let i = 0; i < 3; i++) await server.call('GET', '/applications/key', { key: as });
     await meanwhile();
     socket.write(text);
     const status = await answer;
@@ -46,39 +46,41 @@ describe.each(databases)('a request whose body arrives after a revocation, on %s
   const another = { name: 'another', type: 'management', permissions: ['application:read'] };
 
   test('is denied if the application was deleted', async () => {
-    const made = await world.application(key, { type: 'management', permissions: all });
-    const gone = () => world.call('DELETE', `/applications/${made.id}`, { key });
-    expect(await interrupted(made.key, 'POST', '/applications', another, gone)).toBe(401);
-    const { body } = await world.call('GET', '/applications?name=another', { key });
+    const created = await server.application(key, { type: 'management', permissions: all });
+    const gone = () => server.call('DELETE', `/applications/${created.id}`, { key });
+    expect(await interrupted(created.key, 'POST', '/applications', another, gone)).toBe(401);
+    const { body } = await server.call('GET', '/applications?name=another', { key });
     expect(body.data).toEqual([]);
   });
 
   test('is denied if the key was regenerated', async () => {
-    const made = await world.application(key, { type: 'management', permissions: all });
-    const anew = () => world.call('POST', `/applications/${made.id}/regenerate`, { key });
-    expect(await interrupted(made.key, 'POST', '/applications', another, anew)).toBe(401);
+    const created = await server.application(key, { type: 'management', permissions: all });
+    const anew = () => server.call('POST', `/applications/${created.id}/regenerate`, { key });
+    expect(await interrupted(created.key, 'POST', '/applications', another, anew)).toBe(401);
   });
 
   test('is denied if the permission was removed', async () => {
-    const made = await world.application(key, { type: 'management', permissions: all });
+    const created = await server.application(key, { type: 'management', permissions: all });
     const less = () =>
-      world.call('PUT', `/applications/${made.id}`, {
+      server.call('PUT', `/applications/${created.id}`, {
         key,
         body: { name: 'x', permissions: ['application:read'] },
       });
-    expect(await interrupted(made.key, 'POST', '/applications', another, less)).toBe(403);
+    expect(await interrupted(created.key, 'POST', '/applications', another, less)).toBe(403);
   });
 
   test('is denied if the key has expired', async () => {
-    const expires_at = new Date(world.clock.now() + 60_000).toISOString();
-    const made = await world.application(key, { permissions: ['decision:create'], expires_at });
-    const later = async () => world.clock.advance(61_000);
-    expect(await interrupted(made.key, 'POST', '/decisions', { permission: 'token:read' }, later)).toBe(401);
+    const expires_at = new Date(server.clock.now() + 60_000).toISOString();
+    const created = await server.application(key, { permissions: ['decision:create'], expires_at });
+    const later = async () => server.clock.advance(61_000);
+    expect(await interrupted(created.key, 'POST', '/decisions', { permission: 'token:read' }, later)).toBe(
+      401,
+    );
   });
 
   test('is allowed without a revocation', async () => {
-    const made = await world.application(key, { type: 'management', permissions: all });
+    const created = await server.application(key, { type: 'management', permissions: all });
     const body = { ...another, name: 'welcome' };
-    expect(await interrupted(made.key, 'POST', '/applications', body, async () => {})).toBe(201);
+    expect(await interrupted(created.key, 'POST', '/applications', body, async () => {})).toBe(201);
   });
 });

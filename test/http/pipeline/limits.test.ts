@@ -2,15 +2,18 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import { dumpDatabase, hideTable } from '../../support/database.ts';
 import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-const told = ({ headers }: ApiResponse) => [headers.get('ratelimit-policy'), headers.get('ratelimit')];
+const rateLimitHeaders = ({ headers }: ApiResponse) => [
+  headers.get('ratelimit-policy'),
+  headers.get('ratelimit'),
+];
 const limitsOff = { SALLYPORT_RATE_PER_KEY: '0', SALLYPORT_RATE_PER_ADDRESS: '0' };
 
 describe('rate limits', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   let other: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite, {
+    server = await openTestServer(sqlite, {
       SALLYPORT_RATE_PER_KEY: '2',
       SALLYPORT_BURST_PER_KEY: '5',
       SALLYPORT_RATE_PER_ADDRESS: '4',
@@ -20,14 +23,14 @@ describe('rate limits', () => {
       SALLYPORT_TRUSTED_PROXIES: '127.0.0.1',
       SALLYPORT_METRICS_PORT: '0',
     });
-    key = (await world.tenant()).key;
-    other = (await world.tenant()).key;
+    key = (await server.tenant()).key;
+    other = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
-  beforeEach(() => world.clock.advance(600_000));
+  afterAll(() => server.close());
+  beforeEach(() => server.clock.advance(600_000));
 
   const get = (as: string | undefined, from = '192.0.2.1', path = '/applications') =>
-    world.call('GET', path, { key: as, headers: { 'X-Forwarded-For': from } });
+    server.call('GET', path, { key: as, headers: { 'X-Forwarded-For': from } });
   const statuses = async (times: number, call: () => Promise<ApiResponse>) => {
     const all = [];
     for (let i = 0; i < times; i++) all.push((await call()).status);
@@ -39,9 +42,9 @@ describe('rate limits', () => {
 
   test('limit a key across addresses, and allow it again after Retry-After', async () => {
     expect(await statuses(6, () => get(key, somewhere()))).toEqual([200, 200, 200, 200, 200, 429]);
-    world.clock.advance(499);
+    server.clock.advance(499);
     expect((await get(key, somewhere())).status).toBe(429);
-    world.clock.advance(1);
+    server.clock.advance(1);
     expect(await statuses(2, () => get(key, somewhere()))).toEqual([200, 429]);
   });
 
@@ -62,15 +65,15 @@ describe('rate limits', () => {
 
   test('are reported in headers to callers with a valid key', async () => {
     const policy = '"address";q=10;w=3, "key";q=5;w=3';
-    expect(told(await get(key))).toEqual([policy, '"address";r=9;t=1, "key";r=4;t=1']);
-    expect(told(await get(key, '192.0.2.1', '/tokens/none'))).toEqual([
+    expect(rateLimitHeaders(await get(key))).toEqual([policy, '"address";r=9;t=1, "key";r=4;t=1']);
+    expect(rateLimitHeaders(await get(key, '192.0.2.1', '/tokens/none'))).toEqual([
       policy,
       '"address";r=8;t=1, "key";r=3;t=1',
     ]);
     await statuses(3, () => get(key));
-    const refused = await get(key);
-    expect(told(refused)).toEqual([policy, '"address";r=4;t=1, "key";r=0;t=1']);
-    expect(refused.headers.get('access-control-expose-headers')).toContain('RateLimit, RateLimit-Policy');
+    const rejected = await get(key);
+    expect(rateLimitHeaders(rejected)).toEqual([policy, '"address";r=4;t=1, "key";r=0;t=1']);
+    expect(rejected.headers.get('access-control-expose-headers')).toContain('RateLimit, RateLimit-Policy');
   });
 
   test('reject with the limit and Retry-After', async () => {
@@ -83,33 +86,33 @@ describe('rate limits', () => {
   test('ignore requests that need no key', async () => {
     const answers = await statuses(12, () => get(undefined, '192.0.2.1', '/livez'));
     expect(new Set(answers)).toEqual(new Set([200]));
-    expect(told(await get(undefined, '192.0.2.1', '/livez'))).toEqual([null, null]);
+    expect(rateLimitHeaders(await get(undefined, '192.0.2.1', '/livez'))).toEqual([null, null]);
     expect((await get(key)).status).toBe(200);
   });
 
   test('limit new sessions by public key and address', async () => {
-    const web = await world.application(key, { type: 'public' });
+    const web = await server.application(key, { type: 'public' });
     const [here, there] = [somewhere(), somewhere()];
     const create = (as: string, from: string) =>
-      world.call('POST', '/sessions', { key: as, headers: { 'X-Forwarded-For': from } });
+      server.call('POST', '/sessions', { key: as, headers: { 'X-Forwarded-For': from } });
     expect(await statuses(3, () => create(web.key, here))).toEqual([201, 201, 201]);
-    world.clock.advance(1000);
-    const refused = await create(web.key, here);
-    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '29']);
-    expect(refused.body.detail).toStartWith(
+    server.clock.advance(1000);
+    const rejected = await create(web.key, here);
+    expect([rejected.status, rejected.headers.get('retry-after')]).toEqual([429, '29']);
+    expect(rejected.body.detail).toStartWith(
       'At most 3 new sessions from one address in a burst, and 2 every minute',
     );
-    expect(told(refused)[0]).toEndWith(', "sessions";q=3;w=90');
-    expect(told(refused)[1]).toEndWith(', "sessions";r=0;t=29');
+    expect(rateLimitHeaders(rejected)[0]).toEndWith(', "sessions";q=3;w=90');
+    expect(rateLimitHeaders(rejected)[1]).toEndWith(', "sessions";r=0;t=29');
     expect((await create(web.key, there)).status).toBe(201);
-    const second = await world.application(key, { type: 'public' });
+    const second = await server.application(key, { type: 'public' });
     expect((await create(second.key, here)).status).toBe(201);
-    world.clock.advance(29_000);
+    server.clock.advance(29_000);
     expect((await create(web.key, here)).status).toBe(201);
   });
 
   test('add rejected requests to a metric, not to the audit log', async () => {
-    const scrape = async () => (await fetch(world.app.metricsUrl as string)).text();
+    const scrape = async () => (await fetch(server.app.metricsUrl as string)).text();
     const counted = async (limit: string) =>
       Number(
         new RegExp(`^sallyport_limited_total{limit="${limit}"} (\\d+)$`, 'm').exec(await scrape())?.[1] ?? 0,
@@ -121,38 +124,38 @@ describe('rate limits', () => {
       (before[0] as number) + 3,
       (before[1] as number) + 2,
     ]);
-    await world.flush();
-    expect(await dumpDatabase(world.config.databaseUrl)).not.toContain('too_many_requests');
+    await server.flush();
+    expect(await dumpDatabase(server.config.databaseUrl)).not.toContain('too_many_requests');
   });
 });
 
 describe('a request over the limit', () => {
   test('does not query the database', async () => {
-    const world = await openTestServer(sqlite, {
+    const server = await openTestServer(sqlite, {
       ...limitsOff,
       SALLYPORT_RATE_PER_KEY: '1',
       SALLYPORT_BURST_PER_KEY: '1',
     });
-    const { key } = await world.tenant();
-    expect((await world.call('GET', '/applications', { key })).status).toBe(200);
-    await hideTable(world.config.databaseUrl, 'application_keys');
-    expect((await world.call('GET', '/applications', { key })).status).toBe(429);
-    await world.close();
+    const { key } = await server.tenant();
+    expect((await server.call('GET', '/applications', { key })).status).toBe(200);
+    await hideTable(server.config.databaseUrl, 'application_keys');
+    expect((await server.call('GET', '/applications', { key })).status).toBe(429);
+    await server.close();
   });
 });
 
 describe('disabled limits', () => {
   test('reject nothing and add no headers', async () => {
-    const world = await openTestServer(sqlite, {
+    const server = await openTestServer(sqlite, {
       ...limitsOff,
       SALLYPORT_BURST_PER_KEY: '1',
       SALLYPORT_BURST_PER_ADDRESS: '1',
     });
-    const { key } = await world.tenant();
+    const { key } = await server.tenant();
     for (let i = 0; i < 3; i++) {
-      const answer = await world.call('GET', '/applications', { key });
-      expect([answer.status, ...told(answer)]).toEqual([200, null, null]);
+      const answer = await server.call('GET', '/applications', { key });
+      expect([answer.status, ...rateLimitHeaders(answer)]).toEqual([200, null, null]);
     }
-    await world.close();
+    await server.close();
   });
 });

@@ -80,15 +80,15 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
   test('a change on one node applies on every node to requests sent after its response', async () => {
     for (let round = 0; round < 6; round++) {
       const [here, there] = [at(round), at(round + 1)];
-      const made = await here.application(key, reading);
-      expect(await everywhere(made.key)).toEqual([200, 200, 200]);
-      const path = `/applications/${made.id}`;
+      const created = await here.application(key, reading);
+      expect(await everywhere(created.key)).toEqual([200, 200, 200]);
+      const path = `/applications/${created.id}`;
       await ask(there, 'PUT', path, { key, body: { name: 'x', permissions: ['token:read'] } });
-      expect(await everywhere(made.key)).toEqual([403, 403, 403]);
+      expect(await everywhere(created.key)).toEqual([403, 403, 403]);
       await ask(here, 'PUT', path, { key, body: { name: 'x', ...reading } });
-      expect(await everywhere(made.key)).toEqual([200, 200, 200]);
+      expect(await everywhere(created.key)).toEqual([200, 200, 200]);
       const { body } = await ask(there, 'POST', `${path}/regenerate`, { key });
-      expect(await everywhere(made.key)).toEqual([401, 401, 401]);
+      expect(await everywhere(created.key)).toEqual([401, 401, 401]);
       expect(await everywhere(body.key)).toEqual([200, 200, 200]);
       await ask(here, 'DELETE', path, { key });
       expect(await everywhere(body.key)).toEqual([401, 401, 401]);
@@ -107,10 +107,10 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
   });
 
   test('concurrent updates on all nodes are serialized', async () => {
-    const made = await at(0).application(key);
+    const created = await at(0).application(key);
     const answers = await Promise.all(
       times(30, (index) =>
-        ask(at(index), 'PUT', `/applications/${made.id}`, {
+        ask(at(index), 'PUT', `/applications/${created.id}`, {
           key,
           body: { name: `n${index}`, permissions: [`mine:n${index}`] },
         }),
@@ -119,16 +119,16 @@ describe.each(databases)('three nodes on one %s', (_, database) => {
     expect(countOf(answers, 200)).toBe(30);
     for (const { body } of answers) expect(body.permissions).toEqual([`mine:${body.name}`]);
     const seen = await Promise.all(
-      nodes.map((node) => ask(node, 'GET', `/applications/${made.id}`, { key })),
+      nodes.map((node) => ask(node, 'GET', `/applications/${created.id}`, { key })),
     );
     expect(new Set(seen.map(({ body }) => body.name)).size).toBe(1);
     expect(seen[0]?.body.permissions).toEqual([`mine:${seen[0]?.body.name}`]);
   });
 
   test('exactly one of several concurrent deletions succeeds', async () => {
-    const made = await at(0).application(key);
+    const created = await at(0).application(key);
     const answers = await Promise.all(
-      times(30, (index) => ask(at(index), 'DELETE', `/applications/${made.id}`, { key })),
+      times(30, (index) => ask(at(index), 'DELETE', `/applications/${created.id}`, { key })),
     );
     expectOnce(answers, 404);
   });

@@ -2,25 +2,26 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 
 describe.each(databases)('allowed origins on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
-    key = (await world.tenant()).key;
+    server = await openTestServer(database);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const shop = 'https://shop.example';
   const fields = { name: 'shop', type: 'public', permissions: ['token:read'] };
-  const create = (more: object) => world.call('POST', '/applications', { key, body: { ...fields, ...more } });
+  const create = (more: object) =>
+    server.call('POST', '/applications', { key, body: { ...fields, ...more } });
   const update = (id: string, more: object) =>
-    world.call('PUT', `/applications/${id}`, {
+    server.call('PUT', `/applications/${id}`, {
       key,
       body: { name: 'shop', permissions: ['token:read'], ...more },
     });
   const statusFrom = async (as: string, origin: string | undefined, method = 'GET', path = '/tokens') => {
     const headers = origin === undefined ? {} : { Origin: origin };
-    return (await world.call(method, path, { key: as, headers })).status;
+    return (await server.call(method, path, { key: as, headers })).status;
   };
 
   test('are returned normalized and without duplicates, and are absent by default', async () => {
@@ -29,9 +30,9 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     });
     const origins = [shop, 'http://localhost:3000'];
     expect(body.allowed_origins).toEqual(origins);
-    const get = await world.call('GET', `/applications/${body.id}`, { key });
+    const get = await server.call('GET', `/applications/${body.id}`, { key });
     expect(get.body.allowed_origins).toEqual(origins);
-    const list = await world.call('GET', `/applications?id=${body.id}`, { key });
+    const list = await server.call('GET', `/applications?id=${body.id}`, { key });
     expect(list.body.data[0].allowed_origins).toEqual(origins);
     for (const none of [{}, { allowed_origins: [] }, { allowed_origins: null }]) {
       expect((await create(none)).body).not.toHaveProperty('allowed_origins');
@@ -57,12 +58,12 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
 
   test('apply to session keys, too', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
-    const { body: session } = await world.call('POST', '/sessions', {
+    const { body: session } = await server.call('POST', '/sessions', {
       key: web.key,
       headers: { Origin: shop },
     });
     const grant = { nonce: session.nonce, permissions: ['token:read'] };
-    await world.call('POST', '/sessions/authorize', { key, body: grant });
+    await server.call('POST', '/sessions/authorize', { key, body: grant });
     expect(await statusFrom(session.session_key, shop)).toBe(200);
     expect(await statusFrom(session.session_key, undefined)).toBe(200);
     expect(await statusFrom(session.session_key, 'https://evil.example')).toBe(403);
@@ -70,13 +71,13 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
 
   test('a denial has a reason and an audit entry', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
-    const refused = await world.call('GET', '/tokens', {
+    const rejected = await server.call('GET', '/tokens', {
       key: web.key,
       headers: { Origin: 'https://evil.example' },
     });
-    expect(refused.body).toMatchObject({ code: 'origin_refused', status: 403 });
-    await world.flush();
-    const { body } = await world.call('GET', `/logs?actor=${web.id}`, { key });
+    expect(rejected.body).toMatchObject({ code: 'origin_refused', status: 403 });
+    await server.flush();
+    const { body } = await server.call('GET', `/logs?actor=${web.id}`, { key });
     expect(body.data[0]).toMatchObject({
       operation: 'token.read',
       result: 'denied',
@@ -95,7 +96,7 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
     const emptied = await update(web.id, { allowed_origins: [] });
     expect(emptied.body).not.toHaveProperty('allowed_origins');
     expect(await statusFrom(web.key, shop)).toBe(200);
-    const { body } = await world.call('GET', `/logs?entity=${web.id}&operation=application.update`, { key });
+    const { body } = await server.call('GET', `/logs?entity=${web.id}&operation=application.update`, { key });
     expect(body.data.map(({ difference }: { difference: object }) => difference)).toEqual([
       { allowed_origins: { from: ['https://new.example'] } },
       { allowed_origins: { from: [shop], to: ['https://new.example'] } },
@@ -106,15 +107,15 @@ describe.each(databases)('allowed origins on %s', (_, database) => {
 
   test('a fetched application can be sent back unchanged', async () => {
     const { body: web } = await create({ allowed_origins: [shop] });
-    const { body } = await world.call('GET', `/applications/${web.id}`, { key });
-    expect((await world.call('PUT', `/applications/${web.id}`, { key, body })).body.allowed_origins).toEqual([
-      shop,
-    ]);
+    const { body } = await server.call('GET', `/applications/${web.id}`, { key });
+    expect((await server.call('PUT', `/applications/${web.id}`, { key, body })).body.allowed_origins).toEqual(
+      [shop],
+    );
   });
 
   test.each(['private', 'management'])('are rejected for a %s application', async (type) => {
-    const made = await create({ type, allowed_origins: [shop] });
-    expect([made.status, Object.keys(made.body.errors)]).toEqual([400, ['allowed_origins']]);
+    const created = await create({ type, allowed_origins: [shop] });
+    expect([created.status, Object.keys(created.body.errors)]).toEqual([400, ['allowed_origins']]);
     const { body } = await create({ type });
     const updated = await update(body.id, { allowed_origins: [shop] });
     expect([updated.status, Object.keys(updated.body.errors)]).toEqual([400, ['allowed_origins']]);

@@ -10,20 +10,20 @@ const paths = [...Map.groupBy(routes, (route) => route.path)].map(([path, at]): 
 ]);
 
 describe('the protocol', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
-    key = (await world.tenant()).key;
+    server = await openTestServer(sqlite);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   test.each(['x', 'a.b_c:d-9', 'f'.repeat(128), crypto.randomUUID()])(
     'the request id %s is returned',
     async (id) => {
-      const good = await world.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
+      const good = await server.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
       expect(good.headers.get('svc-request-id')).toBe(id);
-      const bad = await world.call('GET', '/applications', { headers: { 'SVC-REQUEST-ID': id } });
+      const bad = await server.call('GET', '/applications', { headers: { 'SVC-REQUEST-ID': id } });
       expect(bad.body.request_id).toBe(id);
     },
   );
@@ -31,7 +31,7 @@ describe('the protocol', () => {
   test.each(['', 'a b', 'a,b', '<script>', 'é', 'f'.repeat(129), '"', '{}'])(
     'the invalid request id %j is replaced by a new one',
     async (id) => {
-      const call = () => world.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
+      const call = () => server.call('GET', '/livez', { headers: { 'SVC-REQUEST-ID': id } });
       const [first, second] = [await call(), await call()];
       expect(first.headers.get('svc-request-id')).not.toBe(id);
       expect(first.headers.get('svc-request-id')).not.toBe(second.headers.get('svc-request-id'));
@@ -39,18 +39,18 @@ describe('the protocol', () => {
   );
 
   test('a problem contains the path without the query', async () => {
-    const { body } = await world.call('GET', '/applications?name=secret');
+    const { body } = await server.call('GET', '/applications?name=secret');
     expect(body.instance).toBe('/applications');
     expect(JSON.stringify(body)).not.toContain('secret');
   });
 
   test('a successful response is JSON', async () => {
-    const { headers } = await world.call('GET', '/applications', { key });
+    const { headers } = await server.call('GET', '/applications', { key });
     expect(headers.get('content-type')).toBe('application/json');
   });
 
   test('the built-in permissions are listed without a key', async () => {
-    const { status, body } = await world.call('GET', '/permissions');
+    const { status, body } = await server.call('GET', '/permissions');
     expect(status).toBe(200);
     expect(body.data.map(({ name }: { name: string }) => name).sort()).toEqual([
       ...['application:create', 'application:delete', 'application:read', 'application:update'],
@@ -70,13 +70,13 @@ describe('the protocol', () => {
   test.each(['/permissions', '/permissions/', '/openapi.json'])(
     '%s rejects an unknown parameter',
     async (path) => {
-      const { status, body } = await world.call('GET', `${path}?colour=red`);
+      const { status, body } = await server.call('GET', `${path}?colour=red`);
       expect([status, body.errors]).toEqual([400, { colour: ['is not a known parameter'] }]);
     },
   );
 
   test.each(['/livez', '/readyz', '/docs'])('%s ignores unknown parameters', async (path) => {
-    expect((await world.call('GET', `${path}?t=1`)).status).toBe(200);
+    expect((await server.call('GET', `${path}?t=1`)).status).toBe(200);
   });
 
   test('HEAD returns the headers of GET', async () => {
@@ -86,8 +86,8 @@ describe('the protocol', () => {
       [`/applications/${someId}`, key],
       ['/livez', undefined],
     ]) {
-      const get = await world.call('GET', path as string, { key: as });
-      const head = await world.call('HEAD', path as string, { key: as });
+      const get = await server.call('GET', path as string, { key: as });
+      const head = await server.call('HEAD', path as string, { key: as });
       expect(head.status).toBe(get.status);
       expect(head.body).toBe('');
       for (const name of ['content-type', 'content-length', 'www-authenticate']) {
@@ -98,7 +98,7 @@ describe('the protocol', () => {
   });
 
   test.each(paths)('a CORS preflight of %s needs no key', async (path, own) => {
-    const { status, headers } = await world.call('OPTIONS', path, {
+    const { status, headers } = await server.call('OPTIONS', path, {
       headers: {
         Origin: 'https://shop.example',
         'Access-Control-Request-Method': own[0] as string,
@@ -120,7 +120,7 @@ describe('the protocol', () => {
   });
 
   test('browsers may read the request id and Retry-After', async () => {
-    const { headers } = await world.call('GET', '/livez');
+    const { headers } = await server.call('GET', '/livez');
     const exposed = headers.get('access-control-expose-headers')?.split(', ');
     expect(exposed).toEqual(
       expect.arrayContaining(['SVC-REQUEST-ID', 'Retry-After', 'Idempotency-Replayed']),
@@ -130,20 +130,20 @@ describe('the protocol', () => {
   test.each(paths)('%s returns 405 with Allow for other methods', async (path, own) => {
     const allow = [...own, ...(own.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].sort();
     for (const method of methods.filter((name) => !own.includes(name))) {
-      const { status, body, headers } = await world.call(method, path, { key });
+      const { status, body, headers } = await server.call(method, path, { key });
       expect([status, body.code]).toEqual([405, 'method_not_allowed']);
       expect(headers.get('allow')?.split(', ').sort()).toEqual(allow);
     }
     if (own.includes('GET')) return;
-    expect((await world.call('HEAD', path, { key })).status).toBe(405);
+    expect((await server.call('HEAD', path, { key })).status).toBe(405);
   });
 
   test.each(paths)('%s accepts a trailing slash', async (path, own) => {
     for (const method of own) {
       for (const as of [key, undefined]) {
         const body = ['POST', 'PUT'].includes(method) ? { colour: 1 } : undefined;
-        const without = await world.call(method, path, { key: as, body });
-        const behind = await world.call(method, `${path}/`, { key: as, body });
+        const without = await server.call(method, path, { key: as, body });
+        const behind = await server.call(method, `${path}/`, { key: as, body });
         expect([behind.status, behind.body.code]).toEqual([without.status, without.body.code]);
       }
     }
@@ -154,19 +154,19 @@ describe('the protocol', () => {
     ...[`/applications/${someId}/locks`, `/applications/${someId}//`, '/applications/key/regenerate/x'],
     ...['/sessions/authorize/x', '/%61pplications', '/applications%2Fkey', '/.env', '/permissions.json'],
   ])('%s returns 404', async (path) => {
-    const { status, body } = await world.call('GET', path, { key });
+    const { status, body } = await server.call('GET', path, { key });
     expect([status, body.code]).toEqual([404, 'path_unknown']);
   });
 
   test('an unknown path returns 404 without a key and for every method', async () => {
     for (const method of [...methods, 'OPTIONS'])
-      expect((await world.call(method, '/nothing')).status).toBe(404);
+      expect((await server.call(method, '/nothing')).status).toBe(404);
   });
 
   describe('bodies', () => {
     const fields = { name: 'x', type: 'private', permissions: ['token:read'] };
     const post = (body: string | Uint8Array, type?: string) =>
-      world.call('POST', '/applications', {
+      server.call('POST', '/applications', {
         key,
         body,
         headers: type === undefined ? {} : { 'Content-Type': type },
@@ -204,13 +204,13 @@ describe('the protocol', () => {
       'application/json; charset=utf-8; charset=latin1',
       'text/json',
       `application/json${' '.repeat(10_000)}x`,
-    ])('of type %s are refused', async (type) => {
+    ])('of type %s are rejected', async (type) => {
       const { status, body } = await post(JSON.stringify(fields), type);
       expect([status, body.code]).toEqual([415, 'unsupported_media_type']);
     });
 
     test('without a content type are rejected', async () => {
-      const answer = await fetch(`${world.url}/applications`, {
+      const answer = await fetch(`${server.url}/applications`, {
         method: 'POST',
         headers: { 'SVC-API-KEY': key },
         body: new TextEncoder().encode(JSON.stringify(fields)),
@@ -223,10 +223,10 @@ describe('the protocol', () => {
     });
 
     test('of GET and DELETE are ignored', async () => {
-      const made = await world.application(key);
+      const created = await server.application(key);
       const headers = { 'Content-Type': 'text/plain' };
       expect(
-        (await world.call('DELETE', `/applications/${made.id}`, { key, body: 'x', headers })).status,
+        (await server.call('DELETE', `/applications/${created.id}`, { key, body: 'x', headers })).status,
       ).toBe(204);
     });
   });

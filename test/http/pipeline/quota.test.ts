@@ -13,18 +13,18 @@ import {
 const settings = { SALLYPORT_SESSIONS_WAITING: '5', SALLYPORT_MASTER_KEY: testMasterKey };
 
 describe.each(databases)('pending sessions on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database, settings);
-    key = (await world.tenant()).key;
+    server = await openTestServer(database, settings);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
-  const application = () => world.application(key, { type: 'public' });
-  const create = (web: { key: string }) => world.call('POST', '/sessions', { key: web.key });
+  const application = () => server.application(key, { type: 'public' });
+  const create = (web: { key: string }) => server.call('POST', '/sessions', { key: web.key });
   const authorize = (nonce: string) =>
-    world.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['mine:x'] } });
+    server.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['mine:x'] } });
   async function filled() {
     const web = await application();
     const sessions = [];
@@ -51,15 +51,15 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
     const { web, nonce } = await filled();
     expect((await create(web)).status).toBe(429);
     await authorize(nonce);
-    world.clock.advance(1000);
+    server.clock.advance(1000);
     expect([(await create(web)).status, (await create(web)).status]).toEqual([201, 429]);
   });
 
   test('no longer count when they expire', async () => {
     const { web } = await filled();
-    world.clock.advance(179_999);
+    server.clock.advance(179_999);
     expect((await create(web)).status).toBe(429);
-    world.clock.advance(1000);
+    server.clock.advance(1000);
     expect((await create(web)).status).toBe(201);
   });
 
@@ -71,7 +71,7 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
 
   test('do not include failed requests', async () => {
     const web = await application();
-    const allow = await failInserts(world.config.databaseUrl, 'audit');
+    const allow = await failInserts(server.config.databaseUrl, 'audit');
     for (let i = 0; i < 5; i++) expect((await create(web)).status).toBe(503);
     await allow();
     const answers = [];
@@ -80,8 +80,8 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
   });
 
   test('of other processes count after a second', async () => {
-    const other = await openTestServer(world.config.databaseUrl, settings);
-    other.clock.advance(world.clock.now() - other.clock.now());
+    const other = await openTestServer(server.config.databaseUrl, settings);
+    other.clock.advance(server.clock.now() - other.clock.now());
     const web = await application();
     const there = () => other.call('POST', '/sessions', { key: web.key });
     expect((await there()).status).toBe(201);

@@ -105,19 +105,19 @@ const anyFields = fc.record(
 const settings = { seed: 20_261_115, numRuns: 150 };
 
 describe.each(databases)('hostile input on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   beforeAll(async () => {
-    world = await openTestServer(database);
-    key = (await world.tenant()).key;
+    server = await openTestServer(database);
+    key = (await server.tenant()).key;
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
-  const everything = async () => (await world.call('GET', '/applications?size=100', { key })).body;
+  const everything = async () => (await server.call('GET', '/applications?size=100', { key })).body;
 
   test.each(badBodies)('%s is rejected without a change', async (_what, body, part) => {
     const before = await everything();
-    const answer = await world.call('POST', '/applications', { key, body });
+    const answer = await server.call('POST', '/applications', { key, body });
     expect(answer.status).toBe(400);
     expect(Object.keys(answer.body.errors)).toContain(part);
     expect(await everything()).toEqual(before);
@@ -125,17 +125,17 @@ describe.each(databases)('hostile input on %s', (_, database) => {
   });
 
   test('the last of two fields with the same name is used and validated', async () => {
-    const answer = await world.call('POST', '/applications', { key, body: withRaw('name', '""') });
+    const answer = await server.call('POST', '/applications', { key, body: withRaw('name', '""') });
     expect(answer.status).toBe(400);
   });
 
   test('a random update is applied or changes nothing', async () => {
-    const { id } = await world.application(key);
-    const get = async () => (await world.call('GET', `/applications/${id}`, { key })).body;
+    const { id } = await server.application(key);
+    const get = async () => (await server.call('GET', `/applications/${id}`, { key })).body;
     let last = await get();
     await fc.assert(
       fc.asyncProperty(fc.oneof(anyFields, anyJson), async (sent) => {
-        const { status, body } = await world.call('PUT', `/applications/${id}`, {
+        const { status, body } = await server.call('PUT', `/applications/${id}`, {
           key,
           body: JSON.stringify(sent),
         });
@@ -151,14 +151,14 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     const before = await everything();
     await fc.assert(
       fc.asyncProperty(fc.oneof(anyFields, anyJson), async (sent) => {
-        const { status, body } = await world.call('POST', '/applications', {
+        const { status, body } = await server.call('POST', '/applications', {
           key,
           body: JSON.stringify(sent),
         });
         expect([201, 400]).toContain(status);
         if (status === 400) return;
         expect(body.name).toBe((sent as typeof fields).name);
-        await world.call('DELETE', `/applications/${body.id}`, { key });
+        await server.call('DELETE', `/applications/${body.id}`, { key });
       }),
       settings,
     );
@@ -166,23 +166,23 @@ describe.each(databases)('hostile input on %s', (_, database) => {
   });
 
   test('a random authorize does not use the nonce of another session', async () => {
-    const web = await world.application(key, { type: 'public' });
-    const { nonce } = (await world.call('POST', '/sessions', { key: web.key })).body;
+    const web = await server.application(key, { type: 'public' });
+    const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
     await fc.assert(
       fc.asyncProperty(fc.oneof(anyFields, anyJson), async (body) => {
-        const answer = await world.call('POST', '/sessions/authorize', { key, body: JSON.stringify(body) });
+        const answer = await server.call('POST', '/sessions/authorize', { key, body: JSON.stringify(body) });
         expect([400, 404]).toContain(answer.status);
       }),
       settings,
     );
     const body = { nonce, permissions: ['token:read'] };
-    expect((await world.call('POST', '/sessions/authorize', { key, body })).status).toBe(204);
+    expect((await server.call('POST', '/sessions/authorize', { key, body })).status).toBe(204);
   });
 
   test('random bytes as a body are rejected', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 200 }), async (body) => {
-        expect((await world.call('POST', '/applications', { key, body })).status).toBe(400);
+        expect((await server.call('POST', '/applications', { key, body })).status).toBe(400);
       }),
       settings,
     );
@@ -196,7 +196,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     await fc.assert(
       fc.asyncProperty(fc.array(parameter, { maxLength: 3 }), async (parameters) => {
         const query = new URLSearchParams(parameters).toString();
-        expect([200, 400]).toContain((await world.call('GET', `/applications?${query}`, { key })).status);
+        expect([200, 400]).toContain((await server.call('GET', `/applications?${query}`, { key })).status);
       }),
       settings,
     );
@@ -206,7 +206,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     const segment = fc.stringMatching(/^[!-~]{1,60}$/).filter((text) => !/[?#/\\]|^key$/.test(text));
     await fc.assert(
       fc.asyncProperty(segment, async (id) => {
-        const { status } = await rawRequest(world.url, `GET /applications/${id}`, [`SVC-API-KEY: ${key}`]);
+        const { status } = await rawRequest(server.url, `GET /applications/${id}`, [`SVC-API-KEY: ${key}`]);
         expect([400, 404]).toContain(status);
       }),
       settings,
@@ -217,10 +217,10 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     const almost = fc
       .tuple(fc.nat(key.length - 1), fc.constantFrom(...'aZ09_-'))
       .map(([at, by]) => key.slice(0, at) + by + key.slice(at + 1));
-    const shown = fc.oneof(almost, fc.stringMatching(/^[!-~][ -~]{0,80}$/)).filter((text) => text !== key);
+    const returned = fc.oneof(almost, fc.stringMatching(/^[!-~][ -~]{0,80}$/)).filter((text) => text !== key);
     await fc.assert(
-      fc.asyncProperty(shown, async (text) => {
-        const { status } = await rawRequest(world.url, 'GET /applications', [`SVC-API-KEY: ${text}`]);
+      fc.asyncProperty(returned, async (text) => {
+        const { status } = await rawRequest(server.url, 'GET /applications', [`SVC-API-KEY: ${text}`]);
         expect(status).toBe(401);
       }),
       settings,
@@ -235,7 +235,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     ['mask', '{"\\udc00":"x"}'],
   ])('a token whose %s has a lone surrogate, as in %s, is rejected', async (field, text) => {
     const body = field === 'data' ? `{"data":${text}}` : `{"data":"x","mask":${text}}`;
-    const answer = await world.call('POST', '/tokens', { key, body });
+    const answer = await server.call('POST', '/tokens', { key, body });
     expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, [field]]);
   });
 
@@ -243,7 +243,7 @@ describe.each(databases)('hostile input on %s', (_, database) => {
     const nested = (levels: number, inmost: string) => '['.repeat(levels) + inmost + ']'.repeat(levels);
     for (const inmost of ['', '1', '{}']) {
       const levels = inmost === '{}' ? 30 : 31;
-      const post = (data: string) => world.call('POST', '/tokens', { key, body: `{"data":${data}}` });
+      const post = (data: string) => server.call('POST', '/tokens', { key, body: `{"data":${data}}` });
       expect((await post(nested(levels, inmost))).status).toBe(201);
       expect((await post(nested(levels + 1, inmost))).body.errors).toEqual({
         body: ['must not be nested deeper than 32 levels'],
@@ -254,10 +254,10 @@ describe.each(databases)('hostile input on %s', (_, database) => {
   test('an incomplete body changes nothing and logs no error', async () => {
     const before = await everything();
     const head = `POST /applications HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${key}\r\nContent-Type: application/json\r\n`;
-    await sendAndClose(world.url, `${head}Content-Length: 500\r\n\r\n${json()}`);
-    await sendAndClose(world.url, `${head}Transfer-Encoding: chunked\r\n\r\nff\r\n${json()}`);
-    await sendRaw(world.url, `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n${json()}`);
+    await sendAndClose(server.url, `${head}Content-Length: 500\r\n\r\n${json()}`);
+    await sendAndClose(server.url, `${head}Transfer-Encoding: chunked\r\n\r\nff\r\n${json()}`);
+    await sendRaw(server.url, `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n${json()}`);
     expect(await everything()).toEqual(before);
-    expect(world.logged.filter((line) => line.includes('"error"'))).toEqual([]);
+    expect(server.logged.filter((line) => line.includes('"error"'))).toEqual([]);
   });
 });

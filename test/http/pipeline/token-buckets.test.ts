@@ -55,17 +55,17 @@ describe('a token bucket', () => {
       Bun.gc(true);
       return process.memoryUsage().heapUsed;
     };
-    const refused: boolean[] = [];
+    const rejected: boolean[] = [];
     const flood = (from: number, to: number) => {
       for (let i = from; i < to; i++) {
         buckets.take(`name ${i}`, start);
-        if (i % 5_000 === 0) refused.push(!buckets.take('mine', start).granted);
+        if (i % 5_000 === 0) rejected.push(!buckets.take('mine', start).granted);
       }
     };
     flood(0, 100_000);
     const before = memory();
     flood(100_000, 250_000);
     expect(memory() - before).toBeLessThan(5_000_000);
-    expect(refused).not.toContain(false);
+    expect(rejected).not.toContain(false);
   });
 });
