@@ -143,6 +143,7 @@ async function runChange(
     return reply;
   }
 
+  // Begins, runs the steps above, commits. Changes of one entity run one after the other.
   const entity = (params as { id?: string } | undefined)?.id ?? Symbol('new');
   const commit = () => context.store.change(tenant, inTransaction, entity);
   if (!idempotency) return commit();
