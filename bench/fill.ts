@@ -1,7 +1,7 @@
 /**
- * A database with so many Applications, Sessions and Tokens. Most rows are written by SQL, with random digests and
- * data of the right length; every so-many-th one by the service's own store, so that its key works and its data
- * opens. Both are spread over the last month, so what is asked about lies all over the tables.
+ * Fills a database with applications, sessions and tokens. Most rows are inserted with SQL, with random digests and
+ * data of realistic length. The samples are created through the store, so that their keys are valid and their data
+ * can be decrypted. Creation times are spread over the last month, so that samples are all over the tables.
  */
 import { Database } from 'bun:sqlite';
 import { freemem } from 'node:os';
@@ -12,7 +12,7 @@ import { type OpenedStore, openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';
 import { masterKey } from './servers.ts';
 
-export interface Sampled {
+export interface Samples {
   readonly applications: { readonly id: string; readonly key: string }[];
   readonly sessions: string[];
   readonly tokens: string[];
@@ -22,7 +22,7 @@ const samples = 500;
 const month = 30 * 86_400_000;
 const day = 86_400_000;
 
-export async function openFilled(databaseUrl: string): Promise<OpenedStore> {
+export async function openFilledStore(databaseUrl: string): Promise<OpenedStore> {
   const [key] = parseMasterKeys(masterKey);
   if (!key) throw new Error('no master key');
   return openStore(databaseUrl, { masters: { current: () => key, find: () => key } });
@@ -33,27 +33,27 @@ interface Owner {
   readonly page: string;
 }
 
-export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Sampled> {
-  const { store, close } = await openFilled(databaseUrl);
+export async function fill(databaseUrl: string, owner: Owner, count: number): Promise<Samples> {
+  const { store, close } = await openFilledStore(databaseUrl);
   await store.tokens.get(owner.tenant, 'none');
-  const sampled = await sample(store, owner);
+  const sampled = await createSamples(store, owner);
   await close();
-  bulk(databaseUrl.slice('sqlite:'.length), owner, count - samples);
+  insertRows(databaseUrl.slice('sqlite:'.length), owner, count - samples);
   return sampled;
 }
 
-async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
+async function createSamples(store: Store, { tenant, page }: Owner): Promise<Samples> {
   const start = Date.now() - month;
-  const moments = Array.from({ length: samples }, (_, at) => start + Math.floor((at * month) / samples));
+  const times = Array.from({ length: samples }, (_, at) => start + Math.floor((at * month) / samples));
   const grants = { permissions: ['application:read', 'token:read'], rules: [] };
-  const applications = moments.map(async (createdAt, at) => {
+  const applications = times.map(async (createdAt, at) => {
     const [id, key] = [newId(createdAt), mint('pvt')];
     const created = { id, name: `sample ${at}`, type: 'private' as const, ...grants, createdAt };
     const open = { allowedOrigins: undefined, createdBy: undefined, expiresAt: undefined };
     await store.applications.create(tenant, { ...created, ...open }, key);
     return { id, key: key.secret.reveal() };
   });
-  const sessions = moments.map(async (createdAt) => {
+  const sessions = times.map(async (createdAt) => {
     const [key, nonce] = [mint('ses'), mint('non')];
     const digests = { key: key.digest, nonce: nonce.digest };
     const lives = { createdAt, expiresAt: Date.now() + day };
@@ -67,7 +67,7 @@ async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
     });
     return key.secret.reveal();
   });
-  const tokens = moments.map(async (at) => {
+  const tokens = times.map(async (at) => {
     const id = newId(at);
     const data = JsonText.of({ note: 'x'.repeat(100) });
     const content = { type: 'token', container: '/customers/42/', data };
@@ -82,21 +82,21 @@ async function sample(store: Store, { tenant, page }: Owner): Promise<Sampled> {
   };
 }
 
-/** What ten million Sessions may take on disk, with the log of what is being written. */
-export const roomOfMany = 16 * 2 ** 30;
+/** Bytes of disk for ten million sessions, WAL included. */
+export const diskForManySessions = 16 * 2 ** 30;
 
-/** So many Sessions more, and nothing else, spread over the same month. */
+/** Adds sessions only. */
 export function fillSessions(databaseUrl: string, { tenant, page }: Owner, count: number): void {
   const db = new Database(databaseUrl.slice('sqlite:'.length), { strict: true });
   const cache = Math.floor(Math.min(2 ** 31, freemem() / 4) / 1024);
   for (const pragma of ['synchronous = off', `cache_size = -${cache}`, 'busy_timeout = 5000'])
     db.run(`pragma ${pragma}`);
-  const insert = insertionOfSessions(db);
+  const insert = prepareSessionInsert(db);
   const [start, end] = [Date.now() - month, Date.now() + day];
   const some = db.transaction((from: number, to: number) => {
     for (let at = from; at < to; at++) {
-      const moment = start + Math.floor((at * month) / count);
-      insert.run(tenant, page, newId(moment), moment, end + at);
+      const createdAt = start + Math.floor((at * month) / count);
+      insert.run(tenant, page, newId(createdAt), createdAt, end + at);
     }
   });
   for (let from = 0; from < count; from += 250_000) some(from, Math.min(count, from + 250_000));
@@ -104,14 +104,14 @@ export function fillSessions(databaseUrl: string, { tenant, page }: Owner, count
   db.close();
 }
 
-function insertionOfSessions(db: Database) {
+function prepareSessionInsert(db: Database) {
   return db.prepare(
     `insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at,
        expires_at, authorized_at) values (?1, ?2, ?3, randomblob(32), randomblob(32), '[]', '[]', ?4, ?5, ?4)`,
   );
 }
 
-function bulk(path: string, { tenant, page }: Owner, count: number): void {
+function insertRows(path: string, { tenant, page }: Owner, count: number): void {
   const db = new Database(path, { strict: true });
   for (const pragma of ['synchronous = off', 'cache_size = -400000', 'busy_timeout = 5000'])
     db.run(`pragma ${pragma}`);
@@ -123,7 +123,7 @@ function bulk(path: string, { tenant, page }: Owner, count: number): void {
     `insert into application_keys (tenant_id, application_id, id, digest, ending, created_at)
      values (?1, ?2, ?3, randomblob(32), 'abcd', ?4)`,
   );
-  const session = insertionOfSessions(db);
+  const session = prepareSessionInsert(db);
   const token = db.prepare(
     `insert into tokens (tenant_id, seq, id, type, container, container_folded, version, data, created_by, created_at)
      values (?1, ?2, ?2, 'token', ?3, ?3, 1, randomblob(140), ?4, ?5)`,
@@ -134,13 +134,13 @@ function bulk(path: string, { tenant, page }: Owner, count: number): void {
   const start = Date.now() - month;
   db.transaction(() => {
     for (let at = 0; at < count; at++) {
-      const moment = start + Math.floor((at * month) / count);
-      const id = newId(moment);
-      application.run(tenant, id, `filled ${at}`, moment);
-      key.run(tenant, id, newId(moment), moment);
-      session.run(tenant, page, newId(moment), moment, Date.now() + day + at);
+      const createdAt = start + Math.floor((at * month) / count);
+      const id = newId(createdAt);
+      application.run(tenant, id, `filled ${at}`, createdAt);
+      key.run(tenant, id, newId(createdAt), createdAt);
+      session.run(tenant, page, newId(createdAt), createdAt, Date.now() + day + at);
       const own = `/customers/${at % 1000}/`;
-      token.run(tenant, id, own, page, moment);
+      token.run(tenant, id, own, page, createdAt);
       container.run(tenant, '/customers/', 0, id);
       container.run(tenant, own, 1, id);
     }

@@ -1,40 +1,40 @@
 /**
- * A process of its own that keeps connections busy: each sends its next request as soon as the last was answered.
- * Raw sockets and as little as possible beside them, so that the server is what is measured.
+ * Load generator. Each connection sends its next request as soon as the last response arrived. Uses raw sockets and
+ * little else, so that the server is the bottleneck.
  */
 import type { Socket } from 'bun';
 
-/** What to send, as it goes over the wire. */
+/** What to send. */
 export interface Plan {
   readonly port: number;
   readonly connections: number;
   readonly seconds: number;
-  /** One after the other, and from the front again. */
+  /** Raw requests, sent in rotation. */
   readonly requests: readonly string[];
-  /** What every answer must be. */
+  /** The expected status. */
   readonly status: number;
-  /** Sent after each answer, once its nonce was put in place of `NONCE`; then one of the two is one round. */
+  /** A second request after each response, with its nonce in place of `NONCE`. Both count as one operation. */
   readonly second?: { readonly request: string; readonly status: number };
 }
 
 export interface Report {
-  /** Answers, or rounds of two. */
+  /** Completed operations. */
   readonly done: number;
   readonly failed: number;
-  /** Which answers those were, by status. */
+  /** Unexpected responses by status. */
   readonly wrong: Record<string, number>;
   readonly seconds: number;
-  /** Microseconds of processor time that this took here. */
+  /** Microseconds of the generator's CPU time. */
   readonly processor: number;
-  /** Milliseconds that half of them, and 99 of 100, waited at most. */
-  readonly half: number;
-  readonly most: number;
+  /** Latency in milliseconds. */
+  readonly p50: number;
+  readonly p99: number;
 }
 
-interface Line {
+interface Connection {
   status: string;
   sentAt: number;
-  /** Bytes of an answer whose rest has not come yet. */
+  /** Bytes of an incomplete response. */
   rest: Buffer | undefined;
 }
 
@@ -42,8 +42,8 @@ const headEnd = Buffer.from('\r\n\r\n');
 const nonceField = Buffer.from('"nonce":"');
 const nonceLength = 57;
 
-/** How long the whole answer is, or 0 while its head is not all there. */
-function lengthOf(answer: Buffer): number {
+/** Length of the whole response, or 0 while its head is incomplete. */
+function responseLength(answer: Buffer): number {
   const end = answer.indexOf(headEnd);
   if (end < 0) return 0;
   const head = answer.toString('latin1', 0, end);
@@ -58,17 +58,17 @@ async function load(plan: Plan): Promise<Report> {
   const wrong: Record<string, number> = {};
   let [next, done, failed, running] = [0, 0, 0, false];
 
-  function send(socket: Socket<Line>, request: Buffer, status: string): void {
+  function send(socket: Socket<Connection>, request: Buffer, status: string): void {
     socket.data.status = status;
     socket.data.sentAt = performance.now();
     if (socket.write(request) !== request.length) failed++;
   }
 
-  function begin(socket: Socket<Line>): void {
+  function begin(socket: Socket<Connection>): void {
     send(socket, requests[next++ % requests.length] as Buffer, first);
   }
 
-  function answered(socket: Socket<Line>, answer: Buffer): void {
+  function answered(socket: Socket<Connection>, answer: Buffer): void {
     const { status, sentAt } = socket.data;
     const got = answer.toString('latin1', 9, 12);
     if (got !== status) {
@@ -87,16 +87,16 @@ async function load(plan: Plan): Promise<Report> {
     send(socket, Buffer.from(plan.second.request.replace('NONCE', nonce), 'latin1'), last);
   }
 
-  const sockets: Socket<Line>[] = [];
+  const sockets: Socket<Connection>[] = [];
   for (let each = 0; each < plan.connections; each++) {
-    const socket = await Bun.connect<Line>({
+    const socket = await Bun.connect<Connection>({
       hostname: '127.0.0.1',
       port: plan.port,
       data: { status: '', sentAt: 0, rest: undefined },
       socket: {
         data: (from, chunk) => {
           const answer = from.data.rest ? Buffer.concat([from.data.rest, chunk]) : chunk;
-          const length = lengthOf(answer);
+          const length = responseLength(answer);
           from.data.rest = length === 0 || answer.length < length ? Buffer.from(answer) : undefined;
           if (!from.data.rest) answered(from, answer);
         },
@@ -116,7 +116,7 @@ async function load(plan: Plan): Promise<Report> {
   const { user, system } = process.cpuUsage(used);
   waits.sort((a, b) => a - b);
   const share = (part: number) => waits[Math.floor(waits.length * part)] ?? 0;
-  return { done, failed, wrong, seconds, processor: user + system, half: share(0.5), most: share(0.99) };
+  return { done, failed, wrong, seconds, processor: user + system, p50: share(0.5), p99: share(0.99) };
 }
 
 if (import.meta.main) {

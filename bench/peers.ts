@@ -1,7 +1,7 @@
-/** Others that do the same work, in a folder of their own: installed when they are missing. */
+/** Comparable products, installed into bench/peers at the first run. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Server, start } from './servers.ts';
+import { type Server, startServer } from './servers.ts';
 
 const folder = join(import.meta.dirname, 'peers');
 
@@ -12,10 +12,10 @@ export function installPeers(): void {
     cwd: folder,
     stdio: ['ignore', 'ignore', 'inherit'],
   });
-  if (done.exitCode !== 0) throw new Error('the peers could not be installed');
+  if (done.exitCode !== 0) throw new Error('installing the peers failed');
 }
 
-/** Node 24 from npm where there is one for this machine, else the one that is installed. */
+/** Node 24 from npm if it exists for this platform, otherwise the installed Node. */
 export function node(): string {
   const own = join(folder, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
   return existsSync(own) ? own : 'node';
@@ -26,11 +26,11 @@ export function peer(name: string): string {
 }
 
 export interface Peer extends Server {
-  /** The credential that it made. */
+  /** The credential that it created. */
   readonly key: string;
 }
 
 export async function startPeer(name: string, env: Record<string, string> = {}): Promise<Peer> {
-  const server = await start([node(), peer(name)], { NODE_ENV: 'production', ...env });
+  const server = await startServer([node(), peer(name)], { NODE_ENV: 'production', ...env });
   return { ...server, key: /^key (\S+)$/m.exec(server.printed)?.[1] ?? '' };
 }

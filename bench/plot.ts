@@ -1,4 +1,4 @@
-/** Plots as SVG: what was reached beside what must be, readable on light and dark pages. */
+/** SVG plots of the results, readable on light and dark pages. */
 import type { Row } from './report.ts';
 
 const width = 860;
@@ -24,10 +24,10 @@ const style = `
     .bound { stroke: #9198a1; }
   }`;
 
-const escaped = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+const escapeXml = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 
-/** How far each went of what it must reach: 1 is the bound, and more is better. */
-interface Mark {
+/** A result relative to its target: 1 is the target, more is better. */
+interface Bar {
   readonly name: string;
   readonly value: number;
   readonly low: number;
@@ -36,18 +36,18 @@ interface Mark {
   readonly reached: boolean;
 }
 
-function markOf(row: Row): Mark {
-  const { least, ratio, reached, work } = row;
+function barOf(row: Row): Bar {
+  const { min, ratio, reached, work } = row;
   const { median, low, high } = ratio;
-  if (least !== undefined) {
-    const label = `${shown(median)} of ${shown(least)} ×`;
-    return { name: work, value: median / least, low: low / least, high: high / least, label, reached };
+  if (min !== undefined) {
+    const label = `${formatNumber(median)} of ${formatNumber(min)} ×`;
+    return { name: work, value: median / min, low: low / min, high: high / min, label, reached };
   }
-  const most = row.most as number;
+  const max = row.max as number;
   const grown = row.unit === 'µs' ? ratio : row.ours;
   const unit = row.unit === 'µs' ? '×' : row.unit;
-  const label = `${shown(grown.median)}, at most ${most} ${unit}`;
-  const part = (value: number) => most / value;
+  const label = `${formatNumber(grown.median)}, at most ${max} ${unit}`;
+  const part = (value: number) => max / value;
   return {
     name: work,
     value: part(grown.median),
@@ -58,13 +58,13 @@ function markOf(row: Row): Mark {
   };
 }
 
-function shown(value: number): string {
+function formatNumber(value: number): string {
   return value >= 100 ? String(Math.round(value)) : value.toPrecision(value >= 10 ? 3 : 2);
 }
 
-/** On a scale by powers of two, since some are many times what they must be. */
+/** Logarithmic scale, because some results are many times the target. */
 export function plotRows(title: string, rows: readonly Row[]): string {
-  const marks = rows.map(markOf);
+  const marks = rows.map(barOf);
   const lowest = Math.min(0.5, ...marks.map(({ low }) => low)) / 1.2;
   const highest = Math.max(2, ...marks.map(({ high }) => high)) * 1.2;
   const span = Math.log2(highest / lowest);
@@ -74,24 +74,24 @@ export function plotRows(title: string, rows: readonly Row[]): string {
     const y = top + at * line;
     const [from, to] = [Math.min(x(1), x(value)), Math.max(x(1), x(value))];
     return [
-      `<text x="${left - 10}" y="${y + 13}" text-anchor="end">${escaped(name)}</text>`,
-      `<rect class="${reached ? 'bar' : 'short'}" x="${fixed(from)}" y="${y + 3}" width="${fixed(to - from)}" height="13"/>`,
-      `<line class="range" x1="${fixed(x(low))}" x2="${fixed(x(high))}" y1="${y + 9.5}" y2="${y + 9.5}"/>`,
-      `<text class="faint" x="${fixed(Math.max(to, x(high)) + 8)}" y="${y + 13}">${escaped(label)}</text>`,
+      `<text x="${left - 10}" y="${y + 13}" text-anchor="end">${escapeXml(name)}</text>`,
+      `<rect class="${reached ? 'bar' : 'short'}" x="${toFixed(from)}" y="${y + 3}" width="${toFixed(to - from)}" height="13"/>`,
+      `<line class="range" x1="${toFixed(x(low))}" x2="${toFixed(x(high))}" y1="${y + 9.5}" y2="${y + 9.5}"/>`,
+      `<text class="faint" x="${toFixed(Math.max(to, x(high)) + 8)}" y="${y + 13}">${escapeXml(label)}</text>`,
     ];
   });
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(title)}">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escapeXml(title)}">`,
     `<style>${style}\n</style>`,
-    `<text class="title" x="8" y="20">${escaped(title)}</text>`,
-    `<text class="faint" x="${fixed(x(1))}" y="36" text-anchor="middle">what it must reach</text>`,
-    `<line class="bound" x1="${fixed(x(1))}" x2="${fixed(x(1))}" y1="${top - 4}" y2="${height - 8}"/>`,
+    `<text class="title" x="8" y="20">${escapeXml(title)}</text>`,
+    `<text class="faint" x="${toFixed(x(1))}" y="36" text-anchor="middle">what it must reach</text>`,
+    `<line class="bound" x1="${toFixed(x(1))}" x2="${toFixed(x(1))}" y1="${top - 4}" y2="${height - 8}"/>`,
     ...parts,
     '</svg>\n',
   ].join('\n');
 }
 
-function fixed(value: number): string {
+function toFixed(value: number): string {
   return value.toFixed(1);
 }
 
@@ -102,23 +102,22 @@ export interface Point {
   readonly database: number;
 }
 
-/** Rates by number of nodes. */
 export function plotNodes(title: string, points: readonly Point[]): string {
-  const most = Math.max(...points.map(({ rate }) => rate)) * 1.1;
+  const highest = Math.max(...points.map(({ rate }) => rate)) * 1.1;
   const [chart, base] = [200, 250];
   const bars = points.flatMap(({ nodes, rate }, at) => {
-    const height = (rate / most) * chart;
+    const height = (rate / highest) * chart;
     const x = 90 + at * 150;
     return [
-      `<rect class="bar" x="${x}" y="${fixed(base - height)}" width="80" height="${fixed(height)}"/>`,
-      `<text x="${x + 40}" y="${fixed(base - height - 6)}" text-anchor="middle">${Math.round(rate).toLocaleString('en-US')}/s</text>`,
+      `<rect class="bar" x="${x}" y="${toFixed(base - height)}" width="80" height="${toFixed(height)}"/>`,
+      `<text x="${x + 40}" y="${toFixed(base - height - 6)}" text-anchor="middle">${Math.round(rate).toLocaleString('en-US')}/s</text>`,
       `<text class="faint" x="${x + 40}" y="${base + 18}" text-anchor="middle">${nodes} node${nodes === 1 ? '' : 's'}</text>`,
     ];
   });
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 560 285" role="img" aria-label="${escaped(title)}">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 560 285" role="img" aria-label="${escapeXml(title)}">`,
     `<style>${style}\n</style>`,
-    `<text class="title" x="8" y="20">${escaped(title)}</text>`,
+    `<text class="title" x="8" y="20">${escapeXml(title)}</text>`,
     ...bars,
     '</svg>\n',
   ].join('\n');

@@ -1,19 +1,19 @@
-/** Where a run leaves what it found: bench/results.json, the plots, and the tables of two pages. */
+/** Writes bench/results.json, the plots, and the tables of two pages. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Point, plotNodes, plotRows } from './plot.ts';
-import { cells, type Results, type Row } from './report.ts';
+import { cells, columns, type Results, type Row } from './report.ts';
 
 const root = join(import.meta.dirname, '..');
 
 const titles: Record<string, string> = {
-  reads: 'Reads beside a bare server',
-  decisions: 'Decisions over HTTP beside peers',
-  decide: 'Decisions in memory beside libraries',
-  writes: 'Sessions beside what the databases commit',
-  tokens: 'Tokens beside a bare server',
-  growth: 'Growth, by processor time',
-  processes: 'Two processes beside one',
+  reads: 'Reads compared with a bare server',
+  decisions: 'Decisions over HTTP compared with other products',
+  decide: 'Decisions in memory compared with libraries',
+  writes: 'Sessions compared with raw database commits',
+  tokens: 'Tokens compared with a bare server',
+  growth: 'Growth, by CPU time',
+  processes: 'Two processes compared with one',
   strictness: 'Revocation under load',
   start: 'Start and memory',
 };
@@ -21,11 +21,11 @@ const titles: Record<string, string> = {
 export function publish(results: Results): void {
   writeFileSync(join(root, 'bench/results.json'), `${JSON.stringify(results, null, 2)}\n`);
   const plotted = results.rows.filter(({ group }) => group !== 'strictness');
-  const title = 'Reached, beside what must be reached (logarithmic; the line shows the spread)';
+  const title = 'Results relative to their targets (logarithmic; the line shows the spread)';
   writeFileSync(join(root, 'docs/performance.svg'), plotRows(title, plotted));
   replace('docs/performance.md', 'results', tables(results));
   if (results.nodes.length === 0) return;
-  const reads = 'GET /applications/key on PostgreSQL, by nodes on one machine';
+  const reads = 'GET /applications/key on PostgreSQL, by number of nodes on one machine';
   writeFileSync(join(root, 'docs/scaling.svg'), plotNodes(reads, results.nodes));
   replace('docs/scaling.md', 'nodes', nodesTable(results.nodes));
 }
@@ -41,8 +41,7 @@ function tables({ at, machine, rows, quick }: Results): string {
 }
 
 function table(rows: readonly Row[]): string {
-  const head = ['work', 'ours', 'beside', 'theirs', 'ratio', 'must reach', 'µs each', ''];
-  const lines = [head, head.map(() => '---'), ...rows.map(cells)];
+  const lines = [columns, columns.map(() => '---'), ...rows.map(cells)];
   return lines.map((line) => `| ${line.join(' | ')} |`).join('\n');
 }
 
@@ -52,18 +51,18 @@ function nodesTable(points: readonly Point[]): string {
     return `| ${each.join(' | ')} |`;
   });
   const head = [
-    '| nodes | requests a second | µs of a node each | µs of PostgreSQL each |',
+    '| nodes | requests/s | CPU µs per request, node | CPU µs per request, PostgreSQL |',
     '|---|---|---|---|',
   ];
   return [...head, ...lines].join('\n');
 }
 
-/** Between two comments of the page. */
+/** Replaces the text between two marker comments of the page. */
 function replace(path: string, name: string, text: string): void {
   const page = readFileSync(join(root, path), 'utf8');
   const [from, to] = [`<!-- ${name} -->`, `<!-- end of ${name} -->`];
   const [before, rest] = page.split(from) as [string, string?];
   const after = rest?.split(to)[1];
-  if (after === undefined) throw new Error(`${path} has no place for ${name}`);
+  if (after === undefined) throw new Error(`${path} has no markers for ${name}`);
   writeFileSync(join(root, path), `${before}${from}\n\n${text}\n\n${to}${after}`);
 }

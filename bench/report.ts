@@ -1,66 +1,66 @@
-/** What a run found, as rows: of work, beside what, and whether it reached what it must. */
+/** The results of a run as rows: workload, baseline, and whether the target was reached. */
 import { arch, cpus, platform, totalmem } from 'node:os';
-import type { Figure, Sample, Series } from './contest.ts';
-import { figure, ratio } from './contest.ts';
+import type { Figure, Sample, Series } from './compare.ts';
+import { figure, ratio } from './compare.ts';
 import type { Point } from './plot.ts';
 
 export interface Row {
   readonly group: string;
   readonly work: string;
-  readonly beside: string;
+  readonly baseline: string;
   readonly unit: string;
   readonly ours: Figure;
   readonly theirs: Figure;
-  /** Ours to theirs; where less is better, theirs to ours is not turned round: `most` says so. */
+  /** Ours divided by theirs. If less is better, `max` is set instead of `min`. */
   readonly ratio: Figure;
-  readonly least?: number;
-  readonly most?: number;
+  readonly min?: number;
+  readonly max?: number;
   readonly aim?: number;
-  /** Microseconds of processor time for each, where it can be told. */
+  /** Microseconds of CPU time per operation, if known. */
   readonly processor?: { readonly ours: number; readonly theirs: number };
   readonly database?: number;
-  readonly half?: number;
-  readonly longest?: number;
+  readonly p50?: number;
+  readonly p99?: number;
   readonly reached: boolean;
 }
 
-interface Wanted {
+interface RowSpec {
   readonly group: string;
   readonly work: string;
-  readonly beside: string;
+  readonly baseline: string;
   readonly unit: string;
-  readonly least: number;
+  readonly min: number;
   readonly aim?: number;
 }
 
-const middle = (series: Series, of: (sample: Sample) => number | undefined): number | undefined => {
+const medianOf = (series: Series, of: (sample: Sample) => number | undefined): number | undefined => {
   const values = series.samples.map(of).filter((value) => value !== undefined);
   return values.length === 0 ? undefined : figure(values).median;
 };
 
-/** Rates beside each other: ours must be at least so much of theirs. */
-export function rowOf(wanted: Wanted, ours: Series, theirs: Series): Row {
+/** Compares rates: ours must be at least `min` times theirs. */
+export function rowOf(spec: RowSpec, ours: Series, theirs: Series): Row {
   const rates = ratio(ours, theirs);
-  const [mine, its] = [ours, theirs].map((series) => middle(series, ({ processor }) => processor));
-  const database = middle(ours, (sample) => sample.database);
-  const half = middle(ours, (sample) => sample.half);
-  const longest = middle(ours, (sample) => sample.most);
+  const [mine, its] = [ours, theirs].map((series) => medianOf(series, ({ processor }) => processor));
+  const database = medianOf(ours, (sample) => sample.database);
+  const p50 = medianOf(ours, (sample) => sample.p50);
+  const p99 = medianOf(ours, (sample) => sample.p99);
   return {
-    ...wanted,
+    ...spec,
     ours: figure(ours.samples.map(({ rate }) => rate)),
     theirs: figure(theirs.samples.map(({ rate }) => rate)),
     ratio: rates,
     ...(mine !== undefined && its !== undefined && { processor: { ours: mine, theirs: its } }),
     ...(database !== undefined && { database }),
-    ...(half !== undefined && { half }),
-    ...(longest !== undefined && { longest }),
-    reached: rates.median >= wanted.least,
+    ...(p50 !== undefined && { p50 }),
+    ...(p99 !== undefined && { p99 }),
+    reached: rates.median >= spec.min,
   };
 }
 
-/** A figure that must stay below a bound, beside what somebody else has. */
-export function boundRow(
-  wanted: Omit<Wanted, 'least' | 'aim'> & { readonly most: number },
+/** A figure that must not exceed `max`, next to a baseline. */
+export function maxRow(
+  spec: Omit<RowSpec, 'min' | 'aim'> & { readonly max: number },
   ours: Figure,
   theirs: Figure,
   bounded: number,
@@ -70,7 +70,7 @@ export function boundRow(
     low: ours.low / theirs.high,
     high: ours.high / theirs.low,
   };
-  return { ...wanted, ours, theirs, ratio: share, reached: bounded <= wanted.most };
+  return { ...spec, ours, theirs, ratio: share, reached: bounded <= spec.max };
 }
 
 export interface Results {
@@ -91,33 +91,42 @@ export function machine(): Record<string, string> {
   };
 }
 
-const shown = (value: number): string =>
+const formatNumber = (value: number): string =>
   value >= 100 ? Math.round(value).toLocaleString('en-US') : value.toPrecision(value >= 10 ? 3 : 2);
 
 export function spread({ median, low, high }: Figure): string {
-  return `${shown(median)} (${shown(low)}–${shown(high)})`;
+  return `${formatNumber(median)} (${formatNumber(low)}–${formatNumber(high)})`;
 }
 
-/** What it must reach, in words. */
-export function bound({ least, most, aim, unit }: Row): string {
-  if (most !== undefined) return unit === 'µs' ? `at most ${most} ×` : `at most ${most} ${unit}`;
-  return aim === undefined ? `${least} ×` : `${least} × (aim ${aim})`;
+/** The target as text. */
+export function formatBound({ min, max, aim, unit }: Row): string {
+  if (max !== undefined) return unit === 'µs' ? `at most ${max} ×` : `at most ${max} ${unit}`;
+  return aim === undefined ? `${min} ×` : `${min} × (aim ${aim})`;
 }
 
-const columns = ['work', 'ours', 'beside', 'theirs', 'ratio', 'must reach', 'µs each', ''];
+export const columns = [
+  'workload',
+  'Sallyport',
+  'baseline',
+  'baseline result',
+  'ratio',
+  'target',
+  'CPU µs per operation',
+  '',
+];
 
 export function cells(row: Row): string[] {
   const { processor } = row;
-  const each = processor ? `${shown(processor.ours)} / ${shown(processor.theirs)}` : '';
+  const each = processor ? `${formatNumber(processor.ours)} / ${formatNumber(processor.theirs)}` : '';
   return [
     row.work,
     `${spread(row.ours)} ${row.unit}`,
-    row.beside,
+    row.baseline,
     spread(row.theirs),
     spread(row.ratio),
-    bound(row),
+    formatBound(row),
     each,
-    row.reached ? 'ok' : 'SHORT',
+    row.reached ? 'ok' : 'MISSED',
   ];
 }
 

@@ -1,9 +1,9 @@
-/** Servers as processes of their own, and what they use of the machine. */
+/** Starts servers as separate processes and reads their CPU time and memory. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../src/config.ts';
-import type { Answers } from './bare.ts';
+import type { Responses } from './bare-server.ts';
 
 const root = join(import.meta.dirname, '..');
 export const masterKey = Buffer.alloc(32, 7).toString('base64');
@@ -12,12 +12,12 @@ export interface Server {
   readonly url: string;
   readonly port: number;
   readonly pid: number;
-  /** What it printed until then. */
+  /** Everything printed to stdout before it listened. */
   readonly printed: string;
   stop(): Promise<void>;
 }
 
-/** Nothing is counted, so that the limits are not what is measured. */
+/** Disables rate limits and quotas. */
 const unlimited = {
   SALLYPORT_RATE_PER_KEY: '0',
   SALLYPORT_RATE_PER_ADDRESS: '0',
@@ -30,8 +30,8 @@ const unlimited = {
 
 const running = new Map<number, NodeJS.Signals>();
 
-/** Whatever still runs when this process ends, for whatever reason, ends with it. */
-export function endWithUs(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
+/** Kills the process when this one exits. */
+export function killOnExit(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   running.set(pid, signal);
 }
 
@@ -45,8 +45,8 @@ process.on('exit', () => {
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
 
-/** Ready when it has printed where it listens. */
-export async function start(
+/** Resolves when the server has printed its URL. */
+export async function startServer(
   command: string[],
   env: Record<string, string | undefined> = {},
   input = '',
@@ -56,8 +56,8 @@ export async function start(
     env: { ...process.env, ...env },
     stdio: [Buffer.from(input), 'pipe', 'pipe'],
   });
-  endWithUs(child.pid);
-  const complaints = new Response(child.stderr).text();
+  killOnExit(child.pid);
+  const errors = new Response(child.stderr).text();
   let printed = '';
   for await (const chunk of child.stdout) {
     printed += new TextDecoder().decode(chunk);
@@ -72,7 +72,7 @@ export async function start(
     };
     return { url, port: Number(new URL(url).port), pid: child.pid, printed, stop };
   }
-  throw new Error(`${command.join(' ')} did not start: ${printed}${await complaints}`);
+  throw new Error(`${command.join(' ')} did not start: ${printed}${await errors}`);
 }
 
 export interface Service extends Server {
@@ -80,22 +80,22 @@ export interface Service extends Server {
   readonly databaseUrl: string;
   readonly keyFile: string;
   call<T = unknown>(method: string, path: string, body?: unknown, key?: string): Promise<T>;
-  /** The answer as a bare server can send it. */
-  answer(method: string, path: string, body?: unknown, key?: string): Promise<Answers[string]>;
+  /** The response in the form that the bare server replays. */
+  response(method: string, path: string, body?: unknown, key?: string): Promise<Responses[string]>;
 }
 
-const usual = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve'];
+const serveCommand = [process.execPath, '--no-env-file', join(root, 'src/main.ts'), 'serve'];
 
-/** The service, on SQLite in a folder of its own unless a database is named. */
+/** Starts the service, by default on SQLite in a temporary folder. */
 export async function startService(
   env: Record<string, string> = {},
-  command: string[] = usual,
+  command: string[] = serveCommand,
 ): Promise<Service> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-'));
   const unset = Object.fromEntries(settingList.map(({ variable }) => [variable, '']));
   const keyFile = env.SALLYPORT_MANAGEMENT_KEY_FILE ?? join(folder, 'management.key');
   const databaseUrl = env.DATABASE_URL ?? `sqlite:${join(folder, 'sallyport.db')}`;
-  const server = await start(command, {
+  const server = await startServer(command, {
     ...unset,
     ...unlimited,
     PORT: '0',
@@ -124,7 +124,7 @@ export async function startService(
       if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
       return (response.status === 204 ? undefined : await response.json()) as T;
     },
-    answer: async (method, path, body, as = key) => {
+    response: async (method, path, body, as = key) => {
       const response = await send(method, path, body, as);
       const { date: _, 'content-length': __, ...headers } = Object.fromEntries(response.headers);
       return { status: response.status, headers, body: await response.text() };
@@ -137,38 +137,38 @@ export async function startService(
 }
 
 /**
- * Before a command: every sync of the disk takes some milliseconds, as on one that waits until what it was given is
- * safe. Many disks of virtual machines do not, and then commits cost next to nothing.
+ * Command prefix that delays every fsync by a millisecond, like a disk that waits for durable storage. Disks of many
+ * virtual machines do not wait, which makes commits nearly free.
  */
 export const slowDisk = [
   ...['strace', '-f', '--seccomp-bpf', '-qq', '-o', '/dev/null', '-e', 'signal=none'],
   ...['-e', 'trace=fsync,fdatasync', '-e', 'inject=fsync,fdatasync:delay_exit=1000'],
 ];
 
-/** The one that is slowed down does not end with the one that slows it down. */
+/** The traced process outlives strace, so it is stopped separately. */
 export async function startOnSlowDisk(): Promise<Service> {
-  const service = await startService({}, [...slowDisk, ...usual]);
-  const [slowed] = childrenOf(service.pid) as [number];
-  endWithUs(slowed);
+  const service = await startService({}, [...slowDisk, ...serveCommand]);
+  const [traced] = childrenOf(service.pid) as [number];
+  killOnExit(traced);
   return {
     ...service,
     stop: async () => {
-      process.kill(slowed, 'SIGTERM');
+      process.kill(traced, 'SIGTERM');
       await service.stop();
     },
   };
 }
 
-export function startBare(answers: Answers): Promise<Server> {
-  return start(
+export function startBareServer(answers: Responses): Promise<Server> {
+  return startServer(
     [process.execPath, '--no-env-file', join(import.meta.dirname, 'bare.ts')],
     {},
     JSON.stringify(answers),
   );
 }
 
-/** The bytes of a request. */
-export function wire(method: string, path: string, key: string, body?: unknown, more = ''): string {
+/** The bytes of an HTTP request. */
+export function requestBytes(method: string, path: string, key: string, body?: unknown, more = ''): string {
   const text = body === undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body);
   const type = typeof body === 'string' ? 'application/x-www-form-urlencoded' : 'application/json';
   const content =
@@ -177,7 +177,7 @@ export function wire(method: string, path: string, key: string, body?: unknown, 
   return `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\n${auth}${more}${content}\r\n${text}`;
 }
 
-/** Microseconds of processor time so far of a process, its threads and all that it started. */
+/** Microseconds of CPU time used by a process, its threads and its children. */
 export function processorTime(pid: number): number {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
@@ -193,7 +193,7 @@ export function childrenOf(pid: number): number[] {
   return text === '' ? [] : text.split(' ').map(Number);
 }
 
-/** MiB that a process and all that it started keep in memory. */
+/** Resident memory in MiB of a process and its children. */
 export function resident(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   const own = Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024;

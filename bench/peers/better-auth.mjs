@@ -1,4 +1,4 @@
-/** Better Auth's api-key plugin behind the plainest server: is this key valid, and does it hold the permission? */
+/** Better Auth's API key plugin behind a minimal HTTP server: verifies a key and its permission. */
 import { createServer } from 'node:http';
 import { DatabaseSync } from 'node:sqlite';
 import { apiKey } from '@better-auth/api-key';

@@ -1,7 +1,7 @@
 /**
- * The same rules for others: `decide.mjs PEER MILLISECONDS CONTAINERS` prints how many decisions a second it makes with
- * 1, 10 and 50 rules, of which the one in the middle matches. Each is set up once, and asked as its manual says,
- * about so many containers one after the other: a power of two, of at most 128.
+ * `decide.mjs PEER MILLISECONDS CONTAINERS` prints the peer's decisions per second with 1, 10 and 50 rules, of which
+ * the middle one matches. Each peer is set up once and called as its manual recommends. CONTAINERS is a power of two,
+ * at most 128.
  */
 import { createMongoAbility, subject } from '@casl/ability';
 import { preparsePolicySet, statefulIsAuthorized } from '@cedar-policy/cedar-wasm/nodejs';
@@ -69,13 +69,13 @@ const peers = {
   },
 };
 
-/** How many a second, each of which must allow. */
+/** Decisions per second. Throws unless all of them allow. */
 function run(ask, milliseconds) {
   const began = performance.now();
   let [done, allowed] = [0, 0];
   for (; performance.now() - began < milliseconds; done += 128)
     for (let call = 0; call < 128; call++) if (ask(call & (resources.length - 1))) allowed++;
-  if (allowed !== done) throw new Error(`${name} does not allow it`);
+  if (allowed !== done) throw new Error(`${name} denied access`);
   return done / ((performance.now() - began) / 1000);
 }
 

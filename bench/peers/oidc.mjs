@@ -1,4 +1,4 @@
-/** oidc-provider, in memory, as its quick start shows it: introspection of an opaque access token. */
+/** oidc-provider in memory, as in its quick start: introspection of an opaque access token. */
 import Provider from 'oidc-provider';
 
 const client = {

@@ -1,6 +1,6 @@
-/** One decision in memory, beside the libraries that are made for it, with the same rules. */
+/** A decision in memory, compared with policy libraries on the same rules. */
 import { join } from 'node:path';
-import { type Effort, figure, type Series } from '../contest.ts';
+import { type Effort, figure, type Series } from '../compare.ts';
 import { node, peer } from '../peers.ts';
 import { type Row, rowOf } from '../report.ts';
 
@@ -14,7 +14,7 @@ function rates(command: string[]): Rates {
   return JSON.parse(child.stdout.toString()) as Rates;
 }
 
-/** Each library on Node and on Bun, whichever suits it. */
+/** Each library runs on Node and on Bun; the faster one counts. */
 export async function decideRows(_: unknown, effort: Effort): Promise<Row[]> {
   return [...rowsWith(8, '', effort), ...rowsWith(64, ', 64 containers in turn', effort)];
 }
@@ -22,7 +22,7 @@ export async function decideRows(_: unknown, effort: Effort): Promise<Row[]> {
 function rowsWith(containers: number, remark: string, effort: Effort): Row[] {
   const amount = [effort.quick ? '100' : '300', String(containers)];
   const bun = [process.execPath, '--no-env-file'];
-  const commands = new Map([['ours', [...bun, join(import.meta.dirname, '../decide-ours.ts'), ...amount]]]);
+  const commands = new Map([['ours', [...bun, join(import.meta.dirname, '../decide-rate.ts'), ...amount]]]);
   for (const name of names) {
     commands.set(`${name} on Node`, [node(), peer('decide'), name, ...amount]);
     commands.set(`${name} on Bun`, [...bun, peer('decide'), name, ...amount]);
@@ -39,7 +39,7 @@ function rowsWith(containers: number, remark: string, effort: Effort): Row[] {
     const [ours, ...theirs] = series as [Series, ...Series[]];
     const fastest = theirs.toSorted((a, b) => middle(b) - middle(a))[0] as Series;
     const work = `decide() with ${count} rule${count === 1 ? '' : 's'}${remark}`;
-    const beside = `${fastest.name}, the fastest of ${names.join(', ')}`;
-    return rowOf({ group: 'decide', work, beside, unit: '/s', least: 1 }, ours, fastest);
+    const baseline = `${fastest.name}, the fastest of ${names.join(', ')}`;
+    return rowOf({ group: 'decide', work, baseline, unit: '/s', min: 1 }, ours, fastest);
   });
 }

@@ -1,18 +1,18 @@
-/** The curve for docs/scaling.md: one, two and three nodes on one PostgreSQL, all on this machine. */
-import { contest, type Effort, figure, type Sample, send } from '../contest.ts';
+/** Throughput of one, two and three nodes on one PostgreSQL, all on this machine. */
+import { compare, type Effort, figure, type Sample, send } from '../compare.ts';
+import type { Environment } from '../environment.ts';
 import type { Point } from '../plot.ts';
-import { processorTime, type Service, startService, wire } from '../servers.ts';
-import type { Stage } from '../stage.ts';
+import { processorTime, requestBytes, type Service, startService } from '../servers.ts';
 
 const path = '/applications/key';
 
-export async function nodeCurve({ onPostgres, postgres }: Stage, effort: Effort): Promise<Point[]> {
+export async function nodeCurve({ onPostgres, postgres }: Environment, effort: Effort): Promise<Point[]> {
   const own = { DATABASE_URL: onPostgres.databaseUrl, SALLYPORT_MANAGEMENT_KEY_FILE: onPostgres.keyFile };
   const nodes: Service[] = [onPostgres, await startService(own), await startService(own)];
-  const requests = [wire('GET', path, onPostgres.backend.key)];
+  const requests = [requestBytes('GET', path, onPostgres.backend.key)];
 
   const counts = [1, 2, 3];
-  const series = await contest(
+  const series = await compare(
     counts.map((count) => ({
       name: String(count),
       measure: async (seconds: number): Promise<Sample> => {

@@ -1,42 +1,49 @@
-/** Open a Session and let it in: two durable writes, each with its audit entry, beside what the databases can commit. */
+/** Creating and authorizing a session: two durable writes with audit entries, compared with raw database commits. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import {
-  type Contestant,
+  type Candidate,
+  compare,
   connections,
-  contest,
   type Effort,
-  named,
   type Sample,
+  seriesOf,
   underLoad,
-} from '../contest.ts';
-import { commitFor } from '../raw.ts';
+} from '../compare.ts';
+import { type Environment, type PreparedService, prepareService, sessionRules } from '../environment.ts';
+import { measureCommits } from '../raw-commits.ts';
 import { type Row, rowOf } from '../report.ts';
-import { slowDisk, startOnSlowDisk, wire } from '../servers.ts';
-import { type Furnished, furnish, type Stage, sessionRules } from '../stage.ts';
+import { requestBytes, slowDisk, startOnSlowDisk } from '../servers.ts';
 
-function pairs(name: string, service: Furnished): Contestant {
+function pairs(name: string, service: PreparedService): Candidate {
   const nonce = 'NONCE'.padEnd(57, ' ');
-  const grant = wire('POST', '/sessions/authorize', service.backend.key, { nonce, rules: sessionRules });
+  const grant = requestBytes('POST', '/sessions/authorize', service.backend.key, {
+    nonce,
+    rules: sessionRules,
+  });
   const plan = {
     port: service.port,
-    requests: [wire('POST', '/sessions', service.page.key)],
+    requests: [requestBytes('POST', '/sessions', service.page.key)],
     status: 201,
     second: { request: grant.replace(nonce, 'NONCE'), status: 204 },
   };
   return underLoad(name, service.pid, plan, service.database);
 }
 
-/** On the disk as it is. */
-function rawCommits(name: string, folder: string): Contestant {
-  return { name, measure: async (seconds) => commitFor(seconds, folder) };
+function rawCommits(name: string, folder: string): Candidate {
+  return { name, measure: async (seconds) => measureCommits(seconds, folder) };
 }
 
-/** The same under `slowDisk`. */
-function rawCommitsOnSlowDisk(name: string): Contestant {
-  const command = [...slowDisk, process.execPath, '--no-env-file', join(import.meta.dirname, '../raw.ts')];
+/** Raw commits under `slowDisk`. */
+function rawCommitsOnSlowDisk(name: string): Candidate {
+  const command = [
+    ...slowDisk,
+    process.execPath,
+    '--no-env-file',
+    join(import.meta.dirname, '../raw-commits.ts'),
+  ];
   return {
     name,
     measure: async (seconds) => {
@@ -50,14 +57,14 @@ const tables = `
   create table one (id bigserial primary key, body bytea not null);
   create table two (id bigserial primary key, body bytea not null);`;
 
-/** A Session and an audit entry are about this long. */
+/** Rows about as long as a session and an audit entry. */
 const script = `
 begin;
 insert into one (body) values (decode(repeat('ab', 200), 'hex'));
 insert into two (body) values (decode(repeat('ab', 400), 'hex'));
 commit;`;
 
-async function pgbench(name: string, url: string, folder: string): Promise<Contestant> {
+async function pgbench(name: string, url: string, folder: string): Promise<Candidate> {
   const sql = new SQL(url, { max: 1 });
   await sql.unsafe(tables);
   await sql.close();
@@ -79,9 +86,9 @@ async function pgbench(name: string, url: string, folder: string): Promise<Conte
   };
 }
 
-export async function sessionRows(stage: Stage, effort: Effort): Promise<Row[]> {
+export async function sessionRows(stage: Environment, effort: Effort): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-raw-'));
-  const series = await contest(
+  const series = await compare(
     [
       pairs('SQLite', stage.onSqlite),
       rawCommits('raw', folder),
@@ -91,40 +98,40 @@ export async function sessionRows(stage: Stage, effort: Effort): Promise<Row[]> 
     effort,
   );
   rmSync(folder, { recursive: true });
-  const onSlowDisk = await furnish(await startOnSlowDisk());
-  const slow = await contest([pairs('SQLite', onSlowDisk), rawCommitsOnSlowDisk('raw')], effort);
+  const onSlowDisk = await prepareService(await startOnSlowDisk());
+  const slow = await compare([pairs('SQLite', onSlowDisk), rawCommitsOnSlowDisk('raw')], effort);
   await onSlowDisk.stop();
   const shared = { group: 'writes', unit: 'pairs/s' };
   return [
     rowOf(
       {
         ...shared,
-        work: 'create and authorize a Session, SQLite',
-        beside: 'raw durable commits of SQLite',
-        least: 1,
+        work: 'create and authorize a session, SQLite',
+        baseline: 'raw durable commits, SQLite',
+        min: 1,
       },
-      named(series, 'SQLite'),
-      named(series, 'raw'),
+      seriesOf(series, 'SQLite'),
+      seriesOf(series, 'raw'),
     ),
     rowOf(
       {
         ...shared,
-        work: 'create and authorize a Session, SQLite, where a sync takes milliseconds',
-        beside: 'raw durable commits of SQLite on the same',
-        least: 1,
+        work: 'create and authorize a session, SQLite, slow fsync',
+        baseline: 'raw durable commits, SQLite, slow fsync',
+        min: 1,
       },
-      named(slow, 'SQLite'),
-      named(slow, 'raw'),
+      seriesOf(slow, 'SQLite'),
+      seriesOf(slow, 'raw'),
     ),
     rowOf(
       {
         ...shared,
-        work: 'create and authorize a Session, PostgreSQL',
-        beside: 'pgbench, two inserts in a transaction',
-        least: 0.6,
+        work: 'create and authorize a session, PostgreSQL',
+        baseline: 'pgbench, two inserts in a transaction',
+        min: 0.6,
       },
-      named(series, 'PostgreSQL'),
-      named(series, 'pgbench'),
+      seriesOf(series, 'PostgreSQL'),
+      seriesOf(series, 'pgbench'),
     ),
   ];
 }

@@ -1,11 +1,11 @@
-/** From nothing to answering, and what it keeps in memory while nothing happens. */
+/** Cold start time and idle memory. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Effort, type Figure, figure } from '../contest.ts';
+import { type Effort, type Figure, figure } from '../compare.ts';
 import { node, peer } from '../peers.ts';
-import { boundRow, type Row } from '../report.ts';
-import { masterKey, resident, start } from '../servers.ts';
+import { maxRow, type Row } from '../report.ts';
+import { masterKey, resident, startServer } from '../servers.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -14,9 +14,9 @@ interface Started {
   readonly mebibytes: number;
 }
 
-async function once(command: string[], env: Record<string, string>): Promise<Started> {
+async function measureStart(command: string[], env: Record<string, string>): Promise<Started> {
   const began = performance.now();
-  const server = await start(command, env);
+  const server = await startServer(command, env);
   const milliseconds = performance.now() - began;
   await Bun.sleep(500);
   const mebibytes = resident(server.pid);
@@ -44,26 +44,26 @@ export async function startRows(_: unknown, effort: Effort): Promise<Row[]> {
   const found = new Map<string, Started[]>(contestants.map(([name]) => [name, []]));
   for (let round = 0; round < effort.rounds + 1; round++)
     for (const [name, command] of contestants) {
-      const started = await once(command, env);
+      const started = await measureStart(command, env);
       if (round > 0) found.get(name)?.push(started);
     }
   rmSync(folder, { recursive: true });
 
   const of = (name: string, what: keyof Started): Figure =>
     figure((found.get(name) ?? []).map((each) => each[what]));
-  const beside = "Node 24 with Fastify's hello world";
+  const baseline = "Node 24 with Fastify's hello world";
   return ['from source', 'one file'].flatMap((name) => {
     const [time, memory] = [of(name, 'milliseconds'), of(name, 'mebibytes')];
     const group = 'start';
     return [
-      boundRow(
-        { group, work: `cold start to ready, ${name}`, beside, unit: 'ms', most: 300 },
+      maxRow(
+        { group, work: `cold start to ready, ${name}`, baseline, unit: 'ms', max: 300 },
         time,
         of('hello', 'milliseconds'),
         time.median,
       ),
-      boundRow(
-        { group, work: `memory when idle, ${name}`, beside, unit: 'MiB', most: 100 },
+      maxRow(
+        { group, work: `memory when idle, ${name}`, baseline, unit: 'MiB', max: 100 },
         memory,
         of('hello', 'mebibytes'),
         memory.median,

@@ -1,6 +1,6 @@
 /**
- * `npm run bench:decide`: what one decision costs, in time and in memory, by number of rules. It runs itself a
- * second time without garbage collection, so that whatever a call allocates shows as growth of the process.
+ * `npm run bench:decide`: time and memory of one decision by number of rules. Runs a second time without garbage
+ * collection, so that allocations show as growth of the process.
  */
 import { heapStats } from 'bun:jsc';
 import { compilePolicy, decide, type Policy, type Resource } from '../src/domain/policy.ts';
@@ -8,7 +8,7 @@ import type { Rule } from '../src/domain/rule.ts';
 
 const calls = 1_000_000;
 const rounds = 5;
-/** Asked one after the other, so that no answer is the one before. */
+/** Used in turn, so that consecutive decisions differ. */
 const resources = Array.from({ length: 8 }, (_, at) => ({
   id: `card-${at}`,
   container: `/customers/42/cards/${at}/`,
@@ -25,7 +25,7 @@ function rule(priority: number, container: string): Rule {
   };
 }
 
-/** `count` rules that grant the permission elsewhere, of which one may match. */
+/** `count` rules for other containers, of which one may match. */
 function policy(count: number, matching?: number): Policy {
   const rules = Array.from({ length: count }, (_, at) =>
     rule(at + 1, at === matching ? '/customers/42/' : `/customers/${1000 + at}/`),
@@ -34,42 +34,42 @@ function policy(count: number, matching?: number): Policy {
 }
 
 const rows = [1, 10, 50].flatMap((rules) => [
-  { rules, case: 'the first decides', policy: policy(rules, 0) },
-  { rules, case: 'the last decides', policy: policy(rules, rules - 1) },
-  { rules, case: 'none matches', policy: policy(rules) },
+  { rules, case: 'first rule matches', policy: policy(rules, 0) },
+  { rules, case: 'last rule matches', policy: policy(rules, rules - 1) },
+  { rules, case: 'no rule matches', policy: policy(rules) },
 ]);
 
-/** How many are allowed: an answer that nobody looks at need not be worked out. */
-function ask(policy: Policy): number {
+/** Uses the results, so that the calls are not optimized away. */
+function decideMany(policy: Policy): number {
   let allowed = 0;
   for (let call = 0; call < calls; call++)
     if (decide(policy, 'token:read', resources[call & 7] as Resource).allowed) allowed++;
   return allowed;
 }
 
-/** The best of some rounds, since other programs run here, too. */
+/** The fastest round, to exclude other load on the machine. */
 function nanoseconds(policy: Policy): number {
   const times = Array.from({ length: rounds }, () => {
     const before = Bun.nanoseconds();
-    ask(policy);
+    decideMany(policy);
     return (Bun.nanoseconds() - before) / calls;
   });
   return Math.round(Math.min(...times));
 }
 
-/** What is still on the heap after all calls, once the garbage is gone. */
+/** Heap growth after garbage collection. */
 function growth(policy: Policy): number {
   Bun.gc(true);
   const before = heapStats().heapSize;
-  ask(policy);
+  decideMany(policy);
   Bun.gc(true);
   return heapStats().heapSize - before;
 }
 
 function allocated(policy: Policy): number {
-  ask(policy);
+  decideMany(policy);
   const before = process.memoryUsage.rss();
-  ask(policy);
+  decideMany(policy);
   return Math.max(0, Math.round((process.memoryUsage.rss() - before) / calls));
 }
 
@@ -77,7 +77,7 @@ const withoutCollector = { BUN_JSC_useGC: '0' };
 if (process.env.BUN_JSC_useGC === '0') {
   console.log(JSON.stringify(rows.map((row) => allocated(row.policy))));
 } else {
-  for (const row of rows) ask(row.policy);
+  for (const row of rows) decideMany(row.policy);
   const child = Bun.spawnSync([process.execPath, '--no-env-file', import.meta.path], {
     env: { ...process.env, ...withoutCollector },
   });

@@ -1,12 +1,11 @@
-/** What a disk gives to one writer: durable commits of SQLite, one row of the size of a Session in each. */
+/** Durable SQLite commits of one writer, each with one row of a session's size. */
 import { Database } from 'bun:sqlite';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Sample } from './contest.ts';
+import type { Sample } from './compare.ts';
 
-/** One commit after the other. */
-export function commitFor(seconds: number, folder: string): Sample {
+export function measureCommits(seconds: number, folder: string): Sample {
   const db = new Database(join(folder, 'raw.db'));
   db.run('pragma journal_mode = wal');
   db.run('pragma synchronous = full');
@@ -23,6 +22,6 @@ export function commitFor(seconds: number, folder: string): Sample {
 
 if (import.meta.main) {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-raw-'));
-  console.log(JSON.stringify(commitFor(Number(process.argv[2]), folder)));
+  console.log(JSON.stringify(measureCommits(Number(process.argv[2]), folder)));
   rmSync(folder, { recursive: true });
 }

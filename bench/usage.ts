@@ -1,4 +1,4 @@
-/** `npm run bench:uses`: what a request pays for noting its use, by how many Applications and containers there are. */
+/** `npm run bench:usage`: cost of recording usage per request, by number of applications and containers. */
 import { newId } from '../src/domain/key.ts';
 import { compilePolicy } from '../src/domain/policy.ts';
 import type { Principal } from '../src/domain/principal.ts';
@@ -23,7 +23,7 @@ function principal(): Principal {
   };
 }
 
-/** The best of some rounds, since other programs run here, too. */
+/** The fastest round, to exclude other load on the machine. */
 function nanoseconds(applications: number, containers: number): number {
   const principals = Array.from({ length: applications }, principal);
   const places = Array.from({ length: containers }, (_, at) => `/customers/${at}/`);

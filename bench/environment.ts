@@ -1,19 +1,19 @@
-/** What the rows share: the service on both databases, with a credential of every kind, and a way to clean up. */
+/** Shared by all rows: the service on both databases, with credentials of every kind. */
 import { SQL } from 'bun';
 import { type Postgres, startPostgres } from '../test/support/postgres.ts';
-import { endWithUs, type Service, startService } from './servers.ts';
+import { killOnExit, type Service, startService } from './servers.ts';
 
-export interface Created {
+export interface CreatedApplication {
   readonly id: string;
   readonly key: string;
 }
 
-/** A service with one Application of each type and one Session. */
-export interface Furnished extends Service {
-  readonly backend: Created;
-  readonly page: Created;
+/** A service with one application of each type and one session. */
+export interface PreparedService extends Service {
+  readonly backend: CreatedApplication;
+  readonly page: CreatedApplication;
   readonly session: string;
-  /** The process of its database, if that is one of its own. */
+  /** The process id of the PostgreSQL server. */
   readonly database: number | undefined;
 }
 
@@ -32,8 +32,8 @@ const grants = {
 export const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }];
 export const sessionRules = [{ priority: 1, transform: 'mask', permissions: ['invoice:read'], conditions }];
 
-export async function furnish(service: Service, database?: number): Promise<Furnished> {
-  const create = (body: object) => service.call<Created>('POST', '/applications', body);
+export async function prepareService(service: Service, database?: number): Promise<PreparedService> {
+  const create = (body: object) => service.call<CreatedApplication>('POST', '/applications', body);
   const backend = await create({ name: 'bench backend', type: 'private', ...grants });
   const page = await create({ name: 'bench page', type: 'public', permissions: ['token:create'] });
   const session = await service.call<{ session_key: string; nonce: string }>(
@@ -48,21 +48,21 @@ export async function furnish(service: Service, database?: number): Promise<Furn
   return { ...service, backend, page, session: session.session_key, database };
 }
 
-export interface Stage {
+export interface Environment {
   readonly postgres: Postgres;
-  readonly onSqlite: Furnished;
-  readonly onPostgres: Furnished;
-  /** An empty database of its own. */
+  readonly onSqlite: PreparedService;
+  readonly onPostgres: PreparedService;
+  /** Creates an empty PostgreSQL database and returns its URL. */
   database(): Promise<string>;
   close(): Promise<void>;
 }
 
-/** Durable, as in production. */
+/** Durability settings of production. */
 const durable = { fsync: 'on', synchronous_commit: 'on', shared_buffers: '512MB', max_wal_size: '4GB' };
 
-export async function setStage(): Promise<Stage> {
+export async function openEnvironment(): Promise<Environment> {
   const postgres = await startPostgres(durable);
-  endWithUs(postgres.pid, 'SIGINT');
+  killOnExit(postgres.pid, 'SIGINT');
   const maintenance = new SQL(postgres.url, { max: 1 });
   let made = 0;
   const database = async () => {
@@ -70,8 +70,11 @@ export async function setStage(): Promise<Stage> {
     await maintenance.unsafe(`create database ${name}`);
     return postgres.url.replace(/postgres$/, name);
   };
-  const onSqlite = await furnish(await startService());
-  const onPostgres = await furnish(await startService({ DATABASE_URL: await database() }), postgres.pid);
+  const onSqlite = await prepareService(await startService());
+  const onPostgres = await prepareService(
+    await startService({ DATABASE_URL: await database() }),
+    postgres.pid,
+  );
   const close = async () => {
     await onSqlite.stop();
     await onPostgres.stop();

@@ -1,9 +1,9 @@
-/** Contestants take turns in one run, so that whatever else the machine does hits all of them alike. */
+/** Measures candidates in turns within one run, so that other load on the machine affects all of them alike. */
 import { join } from 'node:path';
 import type { Plan, Report } from './load.ts';
 import { processorTime } from './servers.ts';
 
-/** How much one run measures. */
+/** Rounds and duration of a run. */
 export interface Effort {
   readonly quick: boolean;
   readonly rounds: number;
@@ -11,23 +11,23 @@ export interface Effort {
 }
 
 export interface Sample {
-  /** Of whatever is counted, a second. */
+  /** Operations per second. */
   readonly rate: number;
-  /** Microseconds of processor time that one took the contestant. */
+  /** Microseconds of CPU time per operation. */
   readonly processor?: number;
-  /** The same of the database beside it. */
+  /** Microseconds of the database's CPU time per operation. */
   readonly database?: number;
-  /** Milliseconds that half of them, and 99 of 100, waited at most. */
-  readonly half?: number;
-  readonly most?: number;
+  /** Latency in milliseconds. */
+  readonly p50?: number;
+  readonly p99?: number;
 }
 
-export interface Contestant {
+export interface Candidate {
   readonly name: string;
   measure(seconds: number): Promise<Sample>;
 }
 
-/** The middle, and how far it went to both sides. */
+/** Median, minimum and maximum. */
 export interface Figure {
   readonly median: number;
   readonly low: number;
@@ -41,27 +41,27 @@ export interface Series {
 
 export const connections = 64;
 
-/** One process under load from 64 connections. */
+/** Measures one process under load from 64 connections. */
 export function underLoad(
   name: string,
   pid: number,
   plan: Pick<Plan, 'port' | 'requests' | 'status' | 'second'>,
   database?: number,
-): Contestant {
+): Candidate {
   return {
     name,
     measure: async (seconds) => {
       const before = [processorTime(pid), database === undefined ? 0 : processorTime(database)] as const;
       const report = await send({ connections, ...plan, seconds });
       if (report.failed > 0)
-        throw new Error(`${name}: ${report.failed} wrong answers: ${JSON.stringify(report.wrong)}`);
+        throw new Error(`${name}: ${report.failed} unexpected responses: ${JSON.stringify(report.wrong)}`);
       const each = (now: number, then: number) => (now - then) / report.done;
       return {
         rate: report.done / report.seconds,
         processor: each(processorTime(pid), before[0]),
         ...(database !== undefined && { database: each(processorTime(database), before[1]) }),
-        half: report.half,
-        most: report.most,
+        p50: report.p50,
+        p99: report.p99,
       };
     },
   };
@@ -74,14 +74,14 @@ export async function send(plan: Plan): Promise<Report> {
   return (await new Response(generator.stdout).json()) as Report;
 }
 
-/** Each once to warm up, then in turn, and every other round the other way round. */
-export async function contest(contestants: readonly Contestant[], effort: Effort): Promise<Series[]> {
-  const series = contestants.map(({ name }) => ({ name, samples: [] as Sample[] }));
-  for (const { measure } of contestants) await measure(effort.quick ? 0.7 : 1);
+/** Warms up each candidate, then measures them in turns. Every other round runs in reverse order. */
+export async function compare(candidates: readonly Candidate[], effort: Effort): Promise<Series[]> {
+  const series = candidates.map(({ name }) => ({ name, samples: [] as Sample[] }));
+  for (const { measure } of candidates) await measure(effort.quick ? 0.7 : 1);
   for (let round = 0; round < effort.rounds; round++) {
-    const order = contestants.map((_, at) => (round % 2 === 0 ? at : contestants.length - 1 - at));
+    const order = candidates.map((_, at) => (round % 2 === 0 ? at : candidates.length - 1 - at));
     for (const at of order) {
-      const sample = await (contestants[at] as Contestant).measure(effort.seconds);
+      const sample = await (candidates[at] as Candidate).measure(effort.seconds);
       series[at]?.samples.push(sample);
     }
   }
@@ -95,13 +95,13 @@ export function figure(values: readonly number[]): Figure {
   return { median, low: sorted[0] as number, high: sorted.at(-1) as number };
 }
 
-export function named(series: readonly Series[], name: string): Series {
+export function seriesOf(series: readonly Series[], name: string): Series {
   const found = series.find((each) => each.name === name);
-  if (!found) throw new Error(`${name} did not take part`);
+  if (!found) throw new Error(`${name} was not measured`);
   return found;
 }
 
-/** Round by round, so that a busy moment of the machine is in both. */
+/** Divides round by round, so that other load on the machine affects both sides. */
 export function ratio(
   ours: Series,
   theirs: Series,

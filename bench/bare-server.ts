@@ -1,10 +1,10 @@
-/** The limit: a bare `Bun.serve` that sends the same bytes and does nothing else. */
+/** The upper limit: a bare `Bun.serve` that sends the same response bytes. */
 
-/** Answers by `METHOD path`, as they were received from the service. */
-export type Answers = Record<string, { status: number; headers: Record<string, string>; body: string }>;
+/** Responses of the service by `METHOD path`. */
+export type Responses = Record<string, { status: number; headers: Record<string, string>; body: string }>;
 
-function route(given: Answers[string], method: string) {
-  const { body, ...init } = given;
+function route(recorded: Responses[string], method: string) {
+  const { body, ...init } = recorded;
   if (method === 'GET') return () => new Response(body, init);
   return async (request: Request) => {
     await request.text();
@@ -14,9 +14,9 @@ function route(given: Answers[string], method: string) {
 
 if (import.meta.main) {
   const routes: Record<string, Record<string, ReturnType<typeof route>>> = {};
-  for (const [name, answer] of Object.entries((await Bun.stdin.json()) as Answers)) {
+  for (const [name, response] of Object.entries((await Bun.stdin.json()) as Responses)) {
     const [method, path] = name.split(' ') as [string, string];
-    routes[path] = { ...routes[path], [method]: route(answer, method) };
+    routes[path] = { ...routes[path], [method]: route(response, method) };
   }
   const { url } = Bun.serve({
     hostname: '127.0.0.1',

@@ -1,9 +1,9 @@
-/** The same rules for ours: `decide-ours.ts MILLISECONDS CONTAINERS` prints how many decisions a second, by number of rules. */
+/** `decide-rate.ts MILLISECONDS CONTAINERS` prints Sallyport's decisions per second by number of rules. */
 import { compilePolicy, decide, type Resource } from '../src/domain/policy.ts';
 import type { Rule } from '../src/domain/rule.ts';
 
 const [milliseconds, containers] = process.argv.slice(2).map(Number) as [number, number];
-/** Asked one after the other, so that no answer is the one before. */
+/** Used in turn, so that consecutive decisions differ. */
 const resources = Array.from({ length: containers }, (_, at) => ({
   id: `card-${at}`,
   container: `/customers/42/cards/${at}/`,
@@ -20,14 +20,14 @@ function rules(count: number): Rule[] {
   }));
 }
 
-/** How many a second, each of which must allow. */
+/** Decisions per second. Throws unless all of them allow. */
 function run(ask: (at: number) => boolean, milliseconds: number): number {
-  const began = performance.now();
+  const startedAt = performance.now();
   let [done, allowed] = [0, 0];
-  for (; performance.now() - began < milliseconds; done += 128)
+  for (; performance.now() - startedAt < milliseconds; done += 128)
     for (let call = 0; call < 128; call++) if (ask(call & (containers - 1))) allowed++;
-  if (allowed !== done) throw new Error('it is not allowed');
-  return done / ((performance.now() - began) / 1000);
+  if (allowed !== done) throw new Error('a decision denied access');
+  return done / ((performance.now() - startedAt) / 1000);
 }
 
 const rates: Record<number, number> = {};
