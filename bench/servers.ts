@@ -161,7 +161,7 @@ export async function startOnSlowDisk(): Promise<Service> {
 
 export function startBareServer(answers: Responses): Promise<Server> {
   return startServer(
-    [process.execPath, '--no-env-file', join(import.meta.dirname, 'bare.ts')],
+    [process.execPath, '--no-env-file', join(import.meta.dirname, 'bare-server.ts')],
     {},
     JSON.stringify(answers),
   );
