@@ -11,7 +11,7 @@ import { type Code, codes, problem } from '../src/domain/error.ts';
 import { builtIn, descriptionOf, isA } from '../src/domain/permission.ts';
 import { failuresOf } from '../src/http/pipeline/route.ts';
 import { routes } from '../src/http/routes.ts';
-import type { Kept } from '../torture/table.ts';
+import type { StoredResults } from '../torture/results-table.ts';
 
 const here = import.meta.dirname;
 
@@ -158,7 +158,7 @@ function optionTable(options: readonly Option[]): string {
 
 function torturePage(): string {
   const text = read('../torture/results.json');
-  const results = text === undefined ? undefined : (JSON.parse(text) as Kept);
+  const results = text === undefined ? undefined : (JSON.parse(text) as StoredResults);
   return lines(
     '# Torture tests',
     'Fault injection and attacks against the guarantees of the [threat model](threat-model.md), with real processes, on SQLite and PostgreSQL.',
@@ -181,18 +181,18 @@ function torturePage(): string {
 }
 
 /** One line per test, with its result on each database. */
-function tortureTable(rows: Kept['rows']): string {
-  const tests = [...new Map(rows.map(({ name, must }) => [name, must]))];
+function tortureTable(rows: StoredResults['rows']): string {
+  const tests = [...new Map(rows.map(({ name, requirement }) => [name, requirement]))];
   const resultOn = (database: string, test: string) => {
     const row = rows.find((row) => row.name === test && row.database === database);
     if (!row) return '';
-    return `${row.shortfalls.length === 0 ? 'passed' : 'failed'}: ${row.measured} (${row.seconds} s)`;
+    return `${row.failures.length === 0 ? 'passed' : 'failed'}: ${row.measured} (${row.seconds} s)`;
   };
   return table(
     ['test', 'requirement', 'SQLite', 'PostgreSQL'],
-    tests.map(([name, must]) => [
+    tests.map(([name, requirement]) => [
       `\`${name}\``,
-      must,
+      requirement,
       resultOn('SQLite', name),
       resultOn('PostgreSQL', name),
     ]),

@@ -1,12 +1,12 @@
-/** Known bugs, each with the row that must notice it. */
+/** Known bugs to plant, each with the row that must detect it. */
 import type { DatabaseName } from './row.ts';
 
 export interface Bug {
   readonly name: string;
-  /** The row that must fall short, and where it is run. */
+  /** The row that must fail, and its database. */
   readonly row: string;
   readonly database: DatabaseName;
-  /** Exact replacements; each text must be there once. */
+  /** Exact replacements. Each text must occur once. */
   readonly changes: readonly { readonly file: string; readonly from: string; readonly to: string }[];
 }
 
@@ -24,8 +24,8 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'nonce looked at, then spent',
-    row: 'one-nonce',
+    name: 'nonce read before it is spent',
+    row: 'nonce-race',
     database: 'PostgreSQL',
     changes: [
       {
@@ -69,7 +69,7 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'synchronous = normal',
-    row: 'synced',
+    row: 'fsync-order',
     database: 'SQLite',
     changes: [
       {
@@ -116,7 +116,7 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'still valid at the moment of expiry',
+    name: 'credential valid at its expiry time',
     row: 'histories',
     database: 'PostgreSQL',
     changes: [
@@ -129,7 +129,7 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'audit entry outside the transaction',
-    row: 'storage',
+    row: 'storage-faults',
     database: 'SQLite',
     changes: [
       {
@@ -140,7 +140,7 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'no look at escalation in an update',
+    name: 'no escalation check on update',
     row: 'escalation',
     database: 'SQLite',
     changes: [
@@ -152,8 +152,8 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'a session moves what it cannot see',
-    row: 'no-gain-by-moves',
+    name: 'session moves tokens beyond its ceiling',
+    row: 'token-moves',
     database: 'SQLite',
     changes: [
       {
@@ -164,8 +164,8 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'a mask over hidden data',
-    row: 'no-gain-by-moves',
+    name: 'mask computed over hidden data',
+    row: 'token-moves',
     database: 'PostgreSQL',
     changes: [
       {
@@ -177,7 +177,7 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'lists without a scan budget',
-    row: 'small-keys',
+    row: 'expensive-requests',
     database: 'SQLite',
     changes: [
       {
@@ -193,7 +193,7 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'an application deleted with all its sessions',
+    name: 'application deleted together with all its sessions',
     row: 'delete-while-large',
     database: 'PostgreSQL',
     changes: [

@@ -1,21 +1,25 @@
-/** A quick client: connections that stay open, one request at a time on each. */
+/** A fast HTTP client: persistent connections with one request at a time. */
 import type { Socket } from 'bun';
 
-export interface Answer {
+export interface ClientResponse {
   readonly status: number;
   readonly head: string;
   readonly text: string;
 }
 
-export interface Asked {
+export interface RequestOptions {
   readonly key?: string | undefined;
-  /** Text is sent as it is, anything else as JSON. */
+  /** Strings are sent unchanged, other values as JSON. */
   readonly body?: unknown;
   readonly headers?: readonly string[];
 }
 
 /** The request as bytes, one per character. */
-export function written(method: string, path: string, { key, body, headers = [] }: Asked = {}): Buffer {
+export function written(
+  method: string,
+  path: string,
+  { key, body, headers = [] }: RequestOptions = {},
+): Buffer {
   const text = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
   const bytes = text === undefined ? undefined : Buffer.from(text);
   const lines = [`${method} ${path} HTTP/1.1`, 'Host: localhost', ...headers];
@@ -26,14 +30,14 @@ export function written(method: string, path: string, { key, body, headers = [] 
 }
 
 interface Waiting {
-  readonly resolve: (answer: Answer) => void;
+  readonly resolve: (answer: ClientResponse) => void;
   readonly reject: (error: Error) => void;
   readonly noBody: boolean;
 }
 
-/** One connection. Requests that are sent before the last answer came wait in the server's queue. */
+/** One connection. Requests sent before the last response arrived are pipelined. */
 class Connection {
-  /** When its last answer came. */
+  /** Time of the last response. */
   usedAt = 0;
   #socket: Socket<undefined> | undefined;
   #received = '';
@@ -42,7 +46,7 @@ class Connection {
 
   async open(url: string): Promise<this> {
     const { hostname, port } = new URL(url);
-    const close = () => this.#end(new Error('the server has closed the connection'));
+    const close = () => this.#end(new Error('the server closed the connection'));
     this.#socket = await Bun.connect({
       hostname,
       port: Number(port),
@@ -61,7 +65,7 @@ class Connection {
     return this.#socket !== undefined;
   }
 
-  ask(bytes: Buffer, noBody = false): Promise<Answer> {
+  ask(bytes: Buffer, noBody = false): Promise<ClientResponse> {
     return new Promise((resolve, reject) => {
       if (!this.#socket) return reject(new Error('the connection is closed'));
       this.#waiting.push({ resolve, reject, noBody });
@@ -108,8 +112,8 @@ class Connection {
   }
 }
 
-/** The first answer in what has come, if it is all there. */
-function firstAnswer(text: string, noBody: boolean): { answer: Answer; length: number } | undefined {
+/** The first complete response in the buffer. */
+function firstAnswer(text: string, noBody: boolean): { answer: ClientResponse; length: number } | undefined {
   const end = text.indexOf('\r\n\r\n');
   if (end < 0) return undefined;
   const head = text.slice(0, end);
@@ -123,7 +127,7 @@ function firstAnswer(text: string, noBody: boolean): { answer: Answer; length: n
     return body && { answer: { status, head, text: decoded(body.text) }, length: body.end };
   }
   const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? Number.NaN);
-  if (Number.isNaN(length)) throw new Error(`an answer without a length: ${head}`);
+  if (Number.isNaN(length)) throw new Error(`response without a length: ${head}`);
   if (text.length < start + length) return undefined;
   return {
     answer: { status, head, text: decoded(text.slice(start, start + length)) },
@@ -131,7 +135,7 @@ function firstAnswer(text: string, noBody: boolean): { answer: Answer; length: n
   };
 }
 
-/** What the chunks from `start` on hold together, if the last one is there. */
+/** The decoded chunks from `start` on, if the last one has arrived. */
 function chunked(text: string, start: number): { text: string; end: number } | undefined {
   const parts: string[] = [];
   for (let at = start; ; ) {
@@ -150,10 +154,10 @@ function decoded(bytes: string): string {
   return Buffer.from(bytes, 'latin1').toString('utf8');
 }
 
-/** Milliseconds. The server closes an idle connection after ten seconds, maybe while a request is under way. */
+/** Milliseconds. The server closes idle connections after ten seconds, possibly while a request is sent. */
 const longestIdle = 5000;
 
-/** As many connections to one server as there are requests at once. */
+/** Opens as many connections to one server as there are concurrent requests. */
 export class Client {
   readonly #url: string;
   readonly #idle: Connection[] = [];
@@ -162,7 +166,7 @@ export class Client {
     this.#url = url;
   }
 
-  async send(bytes: Buffer, noBody = false): Promise<Answer> {
+  async send(bytes: Buffer, noBody = false): Promise<ClientResponse> {
     const connection = this.#take() ?? (await new Connection().open(this.#url));
     try {
       return await connection.ask(bytes, noBody);
@@ -172,7 +176,7 @@ export class Client {
     }
   }
 
-  call(method: string, path: string, asked?: Asked): Promise<Answer> {
+  call(method: string, path: string, asked?: RequestOptions): Promise<ClientResponse> {
     return this.send(written(method, path, asked), method === 'HEAD');
   }
 

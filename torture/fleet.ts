@@ -1,4 +1,4 @@
-/** Real nodes: processes that share one database. */
+/** Starts nodes as processes that share one database. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newTenant } from '../src/operations/bootstrap.ts';
@@ -8,13 +8,13 @@ import { freePort } from '../test/support/postgres.ts';
 import { ProgramFolder, type RunningProgram } from '../test/support/program.ts';
 import { generousTimeout, testMasterKey } from '../test/support/test-server.ts';
 import { masterKeys } from '../test/support/test-store.ts';
-import { patiently } from './patience.ts';
+import { retryUnavailable } from './retry.ts';
 import type { Secrets } from './secrets.ts';
 
 export interface FleetOptions {
-  /** How many; three if not told. */
+  /** Number of nodes. Default: three. */
   readonly nodes?: number;
-  /** Where, if there is a database already. */
+  /** URL of an existing database. */
   readonly databaseUrl?: string;
   readonly env?: Record<string, string>;
 }
@@ -26,25 +26,25 @@ export interface Node extends RunningProgram {
 
 export interface Tenant {
   readonly id: string;
-  /** Its first management key, which may do everything. */
+  /** Its management key with all permissions. */
   readonly key: string;
 }
 
 export interface Fleet {
   readonly databaseUrl: string;
   readonly nodes: readonly Node[];
-  /** The first tenant's management key, if these nodes have made it. */
+  /** The first tenant's management key, if these nodes created it. */
   readonly managementKey: string | undefined;
-  /** The same database from here, for what only an operator does. */
+  /** Operator tasks on the same database. */
   readonly maintenance: Maintenance;
-  /** One node after the other, for any whole number. */
+  /** URL of the node with this number, modulo the number of nodes. */
   at(index: number): Node;
   tenant(): Promise<Tenant>;
-  /** Ends the nodes and keeps what they said; once is enough. */
+  /** Stops the nodes and stores their logs. Idempotent. */
   close(): Promise<void>;
 }
 
-/** No limit stands in the way; each limit has tests of its own. */
+/** Disables rate limits, which have their own tests. */
 const unlimited = {
   SALLYPORT_SESSIONS_PER_MINUTE: '0',
   SALLYPORT_SESSIONS_WAITING: '0',
@@ -55,7 +55,7 @@ const unlimited = {
   SALLYPORT_RATE_PER_ADDRESS: '0',
 };
 
-/** What the nodes keep and say ends up in `folder`. */
+/** Data and logs of the nodes go to `folder`. */
 export async function startFleet(
   databaseUrl: string,
   folder: string,
@@ -114,7 +114,7 @@ export async function startFleet(
     maintenance,
     at: (index) => nodes[index % nodes.length] as Node,
     tenant: () =>
-      patiently(async () => {
+      retryUnavailable(async () => {
         const tenant = newTenant('torture', Date.now());
         await maintenance.tenants.create(tenant);
         return { id: tenant.id, key: secrets.add(tenant.secret.reveal()) };

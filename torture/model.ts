@@ -1,4 +1,4 @@
-/** What a tenant's credentials and Tokens ought to be, as plain lists: for the service to be compared with. */
+/** A simple model of a tenant's credentials and tokens, to compare the service with. */
 import { type NaiveGrants, naiveDecideUnder } from '../test/support/naive-policy.ts';
 
 export interface ModelApplication {
@@ -17,7 +17,7 @@ export interface ModelSession {
   readonly createdAt: number;
   endsAt: number;
   grants: NaiveGrants | undefined;
-  /** The key of the authorizer, if the Session may do no more than that. */
+  /** The authorizer's key, if it limits the session. */
   ceiling: string | undefined;
 }
 
@@ -85,7 +85,7 @@ export class Model {
     );
   }
 
-  /** What a key sees of a Token. */
+  /** The expected response to reading a token with a key. */
   read(secret: string, token: ModelToken): View {
     const principal = this.principalOf(secret);
     if (!principal) return { status: 401 };
@@ -98,7 +98,7 @@ export class Model {
     return { status: 200, data };
   }
 
-  /** What asking with the key for its own Application gives. */
+  /** The expected response to GET /applications/key. */
   whoami(secret: string): { status: 200; id: string } | { status: 401 | 403 } {
     const principal = this.principalOf(secret);
     if (!principal) return { status: 401 };
@@ -107,7 +107,7 @@ export class Model {
       : { status: 403 };
   }
 
-  /** The status of an authorize; if it is a success, it is done. */
+  /** The expected status of an authorization. Applies it if it succeeds. */
   authorize(secret: string, nonce: string, grants: NaiveGrants, endsAt: number | undefined): number {
     const principal = this.principalOf(secret);
     if (!principal) return 401;
@@ -126,7 +126,7 @@ export class Model {
     return 204;
   }
 
-  /** Every key there has ever been, dead or alive. */
+  /** All keys ever issued, including revoked ones. */
   get secrets(): string[] {
     return [
       ...this.retired,

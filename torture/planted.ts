@@ -1,6 +1,6 @@
 /**
- * `npm run torture:planted`: plants one known bug after the other into a copy of the project, and holds that the
- * row which is there for it falls short. `--only NAME` plants one alone. Exits with 1 if a row does not notice.
+ * `npm run torture:planted`: plants known bugs, one at a time, into a copy of the project and checks that the
+ * corresponding row fails. `--only NAME` plants one bug. Exits with 1 if a bug is not detected.
  */
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { type Bug, bugs } from './bugs.ts';
 import { rows } from './rows.ts';
 
 const root = join(import.meta.dirname, '..');
-/** Inside the project, so that its packages are found from there. */
+/** Inside the project, so that its packages resolve. */
 const copy = join(root, '.planted');
 const notCopied = ['node_modules', '.git', '.planted', 'data', 'dist'];
 const seed = '7';
@@ -21,7 +21,7 @@ if (chosen.length === 0) {
   process.exit(2);
 }
 
-let noticed = 0;
+let detected = 0;
 let running: Bun.Subprocess | undefined;
 process.on('exit', () => rmSync(copy, { recursive: true, force: true }));
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -33,19 +33,19 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 }
 
 for (const bug of chosen) {
-  if (!rows.some(({ name }) => name === bug.row)) throw new Error(`there is no row ${bug.row}`);
+  if (!rows.some(({ name }) => name === bug.row)) throw new Error(`unknown row ${bug.row}`);
   plant(bug);
   const { code, said } = await tortured(bug);
-  const shortfall = /: FALLS SHORT.*\n\s*(.*)/.exec(said)?.[1];
-  const brokeOff = shortfall?.startsWith('it broke off') ?? false;
-  if (code === 1 && shortfall !== undefined && !brokeOff) noticed++;
-  const outcome = code === 1 && !brokeOff ? 'noticed' : 'NOT NOTICED';
+  const failure = /: FALLS SHORT.*\n\s*(.*)/.exec(said)?.[1];
+  const threw = failure?.startsWith('the row threw') ?? false;
+  if (code === 1 && failure !== undefined && !threw) detected++;
+  const outcome = code === 1 && !threw ? 'detected' : 'NOT NOTICED';
   console.log(
-    `${outcome}  ${bug.name}, by ${bug.row} on ${bug.database}: ${(shortfall ?? said).slice(0, 200)}`,
+    `${outcome}  ${bug.name}, by ${bug.row} on ${bug.database}: ${(failure ?? said).slice(0, 200)}`,
   );
 }
-console.log(`\n${noticed} of ${chosen.length} planted bugs were noticed by their rows`);
-process.exitCode = noticed === chosen.length ? 0 : 1;
+console.log(`\n${detected} of ${chosen.length} planted bugs detected`);
+process.exitCode = detected === chosen.length ? 0 : 1;
 
 function plant({ name, changes }: Bug): void {
   rmSync(copy, { recursive: true, force: true });
@@ -58,7 +58,9 @@ function plant({ name, changes }: Bug): void {
     const text = readFileSync(path, 'utf8');
     const parts = text.split(from);
     if (parts.length !== 2) {
-      throw new Error(`${name}: ${file} has ${parts.length - 1} times what it must have once:\n${from}`);
+      throw new Error(
+        `${name}: ${file} contains this text ${parts.length - 1} times instead of once:\n${from}`,
+      );
     }
     writeFileSync(path, parts.join(to));
   }

@@ -1,4 +1,4 @@
-/** Rules at random over a few containers and token ids, for rows that look for a combination that gives too much. */
+/** Random rules over a few containers and token ids, to find combinations that grant too much. */
 import type { Random } from './random.ts';
 
 export const tokenPermissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
@@ -18,7 +18,7 @@ export interface Grants {
   readonly rules: Rule[];
 }
 
-/** Redacted in one container, revealed in another: a key with these must not move a token from here to there. */
+/** Redacts in one container and reveals in another. A key with these rules must not move tokens between them. */
 export const temptingGrants: Grants = {
   permissions: [],
   rules: [
@@ -43,7 +43,7 @@ export function permissionsIn({ permissions, rules }: Grants): string[] {
 
 const everywhere = { attribute: 'container', operator: 'starts_with', value: '/' };
 
-/** Of a session. Half of them redact everything: a session that sees less than its authorizer must not help it. */
+/** Session rules. Half of them redact everything: a session that sees less than its authorizer must not help it. */
 export function randomSessionRules(random: Random, held: readonly string[]): object[] {
   if (random.chance(0.5)) {
     return [{ priority: 1, transform: 'redact', permissions: held, conditions: [everywhere] }];

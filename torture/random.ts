@@ -1,14 +1,14 @@
-/** Chance that comes out the same for the same seed. */
+/** Seeded random numbers. */
 export class Random {
   #state: number;
 
-  /** Every name gives another sequence of the same seed. */
+  /** Each name gives a different sequence for the same seed. */
   constructor(seed: number, name = '') {
     this.#state = seed | 0;
     for (const character of name) this.#state = (Math.imul(this.#state, 31) + character.charCodeAt(0)) | 0;
   }
 
-  /** From 0 up to, but not including, 1. */
+  /** At least 0, less than 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
@@ -16,7 +16,7 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
   }
 
-  /** A whole number from 0 up to, but not including, `end`. */
+  /** An integer of at least 0, less than `end`. */
   below(end: number): number {
     return Math.floor(this.next() * end);
   }
@@ -26,11 +26,11 @@ export class Random {
   }
 
   one<T>(of: readonly T[]): T {
-    if (of.length === 0) throw new Error('there is nothing to choose from');
+    if (of.length === 0) throw new Error('cannot choose from an empty list');
     return of[this.below(of.length)] as T;
   }
 
-  /** Each of them or not, by the toss of a coin; at least `least` of them. */
+  /** A random subset with at least `least` elements. */
   some<T>(of: readonly T[], least = 0): T[] {
     const taken = of.filter(() => this.chance(0.5));
     while (taken.length < Math.min(least, of.length)) {

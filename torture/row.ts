@@ -1,4 +1,4 @@
-/** What a row of the torture run is: one guarantee, and a way to try to break it. */
+/** A row of the torture run: a guarantee and an attempt to break it. */
 import type { Database } from '../test/support/test-server.ts';
 import type { Fleet, FleetOptions } from './fleet.ts';
 import type { Random } from './random.ts';
@@ -7,58 +7,58 @@ import type { Secrets } from './secrets.ts';
 export type DatabaseName = Database['name'];
 
 export interface Row {
-  /** For `--only`; words joined by dashes. */
+  /** Used with `--only`. */
   readonly name: string;
-  /** One sentence: what must be shown. */
-  readonly must: string;
+  /** The guarantee in one sentence. */
+  readonly requirement: string;
   readonly databases: readonly DatabaseName[];
-  /** Whether nothing else may run beside it, because it measures time. */
+  /** Whether it must run alone, because it measures time. */
   readonly alone?: boolean;
-  /** Whether it looks at what the others have left behind, and so comes last. */
+  /** Whether it inspects the artifacts of other rows and must run last. */
   readonly last?: boolean;
   run(context: Context): Promise<Outcome>;
 }
 
 export interface Outcome {
-  /** What was measured, in the order in which it is shown. */
+  /** Measured values, in display order. */
   readonly figures: Readonly<Record<string, number | string>>;
-  /** What fell short, each in a sentence; none if all is well. */
-  readonly shortfalls: readonly string[];
+  /** Violations of the guarantee. Empty if it holds. */
+  readonly failures: readonly string[];
 }
 
 export interface Context {
   readonly database: Database;
   readonly seed: number;
-  /** Its own sequence for every row and database. */
+  /** A separate sequence for each row and database. */
   readonly random: Random;
   readonly size: 'full' | 'short';
-  /** The first in the full run, the second in the short one. */
+  /** Returns the first value in the full run and the second in the short run. */
   sized<T>(full: T, short: T): T;
-  /** A folder for this row and database. It stays until the run is over, and all in it is searched for secrets. */
+  /** A folder for this row and database. It exists until the end of the run and is searched for secrets. */
   readonly folder: string;
-  /** Everything secret that a row has been handed or has made up goes in here. */
+  /** All secrets that a row has received or created. */
   readonly secrets: Secrets;
-  /** The address of a new and empty database, which stays until the run is over. */
+  /** Creates an empty database, which exists until the end of the run, and returns its URL. */
   freshDatabase(): Promise<string>;
-  /** The program as one file that starts at once, for rows that start it often. */
+  /** The program as one file, for rows that start it often. */
   executable(): Promise<string>;
-  /** Three nodes on one database, shared by all rows of this database: a row keeps to tenants of its own. */
+  /** Three nodes on one database, shared by all rows. Each row uses its own tenants. */
   fleet(): Promise<Fleet>;
-  /** Nodes for this row alone. They are stopped when the row ends. */
+  /** Starts nodes for this row only. They are stopped when the row ends. */
   start(options?: FleetOptions): Promise<Fleet>;
-  /** What the whole run has left behind so far. */
-  remains(): Promise<Remains>;
-  /** Done when the row has ended, however it has; the last one given is done first. */
+  /** Artifacts of the whole run so far. */
+  remains(): Promise<RunArtifacts>;
+  /** Registers cleanup for the end of the row. Runs in reverse order, also after errors. */
   defer(work: () => unknown): void;
 }
 
-/** What one run leaves for its last rows to look at. */
-export interface Remains {
-  /** Everything that rows and nodes have written. */
+/** Files and databases of a run, for the rows that inspect them. */
+export interface RunArtifacts {
+  /** Folder with everything that rows and nodes have written. */
   readonly folder: string;
-  /** Every database of the run. */
+  /** All databases of the run. */
   readonly databaseUrls: readonly string[];
-  /** The shared fleets, which still run. */
+  /** The shared fleets, still running. */
   readonly fleets: readonly Fleet[];
 }
 

@@ -1,15 +1,15 @@
 /**
- * `npm run torture`: tries to break every guarantee, prints one table of figures, and exits with 1 if one falls
- * short. `--seed N` repeats a run, `--only NAME,NAME` picks rows, `--on DATABASE` one database, `--short` takes small sizes.
+ * `npm run torture`: tries to break every guarantee, prints a table, and exits with 1 if a row fails. `--seed N`
+ * repeats a run, `--only NAME,NAME` selects rows, `--on DATABASE` selects a database, `--short` uses small sizes.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '../test/support/postgres.ts';
+import { table, toStored } from './results-table.ts';
 import { bothDatabases } from './row.ts';
 import { rows } from './rows.ts';
 import { type Result, Run } from './runner.ts';
-import { kept, table } from './table.ts';
 
 const { values } = parseArgs({
   options: {
@@ -47,24 +47,24 @@ const chosen = rows
   .map((row) => ({ ...row, databases: row.databases.filter((name) => (values.on ?? name) === name) }));
 const results = await run.all(chosen).finally(stop);
 
-const outcome = kept(results, seed, commit());
+const outcome = toStored(results, seed, commit());
 console.log(`\n${table(outcome)}`);
-const short = results.filter(({ shortfalls }) => shortfalls.length > 0);
-for (const { row, database, shortfalls } of short) {
-  for (const shortfall of shortfalls) console.log(`\n${row.name} on ${database}: ${shortfall}`);
+const short = results.filter(({ failures }) => failures.length > 0);
+for (const { row, database, failures } of short) {
+  for (const failure of failures) console.log(`\n${row.name} on ${database}: ${failure}`);
 }
 const seconds = Math.round((performance.now() - began) / 1000);
 console.log(`\n${results.length - short.length} hold, ${short.length} fall short, in ${seconds} s`);
 if (!values.only && !values.on && !values.short) {
   writeFileSync(join(import.meta.dirname, 'results.json'), `${JSON.stringify(outcome, null, 2)}\n`);
-  console.log('kept in torture/results.json; npm run docs puts it on its page');
+  console.log('Results are in torture/results.json. Run npm run docs to update the page.');
 }
 process.exitCode = short.length > 0 ? 1 : 0;
 
-function report({ row, database, shortfalls, seconds }: Result): void {
-  const word = shortfalls.length === 0 ? 'holds' : 'FALLS SHORT';
+function report({ row, database, failures, seconds }: Result): void {
+  const word = failures.length === 0 ? 'holds' : 'FALLS SHORT';
   console.error(`${row.name} on ${database}: ${word}, ${seconds.toFixed(1)} s`);
-  for (const shortfall of shortfalls) console.error(`  ${shortfall}`);
+  for (const failure of failures) console.error(`  ${failure}`);
 }
 
 function commit(): string {

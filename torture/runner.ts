@@ -1,4 +1,4 @@
-/** Runs rows: those of each database one after the other, both databases side by side. */
+/** Runs rows: sequentially per database, both databases in parallel. */
 import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { Secrets } from './secrets.ts';
 export interface RunOptions {
   readonly seed: number;
   readonly size: Context['size'];
-  /** Told as soon as a row is through. */
+  /** Called when a row has ended. */
   readonly report?: (result: Result) => void;
 }
 
@@ -24,8 +24,8 @@ export interface Result extends Outcome {
 
 const root = join(import.meta.dirname, '..');
 const known: Record<DatabaseName, Database> = { SQLite: sqlite, PostgreSQL: postgres };
-/** Milliseconds after which a row counts as hanging. */
-const patience = 240_000;
+/** Milliseconds after which a row is considered hung. */
+const rowTimeout = 240_000;
 
 export class Run {
   readonly #options: RunOptions;
@@ -72,14 +72,14 @@ export class Run {
   async #attempt(row: Row, context: Context): Promise<Outcome> {
     const late = Promise.withResolvers<Outcome>();
     const timer = setTimeout(
-      () => late.resolve({ figures: {}, shortfalls: [`it did not end within ${patience / 1000} s`] }),
-      patience,
+      () => late.resolve({ figures: {}, failures: [`the row did not end within ${rowTimeout / 1000} s`] }),
+      rowTimeout,
     );
     try {
       return await Promise.race([row.run(context), late.promise]);
     } catch (error) {
       const { stack, message } = error as Error;
-      return { figures: {}, shortfalls: [`it broke off: ${stack ?? message}`] };
+      return { figures: {}, failures: [`the row threw: ${stack ?? message}`] };
     } finally {
       clearTimeout(timer);
     }

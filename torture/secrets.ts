@@ -1,24 +1,24 @@
-/** Every secret that the run has seen: keys, nonces, the plaintext of Tokens. */
+/** All secrets of the run: keys, nonces and plaintext of tokens. */
 const shape = /slp_[a-z]{3}_[0-9A-Za-z]{49}/g;
 
-/** What plaintext that is put into Tokens starts with, so that it can be found again in any encoding. */
+/** Prefix of all token plaintext, so that the search finds it in any encoding. */
 export const plaintextMark = 'plain~';
 
 export class Secrets {
   readonly all = new Set<string>();
 
-  /** Notes the secret, and answers with it. */
+  /** Records and returns the secret. */
   add(secret: string): string {
     this.all.add(secret);
     return secret;
   }
 
-  /** Notes every key and nonce in a text, such as an answer. */
+  /** Records every key and nonce in a text, such as a response. */
   addFrom(text: string): void {
     for (const [secret] of text.matchAll(shape)) this.all.add(secret);
   }
 
-  /** Data for a Token that can be found again. */
+  /** Searchable plaintext for a token. */
   plaintext(about: string | number): string {
     return this.add(`${plaintextMark}${about}~${crypto.randomUUID()}`);
   }

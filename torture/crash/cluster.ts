@@ -1,11 +1,11 @@
-/** A PostgreSQL that is killed, started again, copied to a standby and promoted. */
+/** A PostgreSQL server that can be killed, restarted, replicated to a standby and promoted. */
 import { spawn, spawnSync } from 'node:child_process';
 import { chownSync, cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { freePort, postgresBinaries, serverUser } from '../../test/support/postgres.ts';
 
-/** As an operator would have it, but for little files and quick restarts. */
+/** Production settings, except for small files and fast restarts. */
 const settings: Readonly<Record<string, string>> = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
@@ -31,9 +31,9 @@ export class Cluster {
     this.port = port;
   }
 
-  /** A new one, not started yet. `folder` must not exist. */
+  /** Initializes a cluster without starting it. `folder` must not exist. */
   static async make(folder: string): Promise<Cluster> {
-    ownFolder(folder);
+    createFolder(folder);
     const cluster = new Cluster(folder, await postgresBinaries(folder), await freePort());
     const flags = [
       '-U',
@@ -61,7 +61,7 @@ export class Cluster {
     return `postgres://postgres@127.0.0.1:${this.port}/${name}`;
   }
 
-  /** Resolves when it takes connections. `before` is put before the command. */
+  /** Resolves when it accepts connections. `before` is a command prefix. */
   async start(more: Readonly<Record<string, string>> = {}, before: readonly string[] = []): Promise<void> {
     const all = { ...settings, port: String(this.port), ...more };
     const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -87,19 +87,19 @@ export class Cluster {
     await ready.promise;
   }
 
-  /** What it has said since it was started. */
+  /** Log output since the start. */
   get said(): string {
     return this.#said;
   }
 
-  /** All of its processes at once, as if the power had gone. */
+  /** Kills all its processes, like a power failure. */
   async kill(): Promise<void> {
     const pid = this.#server?.pid;
     if (pid === undefined || this.#server?.exitCode !== null) return;
     const children = childrenOf(pid);
     for (const each of [pid, ...children]) end(each);
     await this.#ended;
-    while (children.some(isAlive)) await Bun.sleep(1);
+    while (children.some(isRunning)) await Bun.sleep(1);
   }
 
   async sql<R>(text: string, name?: string): Promise<R[]> {
@@ -111,9 +111,9 @@ export class Cluster {
     }
   }
 
-  /** A standby of this one, made while it runs, not started yet. `folder` must not exist. */
+  /** Creates a standby without starting it. `folder` must not exist. */
   async copy(folder: string): Promise<Cluster> {
-    ownFolder(folder);
+    createFolder(folder);
     const copy = new Cluster(folder, this.#bin, await freePort());
     const session = new SQL(this.url(), { max: 1 });
     try {
@@ -129,11 +129,11 @@ export class Cluster {
     writeFileSync(join(copy.data, 'standby.signal'), '');
     const source = `host=127.0.0.1 port=${this.port} user=postgres`;
     writeFileSync(join(copy.data, 'postgresql.auto.conf'), `primary_conninfo = '${source}'\n`);
-    handOver(copy.data);
+    changeOwner(copy.data);
     return copy;
   }
 
-  /** From now on nothing is committed that a standby does not have. Resolves when there is one that follows. */
+  /** Turns on synchronous replication. Resolves when a standby follows. */
   async waitForStandby(): Promise<void> {
     const following = "select 1 from pg_stat_replication where sync_state = 'sync' and state = 'streaming'";
     await this.sql("alter system set synchronous_standby_names = '*'");
@@ -141,7 +141,7 @@ export class Cluster {
     while ((await this.sql(following)).length === 0) await Bun.sleep(5);
   }
 
-  /** A standby takes over. */
+  /** Promotes a standby. */
   async promote(): Promise<void> {
     await this.sql('select pg_promote(true, 10)');
   }
@@ -151,12 +151,12 @@ export class Cluster {
   }
 }
 
-function ownFolder(folder: string): void {
+function createFolder(folder: string): void {
   mkdirSync(folder);
   if (serverUser.uid !== undefined) chownSync(folder, serverUser.uid, serverUser.gid);
 }
 
-function handOver(folder: string): void {
+function changeOwner(folder: string): void {
   spawnSync('chmod', ['0700', folder]);
   if (serverUser.uid !== undefined) spawnSync('chown', ['-R', `${serverUser.uid}:${serverUser.gid}`, folder]);
 }
@@ -173,8 +173,8 @@ function end(pid: number): void {
   } catch {}
 }
 
-/** One that has ended and waits for somebody to take notice is not. */
-function isAlive(pid: number): boolean {
+/** A zombie process does not count as running. */
+function isRunning(pid: number): boolean {
   const { stdout } = spawnSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' });
   return /^[^Z]/.test(stdout.trim());
 }

@@ -1,4 +1,4 @@
-/** A small disk: a file system in memory where that may be mounted, otherwise a limit on what one file may hold. */
+/** A small disk: a tmpfs if it can be mounted, otherwise a file size limit. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,21 +6,22 @@ import type { Context } from '../row.ts';
 
 export interface SmallDisk {
   readonly folder: string;
-  /** Put before the command of a process that is to have no more room than this. */
+  /** Command prefix for a process that is limited to this disk. */
   readonly before: readonly string[];
-  /** Takes all the room but this. */
+  /** Fills the disk except for this many bytes. */
   leave(kilobytes: number): void;
-  /** Makes room for that process. */
+  /** Frees space for that process. */
   grow(pid: number): void;
 }
 
-/** Undefined if nothing can be mounted here. */
+/** Returns undefined if mounting is not allowed. */
 export function mountDisk(context: Context, folder: string, kilobytes: number): SmallDisk | undefined {
   mkdirSync(folder, { recursive: true });
   if (!succeeds('mount', ['-t', 'tmpfs', '-o', `size=${kilobytes}k`, 'tmpfs', folder])) return undefined;
   context.defer(() => succeeds('umount', ['-l', folder]));
   const grow = () => {
-    if (!succeeds('mount', ['-o', 'remount,size=2g', folder])) throw new Error('no more room');
+    if (!succeeds('mount', ['-o', 'remount,size=2g', folder]))
+      throw new Error('the limit could not be raised');
   };
   const leave = (left: number) => {
     const { bfree, bsize } = statfsSync(folder);
@@ -30,7 +31,7 @@ export function mountDisk(context: Context, folder: string, kilobytes: number): 
   return { folder, before: [], leave, grow };
 }
 
-/** A write beyond the limit fails, since the signal that would come with it is ignored. */
+/** Ignores SIGXFSZ, so that writes beyond the limit fail with an error. */
 export function limitFiles(folder: string, kilobytes: number): SmallDisk {
   mkdirSync(folder, { recursive: true });
   const limited = `trap '' XFSZ; ulimit -S -f ${kilobytes}; exec "$@"`;
@@ -39,7 +40,8 @@ export function limitFiles(folder: string, kilobytes: number): SmallDisk {
     leave: () => {},
     before: ['bash', '-c', limited, 'limited'],
     grow: (pid) => {
-      if (!succeeds('prlimit', ['--pid', String(pid), '--fsize=unlimited'])) throw new Error('no more room');
+      if (!succeeds('prlimit', ['--pid', String(pid), '--fsize=unlimited']))
+        throw new Error('the limit could not be raised');
     },
   };
 }

@@ -1,19 +1,19 @@
-/** The program in one file that starts at once, for rows that start it often. The console is left out. */
+/** Builds the program as one file without the console, which starts faster. */
 import { join } from 'node:path';
 import type { BunPlugin } from 'bun';
 
-/** What is to be changed in the source of a file, which is named by the end of its path. */
-export interface Revision {
+/** A change to a source file, named by the end of its path. */
+export interface SourcePatch {
   readonly file: RegExp;
   revise(source: string): string;
 }
 
-const withoutConsole: Revision = {
+const withoutConsole: SourcePatch = {
   file: /console[\\/]build\.ts$/,
   revise: () => 'export const buildConsole = async () => [];',
 };
 
-function revising({ file, revise }: Revision): BunPlugin {
+function patchPlugin({ file, revise }: SourcePatch): BunPlugin {
   return {
     name: String(file),
     setup: (build) => {
@@ -25,18 +25,18 @@ function revising({ file, revise }: Revision): BunPlugin {
   };
 }
 
-/** Builds the program that lies in `root`, and answers with the file. */
+/** Builds the program in `root` and returns the path of the file. */
 export async function buildProgram(
   root: string,
   folder: string,
-  revisions: readonly Revision[] = [],
+  revisions: readonly SourcePatch[] = [],
 ): Promise<string> {
   const outfile = join(folder, 'sallyport');
   const autoload = { autoloadDotenv: false, autoloadBunfig: false };
   const { success, logs } = await Bun.build({
     entrypoints: [join(root, 'src', 'main.ts')],
     compile: { outfile, ...autoload },
-    plugins: [withoutConsole, ...revisions].map(revising),
+    plugins: [withoutConsole, ...revisions].map(patchPlugin),
     minify: true,
     bytecode: true,
     format: 'esm',

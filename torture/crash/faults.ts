@@ -1,10 +1,10 @@
-/** A database that fails when it is told to: between the store and the real one. */
+/** Fault injection between the store and the database. */
 import { type Awaitable, then } from '../../src/domain/awaitable.ts';
 import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/store/engine/db.ts';
 
 /**
- * `refused`: one call is not made. `lost`: one call is made, but its answer does not arrive. `down`: from that
- * call on, none is made.
+ * `refused`: one call fails without being made. `lost`: one call is made, but its result is lost. `down`: that call
+ * and all later ones fail.
  */
 export const faultKinds = ['refused', 'lost', 'down'] as const;
 export type FaultKind = (typeof faultKinds)[number];
@@ -13,10 +13,10 @@ export class Faults {
   #kind: FaultKind = 'refused';
   #left = Number.POSITIVE_INFINITY;
   #hit = false;
-  /** Whether what was hit was made durable all the same. */
+  /** Whether the lost call was a commit. */
   #committed = false;
 
-  /** The call of this number fails, counted from now on. */
+  /** Makes the n-th call from now fail. */
   arm(kind: FaultKind, call: number): void {
     this.#kind = kind;
     this.#left = call;
@@ -24,7 +24,7 @@ export class Faults {
     this.#committed = false;
   }
 
-  /** Nothing fails any more. Answers whether anything did, and whether that was the news of a commit. */
+  /** Stops injecting. Returns whether a call failed, and whether it was a commit whose result was lost. */
   disarm(): { hit: boolean; committed: boolean } {
     this.#left = Number.POSITIVE_INFINITY;
     return { hit: this.#hit, committed: this.#committed };
@@ -50,12 +50,12 @@ export class Faults {
     let lost = false;
     const value = await run((done) => {
       lost = this.#isNext();
-      if (lost && this.#kind !== 'lost') throw broken();
+      if (lost && this.#kind !== 'lost') throw unavailableError();
       return done;
     });
     if (!lost) return value;
     this.#committed = true;
-    throw broken();
+    throw unavailableError();
   }
 
   #shared(on: Transaction, dialect: Db['dialect']): Transaction {
@@ -72,16 +72,16 @@ export class Faults {
     };
   }
 
-  /** SQLite answers at once, PostgreSQL later: so do their failures. */
+  /** Fails synchronously on SQLite and asynchronously on PostgreSQL, like real errors. */
   #call<T>(dialect: Db['dialect'], make: () => Awaitable<T>): Awaitable<T> {
     if (!this.#isNext()) return make();
     if (this.#kind === 'lost') {
       return then(make(), () => {
-        throw broken();
+        throw unavailableError();
       });
     }
-    if (dialect === 'postgres') return Promise.reject(broken());
-    throw broken();
+    if (dialect === 'postgres') return Promise.reject(unavailableError());
+    throw unavailableError();
   }
 
   #isNext(): boolean {
@@ -92,6 +92,6 @@ export class Faults {
   }
 }
 
-function broken(): DbUnavailable {
-  return new DbUnavailable('out of order, for a try');
+function unavailableError(): DbUnavailable {
+  return new DbUnavailable('injected fault');
 }

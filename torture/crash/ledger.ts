@@ -1,26 +1,26 @@
-/** Callers that remember every answer they got, and can tell afterwards whether it still holds. */
+/** Callers that record every acknowledged change and verify later that it persists. */
 import { Client } from '../client.ts';
-import { each } from '../clients.ts';
+import { forEachConcurrently } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
 import type { Secrets } from '../secrets.ts';
-import { type Claim, Story } from './story.ts';
+import { type ExpectedResponse, Scenario } from './scenario.ts';
 
-/** How long what got no answer is sent again, in milliseconds. */
-const patience = 60_000;
+/** How long unanswered requests are retried, in milliseconds. */
+const retryTimeout = 60_000;
 
 export class Ledger {
   readonly #management: string;
   readonly #secrets: Secrets;
   readonly #random: Random;
-  readonly #stories: Story[] = [];
-  #unchecked: Story[] = [];
-  #open: Story[] = [];
-  /** Changes that were answered with a success. */
+  readonly #stories: Scenario[] = [];
+  #unchecked: Scenario[] = [];
+  #open: Scenario[] = [];
+  /** Acknowledged changes. */
   answered = 0;
-  /** Changes that got no answer, or one that promises nothing. */
+  /** Changes without a response, or with one that guarantees nothing. */
   unanswered = 0;
   #waiting: { readonly count: number; readonly resolve: () => void } | undefined;
-  /** Answers that nobody should get. */
+  /** Unexpected responses. */
   readonly wrong: string[] = [];
 
   constructor(management: string, secrets: Secrets, random: Random) {
@@ -29,7 +29,7 @@ export class Ledger {
     this.#random = random;
   }
 
-  /** Resolves when so many more changes were answered with a success. */
+  /** Resolves after this many more acknowledged changes. */
   async more(changes: number): Promise<void> {
     if (changes === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -37,7 +37,7 @@ export class Ledger {
     await promise;
   }
 
-  /** Writes from so many callers at once until it is told to stop; a caller without an answer pauses. */
+  /** Writes from this many concurrent callers until stopped. A caller without a response pauses. */
   async write(url: string, lanes: number, stopped: () => boolean): Promise<void> {
     const client = new Client(url);
     const lane = async () => {
@@ -52,15 +52,15 @@ export class Ledger {
     client.close();
   }
 
-  /** Sends again what got no answer, under the same name. It must happen now, and not twice. */
+  /** Retries unanswered changes with the same idempotency key. Each must happen exactly once. */
   async settle(url: string): Promise<void> {
     const client = new Client(url);
-    const until = performance.now() + patience;
-    await each(this.#open.length, 8, async (index) => {
-      const story = this.#open[index] as Story;
+    const until = performance.now() + retryTimeout;
+    await forEachConcurrently(this.#open.length, 8, async (index) => {
+      const story = this.#open[index] as Scenario;
       while (!(await this.#advance(client, story))) {
         if (performance.now() > until)
-          throw new Error(`what got no answer cannot be sent again: ${this.wrong.at(-1)}`);
+          throw new Error(`retrying an unanswered change failed: ${this.wrong.at(-1)}`);
         await Bun.sleep(5);
       }
     });
@@ -69,8 +69,8 @@ export class Ledger {
   }
 
   /**
-   * What was promised and is not so: of everything, of what was written since this was last asked, or of what
-   * nothing more is written about.
+   * Acknowledged changes that are lost: of all scenarios, of those written to since the last check, or of the
+   * finished ones.
    */
   async broken(url: string, which: 'all' | 'new' | 'certain'): Promise<string[]> {
     const over = this.#stories.filter((story) => !story.pending);
@@ -79,23 +79,23 @@ export class Ledger {
     const client = new Client(url);
     const claims = stories.flatMap((story) => story.claims());
     const broken: string[] = [];
-    await each(claims.length, 16, async (index) => {
-      const complaint = await check(client, claims[index] as Claim);
+    await forEachConcurrently(claims.length, 16, async (index) => {
+      const complaint = await check(client, claims[index] as ExpectedResponse);
       if (complaint) broken.push(complaint);
     });
     client.close();
     return broken;
   }
 
-  #begin(): Story {
+  #begin(): Scenario {
     const ending = this.#random.one(['stays', 'new key', 'goes'] as const);
-    const story = new Story(`story-${this.#stories.length}`, this.#management, this.#secrets, ending);
+    const story = new Scenario(`story-${this.#stories.length}`, this.#management, this.#secrets, ending);
     this.#stories.push(story);
     this.#unchecked.push(story);
     return story;
   }
 
-  async #advance(client: Client, story: Story): Promise<boolean> {
+  async #advance(client: Client, story: Scenario): Promise<boolean> {
     const { method, path, key, body, name } = story.pending ?? {};
     if (method === undefined || path === undefined) return true;
     const headers = name === undefined ? [] : [`Idempotency-Key: ${name}`];
@@ -112,7 +112,7 @@ export class Ledger {
         return true;
       }
       if (status !== 503 && !text.includes('"idempotency_running"'))
-        this.wrong.push(`${method} ${path} was answered with ${status}: ${text}`);
+        this.wrong.push(`${method} ${path} returned ${status}: ${text}`);
     } catch {}
     story.inDoubt = true;
     this.unanswered++;
@@ -120,10 +120,10 @@ export class Ledger {
   }
 }
 
-async function check(client: Client, claim: Claim): Promise<string | undefined> {
+async function check(client: Client, claim: ExpectedResponse): Promise<string | undefined> {
   const { method, path, key, status: expected, shown, says } = claim;
   const { status, text } = await client.call(method, path, { key });
-  if (status !== expected) return `${says} got ${status} instead of ${expected}: ${text}`;
+  if (status !== expected) return `${says} returned ${status} instead of ${expected}: ${text}`;
   if (shown === undefined || JSON.parse(text).data === shown) return undefined;
   return `${says} shows ${JSON.parse(text).data} instead of ${shown}`;
 }

@@ -1,27 +1,27 @@
-/** One node as a process that may be killed at any moment. */
+/** A node as a separate process that can be killed. */
 import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { environment } from '../../test/support/service.ts';
 import { testMasterKey } from '../../test/support/test-server.ts';
 import type { Context } from '../row.ts';
 
-export interface MortalNode {
+export interface KillableNode {
   readonly url: string;
   readonly pid: number;
-  /** Kills it with no chance to do anything. */
+  /** Sends SIGKILL. */
   kill(): Promise<void>;
-  /** Tells it to stop, and answers with its exit code. */
+  /** Stops it gracefully and returns its exit code. */
   stop(): Promise<number>;
 }
 
 export interface NodeOptions {
   readonly databaseUrl: string;
-  /** What runs `serve`. */
+  /** The command that runs `serve`. */
   readonly command: readonly string[];
   readonly env?: Record<string, string>;
 }
 
-/** As little as possible stands in the way, and nothing is gone by the time it is looked for. */
+/** No rate limits, and nothing expires before it is checked. */
 const settings = {
   SALLYPORT_SESSION_TTL: '36000',
   SALLYPORT_SESSIONS_PER_MINUTE: '0',
@@ -33,7 +33,7 @@ const settings = {
   SALLYPORT_RATE_PER_ADDRESS: '0',
 };
 
-/** The environment of a node, or of a command beside it, with none of the settings of whoever runs this. */
+/** The environment of a node or command, without the settings of the caller's shell. */
 export function environmentOf(
   folder: string,
   databaseUrl: string,
@@ -49,11 +49,11 @@ export function environmentOf(
   return environment(folder, own);
 }
 
-/** Resolves when it listens. What it says is added to a file in the row's folder. It ends with the row. */
+/** Resolves when it listens. Its log goes to the row's folder. Stopped at the end of the row. */
 export async function startNode(
   context: Context,
   { databaseUrl, command, env }: NodeOptions,
-): Promise<MortalNode> {
+): Promise<KillableNode> {
   mkdirSync(context.folder, { recursive: true });
   const said = join(context.folder, 'said.log');
   const log = openSync(said, 'a', 0o600);
@@ -79,11 +79,11 @@ export async function startNode(
     const url = /listening on (http:\S+)\n/.exec(printed)?.[1];
     if (url) return { url, pid: child.pid, kill, stop };
   }
-  const complaint = readFileSync(said, 'utf8').split('\n').slice(-5).join('\n');
-  throw new Error(`it ended with ${await child.exited}, without listening: ${printed}${complaint}`);
+  const errors = readFileSync(said, 'utf8').split('\n').slice(-5).join('\n');
+  throw new Error(`the node exited with ${await child.exited} before listening: ${printed}${errors}`);
 }
 
-/** The key of the first tenant, which the first node has made. */
+/** The first tenant's management key. */
 export function firstKey(context: Context): string {
   const file = join(context.folder, 'data', 'management.key');
   return context.secrets.add(readFileSync(file, 'utf8').trim());

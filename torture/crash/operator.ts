@@ -1,10 +1,10 @@
-/** The operator's own checks, run as commands beside the service or after it. */
+/** Runs `doctor` and `audit verify` as an operator would. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Context } from '../row.ts';
 import { environmentOf } from './node.ts';
 
-interface Said {
+interface CommandResult {
   readonly code: number;
   readonly out: string;
   readonly err: string;
@@ -15,7 +15,7 @@ export async function runCommand(
   databaseUrl: string,
   command: readonly string[],
   env: Record<string, string> = {},
-): Promise<Said> {
+): Promise<CommandResult> {
   const child = Bun.spawn([...command], {
     cwd: context.folder,
     env: environmentOf(context.folder, databaseUrl, env),
@@ -25,8 +25,8 @@ export async function runCommand(
   return { code: await child.exited, out: out as string, err: err as string };
 }
 
-/** What `doctor` fails, and what `audit verify` finds in an export; nothing if all is well. */
-export async function complaints(
+/** Failed checks of `doctor` and findings of `audit verify` in an export. */
+export async function operatorChecks(
   context: Context,
   databaseUrl: string,
   program: readonly string[],
@@ -49,7 +49,7 @@ interface Check {
   readonly says: string;
 }
 
-function failuresIn({ out, err }: Said): string[] {
+function failuresIn({ out, err }: CommandResult): string[] {
   try {
     const { checks } = JSON.parse(out) as { checks: Check[] };
     return checks.filter(({ state }) => state === 'fail').map(({ name, says }) => `doctor: ${name}: ${says}`);

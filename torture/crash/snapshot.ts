@@ -1,10 +1,10 @@
-/** A mark that is the same as long as nothing in a database has changed. */
+/** Fingerprints of a database, to detect changes. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
 
 export interface Snapshots {
   take(): Promise<string>;
-  /** How many audit entries tell of this request. */
+  /** Number of audit entries of this request. */
   entriesOf(requestId: string): Promise<number>;
   close(): Promise<void>;
 }
@@ -15,7 +15,7 @@ export function openSnapshots(databaseUrl: string): Snapshots {
     : onPostgres(databaseUrl);
 }
 
-/** SQLite itself knows whether another connection has committed any change. */
+/** Uses `data_version`, which changes with every commit of another connection. */
 function onSqlite(path: string): Snapshots {
   const db = new Sqlite(path, { readonly: true });
   return {

@@ -1,4 +1,4 @@
-/** What strace tells of a server: when a request came, when the log was written and synced, when the answer went. */
+/** Reads an strace log of a server: when requests arrived, when the log was written and synced, when responses were sent. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
@@ -7,15 +7,15 @@ export function hasStrace(): boolean {
 }
 
 /**
- * Put before a command, has its system calls written to a file, with enough of them to tell requests by their id.
- * The command itself is what gets started and signalled.
+ * Command prefix that traces system calls into a file, with enough data to identify requests by id. Signals go to the
+ * command itself.
  */
 export function traced(output: string): string[] {
   const calls = 'trace=recvfrom,sendto,pwrite64,fsync,fdatasync';
   return ['strace', '-D', '-f', '-y', '-s', '700', '--seccomp-bpf', '-o', output, '-e', calls];
 }
 
-/** Put before a command, has the syncs of each of its threads fail that `when` names, in the words of strace. */
+/** Command prefix that makes the syncs of each thread fail that `when` selects, in strace syntax. */
 export function failingSyncs(calls: 'fsync,fdatasync' | 'fdatasync', when: string): string[] {
   const inject = `inject=${calls}:error=EIO:when=${when}`;
   return [
@@ -33,7 +33,7 @@ export function failingSyncs(calls: 'fsync,fdatasync' | 'fdatasync', when: strin
   ];
 }
 
-/** The whole of it: it is written until shortly after the command has ended. */
+/** Waits for the complete log, which strace finishes shortly after the command ends. */
 export async function readTrace(output: string): Promise<string> {
   for (;;) {
     const text = readFileSync(output, 'latin1');
@@ -42,18 +42,18 @@ export async function readTrace(output: string): Promise<string> {
   }
 }
 
-export interface Order {
-  /** Requests that were answered with a success. */
+export interface SyncOrder {
+  /** Successful requests. */
   readonly answered: number;
   readonly syncs: number;
-  /** Those whose answer went out while something was written that no sync had covered, or with no sync since they came. */
+  /** Requests whose response was sent before their data was synced. */
   readonly early: readonly string[];
 }
 
 const call = /^(\d+) +(?:<\.\.\. )?(\w+)/;
 
-/** `name` finds the ids of requests. The log is the file whose name ends with `log`. */
-export function orderIn(trace: string, name: RegExp, log: string): Order {
+/** `name` matches request ids. `log` is the suffix of the log file's name. */
+export function parseOrder(trace: string, name: RegExp, log: string): SyncOrder {
   const syncing = new Set<string>();
   const unsynced = new Set<string>();
   const early: string[] = [];

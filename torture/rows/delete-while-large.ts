@@ -1,30 +1,31 @@
-/** An application with very many sessions is deleted, and every node is killed before its rows are gone. */
+/** Deletes an application with very many sessions, and kills every node before all rows are removed. */
 import { openStore } from '../../src/store/open.ts';
 import { generousTimeout, testMasterKey } from '../../test/support/test-server.ts';
 import { masterKeys, runSql } from '../../test/support/test-store.ts';
-import { type Answer, type Asked, Client } from '../client.ts';
-import { type Body, patient } from '../clients.ts';
-import { firstKey, type MortalNode, startNode } from '../crash/node.ts';
-import { databaseTimeout } from '../patience.ts';
+import { Client, type ClientResponse, type RequestOptions } from '../client.ts';
+import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
+import { type Body, retry503 } from '../fleet-clients.ts';
+import { databaseTimeout } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 import { Filler } from '../worst/fill.ts';
 
 export const deleteWhileLarge: Row = {
   name: 'delete-while-large',
-  must: 'an application with 600,000 sessions (200,000 on SQLite) is deleted: 204 at the first attempt, its keys refused on every node from then on, its rows deleted in the background, also across kill -9, and no other caller refused',
+  requirement:
+    'an application with 600,000 sessions (200,000 on SQLite) is deleted: 204 at the first attempt, its keys are invalid on every node from then on, its rows are deleted in the background, also across kill -9, and no other caller is denied',
   databases: bothDatabases,
   run,
 };
 
-/** Milliseconds without progress after which the cleanup counts as stopped. */
+/** Milliseconds without progress after which the cleanup is considered stuck. */
 const longestPause = 60_000;
-/** Sessions with keys that are known here. */
+/** Sessions whose keys this row knows. */
 const known = 6;
 
 async function run(context: Context): Promise<Outcome> {
   const count = context.sized(context.database.name === 'PostgreSQL' ? 600_000 : 200_000, 20_000);
   const databaseUrl = await context.freshDatabase();
-  const shortfalls: string[] = [];
+  const failures: string[] = [];
   const first = new Nodes(context, databaseUrl);
   await first.start();
   const owner = firstKey(context);
@@ -39,13 +40,13 @@ async function run(context: Context): Promise<Outcome> {
   }
   await new Filler(databaseUrl, context.database.name).sessions(web.tenant_id, web.id, count);
   const before = await first.statuses(keys);
-  if (before.some((status) => status !== 200)) shortfalls.push(`before: ${before}`);
+  if (before.some((status) => status !== 200)) failures.push(`before: ${before}`);
 
   const bystander = watch(first, other.key);
   const deleted = await first.call(0, 'DELETE', `/applications/${web.id}`, { key: owner });
   const leftAtOnce = await left(databaseUrl, web.id);
-  if (deleted.status !== 204) shortfalls.push(`the DELETE was answered with ${deleted.status}`);
-  if (deleted.status === 204 && leftAtOnce === 0) shortfalls.push('it was answered after all rows were gone');
+  if (deleted.status !== 204) failures.push(`the DELETE was answered with ${deleted.status}`);
+  if (deleted.status === 204 && leftAtOnce === 0) failures.push('it was answered after all rows were gone');
   await refusedEverywhere(first, 'after the answer');
   await sweepSome(databaseUrl, context.sized(50, 5));
   const refusals = await bystander.stop();
@@ -58,11 +59,11 @@ async function run(context: Context): Promise<Outcome> {
   const later = watch(second, other.key);
   const remaining = await cleanedUp(context, databaseUrl, web.id);
   const laterRefusals = await later.stop();
-  if (remaining > 0) shortfalls.push(`${remaining} sessions were left`);
+  if (remaining > 0) failures.push(`${remaining} sessions were left`);
   const gone = await second.call(0, 'GET', `/applications/${web.id}`, { key: owner });
-  if (gone.status !== 404) shortfalls.push(`the application was answered with ${gone.status}`);
+  if (gone.status !== 404) failures.push(`the application was answered with ${gone.status}`);
   const others = refusals + laterRefusals;
-  if (others > 0) shortfalls.push(`${others} requests of another caller were refused`);
+  if (others > 0) failures.push(`${others} requests of another caller were refused`);
   return {
     figures: {
       sessions: count + known,
@@ -71,14 +72,14 @@ async function run(context: Context): Promise<Outcome> {
       'left at the end': remaining,
       'requests of others refused': others,
     },
-    shortfalls,
+    failures,
   };
 
   async function refusedEverywhere(nodes: Nodes, when: string): Promise<void> {
     const statuses = await nodes.statuses(keys);
     const odd = statuses.filter((status) => status !== 401);
     if (odd.length > 0)
-      shortfalls.push(`${when}: ${odd.length} of ${statuses.length} were answered with ${odd[0]}`);
+      failures.push(`${when}: ${odd.length} of ${statuses.length} were answered with ${odd[0]}`);
   }
 }
 
@@ -95,7 +96,7 @@ async function left(databaseUrl: string, id: string): Promise<number> {
 
 const batchSize = 500;
 
-/** Does what one more node would do now and then, until it is done or the batches are used up. */
+/** Runs the cleanup like another node, until it is done or the batches are used up. */
 async function sweepSome(databaseUrl: string, batches: number): Promise<void> {
   const { maintenance, close } = await openStore(databaseUrl, {
     masters: masterKeys(testMasterKey),
@@ -105,7 +106,7 @@ async function sweepSome(databaseUrl: string, batches: number): Promise<void> {
   await close();
 }
 
-/** How many sessions are left in the end. In the full run the nodes delete them by themselves. */
+/** Number of remaining sessions. In the full run the nodes' background jobs delete them. */
 async function cleanedUp(context: Context, databaseUrl: string, id: string): Promise<number> {
   if (context.size === 'short') await sweepSome(databaseUrl, 100);
   let [least, since] = [await left(databaseUrl, id), performance.now()];
@@ -117,7 +118,7 @@ async function cleanedUp(context: Context, databaseUrl: string, id: string): Pro
   return least;
 }
 
-/** Another caller, which must get its answers all the while. */
+/** Another caller, which must be served throughout. */
 function watch(nodes: Nodes, key: string): { stop(): Promise<number> } {
   let [stopped, refused] = [false, 0];
   const watching = (async () => {
@@ -136,11 +137,11 @@ function watch(nodes: Nodes, key: string): { stop(): Promise<number> } {
   };
 }
 
-/** Nodes on one database that are killed together. */
+/** Nodes on one database, killed together. */
 class Nodes {
   readonly #context: Context;
   readonly #databaseUrl: string;
-  readonly #nodes: MortalNode[] = [];
+  readonly #nodes: KillableNode[] = [];
   readonly #clients: Client[] = [];
 
   constructor(context: Context, databaseUrl: string) {
@@ -162,20 +163,25 @@ class Nodes {
     this.#context.defer(() => this.#clients.forEach((client) => void client.close()));
   }
 
-  async call(number: number, method: string, path: string, asked?: Asked): Promise<Answer> {
+  async call(
+    number: number,
+    method: string,
+    path: string,
+    options?: RequestOptions,
+  ): Promise<ClientResponse> {
     const client = this.#clients[number % this.#clients.length] as Client;
-    const answer = await client.call(method, path, asked);
+    const answer = await client.call(method, path, options);
     if (answer.status === 201) this.#context.secrets.addFrom(answer.text);
     return answer;
   }
 
-  async must(method: string, path: string, asked?: Asked): Promise<Body> {
-    const { status, text } = await patient(() => this.call(0, method, path, asked));
+  async must(method: string, path: string, options?: RequestOptions): Promise<Body> {
+    const { status, text } = await retry503(() => this.call(0, method, path, options));
     if (status >= 300) throw new Error(`${method} ${path} was answered with ${status}: ${text}`);
     return text === '' ? undefined : JSON.parse(text);
   }
 
-  /** What each key gets from each node. */
+  /** The status of each key on each node. */
   statuses(keys: readonly string[]): Promise<number[]> {
     const asked = keys.flatMap((key) =>
       this.#nodes.map(async (_, node) => (await this.call(node, 'GET', '/applications/key', { key })).status),

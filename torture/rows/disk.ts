@@ -1,19 +1,19 @@
-/** The disk is full, or does not sync: what is not kept is not answered, and with room it goes on by itself. */
+/** The disk is full or fsync fails: no unsaved change is acknowledged, and the service recovers when space is available. */
 import { chownSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { serverUser } from '../../test/support/postgres.ts';
 import { Cluster } from '../crash/cluster.ts';
 import { limitFiles, mountDisk, type SmallDisk } from '../crash/disk.ts';
+import { brokenInvariants } from '../crash/invariants.ts';
 import { Ledger } from '../crash/ledger.ts';
-import { firstKey, type MortalNode, startNode } from '../crash/node.ts';
-import { complaints } from '../crash/operator.ts';
-import { halfDone } from '../crash/soundness.ts';
+import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
+import { operatorChecks } from '../crash/operator.ts';
 import { failingSyncs, hasStrace } from '../crash/trace.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const disk: Row = {
   name: 'disk',
-  must: 'disk full, I/O error on sync: no false answer; recovers when there is room',
+  requirement: 'disk full, I/O error on sync: no false acknowledgement; recovers when space is available',
   databases: bothDatabases,
   run,
 };
@@ -35,12 +35,12 @@ async function run(context: Context): Promise<Outcome> {
     figures: {
       'answered until full, and after': full.answered,
       'refused while full': full.refused,
-      'ms until served again with room': Math.round(full.recovered),
+      'ms until served again': Math.round(full.recovered),
       'answered while syncs failed': torn.answered,
       'refused by a failed sync': torn.refused,
       'false answers': full.wrong.length + torn.wrong.length,
     },
-    shortfalls: [...full.wrong, ...torn.wrong].slice(0, 10),
+    failures: [...full.wrong, ...torn.wrong].slice(0, 10),
   };
 }
 
@@ -73,16 +73,16 @@ async function fillDisk(context: Context): Promise<Seen> {
   return seen;
 }
 
-/** While nothing can be written, all that was answered can be read. */
-async function stillThere(node: MortalNode, ledger: Ledger, seen: Seen): Promise<void> {
+/** While writes fail, all acknowledged data can be read. */
+async function stillThere(node: KillableNode, ledger: Ledger, seen: Seen): Promise<void> {
   seen.wrong.push(...(await ledger.broken(node.url, 'certain')));
 }
 
-/** Every so many syncs fail. On PostgreSQL that is a crash, from which it recovers by itself. */
+/** Some syncs fail. On PostgreSQL this is a crash with automatic recovery. */
 async function failSyncs(context: Context): Promise<Seen> {
   const seen: Seen = { answered: 0, refused: 0, recovered: 0, wrong: [] };
   if (!hasStrace()) {
-    seen.wrong.push('strace is not here, so no sync was made to fail: apt-get install strace');
+    seen.wrong.push('strace is not installed, so no sync failed: apt-get install strace');
     return seen;
   }
   const program = await context.executable();
@@ -101,11 +101,11 @@ async function failSyncs(context: Context): Promise<Seen> {
   return seen;
 }
 
-/** Killed and started anew, without what made it fail: all that was answered is there. */
+/** Restarts without the fault and checks that all acknowledged data exists. */
 async function reopen(
   context: Context,
   databaseUrl: string,
-  node: MortalNode,
+  node: KillableNode,
   ledger: Ledger,
   seen: Seen,
 ): Promise<void> {
@@ -117,10 +117,10 @@ async function reopen(
   seen.wrong.push(
     ...(await ledger.broken(again.url, 'all')),
     ...ledger.wrong,
-    ...(await halfDone(databaseUrl)),
+    ...(await brokenInvariants(databaseUrl)),
   );
   await again.kill();
-  seen.wrong.push(...(await complaints(context, databaseUrl, program)));
+  seen.wrong.push(...(await operatorChecks(context, databaseUrl, program)));
 }
 
 async function smallDatabase(
@@ -143,7 +143,7 @@ async function smallDatabase(
   return { databaseUrl: cluster.url('small'), disk: small };
 }
 
-/** Of PostgreSQL only the syncs of its log: one that fails is a crash, and so would be one of its recovery. */
+/** On PostgreSQL only WAL syncs: a failed one is a crash, also during recovery. */
 async function databaseThatFails(context: Context): Promise<{ databaseUrl: string; before: string[] }> {
   mkdirSync(context.folder, { recursive: true });
   if (context.database.name === 'SQLite') {

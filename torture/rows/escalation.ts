@@ -1,11 +1,12 @@
 import { builtIn, isA } from '../../src/domain/permission.ts';
-import { type Body, type Clients, clientsOf, each, oneNode } from '../clients.ts';
+import { type Body, type Clients, clientsOf, forEachConcurrently, oneNode } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const escalation: Row = {
   name: 'escalation',
-  must: '50,000 attempts, half on each database, to gain by creating, updating, regenerating, adding keys and authorizing: no key holds what the first one did not',
+  requirement:
+    '50,000 attempts, half on each database, to gain by creating, updating, regenerating, adding keys and authorizing: no key holds what the first one did not',
   databases: bothDatabases,
   run,
 };
@@ -14,9 +15,9 @@ const stepsOfEach = 25;
 const management = builtIn.filter((name) => isA('management', name));
 const ofSessions = management.filter((name) => isA('browser', name));
 const free = ['token:read', 'mine:x'];
-/** Who holds one of these may give a Session whatever a Session may hold. */
+/** Holders of these permissions may grant a session anything. */
 const freely = ['session:authorize', 'application:create'];
-/** A read for each of the permissions that a Session may come to hold. */
+/** One read per permission that a session may hold. */
 const doors: Record<string, string> = {
   'application:read': '/applications?size=1',
   'session:read': '/sessions?size=1',
@@ -28,24 +29,24 @@ const views = ['redact', 'mask', 'reveal'] as const;
 async function run(context: Context): Promise<Outcome> {
   const sequences = context.sized(1000, 12);
   const clients = clientsOf(context, await oneNode(context));
-  const shortfalls: string[] = [];
+  const failures: string[] = [];
   const tally = { tried: 0, succeeded: 0, sessions: 0, unavailable: 0 };
-  await each(sequences, 20, async (index) => {
+  await forEachConcurrently(sequences, 20, async (index) => {
     const attack = new Attack(clients, context.random, index, tally);
     await attack.begin();
     for (let step = 0; step < stepsOfEach; step++) await attack.step();
     await attack.lookBack();
-    shortfalls.push(...attack.gains);
+    failures.push(...attack.gains);
   });
   return {
     figures: {
       attempts: tally.tried,
-      'that were granted': tally.succeeded,
-      'Sessions looked at': tally.sessions,
-      'told to try again (503)': tally.unavailable,
-      gains: shortfalls.length,
+      succeeded: tally.succeeded,
+      'sessions checked': tally.sessions,
+      'retried (503)': tally.unavailable,
+      gains: failures.length,
     },
-    shortfalls: shortfalls.slice(0, 5),
+    failures: failures.slice(0, 5),
   };
 }
 
@@ -61,7 +62,7 @@ interface Held {
   readonly key: string;
 }
 
-/** Somebody with one key, and every intention to make more of it. */
+/** An attacker with one key who tries to gain more access. */
 class Attack {
   readonly gains: string[] = [];
   readonly #clients: Clients;
@@ -72,7 +73,7 @@ class Attack {
   #web = '';
   #token = '';
   #start: readonly string[] = [];
-  /** Applications that it can get at the ids of. */
+  /** Applications whose ids it can learn. */
   #targets: string[] = [];
   #held: Held[] = [];
   #told = '';
@@ -120,7 +121,7 @@ class Attack {
     return { rules: [{ priority: 1, container: '/mine/', transform: 'reveal', permissions: names }] };
   }
 
-  /** Whatever was granted is held against what there was at first. */
+  /** Compares every grant with the attacker's initial access. */
   async #try(key: string, method: string, path: string, body?: object): Promise<Body | undefined> {
     const { status, text } = await this.#clients.call(this.#node, method, path, { key, body });
     this.#told = `${method} ${path} ${JSON.stringify(body)} → ${status}`;
@@ -165,7 +166,7 @@ class Attack {
     if (more.length > 0) this.gains.push(`from ${this.#start} to ${more} by ${this.#told}`);
   }
 
-  /** The Session must stay within what its authorizer may hand out, and below a ceiling within what it sees. */
+  /** The session must not exceed what its authorizer may grant, nor the authorizer's own access under a ceiling. */
   async #authorize(key: string): Promise<void> {
     const { must, call } = this.#clients;
     const { session_key, nonce } = await must(this.#node, 'POST', '/sessions', { key: this.#web });
@@ -185,7 +186,7 @@ class Attack {
     for (const name of permissions.filter((each) => doors[each] !== undefined)) {
       const { status } = await call(this.#node + 1, 'GET', doors[name] as string, { key: session_key });
       if (status < 300 && !mayHandOut && !this.#start.includes(name)) {
-        this.gains.push(`a Session got ${name} from ${this.#start}`);
+        this.gains.push(`a session got ${name} from ${this.#start}`);
       }
     }
     if (mayHandOut) return;
@@ -194,14 +195,14 @@ class Attack {
       this.gains.push(`a Session sees ${views[its]}, its authorizer ${views[mine] ?? 'nothing'}`);
   }
 
-  /** How much of the Token shows, from nothing at all upwards. */
+  /** How much of the token is visible, as a number. */
   async #seenBy(key: string): Promise<number> {
     const { status, text } = await this.#clients.call(this.#node, 'GET', `/tokens/${this.#token}`, { key });
     if (status >= 300) return -1;
     return ['absent', 'masked', 'seen'].indexOf(JSON.parse(text).data ?? 'absent');
   }
 
-  /** What the keys can do in the end, by the word of somebody who sees all. */
+  /** Reads the final grants of all keys with a management key. */
   async lookBack(): Promise<void> {
     for (const id of new Set(this.#held.map((held) => held.id))) {
       this.#told = 'all of it together';

@@ -1,16 +1,17 @@
-/** The primary is killed under load, and its synchronous standby takes over behind the same address. */
+/** Kills the primary under load; its synchronous standby takes over at the same address. */
 import { join } from 'node:path';
 import { openTcpProxy } from '../../test/support/tcp-proxy.ts';
 import { Cluster } from '../crash/cluster.ts';
+import { brokenInvariants } from '../crash/invariants.ts';
 import { Ledger } from '../crash/ledger.ts';
 import { firstKey, startNode } from '../crash/node.ts';
-import { complaints } from '../crash/operator.ts';
-import { halfDone } from '../crash/soundness.ts';
+import { operatorChecks } from '../crash/operator.ts';
 import type { Context, Outcome, Row } from '../row.ts';
 
 export const failover: Row = {
   name: 'failover',
-  must: 'PostgreSQL primary killed and standby promoted under load: 0 acknowledged changes lost, serving again in 5 s',
+  requirement:
+    'PostgreSQL primary killed and standby promoted under load: 0 acknowledged changes lost, serving again in 5 s',
   databases: ['PostgreSQL'],
   run,
 };
@@ -51,8 +52,8 @@ async function run(context: Context): Promise<Outcome> {
   await Promise.all(load);
   await ledger.settle(urls[0] as string);
   const lost = await ledger.broken(urls[0] as string, 'all');
-  const halves = await halfDone(pair.primary.url());
-  const unsound = await complaints(context, databaseUrl, program);
+  const halves = await brokenInvariants(pair.primary.url());
+  const unsound = await operatorChecks(context, databaseUrl, program);
   const accepted = asked.filter((status) => status !== 503).length;
   const slowest = Math.round(Math.max(...away));
   return {
@@ -62,12 +63,12 @@ async function run(context: Context): Promise<Outcome> {
       'cut off or refused': ledger.unanswered,
       'acknowledged changes lost': lost.length,
       'half-applied': halves.length,
-      'accepted by the word of a standby': accepted,
+      'authenticated by a standby': accepted,
       'ms until served again, at most': slowest,
     },
-    shortfalls: [
+    failures: [
       ...[...lost, ...halves, ...unsound, ...ledger.wrong].slice(0, 10),
-      ...(accepted > 0 ? [`a standby was asked who calls: ${asked.join()}`] : []),
+      ...(accepted > 0 ? [`a standby authenticated requests: ${asked.join()}`] : []),
       ...(slowest > context.sized(longestAway, Number.POSITIVE_INFINITY)
         ? [`it took ${slowest} ms until a change was answered again`]
         : []),
@@ -75,7 +76,7 @@ async function run(context: Context): Promise<Outcome> {
   };
 }
 
-/** Keys, and whether to send requests: to nodes that find a standby at the address of their database. */
+/** Sends requests to nodes whose database address leads to a standby. */
 async function ask(urls: readonly string[], key: string): Promise<number[]> {
   const headers = { 'SVC-API-KEY': key };
   const paths = ['/applications/key', '/readyz'].flatMap((path) => urls.map((url) => url + path));
@@ -86,7 +87,7 @@ async function ask(urls: readonly string[], key: string): Promise<number[]> {
 interface Pair {
   readonly primary: Cluster;
   readonly standby: Cluster;
-  /** The standby is the primary now, and gets a standby of its own. */
+  /** The standby is now the primary and gets a new standby. */
   renew(): Promise<void>;
 }
 

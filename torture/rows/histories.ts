@@ -6,14 +6,15 @@ import { makeLog } from '../../src/log.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { Clock, testMasterKey } from '../../test/support/test-server.ts';
 import { Client } from '../client.ts';
-import { History } from '../history.ts';
-import { patiently } from '../patience.ts';
 import { Random } from '../random.ts';
+import { History } from '../random-history.ts';
+import { retryUnavailable } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const histories: Row = {
   name: 'histories',
-  must: '5,000 random histories of 30 commands, with the clock moved in between: every answer as a small model has it, the same on both databases',
+  requirement:
+    '5,000 random histories of 30 commands, with the clock moved in between: every response as a simple model predicts, the same on both databases',
   databases: bothDatabases,
   run,
 };
@@ -21,7 +22,7 @@ export const histories: Row = {
 const steps = 30;
 const atOnce = 25;
 const sessionTtl = 3000;
-/** Milliseconds between two steps: mostly such that what ends does so at the very moment of a step. */
+/** Milliseconds between two steps, chosen so that expiries often coincide with a step. */
 const moves = [0, 0, 1000, 1000, 1000, 2000, 1, 999];
 
 async function run(context: Context): Promise<Outcome> {
@@ -42,7 +43,7 @@ async function run(context: Context): Promise<Outcome> {
     for (let step = 0; step < steps; step++) {
       await Promise.all(batch.map((history) => history.step()));
       clock.advance(chance.one(moves));
-      if (chance.chance(0.1)) await patiently(() => app.maintenance.sweep(1000));
+      if (chance.chance(0.1)) await retryUnavailable(() => app.maintenance.sweep(1000));
     }
     for (const history of batch) {
       fingerprint.update(history.trace);
@@ -54,11 +55,11 @@ async function run(context: Context): Promise<Outcome> {
     figures: {
       histories: count,
       commands: count * steps,
-      'broken off by a 503': brokenOff,
+      'aborted by a 503': brokenOff,
       'that differ from the model': differences.length,
-      'is the fingerprint of all answers': fingerprint.digest('hex').slice(0, 12),
+      'is the fingerprint of all responses': fingerprint.digest('hex').slice(0, 12),
     },
-    shortfalls: differences.slice(0, 3),
+    failures: differences.slice(0, 3),
   };
 }
 
@@ -95,9 +96,9 @@ async function open(context: Context, clock: Clock): Promise<App> {
   return app;
 }
 
-/** A tenant of its own, and chance of its own: the same on both databases. */
+/** Each history has a separate tenant and random sequence, the same on both databases. */
 async function begin(context: Context, { maintenance }: App, client: Client, clock: Clock, index: number) {
-  const tenant = await patiently(async () => {
+  const tenant = await retryUnavailable(async () => {
     const made = newTenant('history', clock.now());
     await maintenance.tenants.create(made);
     return made;
@@ -111,6 +112,6 @@ async function begin(context: Context, { maintenance }: App, client: Client, clo
     random: new Random(context.seed, `history ${index}`),
     secrets: context.secrets,
     switchTenant: (on) =>
-      patiently(() => (on ? maintenance.tenants.enable(tenant.id) : maintenance.tenants.disable(tenant.id))),
+      retryUnavailable(() => (on ? maintenance.tenants.enable(tenant.id) : maintenance.tenants.disable(tenant.id))),
   });
 }

@@ -9,12 +9,13 @@ import {
   statusByCaller,
   statusById,
 } from '../../test/support/route-access.ts';
-import { clientsOf, each, patient } from '../clients.ts';
+import { clientsOf, forEachConcurrently, retry503 } from '../fleet-clients.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const isolation: Row = {
   name: 'isolation',
-  must: 'every route by every kind of key, and by own, foreign, unknown, deleted and malformed ids: as in the table',
+  requirement:
+    'every route by every kind of key, and by own, foreign, unknown, deleted and malformed ids: as in the table',
   databases: bothDatabases,
   run,
 };
@@ -23,19 +24,19 @@ const kinds = ['own', 'foreign', 'unknown', 'deleted', 'malformed'];
 
 async function run(context: Context): Promise<Outcome> {
   const { fleet, call } = clientsOf(context, await context.fleet());
-  const shortfalls: string[] = [];
+  const failures: string[] = [];
   let cells = 0;
   const check = (what: string, seen: unknown, expected: unknown) => {
     cells++;
     if (!Bun.deepEquals(seen, expected)) {
-      shortfalls.push(`${what}: ${JSON.stringify(seen)}, not ${JSON.stringify(expected)}`);
+      failures.push(`${what}: ${JSON.stringify(seen)}, not ${JSON.stringify(expected)}`);
     }
   };
 
-  /** Each question goes to the next node. */
+  /** Requests go to the nodes in turn. */
   let turn = 0;
   const { callRoute, keyOf, createEntity } = routeCaller(async (method, path, asked) => {
-    const { status, text } = await patient(() => call(turn++, method, path, asked));
+    const { status, text } = await retry503(() => call(turn++, method, path, asked));
     return { status, body: text === '' ? '' : JSON.parse(text) };
   });
 
@@ -49,7 +50,7 @@ async function run(context: Context): Promise<Outcome> {
     }
   }
 
-  /** As every kind of caller that may use the route on what is its own. */
+  /** Calls with every kind of caller that may use the route. */
   async function everyId(route: Route): Promise<void> {
     const expected = statusById[route.name] ?? [];
     const able = callers.filter((_, at) => (statusByCaller[route.name]?.[at] ?? 403) < 300);
@@ -70,30 +71,33 @@ async function run(context: Context): Promise<Outcome> {
       const [, ofForeign, ofUnknown, ofGone] = answers.map(faceless);
       check(`${route.name} by ${caller}: foreign as unknown`, ofForeign, ofUnknown);
       check(`${route.name} by ${caller}: deleted as unknown`, ofGone, ofUnknown);
-      check(`${route.name} by ${caller}: what is foreign`, await stateOf(room, foreign, theirs.key), before);
+      check(
+        `${route.name} by ${caller}: state of the foreign entity`,
+        await stateOf(room, foreign, theirs.key),
+        before,
+      );
     }
   }
 
   async function stateOf(room: string, id: string, key: string): Promise<string> {
     const { text } = await call(turn++, 'GET', `${room}?id=${id}`, { key });
-    if (!text.includes(`"id":"${id}"`)) throw new Error(`${id} is not there for its own tenant: ${text}`);
+    if (!text.includes(`"id":"${id}"`)) throw new Error(`${id} is missing for its own tenant: ${text}`);
     return text;
   }
 
   for (const { name } of authenticatedRoutes)
-    if (!statusByCaller[name]) shortfalls.push(`${name} has no row for its callers`);
-  for (const { name } of routesWithId)
-    if (!statusById[name]) shortfalls.push(`${name} has no row for its ids`);
-  /** In short some of the routes will do: the suite has a test for each. */
+    if (!statusByCaller[name]) failures.push(`${name} has no row for its callers`);
+  for (const { name } of routesWithId) if (!statusById[name]) failures.push(`${name} has no row for its ids`);
+  /** The short run covers some routes; test/http covers all of them. */
   const some = (all: readonly Route[]) => context.sized(all, context.random.shuffled(all).slice(0, 6));
   for (let round = 0; round < context.sized(3, 1); round++) {
     const [called, found] = [some(authenticatedRoutes), some(routesWithId)];
-    await each(called.length, 4, (index) => everyCaller(called[index] as Route));
-    await each(found.length, 4, (index) => everyId(found[index] as Route));
+    await forEachConcurrently(called.length, 4, (index) => everyCaller(called[index] as Route));
+    await forEachConcurrently(found.length, 4, (index) => everyId(found[index] as Route));
   }
   return {
-    figures: { routes: authenticatedRoutes.length, cells, differences: shortfalls.length },
-    shortfalls,
+    figures: { routes: authenticatedRoutes.length, cells, differences: failures.length },
+    failures,
   };
 }
 

@@ -1,27 +1,27 @@
 import { mint } from '../../src/domain/key.ts';
 import { Client, written } from '../client.ts';
-import { clientsOf, oneNode } from '../clients.ts';
+import { clientsOf, oneNode } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
-/** Above this, two samples are taken to differ. */
+/** Above this, two samples differ significantly. */
 const limit = 4.5;
 
 export const keyTiming: Row = {
   name: 'key-timing',
-  must: `keys that were known against keys that never were, 2 × 20,000 refusals: Welch’s t under ${limit}`,
+  requirement: `timing of 401 for revoked keys and for unknown keys, 2 × 20,000 requests: Welch’s t under ${limit}`,
   databases: bothDatabases,
   alone: true,
   run,
 };
 
 /**
- * A key that is alive gets another answer anyway. What must not show is whether a refused one was ever issued:
- * the known keys were deleted with their Application or regenerated away, or are one bit off a living one.
+ * Timing must not reveal whether an invalid key was ever issued. The known keys were revoked, or differ from a valid
+ * key by one bit.
  */
 async function run(context: Context): Promise<Outcome> {
   const samples = context.sized(20_000, 200);
-  /** Of each side, so that no single one decides. */
+  /** Number of keys per side. */
   const keysOfEach = context.sized(200, 9);
   const fleet = await oneNode(context);
   const { must, application } = clientsOf(context, fleet);
@@ -46,8 +46,8 @@ async function run(context: Context): Promise<Outcome> {
     times.known.filter((time) => time <= cut),
     times.unknown.filter((time) => time <= cut),
   );
-  const shortfalls = times.odd > 0 ? [`${times.odd} answers were not 401`] : [];
-  if (context.size === 'full' && Math.abs(t) >= limit) shortfalls.push(`t is ${t.toFixed(2)}`);
+  const failures = times.odd > 0 ? [`${times.odd} responses were not 401`] : [];
+  if (context.size === 'full' && Math.abs(t) >= limit) failures.push(`t is ${t.toFixed(2)}`);
   return {
     figures: {
       samples: 2 * samples,
@@ -55,7 +55,7 @@ async function run(context: Context): Promise<Outcome> {
       'µs median of unknown': micros(percentile(times.unknown, 0.5)),
       '= t': Math.abs(t).toFixed(2),
     },
-    shortfalls,
+    failures,
   };
 }
 
@@ -70,11 +70,12 @@ function neighbourOf(key: string): string {
     into.set(bytes);
     return into;
   }).secret.reveal();
-  if (!made.startsWith(key.slice(0, 45))) throw new Error('the neighbour of a key is not beside it');
+  if (!made.startsWith(key.slice(0, 45)))
+    throw new Error('the generated key does not differ in the last bit only');
   return made;
 }
 
-/** One after the other, in an order that nobody can foresee, so that whatever drifts hits both alike. */
+/** In random order, so that drift affects both sides alike. */
 async function measured(
   samples: number,
   random: Random,

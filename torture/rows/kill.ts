@@ -1,25 +1,25 @@
-/** kill -9 in the middle of writes. On PostgreSQL, now and then the database as well. */
+/** kill -9 during writes; on PostgreSQL sometimes also of the database. */
 import { join } from 'node:path';
 import { Cluster } from '../crash/cluster.ts';
+import { brokenInvariants } from '../crash/invariants.ts';
 import { Ledger } from '../crash/ledger.ts';
-import { firstKey, type MortalNode, startNode } from '../crash/node.ts';
-import { complaints } from '../crash/operator.ts';
-import { halfDone } from '../crash/soundness.ts';
+import { firstKey, type KillableNode, startNode } from '../crash/node.ts';
+import { operatorChecks } from '../crash/operator.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const kill: Row = {
   name: 'kill',
-  must: 'kill -9 in the middle of writes: 0 acknowledged writes lost, 0 half-applied, integrity check clean',
+  requirement: 'kill -9 during writes: 0 acknowledged writes lost, 0 half-applied, integrity check clean',
   databases: bothDatabases,
   run,
 };
 
-/** Of the kills on PostgreSQL, one in so many takes the database, too. */
+/** On PostgreSQL, one in this many kills includes the database. */
 const withDatabase = 20;
 const lanes = 6;
-/** A kill comes after fewer answers than this. */
+/** A kill comes after fewer responses than this. */
 const mostAnswers = 16;
-/** After so many kills everything written since is looked at. */
+/** After this many kills, everything written since is checked. */
 const between = 10;
 
 async function run(context: Context): Promise<Outcome> {
@@ -39,12 +39,12 @@ async function run(context: Context): Promise<Outcome> {
     await ledger.settle(node.url);
     if (killed % between !== 0) continue;
     lost.push(...(await ledger.broken(node.url, 'new')));
-    halves.push(...(await halfDone(databaseUrl)));
+    halves.push(...(await brokenInvariants(databaseUrl)));
   }
   lost.push(...(await ledger.broken(node.url, 'all')));
-  halves.push(...(await halfDone(databaseUrl)));
+  halves.push(...(await brokenInvariants(databaseUrl)));
   await node.kill();
-  unsound.push(...(await complaints(context, databaseUrl, program)));
+  unsound.push(...(await operatorChecks(context, databaseUrl, program)));
   return {
     figures: {
       kills,
@@ -54,13 +54,13 @@ async function run(context: Context): Promise<Outcome> {
       'half-applied': halves.length,
       'integrity complaints': unsound.length,
     },
-    shortfalls: [...lost, ...halves, ...unsound, ...ledger.wrong].slice(0, 10),
+    failures: [...lost, ...halves, ...unsound, ...ledger.wrong].slice(0, 10),
   };
 }
 
 interface MortalDatabase {
   readonly url: string;
-  /** Kills it, if it is a process, and starts it again. */
+  /** Kills the database server, if there is one, and restarts it. */
   crash(): Promise<void>;
 }
 
@@ -79,7 +79,7 @@ async function mortalDatabase(context: Context): Promise<MortalDatabase> {
   };
 }
 
-async function killWhileWriting(node: MortalNode, ledger: Ledger, answers: number): Promise<void> {
+async function killWhileWriting(node: KillableNode, ledger: Ledger, answers: number): Promise<void> {
   let dead = false;
   const writing = ledger.write(node.url, lanes, () => dead);
   await ledger.more(answers);

@@ -1,15 +1,16 @@
 import { codes } from '../../src/domain/error.ts';
 import type { Document } from '../../src/http/reference/openapi.ts';
 import { sendAndClose, sendRaw } from '../../test/support/raw-http.ts';
-import { type Answer, Client } from '../client.ts';
-import { type Body, clientsOf, each, oneNode } from '../clients.ts';
-import { rawRequest } from '../framing.ts';
-import { Generator, type Pool } from '../generate.ts';
+import { Client, type ClientResponse } from '../client.ts';
+import { type Body, clientsOf, forEachConcurrently, oneNode } from '../fleet-clients.ts';
+import { rawRequest } from '../malformed-http.ts';
+import { Generator, type Pool } from '../random-requests.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const requests: Row = {
   name: 'requests',
-  must: '100,000 requests from the OpenAPI document, half on each database, and 4,000 raw sockets: no 5xx, no crash, every refusal a problem detail but for what is not HTTP',
+  requirement:
+    '100,000 requests from the OpenAPI document, half on each database, and 4,000 raw sockets: no 5xx, no crash, every error is a problem document unless the request is not HTTP',
   databases: bothDatabases,
   run,
 };
@@ -27,20 +28,20 @@ async function run(context: Context): Promise<Outcome> {
   await sockets(context, url, key, tally);
 
   const alive = await fetch(`${url}/applications/key`, { headers: { 'SVC-API-KEY': key } });
-  if (alive.status !== 200) tally.complain(`afterwards the service answered with ${alive.status}`);
+  if (alive.status !== 200) tally.complain(`afterwards the service returned ${alive.status}`);
   const crashes = /\bpanic|\bcrash|uncaught/i.exec(fleet.at(0).err()) ? 1 : 0;
   if (crashes > 0) tally.complain(`process ${pid} said: ${fleet.at(0).err().slice(-2000)}`);
   return {
     figures: {
       requests: tally.asked,
       accepted: tally.accepted,
-      'refused with problem details': tally.problems,
-      'not HTTP, refused by Bun without a body': tally.bare,
-      'not HTTP, closed without an answer': tally.closed,
-      '× 5xx': tally.failures,
+      'rejected with a problem document': tally.problems,
+      'not HTTP, rejected by Bun without a body': tally.bare,
+      'not HTTP, closed without a response': tally.closed,
+      '× 5xx': tally.serverErrors,
       crashes,
     },
-    shortfalls: tally.shortfalls,
+    failures: tally.failures,
   };
 }
 
@@ -67,7 +68,7 @@ async function poolFor(
 
 async function generated(context: Context, generator: Generator, pool: Pool, client: Client, tally: Tally) {
   context.defer(() => client.close());
-  await each(context.sized(50_000, 300), 24, async () => {
+  await forEachConcurrently(context.sized(50_000, 300), 24, async () => {
     const { method, path, bytes } = generator.next();
     const what = `${method} ${path}`;
     tally.asked++;
@@ -99,7 +100,7 @@ function learn(context: Context, pool: Pool, text: string): void {
 }
 
 async function sockets(context: Context, url: string, key: string, tally: Tally): Promise<void> {
-  await each(context.sized(2000, 40), 24, async () => {
+  await forEachConcurrently(context.sized(2000, 40), 24, async () => {
     const { text, sound, unfinished } = rawRequest(context.random, key);
     tally.asked++;
     if (unfinished) {
@@ -123,11 +124,11 @@ async function sockets(context: Context, url: string, key: string, tally: Tally)
   });
 }
 
-/** What is not HTTP is answered before the program sees it. */
+/** Bun answers requests that are not HTTP before the service sees them. */
 const refusalsOfBun = [400, 413, 431, 505];
 
 function late(): Promise<string> {
-  return Bun.sleep(60_000).then(() => 'nothing within 60 s');
+  return Bun.sleep(60_000).then(() => 'no response within 60 s');
 }
 
 class Tally {
@@ -136,23 +137,23 @@ class Tally {
   problems = 0;
   bare = 0;
   closed = 0;
-  failures = 0;
-  readonly shortfalls: string[] = [];
+  serverErrors = 0;
+  readonly failures: string[] = [];
 
   complain(sentence: string): void {
-    if (this.shortfalls.length < 10) this.shortfalls.push(sentence);
+    if (this.failures.length < 10) this.failures.push(sentence);
   }
 
-  judge({ status, head, text }: Answer, what: string, headOnly: boolean): void {
+  judge({ status, head, text }: ClientResponse, what: string, headOnly: boolean): void {
     if (status >= 500 || status === 0) {
-      this.failures++;
+      this.serverErrors++;
       this.complain(`${what} was answered with ${status}: ${text}`);
     } else if (status < 400) {
       this.accepted++;
     } else if (headOnly || isProblem(status, head, text)) {
       this.problems++;
     } else {
-      this.complain(`${what} was answered with ${status}, and no problem details: ${head} ${text}`);
+      this.complain(`${what} returned ${status} without a problem document: ${head} ${text}`);
     }
   }
 }

@@ -1,20 +1,21 @@
-import { type Clients, clientsOf, each } from '../clients.ts';
 import type { Tenant } from '../fleet.ts';
-import { patiently } from '../patience.ts';
+import { type Clients, clientsOf, forEachConcurrently } from '../fleet-clients.ts';
+import { retryUnavailable } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 const probes = 60;
-/** Milliseconds that an Application lives which is made to expire. */
+/** Lifetime of an application that expires, in milliseconds. */
 const lifetime = 1500;
 
 export const revocations: Row = {
   name: 'revocations',
-  must: '500 revocations of nine kinds, 60 probes each over 3 nodes after the answer: none accepted',
+  requirement:
+    '500 revocations of nine kinds, 60 requests each over 3 nodes after the response: none accepted',
   databases: bothDatabases,
   run,
 };
 
-/** A key that works, how it is taken away, and what it gets from then on. */
+/** A valid key, how it is revoked, and the expected status afterwards. */
 interface Case {
   readonly key: string;
   readonly refusal: 401 | 403;
@@ -60,7 +61,7 @@ const kinds: Record<string, Make> = {
     const made = await application(tenant.key, reading);
     return {
       ...refused(401, made.key),
-      revoke: () => patiently(() => fleet.maintenance.tenants.disable(tenant.id)),
+      revoke: () => retryUnavailable(() => fleet.maintenance.tenants.disable(tenant.id)),
     };
   },
   'Session ended': async (clients, tenant, node) => {
@@ -71,7 +72,7 @@ const kinds: Record<string, Make> = {
     };
     return { ...refused(401, session_key), revoke };
   },
-  'Application of a Session deleted': async (clients, { key }, node) => {
+  'application of a session deleted': async (clients, { key }, node) => {
     const { session_key, web } = await session(clients, key, key, node);
     const revoke = () => clients.must(node, 'DELETE', `/applications/${web.id}`, { key });
     return { ...refused(401, session_key), revoke };
@@ -99,30 +100,30 @@ async function run(context: Context): Promise<Outcome> {
   const names = Object.keys(kinds);
   const count = context.sized(500, names.length);
   const clients = clientsOf(context, await context.fleet());
-  const shortfalls: string[] = [];
+  const failures: string[] = [];
   let [accepted, unexpected] = [0, 0];
 
   const ask = async (node: number, key: string) =>
     (await clients.call(node, 'GET', '/applications/key', { key })).status;
 
-  await each(count, 4, async (index) => {
+  await forEachConcurrently(count, 4, async (index) => {
     const name = names[index % names.length] as string;
     const tenant = await clients.fleet.tenant();
     const { key, refusal, revoke } = await (kinds[name] as Make)(clients, tenant, index);
     const before = await Promise.all(clients.fleet.nodes.map((_, node) => ask(node, key)));
-    if (before.some((status) => status !== 200)) shortfalls.push(`${name}: ${before} before it was revoked`);
+    if (before.some((status) => status !== 200)) failures.push(`${name}: ${before} before the revocation`);
     await revoke();
     const after = await Promise.all(Array.from({ length: probes }, (_, probe) => ask(probe, key)));
-    const letIn = after.filter((status) => status < 300).length;
+    const passed = after.filter((status) => status < 300).length;
     const odd = after.filter((status) => status >= 300 && status !== refusal);
-    accepted += letIn;
+    accepted += passed;
     unexpected += odd.length;
-    if (letIn > 0) shortfalls.push(`${name}: ${letIn} of ${probes} probes were accepted afterwards`);
-    if (odd.length > 0) shortfalls.push(`${name}: answered with ${[...new Set(odd)]}, not ${refusal}`);
+    if (passed > 0) failures.push(`${name}: ${passed} of ${probes} probes were accepted afterwards`);
+    if (odd.length > 0) failures.push(`${name}: answered with ${[...new Set(odd)]}, not ${refusal}`);
   });
 
   return {
-    figures: { revocations: count, probes: count * probes, accepted, 'other answers': unexpected },
-    shortfalls: shortfalls.slice(0, 10),
+    figures: { revocations: count, requests: count * probes, accepted, 'other responses': unexpected },
+    failures: failures.slice(0, 10),
   };
 }

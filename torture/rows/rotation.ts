@@ -1,4 +1,4 @@
-/** The master key is rotated while every node reads and writes Tokens of many tenants. */
+/** Rotates the master key while every node reads and writes tokens of many tenants. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newTenant } from '../../src/operations/bootstrap.ts';
@@ -7,14 +7,15 @@ import { openStore } from '../../src/store/open.ts';
 import { generousTimeout, testMasterKey } from '../../test/support/test-server.ts';
 import { masterKeys, runSql } from '../../test/support/test-store.ts';
 import { Client } from '../client.ts';
-import { each } from '../clients.ts';
 import { startNode } from '../crash/node.ts';
 import { runCommand } from '../crash/operator.ts';
+import { forEachConcurrently } from '../fleet-clients.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const rotation: Row = {
   name: 'rotation',
-  must: 'the master key rotated under reads of 10,000 Tokens: 0 failures, 0 rows left on the old key',
+  requirement:
+    'the master key rotated under reads of 10,000 tokens: 0 failures, 0 keys left on the old master key',
   databases: bothDatabases,
   run,
 };
@@ -46,20 +47,20 @@ async function run(context: Context): Promise<Outcome> {
   context.defer(() => clients.forEach((client) => void client.close()));
   const keys = await tenantKeys(context, databaseUrl, context.sized(500, 20));
   const made: Made[] = [];
-  const failures: string[] = [];
+  const errors: string[] = [];
   const client = (index: number) => clients[index % clients.length] as Client;
 
   const write = async (index: number) => {
     const token = await store(context, client(index), keys[index % keys.length] as string, index);
-    if (typeof token === 'string') failures.push(token);
+    if (typeof token === 'string') errors.push(token);
     else made.push(token);
   };
   const read = async (index: number) => {
     const complaint = await look(client(index), made[index % made.length] as Made);
-    if (complaint) failures.push(complaint);
+    if (complaint) errors.push(complaint);
   };
 
-  await each(count * 0.9, 32, write);
+  await forEachConcurrently(count * 0.9, 32, write);
   let [rotating, reads] = [true, 0];
   const lanes = Array.from({ length: 6 }, async (_, lane) => {
     while (rotating) {
@@ -72,26 +73,27 @@ async function run(context: Context): Promise<Outcome> {
   while (reads < context.sized(2000, 100) && rotations.length < 8) rotations.push(await rotate());
   rotating = false;
   await Promise.all(lanes);
-  if (made.length < count) await each(count - made.length, 32, (index) => write(made.length + index));
-  await each(made.length, 32, read);
+  if (made.length < count)
+    await forEachConcurrently(count - made.length, 32, (index) => write(made.length + index));
+  await forEachConcurrently(made.length, 32, read);
   const left = await leftBehind(databaseUrl, file);
   const old = await runCommand(context, databaseUrl, [...program, 'serve'], {
     SALLYPORT_MASTER_KEY: testMasterKey,
   });
-  for (const { code, err } of rotations) if (code !== 0) failures.push(`rotate ended with ${code}: ${err}`);
-  if (old.code !== 1) failures.push(`with the old key alone, it ended with ${old.code}`);
+  for (const { code, err } of rotations) if (code !== 0) errors.push(`rotate ended with ${code}: ${err}`);
+  if (old.code !== 1) errors.push(`with the old key alone, it ended with ${old.code}`);
   return {
     figures: {
-      Tokens: made.length,
+      tokens: made.length,
       tenants: keys.length,
       rotations: rotations.length,
       'reads meanwhile': reads,
-      failures: failures.length,
+      failures: errors.length,
       'keys left on an old master key': left,
     },
-    shortfalls: [
-      ...failures.slice(0, 8),
-      ...(left > 0 ? [`${left} keys are still sealed with an old master key`] : []),
+    failures: [
+      ...errors.slice(0, 8),
+      ...(left > 0 ? [`${left} data keys are still wrapped by an old master key`] : []),
     ],
   };
 }
@@ -102,14 +104,14 @@ async function leftBehind(databaseUrl: string, file: string): Promise<number> {
   return rows.filter(({ id }) => id !== current?.id).length;
 }
 
-/** The management keys of new tenants, made past the nodes. */
+/** Creates tenants directly in the store and returns their management keys. */
 async function tenantKeys(context: Context, databaseUrl: string, count: number): Promise<string[]> {
   const direct = await openStore(databaseUrl, {
     masters: masterKeys(testMasterKey),
     timeout: generousTimeout,
   });
   const tenants = Array.from({ length: count }, () => newTenant('torture', Date.now()));
-  await each(count, 8, (index) =>
+  await forEachConcurrently(count, 8, (index) =>
     direct.maintenance.tenants.create(tenants[index] as (typeof tenants)[number]),
   );
   await direct.close();
@@ -120,12 +122,12 @@ async function store(context: Context, client: Client, key: string, index: numbe
   const shown = String(index).padStart(6, '0');
   const body = { data: `${context.secrets.plaintext(index)}${shown}`, mask: '{{ data | last: 6 }}' };
   const { status, text } = await client.call('POST', '/tokens', { key, body });
-  if (status !== 201) return `a Token was answered with ${status}: ${text}`;
+  if (status !== 201) return `creating a token returned ${status}: ${text}`;
   return { key, path: `/tokens/${JSON.parse(text).id}`, shown };
 }
 
 async function look(client: Client, { key, path, shown }: Made): Promise<string | undefined> {
   const { status, text } = await client.call('GET', path, { key });
   if (status === 200 && JSON.parse(text).data === shown) return undefined;
-  return `a Token that shows ${shown} was answered with ${status}: ${text}`;
+  return `reading a token expected to return ${shown} returned ${status}: ${text}`;
 }

@@ -4,14 +4,15 @@ import { dumpDatabase } from '../../test/support/database.ts';
 import { ProgramFolder } from '../../test/support/program.ts';
 import { testMasterKey } from '../../test/support/test-server.ts';
 import { runSql } from '../../test/support/test-store.ts';
-import type { Asked } from '../client.ts';
-import { type Body, clientsOf } from '../clients.ts';
+import type { RequestOptions } from '../client.ts';
+import { type Body, clientsOf } from '../fleet-clients.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
-import { everyForm, type Found, searchBytes, searchFolder } from '../search.ts';
+import { everyEncoding, type Found, searchBytes, searchFolder } from '../secret-search.ts';
 
 export const secrets: Row = {
   name: 'secrets',
-  must: 'every secret of the run, searched in logs, audit, database, WAL, metrics, dumps and errors: no hits',
+  requirement:
+    'every secret of the run, searched in logs, audit, database, WAL, metrics, dumps and errors: no hits',
   databases: bothDatabases,
   last: true,
   run,
@@ -29,7 +30,7 @@ async function run(context: Context): Promise<Outcome> {
     }
   }
 
-  const shortfalls: string[] = [];
+  const failures: string[] = [];
   const { name } = context.database;
   const other = name === 'SQLite' ? '-PostgreSQL/' : '-SQLite/';
   const files = searchFolder(folder, context.secrets, (path) => !path.includes(other));
@@ -43,9 +44,9 @@ async function run(context: Context): Promise<Outcome> {
     bytes += server.bytes;
     found.push(...server.found);
   }
-  for (const missed of blindSpots(context)) shortfalls.push(missed);
+  for (const missed of blindSpots(context)) failures.push(missed);
   for (const { secret, where, form } of found) {
-    shortfalls.push(`${secret.slice(0, 12)}… stands in ${where} (${form})`);
+    failures.push(`${secret.slice(0, 12)}… found in ${where} (${form})`);
   }
   return {
     figures: {
@@ -53,11 +54,11 @@ async function run(context: Context): Promise<Outcome> {
       'MB searched': Math.round(bytes / 1e6),
       hits: found.length,
     },
-    shortfalls: shortfalls.slice(0, 10),
+    failures: failures.slice(0, 10),
   };
 }
 
-/** A node that logs all it can, asked with secrets wherever somebody may put them by mistake. */
+/** Sends secrets in places where users may put them by mistake, to a node with debug logging. */
 async function misplaced(context: Context, databaseUrl: string): Promise<void> {
   const fleet = await context.start({ nodes: 1, databaseUrl, env: { SALLYPORT_LOG_LEVEL: 'debug' } });
   const { must, application, call } = clientsOf(context, fleet);
@@ -67,8 +68,8 @@ async function misplaced(context: Context, databaseUrl: string): Promise<void> {
   const data = context.secrets.plaintext('misplaced');
   const token = await must(0, 'POST', '/tokens', { key, body: { data, mask: 'x' } });
   const answers: string[] = [];
-  const ask = async (method: string, path: string, asked: Asked) => {
-    const { head, text } = await call(0, method, path, asked);
+  const ask = async (method: string, path: string, options: RequestOptions) => {
+    const { head, text } = await call(0, method, path, options);
     answers.push(head, text);
   };
   for (const secret of [key, backend.key, session.session_key, session.nonce]) {
@@ -87,22 +88,22 @@ async function misplaced(context: Context, databaseUrl: string): Promise<void> {
   await fleet.close();
 }
 
-/** The audit log as it is handed out, and a backup where the program makes one. */
+/** An audit export, and a backup on SQLite. */
 async function exported(context: Context, databaseUrl: string): Promise<void> {
   const place = new ProgramFolder();
   const env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey };
   try {
     const audit = await place.run(['audit', 'export', join(context.folder, 'audit.jsonl')], env);
-    if (audit.code !== 0) throw new Error(`the audit log was not exported: ${audit.err}`);
+    if (audit.code !== 0) throw new Error(`the audit export failed: ${audit.err}`);
     if (context.database.name === 'PostgreSQL') return;
     const backup = await place.run(['backup', join(context.folder, 'backup.db')], env);
-    if (backup.code !== 0) throw new Error(`there was no backup: ${backup.err}`);
+    if (backup.code !== 0) throw new Error(`the backup failed: ${backup.err}`);
   } finally {
     await place.close();
   }
 }
 
-/** Every row of every database as text, and every byte that the server keeps, its WAL included. */
+/** Every row of every database as text, and all files of the server, WAL included. */
 async function searchServer(context: Context, databaseUrls: readonly string[]) {
   const found: Found[] = [];
   let bytes = 0;
@@ -116,14 +117,14 @@ async function searchServer(context: Context, databaseUrls: readonly string[]) {
   return { bytes: bytes + files.bytes, found: [...found, ...files.found] };
 }
 
-/** Forms in which the search would not see a secret. */
+/** Encodings in which the search does not find a secret. */
 function blindSpots(context: Context): string[] {
   const examples = [...context.secrets.all].slice(0, 20);
   return examples.flatMap((secret) =>
-    everyForm(secret).flatMap((bytes, form) =>
+    everyEncoding(secret).flatMap((bytes, form) =>
       searchBytes(bytes, 'a test', context.secrets).some((hit) => hit.secret === secret)
         ? []
-        : [`the search does not see form ${form} of a secret`],
+        : [`the search does not find a secret in ${form}`],
     ),
   );
 }

@@ -1,10 +1,10 @@
 import { connect, type Socket } from 'node:net';
-import { clientsOf } from '../clients.ts';
+import { clientsOf } from '../fleet-clients.ts';
 import type { Context, Outcome, Row } from '../row.ts';
 
 export const slowSockets: Row = {
   name: 'slow-sockets',
-  must: '1,000 slow sockets: p99 of healthy callers under 100 ms, every slow one closed within 15 s',
+  requirement: '1,000 slow sockets: p99 of healthy callers under 100 ms, every slow one closed within 15 s',
   databases: ['SQLite'],
   alone: true,
   run,
@@ -17,7 +17,7 @@ const drip = 1000;
 
 const post = 'POST /sessions/authorize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n';
 
-/** What a slow socket sends at first, and then once a second. */
+/** The first bytes of a slow socket, and what it sends once a second. */
 const habits: readonly (readonly [first: string, then: string])[] = [
   ['', ''],
   ['G', 'E'],
@@ -39,15 +39,15 @@ async function run(context: Context): Promise<Outcome> {
   const began = performance.now();
 
   const waits: number[] = [];
-  const shortfalls: string[] = [];
-  /** In short there is no waiting for the sockets to be closed, and other tests run beside it. */
+  const failures: string[] = [];
+  /** The short run does not wait for the sockets to close, because other tests run in parallel. */
   const slowestHealthy = context.sized(100, Number.POSITIVE_INFINITY);
   const until = context.sized(longest + 1000, 500);
   while (performance.now() - began < until && slow.some((each) => each.closedAt === undefined)) {
     const asked = performance.now();
     const { status } = await call(0, 'GET', '/applications/key', { key: healthy.key });
     waits.push(performance.now() - asked);
-    if (status !== 200) shortfalls.push(`a healthy caller got ${status}`);
+    if (status !== 200) failures.push(`a healthy caller got ${status}`);
     await Bun.sleep(5);
   }
 
@@ -55,8 +55,8 @@ async function run(context: Context): Promise<Outcome> {
   const left = lives.filter((life) => life > longest).length;
   const lastClosed = left > 0 ? 'more than 15' : Number((Math.max(...lives) / 1000).toFixed(1));
   const p99 = waits.toSorted((a, b) => a - b)[Math.floor(waits.length * 0.99)] as number;
-  if (context.size === 'full' && left > 0) shortfalls.push(`${left} slow sockets were open after 15 s`);
-  if (p99 > slowestHealthy) shortfalls.push(`p99 of healthy callers was ${p99.toFixed(1)} ms`);
+  if (context.size === 'full' && left > 0) failures.push(`${left} slow sockets were open after 15 s`);
+  if (p99 > slowestHealthy) failures.push(`p99 of healthy callers was ${p99.toFixed(1)} ms`);
   return {
     figures: {
       'slow sockets': count,
@@ -64,7 +64,7 @@ async function run(context: Context): Promise<Outcome> {
       'ms p99': Number(p99.toFixed(1)),
       ...(context.size === 'full' && { 's until the last was closed': lastClosed }),
     },
-    shortfalls: shortfalls.slice(0, 10),
+    failures: failures.slice(0, 10),
   };
 }
 

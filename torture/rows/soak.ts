@@ -1,28 +1,29 @@
 import { readdirSync } from 'node:fs';
 import { mint } from '../../src/domain/key.ts';
 import { runSql } from '../../test/support/test-store.ts';
-import { type Body, type Clients, clientsOf, each, oneNode } from '../clients.ts';
 import type { Tenant } from '../fleet.ts';
-import { residentMegabytes } from '../meter.ts';
+import { type Body, type Clients, clientsOf, forEachConcurrently, oneNode } from '../fleet-clients.ts';
+import { residentMegabytes } from '../process-usage.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const soak: Row = {
   name: 'soak',
-  must: '1,000,000 mixed requests, 900,000 on SQLite and 100,000 on PostgreSQL: memory and handles flat after warm-up, expired rows back to none',
+  requirement:
+    '1,000,000 mixed requests, 900,000 on SQLite and 100,000 on PostgreSQL: memory and handles flat after warm-up, expired rows back to none',
   databases: bothDatabases,
   run,
 };
 
 const atOnce = 32;
 const samples = 50;
-/** The parts of the run between which memory is compared, after a warm-up. */
+/** Parts of the run whose memory is compared, after a warm-up. */
 const [early, late] = [
   [0.4, 0.6],
   [0.8, 1],
 ] as const;
-/** Megabytes by which the later part may lie above the earlier one. */
+/** Maximum memory growth in megabytes. */
 const allowance = 12;
-/** Milliseconds within which the sweep must be through; it starts every 30 s. */
+/** Milliseconds within which the sweep must finish. It starts every 30 s. */
 const sweepWithin = 40_000;
 
 async function run(context: Context): Promise<Outcome> {
@@ -35,7 +36,7 @@ async function run(context: Context): Promise<Outcome> {
   const statuses = new Map<number, number>();
   const began = performance.now();
 
-  await each(count, atOnce, async (index) => {
+  await forEachConcurrently(count, atOnce, async (index) => {
     if (index % Math.floor(count / samples) === 0) {
       memory.push(residentMegabytes(pid));
       handles.push(openHandles(pid));
@@ -48,14 +49,13 @@ async function run(context: Context): Promise<Outcome> {
   const growth = median(part(memory, late)) - median(part(memory, early));
   const moreHandles = median(part(handles, late)) - median(part(handles, early));
   const left = context.size === 'full' ? await expiredLeft(fleet.databaseUrl) : 0;
-  const shortfalls: string[] = [];
-  if (context.size === 'full' && growth > allowance)
-    shortfalls.push(`memory grew by ${growth.toFixed(1)} MB`);
-  if (moreHandles > 2) shortfalls.push(`${moreHandles} more handles were open`);
+  const failures: string[] = [];
+  if (context.size === 'full' && growth > allowance) failures.push(`memory grew by ${growth.toFixed(1)} MB`);
+  if (moreHandles > 2) failures.push(`${moreHandles} more handles were open`);
   if (left > 0)
-    shortfalls.push(`${left} expired rows were left ${sweepWithin / 1000} s after the last request`);
+    failures.push(`${left} expired rows were left ${sweepWithin / 1000} s after the last request`);
   for (const [status, times] of statuses) {
-    if (status >= 500) shortfalls.push(`${times} requests were answered with ${status}`);
+    if (status >= 500) failures.push(`${times} requests were answered with ${status}`);
   }
   return {
     figures: {
@@ -66,11 +66,11 @@ async function run(context: Context): Promise<Outcome> {
       'more handles': moreHandles,
       'expired rows left': left,
     },
-    shortfalls,
+    failures,
   };
 }
 
-/** What one request after the other does: mostly reads, some writes, all of which expire or are deleted. */
+/** The mix of requests: mostly reads, and writes whose rows expire or are deleted. */
 async function trafficOn({ random, secrets }: Context, clients: Clients, { key }: Tenant) {
   const { call, must, application } = clients;
   const backend = await application(key, {
@@ -134,7 +134,7 @@ async function trafficOn({ random, secrets }: Context, clients: Clients, { key }
 
 const expiring = ['applications', 'sessions', 'tokens', 'idempotency'];
 
-/** How many expired rows there are still when the sweep has had its time. */
+/** Number of expired rows after the sweep should have finished. */
 async function expiredLeft(databaseUrl: string): Promise<number> {
   const counts = expiring
     .map((table) => `(select count(*) from ${table} where expires_at <= MOMENT)`)

@@ -1,35 +1,35 @@
-/** The requests that a key with few rights can make the most expensive, each with what it is compared with. */
-import { type Answer, type Asked, Client } from '../client.ts';
-import type { Body, Clients } from '../clients.ts';
+/** The most expensive requests of keys with few permissions, each with an ordinary request for comparison. */
+import { Client, type ClientResponse, type RequestOptions } from '../client.ts';
 import type { Fleet, Tenant } from '../fleet.ts';
+import type { Body, Clients } from '../fleet-clients.ts';
 import { Random } from '../random.ts';
 import type { Context } from '../row.ts';
 import { type Filler, metadataNames } from './fill.ts';
 
 export interface Attack {
   readonly name: string;
-  /** Sends one request; each number is another one of its kind. */
-  send(number: number): Promise<Answer>;
-  /** Bytes of the largest reply. */
+  /** Sends the n-th variant of the request. */
+  send(number: number): Promise<ClientResponse>;
+  /** Maximum size of the response in bytes. */
   readonly mostBytes: number;
   /** The ordinary request that its cost is compared with. */
   readonly like: Ordinary;
 }
 
 export interface Ordinary {
-  send(number: number): Promise<Answer>;
-  /** How many times as much the worst request of its kind may cost. */
+  send(number: number): Promise<ClientResponse>;
+  /** Maximum cost relative to the ordinary request. */
   readonly most: number;
 }
 
 const KiB = 1024;
 const page = 8 * KiB * KiB;
-/** Of a refusal: what is wrong, and what stands around it. */
+/** Maximum size of an error response. */
 const refusal = 68 * KiB;
 const mostRules = 50;
 const transform = 'redact';
 
-/** Where ordinary tokens are, of which a page is read to compare with. */
+/** Container of ordinary tokens, for comparison. */
 export const ordinaryContainer = '/page/small/';
 
 export const deepestContainer = 'the deepest container';
@@ -40,9 +40,9 @@ export interface Keys {
   readonly crowded: string;
   /** The same with rules and a ceiling that match no token. */
   readonly blind: string;
-  /** A public application that may create and list tokens of its own containers. */
+  /** A public application that may create and list tokens in its containers. */
   readonly page: string;
-  /** A session that may ask for decisions about itself, with the longest rules that there are. */
+  /** A session that may request decisions about itself, with the longest possible rules. */
   readonly wordy: string;
   /** An application that may read the log. */
   readonly auditor: string;
@@ -103,7 +103,7 @@ function conditional(conditions: readonly object[]) {
 export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: Filler): Attack[] {
   const client = new Client(fleet.at(0).url);
   context.defer(() => client.close());
-  const call = (method: string, path: string, asked: Asked) => client.call(method, path, asked);
+  const call = (method: string, path: string, options: RequestOptions) => client.call(method, path, options);
   const get = (key: string, path: string) => call('GET', path, { key });
   const post = (key: string, path: string, body: unknown) => call('POST', path, { key, body });
 
@@ -138,7 +138,7 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
 
   const each = metadataNames.map((name) => `metadata.${name}=v`);
   const filters = each.join('&');
-  /** Of 40 shapes, so that whatever is kept of each shape adds up. The first ones have all filters. */
+  /** Queries of 40 different shapes, to fill caches per shape. The first ones have all filters. */
   const varied = (number: number) =>
     [
       ...each.slice((number >> 2) % each.length),
@@ -161,12 +161,10 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
     attack('10 filters by a key that sees all', list, page, () =>
       get(keys.owner, `/tokens?size=100&${filters}`),
     ),
-    attack('a type that there is not', list, page, () => get(keys.owner, '/tokens?size=100&type=absent')),
+    attack('an unused type', list, page, () => get(keys.owner, '/tokens?size=100&type=absent')),
     attack('a deep page', { ...list, most: 50 }, page, () => get(keys.owner, '/tokens?size=100&page=999')),
-    attack('a list of nothing', list, page, () => get(keys.blind, '/tokens?size=100')),
-    attack('a list of nothing with filters', list, page, () =>
-      get(keys.blind, `/tokens?size=100&${filters}`),
-    ),
+    attack('an empty list', list, page, () => get(keys.blind, '/tokens?size=100')),
+    attack('an empty list with filters', list, page, () => get(keys.blind, `/tokens?size=100&${filters}`)),
     attack(deepestContainer, create, 8 * KiB, (number) =>
       deepest((container) => post(keys.page, '/tokens', { container, data: number })),
     ),
@@ -182,13 +180,13 @@ export function attacksWith(context: Context, fleet: Fleet, keys: Keys, filler: 
   ];
 }
 
-/** 249 levels, or what is allowed of them. */
-async function deepest(send: (container: string) => Promise<Answer>): Promise<Answer> {
+/** 249 levels, or the allowed maximum. */
+async function deepest(send: (container: string) => Promise<ClientResponse>): Promise<ClientResponse> {
   const answer = await send(`/page/${'a/'.repeat(240)}`);
   return answer.status === 400 ? send(`/page/${'a/'.repeat(15)}`) : answer;
 }
 
-/** Every value stands somewhere in what the mask shows, far from its beginning. */
+/** Every value appears in the masked output, far from its start. */
 const manyValues = (() => {
   const random = new Random(1);
   const tail = Array.from({ length: 9000 }, () => random.one([...'abcdefghijklmnopqrstuvw'])).join('');
@@ -209,9 +207,9 @@ const wrongRules = {
 };
 
 async function explained(
-  post: (key: string, path: string, body: unknown) => Promise<Answer>,
+  post: (key: string, path: string, body: unknown) => Promise<ClientResponse>,
   key: string,
-): Promise<Answer> {
+): Promise<ClientResponse> {
   const resources = Array.from({ length: 100 }, (_, at) => ({
     id: `${at}-`.padEnd(250, 'i'),
     container: `/${'c'.repeat(240)}/`,

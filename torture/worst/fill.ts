@@ -1,8 +1,8 @@
-/** Rows by SQL, as many as it takes: far more than could be sent through the API in the time of a run. */
+/** Inserts rows with SQL, far more than the API could create during a run. */
 import { runSql } from '../../test/support/test-store.ts';
 import type { DatabaseName } from '../row.ts';
 
-/** Names of metadata entries, all of which every token has but for one. */
+/** Names of metadata entries. Each token lacks one of them. */
 export const metadataNames = Array.from({ length: 10 }, (_, at) => `m${at}`);
 
 /** Tokens of one container. */
@@ -14,7 +14,7 @@ function metadataBut(without: string): string {
 }
 
 interface Words {
-  /** A number as the last part of an id. */
+  /** Builds an id that ends with a number. */
   id(prefix: string, number: string): string;
   readonly bytes: string;
   digest(seed: string): string;
@@ -45,7 +45,7 @@ export class Filler {
   }
 
   /**
-   * Tokens with ids from `filled-1` on, in containers from `/filled/0/` on. Their data cannot be opened. Each has
+   * Tokens with ids from `filled-1` on, in containers from `/filled/0/` on. Their data cannot be decrypted. Each has
    * nine of the ten metadata entries, so every filter alone passes most of them, and all ten together pass none.
    */
   async tokens(tenant: string, count: number): Promise<void> {
@@ -96,12 +96,12 @@ export class Filler {
     await this.#analyze('audit');
   }
 
-  /** Of an actor in the log, from 0 to 99. */
+  /** Id of an actor in the log, 0 to 99. */
   actor(number: number): string {
     return `01900001-0000-7000-8000-${number.toString(16).padStart(12, '0')}`;
   }
 
-  /** Sessions of one application that live for a day, with keys that nobody knows. */
+  /** Sessions of one application with a lifetime of one day and unknown keys. */
   async sessions(tenant: string, application: string, count: number): Promise<void> {
     const now = Date.now();
     await this.#insert(
@@ -113,7 +113,7 @@ export class Filler {
     await this.#analyze('sessions');
   }
 
-  /** On PostgreSQL, where every row that is left is searched for secrets at the end of a run. */
+  /** On PostgreSQL, because every remaining row is searched for secrets at the end of the run. */
   async clear(): Promise<void> {
     if (this.#isPostgres) await runSql(this.#url, 'truncate token_metadata, token_containers, tokens, audit');
   }

@@ -1,18 +1,18 @@
-/** Bytes that are hardly HTTP, for a raw socket. */
+/** Malformed HTTP requests for a raw socket. */
 import type { Random } from './random.ts';
 
-export interface Raw {
+export interface MalformedRequest {
   readonly text: string;
-  /** Whether it is a whole request in sound framing, which the program itself must answer. */
+  /** Whether it is a complete, well-framed request, which the service itself must answer. */
   readonly sound: boolean;
-  /** Whether it breaks off, so that nobody can answer it. */
+  /** Whether it is truncated and cannot be answered. */
   readonly unfinished?: boolean;
 }
 
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 
 /** One character per byte. */
-export function rawRequest(random: Random, key: string): Raw {
+export function rawRequest(random: Random, key: string): MalformedRequest {
   const own = [`Host: x`, `SVC-API-KEY: ${key}`];
   const json = '{"name":"x","type":"private","permissions":["mine:x"]}';
   const request = (line: string, headers: readonly string[], body = '') =>
@@ -23,11 +23,11 @@ export function rawRequest(random: Random, key: string): Raw {
     request('POST /applications HTTP/1.1', [...own, 'Content-Type: application/json', ...headers], body);
   const chunked = 'Transfer-Encoding: chunked';
   const length = `Content-Length: ${json.length}`;
-  const sound = (text: string): Raw => ({ text, sound: true });
-  const broken = (text: string): Raw => ({ text, sound: false });
-  const unfinished = (text: string): Raw => ({ text, sound: false, unfinished: true });
+  const sound = (text: string): MalformedRequest => ({ text, sound: true });
+  const broken = (text: string): MalformedRequest => ({ text, sound: false });
+  const unfinished = (text: string): MalformedRequest => ({ text, sound: false, unfinished: true });
 
-  return random.one<() => Raw>([
+  return random.one<() => MalformedRequest>([
     () => sound(get('/applications')),
     () =>
       sound(get(random.one(['/%', '/%00', '/applications/%ff', '/a;b', '/applications?%', '//x', '/../x']))),

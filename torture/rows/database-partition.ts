@@ -1,19 +1,20 @@
-/** A node whose wire to the database is cut, closed, delayed or mute, while others take away what it may accept. */
+/** A node whose database connection is cut, closed, delayed or silenced while other nodes revoke keys. */
 
 import { openTcpProxy, type TcpProxy } from '../../test/support/tcp-proxy.ts';
 import { Client } from '../client.ts';
-import { each } from '../clients.ts';
 import { firstKey, startNode } from '../crash/node.ts';
+import { forEachConcurrently } from '../fleet-clients.ts';
 import type { Context, Outcome, Row } from '../row.ts';
 
 export const cutOff: Row = {
-  name: 'cut-off',
-  must: 'a node cut off from its database: 0 accepted while cut, 503 within a second, recovers by itself',
+  name: 'database-partition',
+  requirement:
+    'a node cut off from its database: 0 accepted while cut, 503 within a second, recovers without intervention',
   databases: ['PostgreSQL'],
   run,
 };
 
-/** Each leaves the node without its database until the wire is mended. */
+/** Each cuts the node off from its database until the proxy is restored. */
 const faults: readonly ((wire: TcpProxy) => void)[] = [
   (wire) => wire.setMode('swallow'),
   (wire) => {
@@ -29,7 +30,7 @@ const faults: readonly ((wire: TcpProxy) => void)[] = [
 ];
 
 const probes = 40;
-/** Milliseconds within which it has to say that it cannot, and to serve again once the wire is mended. */
+/** Milliseconds within which it must return 503, and serve again after the connection is restored. */
 interface Bounds {
   readonly refusal: number;
   readonly recovery: number;
@@ -45,7 +46,7 @@ interface Seen {
 
 async function run(context: Context): Promise<Outcome> {
   const rounds = context.sized(15, 2);
-  // The short form is a test, which asserts no time.
+  // The short run is a test and asserts no times.
   const bounds = {
     refusal: context.sized(1000, Number.POSITIVE_INFINITY),
     recovery: context.sized(2000, Number.POSITIVE_INFINITY),
@@ -80,7 +81,7 @@ async function run(context: Context): Promise<Outcome> {
       'ms to the slowest refusal': Math.round(seen.slowest),
       'ms to the slowest recovery': Math.round(seen.slowestRecovery),
     },
-    shortfalls: [...seen.wrong.slice(0, 8), ...late(seen, bounds)],
+    failures: [...seen.wrong.slice(0, 8), ...late(seen, bounds)],
   };
 }
 
@@ -92,7 +93,7 @@ function late({ accepted, slowest, slowestRecovery }: Seen, { refusal, recovery 
   ];
 }
 
-/** A key that lives, one that another node deletes meanwhile, one that nobody knows. */
+/** A valid key, one that another node deletes during the partition, and an unknown one. */
 async function oneRound(
   context: Context,
   { near, far }: { near: Client; far: Client },
@@ -108,14 +109,14 @@ async function oneRound(
   const broken = performance.now();
   const deleted = await near.call('DELETE', `/applications/${made.id}`, { key: management });
   if (deleted.status !== 204) seen.wrong.push(`another node cannot delete: ${deleted.status}`);
-  await each(probes, probes, async (index) => {
+  await forEachConcurrently(probes, probes, async (index) => {
     const began = performance.now();
     const key = index % 3 === 0 ? made.key : index % 3 === 1 ? management : `${made.key.slice(0, -1)}_`;
     const { status } = index % 6 === 1 ? await write(far, management) : await whoami(far, key);
     seen.slowest = Math.max(seen.slowest, performance.now() - began);
     if (status === 503) seen.refused++;
     else if (status < 300) seen.accepted++;
-    else if (status !== 401) seen.wrong.push(`while cut, a request was answered with ${status}`);
+    else if (status !== 401) seen.wrong.push(`a request during the partition returned ${status}`);
   });
   if (performance.now() - broken < 500) await Bun.sleep(500);
   wire.setDelay(0);
@@ -125,7 +126,7 @@ async function oneRound(
     await Bun.sleep(5);
   seen.slowestRecovery = Math.max(seen.slowestRecovery, performance.now() - mended);
   const { status } = await whoami(far, made.key);
-  if (status !== 401) seen.wrong.push(`a key that was deleted meanwhile got ${status}`);
+  if (status !== 401) seen.wrong.push(`a key deleted during the partition got ${status}`);
 }
 
 function write(client: Client, key: string) {
@@ -142,7 +143,7 @@ async function application(
 ): Promise<{ id: string; key: string }> {
   const body = { name: 'x', type: 'private', permissions: ['application:read'] };
   const { status, text } = await client.call('POST', '/applications', { key, body });
-  if (status !== 201) throw new Error(`no Application can be made: ${status} ${text}`);
+  if (status !== 201) throw new Error(`creating an application failed: ${status} ${text}`);
   context.secrets.addFrom(text);
   return JSON.parse(text);
 }

@@ -1,4 +1,4 @@
-/** Grants by chance, in containers that are easily taken for one another. */
+/** Random grants in containers with similar names. */
 import type { NaiveGrants } from '../test/support/naive-policy.ts';
 import type { Random } from './random.ts';
 

@@ -1,10 +1,10 @@
-/** For what must be done past the service while the machine is busy with tearing at it. */
+/** Helpers for direct database access while the machine is under load. */
 import { DbUnavailable } from '../src/store/engine/db.ts';
 import { generousTimeout } from '../test/support/test-server.ts';
 import type { Context } from './row.ts';
 
-/** Does it again as long as the database does not answer in time; it must do no harm to do it twice. */
-export async function patiently<T>(work: () => Promise<T>): Promise<T> {
+/** Retries while the database times out. The work must be idempotent. */
+export async function retryUnavailable<T>(work: () => Promise<T>): Promise<T> {
   for (let tries = 0; tries < 20; tries++) {
     try {
       return await work();
@@ -16,7 +16,7 @@ export async function patiently<T>(work: () => Promise<T>): Promise<T> {
   return work();
 }
 
-/** A setting for nodes. The full run keeps the default. The short form runs beside other tests, which take the processor from it. */
+/** Database timeout for nodes. The full run uses the default; the short run shares the CPU with other tests and needs more. */
 export function databaseTimeout(context: Context): Record<string, string> {
   return { SALLYPORT_DATABASE_TIMEOUT: context.sized('', String(generousTimeout)) };
 }

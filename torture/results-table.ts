@@ -1,35 +1,35 @@
-/** The results as one table for people, and as what is kept of a run. */
+/** The results as a printed table and as stored JSON. */
 import type { Result } from './runner.ts';
 
-/** What is written to `torture/results.json`. */
-export interface Kept {
+/** The contents of `torture/results.json`. */
+export interface StoredResults {
   readonly seed: number;
   readonly commit: string;
-  readonly rows: readonly KeptRow[];
+  readonly rows: readonly StoredRow[];
 }
 
-export interface KeptRow {
+export interface StoredRow {
   readonly name: string;
   readonly database: string;
-  readonly must: string;
+  readonly requirement: string;
   readonly measured: string;
-  readonly shortfalls: readonly string[];
+  readonly failures: readonly string[];
   readonly seconds: number;
 }
 
-export function kept(results: readonly Result[], seed: number, commit: string): Kept {
-  const rows = results.map(({ row, database, figures, shortfalls, seconds }) => ({
+export function toStored(results: readonly Result[], seed: number, commit: string): StoredResults {
+  const rows = results.map(({ row, database, figures, failures, seconds }) => ({
     name: row.name,
     database,
-    must: row.must,
-    measured: measured(figures),
-    shortfalls,
+    requirement: row.requirement,
+    measured: formatFigures(figures),
+    failures,
     seconds: Number(seconds.toFixed(1)),
   }));
   return { seed, commit, rows };
 }
 
-function measured(figures: Result['figures']): string {
+function formatFigures(figures: Result['figures']): string {
   return Object.entries(figures)
     .map(([what, value]) => `${typeof value === 'number' ? value.toLocaleString('en') : value} ${what}`)
     .join(', ');
@@ -39,20 +39,20 @@ const columns: readonly (readonly [title: string, widest: number])[] = [
   ['', 4],
   ['test', 14],
   ['database', 10],
-  ['must show', 46],
+  ['requirement', 46],
   ['measured', 46],
   ['time', 8],
   ['seed', 10],
   ['commit', 10],
 ];
 
-/** Long cells go on in the next line. */
-export function table({ seed, commit, rows }: Kept): string {
+/** Wraps long cells. */
+export function table({ seed, commit, rows }: StoredResults): string {
   const cells = rows.map((row) => [
-    row.shortfalls.length === 0 ? 'ok' : 'FAIL',
+    row.failures.length === 0 ? 'ok' : 'FAIL',
     row.name,
     row.database,
-    row.must,
+    row.requirement,
     row.measured,
     `${row.seconds.toFixed(1)} s`,
     String(seed),

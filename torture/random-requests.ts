@@ -1,4 +1,4 @@
-/** Requests made up from the OpenAPI document: some as it says, most nearly so, some not at all. */
+/** Random requests from the OpenAPI document: some valid, most nearly valid, some invalid. */
 import type { Schema } from '../src/http/reference/json-schema.ts';
 import type { Document, Operation } from '../src/http/reference/openapi.ts';
 import { written } from './client.ts';
@@ -10,14 +10,14 @@ export interface Made {
   readonly bytes: Buffer;
 }
 
-/** What exists and may be asked about. Grows while the requests go on. */
+/** Existing ids and keys. Grows during the run. */
 export interface Pool {
   readonly keys: string[];
   readonly ids: string[];
   readonly nonces: string[];
 }
 
-/** Text that has upset programs before. */
+/** Strings that often cause bugs. */
 const nasty = [
   ...['', ' ', '\u0000', '\u0001', '\ud800', '\u202e', '\ufeff', '😀', 'ﬀ', 'İ', 'a\r\nb: c'],
   ...['__proto__', 'constructor', 'toString', 'null', 'undefined', 'NaN', '-0', '1e400', '0x10'],
@@ -123,7 +123,7 @@ export class Generator {
     ])();
   }
 
-  /** Something anywhere in it is another thing, gone, or there twice. */
+  /** Replaces, removes or duplicates a random part. */
   #mutated(value: unknown): unknown {
     const random = this.#random;
     if (typeof value !== 'object' || value === null || random.chance(0.2)) return this.#anything(2);
@@ -150,7 +150,7 @@ export class Generator {
     return { [random.one(nasty)]: this.#anything(depth - 1), a: simple() };
   }
 
-  /** What the schema asks for. */
+  /** A value that matches the schema. */
   #value(schema: Schema): unknown {
     const random = this.#random;
     const { $ref, type, properties, required = [], items, anyOf, examples } = schema as Described;
@@ -208,7 +208,7 @@ interface Described {
   readonly examples?: readonly unknown[];
 }
 
-/** As a part of an address. What is no text at all becomes the sign for that. */
+/** Encodes a value for a URL. Lone surrogates become U+FFFD. */
 function encoded(text: string): string {
   return encodeURIComponent(text.toWellFormed());
 }

@@ -1,16 +1,16 @@
 /**
- * The worst requests of keys with few rights, against a database that is full of what makes them expensive. Each
- * is measured in processor time beside an ordinary request of the same process, and in bytes.
+ * The most expensive requests of keys with few permissions, against a database that makes them expensive. Each is
+ * measured in CPU time relative to an ordinary request, and in bytes.
  */
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { runSql } from '../../test/support/test-store.ts';
-import { type Answer, written } from '../client.ts';
-import { type Clients, clientsOf, each } from '../clients.ts';
+import { type ClientResponse, written } from '../client.ts';
 import type { Fleet } from '../fleet.ts';
-import { processorTime, processorTimeOfFamily, residentMegabytes } from '../meter.ts';
-import { databaseTimeout } from '../patience.ts';
+import { type Clients, clientsOf, forEachConcurrently } from '../fleet-clients.ts';
+import { processorTime, processorTimeWithChildren, residentMegabytes } from '../process-usage.ts';
+import { databaseTimeout } from '../retry.ts';
 import { bothDatabases, type Context, type DatabaseName, type Outcome, type Row } from '../row.ts';
 import {
   type Attack,
@@ -22,16 +22,16 @@ import {
 } from '../worst/attacks.ts';
 import { Filler } from '../worst/fill.ts';
 
-/** How many times as long another caller may wait while the worst requests are sent, beside ordinary ones. */
+/** Maximum slowdown of another caller during the attack. */
 const longestWait = 40;
-/** How many times as much of the disk the worst token may take. */
+/** Maximum disk usage of the worst token, relative to an ordinary one. */
 const mostDisk = 20;
-/** Megabytes by which the process may grow. */
+/** Maximum growth of the process in megabytes. */
 const mostGrowth = 300;
 
 export const smallKeys: Row = {
-  name: 'small-keys',
-  must: `the worst lists, bodies, decisions and log queries of small keys, with 100,000 tokens and 400,000 log entries: none costs more than 8 to 50 ordinary requests of its kind, or 5 of its size, replies stay small, memory grows by less than ${mostGrowth} MB, and no other caller is refused`,
+  name: 'expensive-requests',
+  requirement: `the worst lists, bodies, decisions and log queries of small keys, with 100,000 tokens and 400,000 log entries: none costs more than 8 to 50 ordinary requests of its kind, or 5 of its size, replies stay small, memory grows by less than ${mostGrowth} MB, and no other caller is denied`,
   databases: bothDatabases,
   alone: true,
   run,
@@ -49,26 +49,26 @@ async function run(context: Context): Promise<Outcome> {
   const { pid } = fleet.at(0);
   const before = residentMegabytes(pid);
   const cost = await costOf(context, fleet);
-  const shortfalls: string[] = [];
+  const failures: string[] = [];
   const attacks = attacksWith(context, fleet, keys, filler);
-  await each(100, 4, async () => {
+  await forEachConcurrently(100, 4, async () => {
     const body = { container: ordinaryContainer, data: 'x', mask: 'm', metadata: { a: 'b' } };
     await clients.must(0, 'POST', '/tokens', { key: keys.page, body });
   });
 
   const measured = [];
-  for (const attack of attacks) measured.push(await judged(context, attack, cost, shortfalls));
-  const crowd = await crowded(context, clients, keys, attacks[0] as Attack, shortfalls);
-  const disk = await diskTimes(context, attacks, fleet.databaseUrl, shortfalls);
-  const pages = await largePages(context, clients, keys, shortfalls);
+  for (const attack of attacks) measured.push(await judged(context, attack, cost, failures));
+  const crowd = await crowded(context, clients, keys, attacks[0] as Attack, failures);
+  const disk = await diskTimes(context, attacks, fleet.databaseUrl, failures);
+  const pages = await largePages(context, clients, keys, failures);
   const grown = residentMegabytes(pid) - before;
-  if (grown > mostGrowth) shortfalls.push(`the process grew by ${grown.toFixed(0)} MB`);
+  if (grown > mostGrowth) failures.push(`the process grew by ${grown.toFixed(0)} MB`);
   const worst = measured.toSorted((a, b) => b.times - a.times)[0];
   return {
     figures: {
       requests: attacks.length,
       [`times an ordinary request at most (${worst?.name})`]: Math.round(worst?.times ?? 0),
-      'bytes in the largest refusal': Math.max(
+      'bytes in the largest error': Math.max(
         ...measured.filter(({ refused }) => refused).map(({ bytes }) => bytes),
       ),
       'times the disk of an ordinary token': disk,
@@ -76,24 +76,24 @@ async function run(context: Context): Promise<Outcome> {
       ...pages,
       'MB more at the end': Math.round(grown),
     },
-    shortfalls,
+    failures,
   };
 }
 
-/** Milliseconds of processor time so far: of the node, and of the database where that is a server. */
+/** Milliseconds of CPU time of the node and of the PostgreSQL server. */
 async function costOf(context: Context, fleet: Fleet): Promise<() => number> {
   const { pid } = fleet.at(0);
   if (context.database.name === 'SQLite') return () => processorTime(pid);
   const [row] = await runSql<{ data_directory: string }>(fleet.databaseUrl, 'show data_directory');
   const file = readFileSync(join(row?.data_directory as string, 'postmaster.pid'), 'utf8');
   const server = Number(file.split('\n')[0]);
-  return () => processorTime(pid) + processorTimeOfFamily(server);
+  return () => processorTime(pid) + processorTimeWithChildren(server);
 }
 
-/** The cheapest of some times, and of an ordinary request in between. */
-async function judged(context: Context, attack: Attack, cost: () => number, shortfalls: string[]) {
+/** The minimum of several measurements, alternating with an ordinary request. */
+async function judged(context: Context, attack: Attack, cost: () => number, failures: string[]) {
   let [worst, ordinary] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-  let answer: Answer | undefined;
+  let answer: ClientResponse | undefined;
   const ordinaryAtOnce = context.sized(20, 6);
   for (let round = 0; round < context.sized(3, 2); round++) {
     const began = cost();
@@ -104,32 +104,32 @@ async function judged(context: Context, attack: Attack, cost: () => number, shor
     ordinary = Math.min(ordinary, (between - began) / ordinaryAtOnce);
   }
   const { name, mostBytes } = attack;
-  const { status, text } = answer as Answer;
+  const { status, text } = answer as ClientResponse;
   const [times, bytes] = [worst / ordinary, Buffer.byteLength(text)];
-  if (status >= 500) shortfalls.push(`${name}: answered with ${status}`);
-  // The short form runs beside other tests, which take the processor from it.
+  if (status >= 500) failures.push(`${name}: answered with ${status}`);
+  // The short run shares the CPU with other tests.
   if (times > attack.like.most * context.sized(1, 1.5))
-    shortfalls.push(
+    failures.push(
       `${name}: ${worst.toFixed(0)} ms of processor time, ${times.toFixed(0)} times an ordinary request`,
     );
-  if (bytes > mostBytes) shortfalls.push(`${name}: ${bytes} bytes in the reply`);
+  if (bytes > mostBytes) failures.push(`${name}: ${bytes} bytes in the reply`);
   return { name, times, bytes, refused: status >= 400 };
 }
 
-/** Twelve connections of one session, and somebody else beside them. */
+/** Twelve attacking connections of one session, and one other caller. */
 async function crowded(
   context: Context,
   { call, application }: Clients,
   { owner }: Keys,
   attack: Attack,
-  shortfalls: string[],
+  failures: string[],
 ): Promise<Outcome['figures']> {
   const other = await application(owner, { permissions: ['application:read'] });
   const count = context.sized(240, 48);
   const during = async (send: Attack['send']) => {
     const waits: number[] = [];
-    let [failures, ended] = [0, false];
-    const crowd = each(count, 12, async (number) => {
+    let [denied, ended] = [0, false];
+    const crowd = forEachConcurrently(count, 12, async (number) => {
       await send(number).catch(() => {});
     }).finally(() => {
       ended = true;
@@ -138,30 +138,30 @@ async function crowded(
       const asked = performance.now();
       const answer = await call(0, 'GET', '/applications/key', { key: other.key }).catch(() => undefined);
       waits.push(performance.now() - asked);
-      if (answer?.status !== 200) failures++;
+      if (answer?.status !== 200) denied++;
       await Bun.sleep(5);
     }
     await crowd;
     return {
       median: waits.toSorted((a, b) => a - b)[Math.floor(waits.length / 2)] as number,
-      failures,
+      denied,
       asked: waits.length,
     };
   };
   const [usual, attacked] = [await during(attack.like.send), await during(attack.send)];
   const times = attacked.median / usual.median;
-  if (attacked.failures > 0) shortfalls.push(`${attacked.failures} requests of another caller were refused`);
+  if (attacked.denied > 0) failures.push(`${attacked.denied} requests of another caller were denied`);
   if (context.size === 'full' && times > longestWait)
-    shortfalls.push(`another caller waited ${times.toFixed(0)} times as long as usual`);
-  return { 'requests of others meanwhile': attacked.asked, 'of them refused': attacked.failures };
+    failures.push(`another caller waited ${times.toFixed(0)} times as long as usual`);
+  return { 'requests of others': attacked.asked, 'of them denied': attacked.denied };
 }
 
-/** How much more of the disk the deepest token takes than an ordinary one. */
+/** Disk usage of the deepest token relative to an ordinary one. */
 async function diskTimes(
   context: Context,
   attacks: readonly Attack[],
   databaseUrl: string,
-  shortfalls: string[],
+  failures: string[],
 ): Promise<number> {
   const attack = attacks.find(({ name }) => name === deepestContainer) as Attack;
   const count = context.sized(200, 30);
@@ -171,13 +171,13 @@ async function diskTimes(
   };
   const growth = async (send: Attack['send']) => {
     const before = await size();
-    await each(count, 4, async (number) => void (await send(number)));
+    await forEachConcurrently(count, 4, async (number) => void (await send(number)));
     return (await size()) - before;
   };
   const [usual, deep] = [await growth(attack.like.send), await growth(attack.send)];
   const times = deep / Math.max(usual, 8192);
   if (times > mostDisk)
-    shortfalls.push(`${attack.name}: ${Math.round(deep / count)} bytes of disk for each token`);
+    failures.push(`${attack.name}: ${Math.round(deep / count)} bytes of disk for each token`);
   return Number(times.toFixed(1));
 }
 
@@ -188,17 +188,17 @@ const sizes: Record<DatabaseName, string> = {
 
 const mebibyte = 1024 * 1024;
 
-/** Pages of the largest tokens, for one client that reads them and for six that do not. */
+/** Pages of the largest tokens, for one client that reads and six that do not. */
 async function largePages(
   context: Context,
   { must, call, fleet }: Clients,
   { page }: Keys,
-  shortfalls: string[],
+  failures: string[],
 ): Promise<Outcome['figures']> {
   const body = { container: '/page/large/', data: 'x'.repeat(mebibyte - 100) };
-  await each(context.sized(100, 20), 2, () => must(0, 'POST', '/tokens', { key: page, body }));
+  await forEachConcurrently(context.sized(100, 20), 2, () => must(0, 'POST', '/tokens', { key: page, body }));
   const { text } = await call(0, 'GET', '/tokens?size=100', { key: page });
-  if (text.length > 9 * mebibyte) shortfalls.push(`a page has ${text.length} bytes`);
+  if (text.length > 9 * mebibyte) failures.push(`a page has ${text.length} bytes`);
   const { url, pid } = fleet.at(0);
   const before = residentMegabytes(pid);
   const { hostname, port } = new URL(url);
@@ -211,6 +211,6 @@ async function largePages(
   }
   for (const socket of sockets) socket.destroy();
   const grown = Math.round(peak - before);
-  if (grown > mostGrowth) shortfalls.push(`six clients that do not read took ${grown} MB`);
+  if (grown > mostGrowth) failures.push(`six clients that do not read took ${grown} MB`);
   return { 'MB in the largest page': Math.round(text.length / 1e6), 'MB for six that do not read': grown };
 }

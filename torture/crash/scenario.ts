@@ -1,5 +1,5 @@
-/** What one caller does with an Application, a Session and a Token of its own, and what must be true of them then. */
-import type { Body } from '../clients.ts';
+/** A sequence of changes by one caller to its application, session and token, and the expected state. */
+import type { Body } from '../fleet-clients.ts';
 import type { Secrets } from '../secrets.ts';
 
 export interface Request {
@@ -10,37 +10,37 @@ export interface Request {
 }
 
 export interface Pending extends Request {
-  /** For `Idempotency-Key`, where that is possible. */
+  /** Sent as `Idempotency-Key`, if the route supports it. */
   readonly name?: string;
 }
 
-/** A read, and the answer that it must get. */
-export interface Claim extends Request {
+/** A read and its expected response. */
+export interface ExpectedResponse extends Request {
   readonly says: string;
   readonly status: number;
-  /** The part of the Token's data that everyone may see. */
+  /** The masked part of the token's data. */
   readonly shown?: string;
 }
 
 interface Step {
   request(): Request;
-  /** What the success tells. */
+  /** Applies a successful response. */
   accept(body: Body): void;
-  /** False if it cannot be sent again under the same name. */
+  /** False if it cannot be retried with the same idempotency key. */
   readonly repeatable?: false;
 }
 
-export class Story {
+export class Scenario {
   readonly #number: string;
   readonly #management: string;
   readonly #secrets: Secrets;
-  #application: { id: string; key: string; deadKey?: string; gone?: true } | undefined;
+  #application: { id: string; key: string; revokedKey?: string; gone?: true } | undefined;
   #session: { key: string; nonce: string; authorized?: true } | undefined;
   #token: { shown: string; gone?: true } | undefined;
   #done = 0;
   readonly #steps: readonly Step[];
   #pending: Pending | undefined;
-  /** Whether what is pending was sent and not answered, and so may have happened. */
+  /** Whether the pending change was sent without a response, and may have happened. */
   inDoubt = false;
 
   constructor(number: string, management: string, secrets: Secrets, ending: 'stays' | 'new key' | 'goes') {
@@ -58,7 +58,7 @@ export class Story {
     ];
   }
 
-  /** What comes next, the same until it is accepted; undefined at the end. */
+  /** The next change; the same one until it is accepted. Undefined at the end. */
   get pending(): Pending | undefined {
     const step = this.#steps[this.#done];
     if (!step) return undefined;
@@ -72,33 +72,33 @@ export class Story {
     this.inDoubt = false;
   }
 
-  /** What all the successes so far promise. */
-  claims(): Claim[] {
+  /** What all acknowledged changes imply. */
+  claims(): ExpectedResponse[] {
     return [...this.#ofKeys(), ...this.#ofSession(), ...this.#ofToken()];
   }
 
-  #ofKeys(): Claim[] {
+  #ofKeys(): ExpectedResponse[] {
     if (!this.#application) return [];
-    const { key, deadKey, gone } = this.#application;
-    const claims = [this.#whoami(key, gone ? 401 : 200, 'the key of an Application')];
-    return deadKey ? [...claims, this.#whoami(deadKey, 401, 'a key that was replaced')] : claims;
+    const { key, revokedKey, gone } = this.#application;
+    const claims = [this.#whoami(key, gone ? 401 : 200, 'the application key')];
+    return revokedKey ? [...claims, this.#whoami(revokedKey, 401, 'a replaced key')] : claims;
   }
 
-  #ofSession(): Claim[] {
+  #ofSession(): ExpectedResponse[] {
     if (!this.#session || !this.#application) return [];
     const { key, authorized } = this.#session;
     const status = this.#application.gone ? 401 : authorized ? 200 : 403;
-    return [this.#whoami(key, status, 'the key of a Session')];
+    return [this.#whoami(key, status, 'the session key')];
   }
 
-  #ofToken(): Claim[] {
+  #ofToken(): ExpectedResponse[] {
     if (!this.#token) return [];
     const { shown, gone } = this.#token;
     const read = { ...this.#asManager('GET', this.#tokenPath()), says: 'a Token' };
     return [gone ? { ...read, status: 404 } : { ...read, status: 200, shown }];
   }
 
-  #whoami(key: string, status: number, says: string): Claim {
+  #whoami(key: string, status: number, says: string): ExpectedResponse {
     return { method: 'GET', path: '/applications/key', key, status, says };
   }
 
@@ -168,8 +168,8 @@ export class Story {
   readonly #regenerate: Step = {
     request: () => this.#asManager('POST', `/applications/${this.#application?.id}/regenerate`),
     accept: ({ key }) => {
-      const { id, key: deadKey } = this.#application as { id: string; key: string };
-      this.#application = { id, key: this.#secrets.add(key), deadKey };
+      const { id, key: revokedKey } = this.#application as { id: string; key: string };
+      this.#application = { id, key: this.#secrets.add(key), revokedKey };
     },
   };
 

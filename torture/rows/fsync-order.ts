@@ -1,15 +1,15 @@
-/** The order of sync and answer, as the system calls of the server show it. */
+/** Checks with strace that responses are sent after fsync. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from '../client.ts';
-import { each } from '../clients.ts';
 import { firstKey, startNode } from '../crash/node.ts';
-import { hasStrace, orderIn, readTrace, traced } from '../crash/trace.ts';
+import { hasStrace, parseOrder, readTrace, traced } from '../crash/trace.ts';
+import { forEachConcurrently } from '../fleet-clients.ts';
 import type { Context, Outcome, Row } from '../row.ts';
 
 export const synced: Row = {
-  name: 'synced',
-  must: 'the system calls of 500 writes: every answer after its sync',
+  name: 'fsync-order',
+  requirement: 'the system calls of 500 writes: every response after its fsync',
   databases: ['SQLite'],
   run,
 };
@@ -17,19 +17,19 @@ export const synced: Row = {
 async function run(context: Context): Promise<Outcome> {
   const writes = context.sized(500, 40);
   if (!hasStrace()) {
-    const shortfalls = ['strace is not here, so nobody has looked: apt-get install strace'];
-    return { figures: { writes: 0 }, shortfalls };
+    const failures = ['strace is not installed: apt-get install strace'];
+    return { figures: { writes: 0 }, failures };
   }
   const output = join(context.folder, 'trace');
   context.defer(() => rmSync(output, { force: true }));
   await write(context, output, writes);
-  const { answered, syncs, early } = orderIn(await readTrace(output), /write-\d{5}/g, '.db-wal');
-  const shortfalls = early.slice(0, 5).map((id) => `${id} was answered before its sync`);
-  if (answered !== writes) shortfalls.push(`of ${writes} writes the trace shows ${answered} answers`);
-  return { figures: { writes: answered, syncs, 'answers before their sync': early.length }, shortfalls };
+  const { answered, syncs, early } = parseOrder(await readTrace(output), /write-\d{5}/g, '.db-wal');
+  const failures = early.slice(0, 5).map((id) => `${id} was answered before its fsync`);
+  if (answered !== writes) failures.push(`the trace shows ${answered} responses to ${writes} writes`);
+  return { figures: { writes: answered, syncs, 'responses before their fsync': early.length }, failures };
 }
 
-/** The first half one by one, the rest so that many share a commit. */
+/** The first half sequentially, the rest concurrently so that they share commits. */
 async function write(context: Context, output: string, writes: number): Promise<void> {
   const command = [...traced(output), await context.executable()];
   const node = await startNode(context, { databaseUrl: await context.freshDatabase(), command });
@@ -42,8 +42,8 @@ async function write(context: Context, output: string, writes: number): Promise<
     context.secrets.addFrom(text);
     if (status !== 201) throw new Error(`a write was answered with ${status}: ${text}`);
   };
-  await each(writes / 2, 1, one);
-  await each(writes / 2, 16, (index) => one(writes / 2 + index));
+  await forEachConcurrently(writes / 2, 1, one);
+  await forEachConcurrently(writes / 2, 16, (index) => one(writes / 2 + index));
   client.close();
   await node.stop();
 }

@@ -1,7 +1,7 @@
-/** What processes have cost so far: processor time and memory, as Linux counts them. */
+/** CPU time and memory of processes, from /proc. */
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** Milliseconds of processor time of all threads of a process; 0 if it is gone. */
+/** Milliseconds of CPU time of all threads of a process. 0 if it has exited. */
 export function processorTime(pid: number): number {
   const nanoseconds = threadsOf(pid).map((thread) =>
     Number(textOf(`/proc/${pid}/task/${thread}/schedstat`).split(' ')[0]),
@@ -9,14 +9,14 @@ export function processorTime(pid: number): number {
   return nanoseconds.reduce((sum, each) => sum + each, 0) / 1e6;
 }
 
-/** The same of a process and its children, those that have ended included. */
-export function processorTimeOfFamily(pid: number): number {
+/** CPU time of a process and its children, including exited ones. */
+export function processorTimeWithChildren(pid: number): number {
   const children = textOf(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean).map(Number);
   const alive = [pid, ...children].map(processorTime).reduce((sum, each) => sum + each, 0);
   return alive + endedChildren(pid);
 }
 
-/** Milliseconds, of children that have ended. Linux counts them in hundredths of a second. */
+/** CPU milliseconds of exited children. Linux counts in hundredths of a second. */
 function endedChildren(pid: number): number {
   const fields = textOf(`/proc/${pid}/stat`)
     .replace(/^.*\) /s, '')
@@ -24,7 +24,7 @@ function endedChildren(pid: number): number {
   return (Number(fields[13] ?? 0) + Number(fields[14] ?? 0)) * 10;
 }
 
-/** Megabytes; NaN if there is no such process, or no /proc to look at. */
+/** Megabytes. NaN if the process or /proc does not exist. */
 export function residentMegabytes(pid: number): number {
   return Number(/VmRSS:\s+(\d+) kB/.exec(textOf(`/proc/${pid}/status`))?.[1]) / 1024;
 }

@@ -1,4 +1,4 @@
-/** Looks for secrets in bytes: as they are, in hexadecimal, in base64 however it falls, and in UTF-16. */
+/** Searches bytes for secrets: plain, hexadecimal, base64 at any alignment, and UTF-16. */
 import { closeSync, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { plaintextMark, type Secrets } from './secrets.ts';
@@ -12,13 +12,13 @@ export interface Found {
 interface Needle {
   readonly form: string;
   readonly bytes: Buffer;
-  /** What a window that starts with the needle says. */
+  /** Decodes the bytes from the match on. */
   read(window: Buffer): string;
 }
 
-/** Longer than any secret in any form. */
-const longest = 1024;
-const piece = 32 * 1024 * 1024;
+/** Longer than any encoded secret. */
+const maxSecretLength = 1024;
+const chunkSize = 32 * 1024 * 1024;
 
 /** Every secret starts with one of these. */
 const marks = ['slp_', plaintextMark];
@@ -42,7 +42,7 @@ function needlesOf(mark: string): Needle[] {
   ].filter(({ bytes }, at, all) => all.findIndex((other) => other.bytes.equals(bytes)) === at);
 }
 
-/** In base64, three bytes are four characters: what the mark looks like depends on where it falls. */
+/** Base64 encodes three bytes as four characters, so the encoded prefix depends on its alignment. */
 function base64Needle(mark: string, shift: number): Needle {
   const lead = [0, 2, 3][shift] as number;
   const text = Buffer.from('\0'.repeat(shift) + mark)
@@ -59,14 +59,14 @@ function base64Needle(mark: string, shift: number): Needle {
   };
 }
 
-const shape = new RegExp(`^(slp_[a-z]{3}_[0-9A-Za-z]{49}|${plaintextMark}[^~]*~[0-9a-f-]{36})`);
+const secretPattern = new RegExp(`^(slp_[a-z]{3}_[0-9A-Za-z]{49}|${plaintextMark}[^~]*~[0-9a-f-]{36})`);
 
-/** Everything in the bytes that is a secret of the run. */
+/** All secrets of the run in the bytes. */
 export function searchBytes(bytes: Buffer, where: string, { all }: Secrets): Found[] {
   const found: Found[] = [];
   for (const { form, bytes: needle, read } of needles) {
     for (let at = bytes.indexOf(needle); at >= 0; at = bytes.indexOf(needle, at + 1)) {
-      const secret = shape.exec(read(bytes.subarray(at, at + longest)))?.[0];
+      const secret = secretPattern.exec(read(bytes.subarray(at, at + maxSecretLength)))?.[0];
       if (secret !== undefined && all.has(secret)) found.push({ secret, where, form });
     }
   }
@@ -79,13 +79,13 @@ export interface Searched {
   readonly found: readonly Found[];
 }
 
-/** Every file below the folder, but for those that are there to hold a key. */
+/** Searches every file below the folder, except key files. */
 export function searchFolder(folder: string, secrets: Secrets, pick: (path: string) => boolean): Searched {
   const all = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .map((name) => join(folder, name))
     .filter((path) => !path.endsWith('.key') && pick(path));
   const parts = all.flatMap((path) => {
-    const file = opened(path);
+    const file = openFile(path);
     return file === undefined ? [] : searchFile(file, path, secrets);
   });
   return {
@@ -95,8 +95,8 @@ export function searchFolder(folder: string, secrets: Secrets, pick: (path: stri
   };
 }
 
-/** A database that runs may take a file away meanwhile, and what is gone holds nothing. */
-function opened(path: string): number | undefined {
+/** A running database may delete a file during the search; skip it. */
+function openFile(path: string): number | undefined {
   try {
     return statSync(path).isFile() ? openSync(path, 'r') : undefined;
   } catch (error) {
@@ -107,7 +107,7 @@ function opened(path: string): number | undefined {
 
 function searchFile(file: number, path: string, secrets: Secrets): { bytes: number; found: Found[] } {
   try {
-    const buffer = Buffer.allocUnsafe(Math.min(piece, fstatSync(file).size) + longest);
+    const buffer = Buffer.allocUnsafe(Math.min(chunkSize, fstatSync(file).size) + maxSecretLength);
     const found: Found[] = [];
     let bytes = 0;
     let kept = 0;
@@ -117,7 +117,7 @@ function searchFile(file: number, path: string, secrets: Secrets): { bytes: numb
       bytes += read;
       const there = kept + read;
       found.push(...searchBytes(buffer.subarray(0, there), path, secrets));
-      kept = Math.min(longest, there);
+      kept = Math.min(maxSecretLength, there);
       buffer.copyWithin(0, there - kept, there);
     }
   } finally {
@@ -125,8 +125,8 @@ function searchFile(file: number, path: string, secrets: Secrets): { bytes: numb
   }
 }
 
-/** A secret in every form that must be found, each of them somewhere in the middle. */
-export function everyForm(secret: string): Buffer[] {
+/** A secret in every encoding that must be found, each inside other bytes. */
+export function everyEncoding(secret: string): Buffer[] {
   const base64 = [0, 1, 2].map((shift) => Buffer.from(`${'\0'.repeat(shift)}${secret}`).toString('base64'));
   const hex = Buffer.from(secret).toString('hex');
   const texts = [secret, hex, hex.toUpperCase(), ...base64].map((text) => Buffer.from(`\0 ${text}" `));

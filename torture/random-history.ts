@@ -1,9 +1,9 @@
-/** A history of commands: each is done by the service and by the model, and both must say the same. */
+/** Runs random commands against the service and the model, and compares the results. */
 import type { Client } from './client.ts';
-import type { Body } from './clients.ts';
-import { containers, someGrants } from './grants.ts';
+import type { Body } from './fleet-clients.ts';
 import { Model, type ModelApplication } from './model.ts';
 import type { Random } from './random.ts';
+import { containers, someGrants } from './random-grants.ts';
 import type { Secrets } from './secrets.ts';
 
 const maxKeys = 3;
@@ -11,7 +11,7 @@ const maxKeys = 3;
 export interface Place {
   readonly client: Client;
   readonly tenantId: string;
-  /** The key of somebody who may do everything. */
+  /** A management key with all permissions. */
   readonly owner: string;
   readonly now: () => number;
   readonly sessionTtl: number;
@@ -24,12 +24,12 @@ export class History {
   readonly #place: Place;
   readonly #model: Model;
   readonly #random: Random;
-  /** What was done, and where service and model differed. */
+  /** The commands so far, and the first difference between service and model. */
   readonly done: string[] = [];
   difference: string | undefined;
-  /** What was asked and answered, without ids and keys: the same on every database. */
+  /** Requests and responses without ids and keys, identical on every database. */
   trace = '';
-  /** Whether the database did not answer in time, so that nobody knows whether the last command was done. */
+  /** Whether the database timed out, so that the outcome of the last command is unknown. */
   brokenOff = false;
 
   constructor(place: Place) {
@@ -69,7 +69,7 @@ export class History {
     [1, 'application', this.#switchOff],
   ];
 
-  /** Asks, and compares the status; answers with what came, if it was the success that was expected. */
+  /** Sends a request and compares the status. Returns the body if the expected success arrived. */
   async #ask(expected: number, method: string, path: string, key: string, body?: unknown): Promise<Body> {
     const right = this.#model.enabled ? expected : 401;
     const { status, text } = await this.#place.client.call(method, path, { key, body });
@@ -90,7 +90,7 @@ export class History {
     return this.#ask(expected, method, path, this.#place.owner, body);
   }
 
-  /** Often at the very moment at which something else happens, too. */
+  /** Often the exact time of another event. */
   #ending(): number | undefined {
     return this.#random.chance(0.4) ? this.#place.now() + 1000 * (1 + this.#random.below(5)) : undefined;
   }
@@ -216,7 +216,7 @@ export class History {
     if (await this.#owned(expected, 'DELETE', `/tokens/${token.id}`)) token.gone = true;
   }
 
-  /** Mostly one that lets in. */
+  /** Usually a valid one. */
   #anySecret(): string {
     const all = [...this.#model.secrets, 'none'];
     const living = all.filter((secret) => this.#model.principalOf(secret));
@@ -228,7 +228,7 @@ export class History {
     const expected = this.#model.read(secret, token);
     const seen = await this.#ask(expected.status, 'GET', `/tokens/${token.id}`, secret);
     if (seen && expected.status === 200 && seen.data !== expected.data) {
-      this.#differ(`it showed ${seen.data}, not ${expected.data}`);
+      this.#differ(`returned data ${seen.data} instead of ${expected.data}`);
     }
   }
 
@@ -236,7 +236,7 @@ export class History {
     const secret = this.#anySecret();
     const expected = this.#model.whoami(secret);
     const seen = await this.#ask(expected.status, 'GET', '/applications/key', secret);
-    if (seen && expected.status === 200 && seen.id !== expected.id) this.#differ(`it was ${seen.id}`);
+    if (seen && expected.status === 200 && seen.id !== expected.id) this.#differ(`returned id ${seen.id}`);
   }
 
   async #listTokens(): Promise<void> {
@@ -262,7 +262,7 @@ export class History {
   /** Newest first. */
   #compare(seen: readonly { id: string }[], expected: readonly { id: string }[]): void {
     const [left, right] = [seen.map(({ id }) => id), expected.map(({ id }) => id).toReversed()];
-    if (!Bun.deepEquals(left, right)) this.#differ(`it listed ${left}, not ${right}`);
+    if (!Bun.deepEquals(left, right)) this.#differ(`listed ${left} instead of ${right}`);
   }
 
   async #switchOff(): Promise<void> {
@@ -271,7 +271,7 @@ export class History {
 
   async #switch(on: boolean): Promise<void> {
     await this.#place.switchTenant(on);
-    this.done.push(on ? 'the tenant is enabled' : 'the tenant is disabled');
+    this.done.push(on ? 'enable the tenant' : 'disable the tenant');
     this.#model.enabled = on;
   }
 }

@@ -1,4 +1,4 @@
-/** The first, the second, … call to the database fails, for every operation. */
+/** Makes the 1st, 2nd, … nth database call of every operation fail. */
 import { type Route, takesIdempotencyKey } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
 import { type ChangeRequest, changeRequests, createToken } from '../../test/support/change-requests.ts';
@@ -8,15 +8,16 @@ import { openSnapshots, type Snapshots } from '../crash/snapshot.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const storage: Row = {
-  name: 'storage',
-  must: 'the 1st, 2nd, … nth storage call of every operation fails: 0 broken invariants, 0 secrets without audit',
+  name: 'storage-faults',
+  requirement:
+    'the 1st, 2nd, … nth storage call of every operation fails: 0 broken invariants, 0 secrets without audit',
   databases: bothDatabases,
   run,
 };
 
-/** No operation makes as many calls. */
+/** More calls than any operation makes. */
 const mostCalls = 60;
-/** Those of the short run. */
+/** Operations of the short run. */
 const few = ['createApplication', 'authorizeSession', 'listApplications'];
 const secret = /slp_[a-z]{3}_/;
 
@@ -51,7 +52,7 @@ async function run(context: Context): Promise<Outcome> {
       'broken invariants': tried.broken.length,
       'secrets without audit': tried.secrets.length,
     },
-    shortfalls: [...tried.broken, ...tried.secrets].slice(0, 10),
+    failures: [...tried.broken, ...tried.secrets].slice(0, 10),
   };
 }
 
@@ -89,7 +90,7 @@ interface Case {
   readonly named: boolean;
 }
 
-/** False if the operation was over before the call came. */
+/** Returns false if the operation made fewer calls. */
 async function failOne(
   { world, faults, snapshots, key }: Bench,
   route: Route,
@@ -110,25 +111,24 @@ async function failOne(
   const entries = await snapshots.entriesOf(first);
   const isChange = route.kind === 'change';
 
-  if (failed && answer.status !== 503)
-    complain(`it was answered with ${answer.status}: ${JSON.stringify(answer.body)}`);
+  if (failed && answer.status !== 503) complain(`returned ${answer.status}: ${JSON.stringify(answer.body)}`);
   if (shown && entries === 0)
     tried.secrets.push(`${route.name}, call ${call} ${kind}: a secret without an entry`);
   if (!hit) {
-    if (failed) complain('it failed without a reason');
-    if (entries !== (isChange ? 1 : 0)) complain(`it has ${entries} entries`);
+    if (failed) complain('failed without an injected fault');
+    if (entries !== (isChange ? 1 : 0)) complain(`has ${entries} audit entries`);
     return false;
   }
-  if (!failed && isChange && entries !== 1) complain(`it succeeded, and has ${entries} entries`);
+  if (!failed && isChange && entries !== 1) complain(`succeeded with ${entries} audit entries`);
   const changed = (await snapshots.take()) !== before;
   if (failed && changed !== (entries === 1))
     complain(changed ? 'a change without an entry' : 'an entry without a change');
-  if (failed && changed && !committed) complain('it failed, and something has changed');
+  if (failed && changed && !committed) complain('failed but changed data');
   if (failed) await again(send, `again-${name}`, { committed, named }, complain);
   return true;
 }
 
-/** The same once more must succeed; one that happened already, and was named, is only told again. */
+/** Retrying must succeed. A committed change with an idempotency key must be replayed. */
 async function again(
   send: (id: string) => Promise<ApiResponse>,
   id: string,
@@ -137,12 +137,12 @@ async function again(
 ): Promise<void> {
   const { status, headers, body } = await send(id);
   const replayed = headers.get('idempotency-replayed') === 'true';
-  if (named && replayed !== committed) complain(replayed ? 'told again, but had not happened' : 'done twice');
+  if (named && replayed !== committed) complain(replayed ? 'replayed but not committed' : 'done twice');
   if (status >= 300 && !(committed && (status === 404 || status === 409)))
-    complain(`once more, it was answered with ${status}: ${JSON.stringify(body)}`);
+    complain(`the retry returned ${status}: ${JSON.stringify(body)}`);
 }
 
-/** A request that would succeed, to be sent under an id. */
+/** A valid request, to be sent with a request id. */
 async function prepared(
   world: TestServer,
   route: Route,
@@ -155,7 +155,7 @@ async function prepared(
   return (id) => world.call(route.method, at, { ...options, headers: { ...headers, 'SVC-REQUEST-ID': id } });
 }
 
-/** What a route that only reads is asked for. */
+/** Requests of read-only routes. */
 async function reading(world: TestServer, key: string, { path: at }: Route): Promise<ChangeRequest> {
   if (at === '/decisions') return { options: { key, body: { credential: key, permission: 'token:read' } } };
   if (!at.includes(':id')) return { options: { key } };

@@ -2,8 +2,8 @@
  * Keys with random policies move, remask, patch, delete and create tokens, and authorize sessions to do it for
  * them. A group of keys that one caller controls must not end up with plaintext that it could not read before.
  */
-import type { Answer, Asked } from '../client.ts';
-import { type Body, type Clients, clientsOf, each } from '../clients.ts';
+import type { ClientResponse, RequestOptions } from '../client.ts';
+import { type Body, type Clients, clientsOf, forEachConcurrently } from '../fleet-clients.ts';
 import { Random } from '../random.ts';
 import {
   containers,
@@ -18,8 +18,9 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 import type { Secrets } from '../secrets.ts';
 
 export const noGainByMoves: Row = {
-  name: 'no-gain-by-moves',
-  must: 'moves, masks, patches, deletes and re-creations by keys with random rules and by their sessions, in 200 tenants, half on each database: no caller reads plaintext that it could not read before',
+  name: 'token-moves',
+  requirement:
+    'moves, masks, patches, deletes and re-creations by keys with random rules and by their sessions, in 200 tenants, half on each database: no caller reads plaintext that it could not read before',
   databases: bothDatabases,
   run,
 };
@@ -39,23 +40,23 @@ async function run(context: Context): Promise<Outcome> {
   const worlds = context.sized(100, 12);
   const clients = clientsOf(context, await context.fleet());
   const tally: Tally = { actions: 0, accepted: 0, moves: 0, unavailable: 0, gains: [] };
-  await each(worlds, 8, async (index) => {
+  await forEachConcurrently(worlds, 8, async (index) => {
     const random = new Random(context.seed, `${context.database.name} ${index}`);
     const world = new World(clients, random, context.secrets, index, tally);
     await world.begin();
     for (let phase = 0; phase < phases; phase++) await world.phase();
   });
-  const shortfalls = tally.gains.slice(0, 5);
-  if (tally.moves === 0) shortfalls.push('no move was accepted, so nothing was tested');
+  const failures = tally.gains.slice(0, 5);
+  if (tally.moves === 0) failures.push('no move was accepted');
   return {
     figures: {
       actions: tally.actions,
       accepted: tally.accepted,
       'moves among them': tally.moves,
-      'told to try again (503)': tally.unavailable,
+      'retried (503)': tally.unavailable,
       gains: tally.gains.length,
     },
-    shortfalls,
+    failures,
   };
 }
 
@@ -85,9 +86,9 @@ class World {
   readonly #index: number;
   readonly #tally: Tally;
   readonly #secrets = new Set<string>();
-  /** What was done, and by whom. */
+  /** Log of all actions. */
   readonly #story: { readonly by: string; readonly what: string }[] = [];
-  /** Whether the backends have rules that are worth an attack through sessions, at first. */
+  /** Whether the backends' initial rules make an attack through sessions worthwhile. */
   readonly #isTempting: boolean;
   #owner = '';
   #web = '';
@@ -126,7 +127,7 @@ class World {
     this.#groups.push({ name: 'public application', keys: [web.key], own: new Set() }, lent);
   }
 
-  /** What one group does from here to there is compared with what it could read before. */
+  /** Compares what a group can read after its actions with what it could read before. */
   async phase(): Promise<void> {
     await this.#meanwhile();
     const [first, second, ...others] = this.#groups as [Group, Group, ...Group[]];
@@ -148,7 +149,7 @@ class World {
     for (const secret of gained) group.own.add(secret);
   }
 
-  /** What the owner does between two phases: it changes rules, and fills what was deleted. */
+  /** Between two phases the owner changes rules and re-creates deleted tokens. */
   async #meanwhile(): Promise<void> {
     for (const id of tokenIds) {
       const { status } = await this.#ask(this.#owner, 'GET', `/tokens/${id}`);
@@ -175,7 +176,7 @@ class World {
     this.#tell('owner', `creates ${id} in ${body.container}`);
   }
 
-  /** Everything that these keys get to see, the first of them by whichever permission shows it. */
+  /** Everything that these keys can read. */
   async #shownTo(...keys: string[]): Promise<string> {
     const first = keys[0] as string;
     const probe = { metadata: { probed: String(this.#random.below(1e9)) } };
@@ -235,12 +236,12 @@ class World {
     return text;
   }
 
-  #ask(key: string, method: string, path: string, body?: object): Promise<Answer> {
-    const asked: Asked = body === undefined ? { key } : { key, body };
-    return this.#clients.call(this.#index + this.#random.below(3), method, path, asked);
+  #ask(key: string, method: string, path: string, body?: object): Promise<ClientResponse> {
+    const options: RequestOptions = body === undefined ? { key } : { key, body };
+    return this.#clients.call(this.#index + this.#random.below(3), method, path, options);
   }
 
-  /** One more session of the group, within what its authorizer may grant. */
+  /** Adds a session to the group, within what its authorizer may grant. */
   async #authorize(group: Group, by: string): Promise<void> {
     const { call, must } = this.#clients;
     const made: Body = await must(this.#index, 'POST', '/sessions', { key: this.#web });
@@ -252,7 +253,7 @@ class World {
     this.#tell(group.name, `gets session ${group.keys.length - 1} with ${JSON.stringify(rules)}`);
   }
 
-  /** In any case: containers are compared without it. */
+  /** Varies the case, which containers ignore. */
   #place(): string {
     const place = this.#random.one(containers);
     return this.#random.chance(0.2) ? place.toUpperCase() : place;

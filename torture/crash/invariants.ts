@@ -1,0 +1,133 @@
+/** Invariants of the database rows after a crash: no change is half applied. */
+import { runSql } from '../../test/support/test-store.ts';
+
+interface Rows {
+  readonly applications: readonly {
+    id: string;
+    name: string;
+    created_by: string | null;
+    modified_at: unknown;
+  }[];
+  readonly keys: readonly { application_id: string }[];
+  readonly sessions: readonly { id: string; authorized_at: unknown }[];
+  readonly tokens: readonly {
+    id: string;
+    seq: string;
+    version: number | string;
+    created_by: string;
+    size: number | string;
+  }[];
+  readonly storage: readonly { application_id: string; tokens: number | string; bytes: number | string }[];
+  readonly containers: readonly { seq: string }[];
+  readonly audit: readonly { operation: string; entity_id: string }[];
+}
+
+/** A deleted application has `expires_at` 0 until it is swept. */
+const notDeleted = 'expires_at is null or expires_at > 0';
+
+const selects: Record<keyof Rows, string> = {
+  applications: `select id, name, created_by, modified_at from applications where ${notDeleted}`,
+  keys: `select application_id from application_keys
+    where application_id in (select id from applications where ${notDeleted})`,
+  sessions: 'select id, authorized_at from sessions',
+  tokens: `select id, seq, version, created_by, (octet_length(data) + coalesce(octet_length(masked), 0)
+    + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0) + 4095) / 4096 * 4096 as size from tokens`,
+  storage: `select application_id, sum(tokens) as tokens, sum(bytes) as bytes from application_storage
+    group by application_id`,
+  containers: 'select seq from token_containers where own = 1',
+  audit: "select operation, entity_id from audit where result = 'success'",
+};
+
+/**
+ * Broken invariants with their counts. Assumes unique application names, that ids of deleted tokens are not reused,
+ * and that no session has expired.
+ */
+export async function brokenInvariants(databaseUrl: string): Promise<string[]> {
+  const read = Object.entries(selects).map(async ([name, sql]) => [name, await runSql(databaseUrl, sql)]);
+  const rows: Rows = Object.fromEntries(await Promise.all(read));
+  const entries = countNames(rows.audit.map(({ operation, entity_id }) => `${operation} ${entity_id}`));
+  const found = [
+    ...applicationErrors(rows, entries),
+    ...sessionErrors(rows, entries),
+    ...tokenErrors(rows, entries),
+    ...storageErrors(rows),
+  ];
+  return [...countNames(found)].map(([flaw, count]) => `${count} × ${flaw}`);
+}
+
+type Counts = ReadonlyMap<string, number>;
+
+function countNames(names: readonly string[]): Counts {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return counts;
+}
+
+/** The first application of a tenant has no audit entry. */
+function applicationErrors({ applications, keys, audit }: Rows, entries: Counts): string[] {
+  const keyed = countNames(keys.map(({ application_id }) => application_id));
+  const existing = new Set(applications.map(({ id }) => id));
+  const made = applications.filter(({ created_by }) => created_by !== null);
+  const found = made.flatMap(({ id, modified_at }) => {
+    const changes =
+      (entries.get(`application.update ${id}`) ?? 0) + (entries.get(`application.regenerate ${id}`) ?? 0);
+    return [
+      keyed.get(id) !== 1 && 'an application without exactly one key',
+      entries.get(`application.create ${id}`) !== 1 && 'an application without its creation entry',
+      (modified_at !== null) !== changes > 0 && 'an application that contradicts its audit entries',
+      entries.has(`application.delete ${id}`) && 'a deleted application that still exists',
+    ];
+  });
+  const lost = entitiesOf(audit, 'application.create').map(
+    (id) =>
+      !existing.has(id) &&
+      !entries.has(`application.delete ${id}`) &&
+      'an audit entry of a missing application',
+  );
+  const names = [...countNames(made.map(({ name }) => name)).values()];
+  const twice = names.map((count) => count > 1 && 'an application created twice');
+  return [...found, ...lost, ...twice].filter((flaw) => flaw !== false);
+}
+
+function sessionErrors({ sessions }: Rows, entries: Counts): string[] {
+  return sessions
+    .flatMap(({ id, authorized_at }) => [
+      entries.get(`session.create ${id}`) !== 1 && 'a session without its creation entry',
+      (entries.get(`session.authorize ${id}`) ?? 0) !== (authorized_at === null ? 0 : 1) &&
+        'a session that contradicts its audit entries',
+    ])
+    .filter((flaw) => flaw !== false);
+}
+
+function tokenErrors({ tokens, containers, audit }: Rows, entries: Counts): string[] {
+  const contained = countNames(containers.map(({ seq }) => seq));
+  const existing = new Set(tokens.map(({ id }) => id));
+  const found = tokens.flatMap(({ id, seq, version }) => [
+    entries.get(`token.create ${id}`) !== 1 && 'a token without its creation entry',
+    Number(version) !== 1 + (entries.get(`token.update ${id}`) ?? 0) &&
+      'a token whose version differs from its entries',
+    contained.get(seq) !== 1 && 'a token without its container row',
+    entries.has(`token.delete ${id}`) && 'a deleted token that still exists',
+  ]);
+  const lost = entitiesOf(audit, 'token.create').map(
+    (id) => !existing.has(id) && !entries.has(`token.delete ${id}`) && 'an audit entry of a missing token',
+  );
+  return [...found, ...lost].filter((flaw) => flaw !== false);
+}
+
+/** The stored token and byte counts of each application match its tokens. */
+function storageErrors({ applications, tokens, storage }: Rows): string[] {
+  const counted = new Map(storage.map((row) => [row.application_id, row]));
+  const stored = Map.groupBy(tokens, ({ created_by }) => created_by);
+  return applications.flatMap(({ id }) => {
+    const own = stored.get(id) ?? [];
+    const bytes = own.reduce((sum, { size }) => sum + Number(size), 0);
+    const row = counted.get(id);
+    const right = Number(row?.tokens ?? 0) === own.length && Number(row?.bytes ?? 0) === bytes;
+    return right ? [] : ['an application with wrong token counts'];
+  });
+}
+
+function entitiesOf(audit: Rows['audit'], operation: string): string[] {
+  return audit.filter((entry) => entry.operation === operation).map(({ entity_id }) => entity_id);
+}
