@@ -54,7 +54,7 @@ for (const { row, database, failures } of short) {
   for (const failure of failures) console.log(`\n${row.name} on ${database}: ${failure}`);
 }
 const seconds = Math.round((performance.now() - began) / 1000);
-console.log(`\n${results.length - short.length} hold, ${short.length} fall short, in ${seconds} s`);
+console.log(`\n${results.length - short.length} hold, ${short.length} fail, in ${seconds} s`);
 if (!values.only && !values.on && !values.short) {
   writeFileSync(join(import.meta.dirname, 'results.json'), `${JSON.stringify(outcome, null, 2)}\n`);
   console.log('Results are in torture/results.json. Run npm run docs to update the page.');
@@ -62,7 +62,7 @@ if (!values.only && !values.on && !values.short) {
 process.exitCode = short.length > 0 ? 1 : 0;
 
 function report({ row, database, failures, seconds }: Result): void {
-  const word = failures.length === 0 ? 'holds' : 'FALLS SHORT';
+  const word = failures.length === 0 ? 'holds' : 'FAILS';
   console.error(`${row.name} on ${database}: ${word}, ${seconds.toFixed(1)} s`);
   for (const failure of failures) console.error(`  ${failure}`);
 }

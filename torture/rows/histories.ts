@@ -112,6 +112,8 @@ async function begin(context: Context, { maintenance }: App, client: Client, clo
     random: new Random(context.seed, `history ${index}`),
     secrets: context.secrets,
     switchTenant: (on) =>
-      retryUnavailable(() => (on ? maintenance.tenants.enable(tenant.id) : maintenance.tenants.disable(tenant.id))),
+      retryUnavailable(() =>
+        on ? maintenance.tenants.enable(tenant.id) : maintenance.tenants.disable(tenant.id),
+      ),
   });
 }
