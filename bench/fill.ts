@@ -125,11 +125,15 @@ function insertRows(path: string, { tenant, page }: Owner, count: number): void 
   );
   const session = prepareSessionInsert(db);
   const token = db.prepare(
-    `insert into tokens (tenant_id, seq, id, type, container, container_folded, version, data, created_by, created_at)
-     values (?1, ?2, ?2, 'token', ?3, ?3, 1, randomblob(140), ?4, ?5)`,
+    `insert into tokens (tenant_id, seq, id, type, container, container_folded, content_version, data_bytes,
+       masked_bytes, created_by, created_at)
+     values (?1, ?2, ?2, 'token', ?3, ?3, 1, 140, 0, ?4, ?5)`,
+  );
+  const contents = db.prepare(
+    'insert into token_contents (tenant_id, seq, data) values (?1, ?2, randomblob(140))',
   );
   const container = db.prepare(
-    'insert into token_containers (tenant_id, container, own, seq, id) values (?1, ?2, ?3, ?4, ?4)',
+    'insert into token_containers (tenant_id, container, own, seq) values (?1, ?2, ?3, ?4)',
   );
   const start = Date.now() - month;
   db.transaction(() => {
@@ -141,6 +145,7 @@ function insertRows(path: string, { tenant, page }: Owner, count: number): void 
       session.run(tenant, page, newId(createdAt), createdAt, Date.now() + day + at);
       const own = `/customers/${at % 1000}/`;
       token.run(tenant, id, own, page, createdAt);
+      contents.run(tenant, id);
       container.run(tenant, '/customers/', 0, id);
       container.run(tenant, own, 1, id);
     }

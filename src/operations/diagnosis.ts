@@ -5,9 +5,20 @@
 import { newId } from '../domain/key.ts';
 import { checkpointText, type SignedCheckpoint, signatureCheck } from '../store/audit/hash-chain.ts';
 import { headOf } from '../store/audit/log.ts';
-import { bindMasterKey, type MasterKeys, openChainKeys, sealedChainKeys } from '../store/crypto/keyring.ts';
+import {
+  bindMasterKey,
+  type MasterKeys,
+  unwrapChainKeys,
+  wrappedChainKeys,
+} from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
-import { newestSchema, schemaOf } from '../store/engine/migrate.ts';
+import {
+  appliedMigrations,
+  type IncompatibleSchema,
+  newestSchema,
+  schemaProblem,
+  versionOf,
+} from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
@@ -19,6 +30,8 @@ export interface Engine {
   readonly now: number;
   /** 0 if the database is empty. */
   readonly schema: number;
+  /** The database has applied other migrations than this program. */
+  readonly schemaProblem?: IncompatibleSchema | undefined;
 }
 
 /** Known only if the schema is that of this version. */
@@ -86,7 +99,7 @@ export async function diagnose(
     const engine = await engineOf(db);
     const own =
       db.dialect === 'sqlite' ? { sqlite: await sqliteState(db) } : { postgres: await postgresState(db) };
-    if (engine.schema !== newestSchema) return { engine, ...own };
+    if (engine.schema !== newestSchema || engine.schemaProblem) return { engine, ...own };
     return { engine, ...own, health: await healthOf(db, masters, engine.now) };
   } finally {
     await db.close();
@@ -97,11 +110,13 @@ async function engineOf(db: Db): Promise<Engine> {
   const version =
     db.dialect === 'sqlite' ? 'sqlite_version()' : "split_part(current_setting('server_version'), ' ', 1)";
   const row = await db.get<{ version: string; now: DbTime }>(`select ${version} as version, :now as now`);
+  const applied = await appliedMigrations(db);
   return {
     kind: db.dialect,
     version: row?.version as string,
     now: Number(row?.now),
-    schema: await schemaOf(db),
+    schema: versionOf(applied),
+    schemaProblem: schemaProblem(db.dialect, applied),
   };
 }
 
@@ -170,10 +185,10 @@ async function masterProblem(db: Db, masters: MasterKeys): Promise<string | unde
 }
 
 async function isSigned(db: Db, masters: MasterKeys, head: SignedCheckpoint): Promise<boolean | undefined> {
-  const kept = await sealedChainKeys(db);
+  const kept = await wrappedChainKeys(db);
   const master = kept && masters.find(kept.master_id);
   if (!master) return undefined;
-  const keys = openChainKeys(master, kept.sealed);
+  const keys = unwrapChainKeys(master, kept.wrapped);
   return keys !== undefined && signatureCheck(keys)(checkpointText(head), head.signature);
 }
 

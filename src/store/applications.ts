@@ -29,14 +29,14 @@ export const applicationColumns = (alias: string) =>
    ${alias}.allowed_origins, ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
    ${alias}.modified_at, ${alias}.expires_at, ${alias}.last_used_at`;
 
-/** The condition under which an Application exists. */
-export const alive = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
+/** The SQL condition for a row that has not expired. */
+export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
 
 const one = `select ${applicationColumns('a')} from applications a
-  where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`;
+  where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
 
-/** The Application as it is, held until the transaction ends. Whoever changes its keys holds it first. */
-export function held(db: Pick<Executor, 'dialect'>) {
+/** Reads an application and locks it until the transaction ends. Every change of its keys locks it first. */
+export function lockApplication(db: Pick<Executor, 'dialect'>) {
   const sql = `${one} ${rowLock(db, 'for no key update')}`;
   return async (tx: Queries, tenant: string, id: string): Promise<Application | undefined> => {
     const row = await tx.get<ApplicationRow>(sql, [tenant, id]);
@@ -45,13 +45,13 @@ export function held(db: Pick<Executor, 'dialect'>) {
 }
 
 export function applications(db: Executor): Applications {
-  const current = held(db);
+  const lock = lockApplication(db);
 
   return {
     create: (tenant, application, key) =>
       db.transaction(async (tx) => {
         await insertApplication(tx, tenant, application, key);
-        return (await current(tx, tenant, application.id)) as Application;
+        return (await lock(tx, tenant, application.id)) as Application;
       }),
 
     get: (tenant, id) => then(db.get<ApplicationRow>(one, [tenant, id]), (row) => row && toApplication(row)),
@@ -60,22 +60,22 @@ export function applications(db: Executor): Applications {
       boundedList(
         db,
         {
-          ...examined(tenant, filter),
+          ...filtered(tenant, filter),
           read: async (ids) => {
             const params = new Params();
             const sql = `select ${applicationColumns('a')} from applications a
-              where a.tenant_id = ${params.add(tenant)} and a.id in ${params.list(ids)} and ${alive('a')}`;
+              where a.tenant_id = ${params.add(tenant)} and a.id in ${params.list(ids)} and ${notExpired('a')}`;
             return (await db.all<ApplicationRow>(sql, params.values)).map(toApplication);
           },
         },
         window,
       ),
 
-    count: (tenant) => countFiltered(db, examined(tenant, {})),
+    count: (tenant) => countFiltered(db, filtered(tenant, {})),
 
     update: (tenant, id, change, revise) =>
       db.transaction(async (tx) => {
-        const old = await current(tx, tenant, id);
+        const old = await lock(tx, tenant, id);
         if (!old) return undefined;
         const { name, allowed_origins, ...grants } = revise(old);
         await tx.run(
@@ -93,12 +93,12 @@ export function applications(db: Executor): Applications {
             change.at,
           ],
         );
-        return current(tx, tenant, id);
+        return lock(tx, tenant, id);
       }),
 
     regenerate: (tenant, id, change, rekey) =>
       db.transaction(async (tx) => {
-        const old = await current(tx, tenant, id);
+        const old = await lock(tx, tenant, id);
         if (!old) return undefined;
         const key = rekey(old);
         await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [
@@ -110,22 +110,21 @@ export function applications(db: Executor): Applications {
           'update applications set modified_by = $3, modified_at = $4 where tenant_id = $1 and id = $2',
           [tenant, id, change.by, change.at],
         );
-        return { application: (await current(tx, tenant, id)) as Application, key };
+        return { application: (await lock(tx, tenant, id)) as Application, key };
       }),
 
-    /** Marks it as expired, so that no read returns it. Its row, keys and sessions are left to the sweep. */
     delete: (tenant, id) => db.transaction((tx) => markDeleted(tx, tenant, id)),
   };
 }
 
-/** The sweep removes the row and the sessions. False if there was no such application. */
+/** Marks it as expired, so that no read returns it. The sweep removes the row and the sessions. */
 async function markDeleted(tx: Queries, tenant: string, id: string): Promise<boolean> {
   const marked = await tx.run(
-    `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${alive('a')}`,
+    `update applications as a set expires_at = 0 where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`,
     [tenant, id],
   );
   if (marked === 0) return false;
-  // Its keys, three at most, go now: the time of a 401 must not tell a deleted key from an unknown one.
+  // There are at most three keys. They are deleted now, so that response times do not reveal which keys existed.
   await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [tenant, id]);
   return true;
 }
@@ -181,7 +180,7 @@ export async function insertKey(
   return row;
 }
 
-/** Written field by field, so that nothing a row holds beside these can reach a response. */
+/** Names every field, so that no other column can reach a response. */
 export function toApplication(row: ApplicationRow): Application {
   return {
     id: row.id,
@@ -216,15 +215,14 @@ export function toText(grants: Grants): [permissions: string, rules: string] {
 }
 
 /**
- * Both databases compare the folded name byte by byte, so they agree on every alphabet. Upper case last: it
- * does not depend on what stands beside a letter, as lower case does (a Greek word ends in another sigma).
+ * Folds case here, because the databases differ in how they compare text. Upper case comes last: unlike lower case, it
+ * does not depend on the position of a letter (a Greek word ends in another sigma).
  */
 function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();
 }
 
-/** Which of the tenant's applications pass the filter. */
-function examined(tenant: string, { ids, type, name, expiresBefore }: ApplicationFilter) {
+function filtered(tenant: string, { ids, type, name, expiresBefore }: ApplicationFilter) {
   const pattern = name && `%${fold(name).replace(/[\\%_]/g, '\\$&')}%`;
   return {
     table: 'applications',
@@ -236,7 +234,7 @@ function examined(tenant: string, { ids, type, name, expiresBefore }: Applicatio
         type && `x.type = ${params.add(type)}`,
         pattern && `x.name_folded like ${params.add(pattern)} escape '\\'`,
         expiresBefore !== undefined && `x.expires_at < ${params.add(expiresBefore)}`,
-        alive('x'),
+        notExpired('x'),
       ),
   };
 }

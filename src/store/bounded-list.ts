@@ -1,29 +1,29 @@
 /**
- * Lists of rows by id, newest first, whose filter no index answers. The filter sees a bounded number of rows: a page
- * may be shorter than its size, or empty, and says where to go on.
+ * Lists rows by id, newest first, with a filter that has no index. A request examines a bounded number of rows, so a page
+ * may be short or empty although the list continues.
  */
 import type { DbTime, Executor, Value } from './engine/db.ts';
 import { all, Params } from './engine/sql-params.ts';
 import type { ListPage, ListWindow } from './store.ts';
 
-/** The most rows that a request examines one by one. */
+/** How many rows a request examines. */
 export const scanBudget = 2_000;
-/** The most rows that are counted, and so how deep a page number may go. */
+/** How many rows are counted. Limits page numbers too. */
 export const countBudget = 10_000;
 
-/** Above every id that is made here. */
+/** Greater than every generated id. */
 export const top = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 export interface Filtered<R> {
   readonly table: string;
-  /** What the filter looks at, beside `tenant_id` and `id`. */
+  /** Columns that the filter needs, except `tenant_id` and `id`. */
   readonly columns: string;
   readonly tenant: string;
-  /** Only these, at most as many as a query may name. */
+  /** Restricts the list to these ids. */
   readonly ids?: readonly string[] | undefined;
   /** A condition on the alias `x`. */
   readonly filter: (params: Params) => string;
-  /** Reads the rows of a page in any order, of which some may be gone by then. */
+  /** Reads the rows of a page, in any order. Rows that were deleted meanwhile are left out. */
   readonly read: (ids: readonly string[]) => Promise<(R & { readonly id: string })[]>;
 }
 
@@ -64,7 +64,7 @@ export async function countFiltered<R>(
   return row === undefined || Number(row.entries) > countBudget ? undefined : Number(row.count);
 }
 
-/** The last row that was examined; undefined if there is none behind it. */
+/** The last row that was examined; undefined if it is the last of the list. */
 async function endOf<R>(
   db: Pick<Executor, 'all'>,
   list: Omit<Filtered<R>, 'read'>,

@@ -3,8 +3,8 @@ import { compilePolicy, type Policy } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
 import {
   type ApplicationRow,
-  alive,
   applicationColumns,
+  notExpired,
   toApplication,
   toGrants,
   toOrigins,
@@ -40,7 +40,7 @@ const byApplicationKey = `
   select k.digest as key, :now as now, k.id as key_id, ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
   join tenants t on t.id = k.tenant_id and t.disabled_at is null
-  where k.digest = :key and ${alive('a')}`;
+  where k.digest = :key and ${notExpired('a')}`;
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.permissions, s.rules,

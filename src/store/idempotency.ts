@@ -1,17 +1,18 @@
 import { createHash, createHmac } from 'node:crypto';
 import { fail } from '../domain/error.ts';
-import { open, seal } from './crypto/cipher.ts';
+import { decrypt, encrypt } from './crypto/cipher.ts';
 import type { Executor, Queries } from './engine/db.ts';
 import type { Idempotency } from './store.ts';
 
-const keptFor = 86_400_000;
+/** How long a response is replayed, in milliseconds. */
+const retention = 86_400_000;
 
-/** Inside the transaction of the change, so that an answer is remembered if and only if the change happened. */
+/** Runs in the transaction of the change, so that a record exists if and only if the change was committed. */
 export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Array): Idempotency {
   return {
     recall: async (tenant, { caller, key, request }) => {
       const digest = sha256(key);
-      if (tx.dialect === 'postgres' && !(await locked(tx, `${tenant} ${caller} ${key}`)))
+      if (tx.dialect === 'postgres' && !(await tryLock(tx, `${tenant} ${caller} ${key}`)))
         throw fail('idempotency_running');
       const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(
         `select request_digest, reply from idempotency
@@ -21,16 +22,17 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       if (!row) return undefined;
       const same = Buffer.from(row.request_digest).equals(fingerprint(dataKey(tenant), request));
       if (!same) throw fail('idempotency_mismatch');
-      const reply = open(dataKey(tenant), placeOf(tenant, caller, digest), row.reply);
-      if (!reply) throw new Error('a remembered answer does not open');
+      const reply = decrypt(dataKey(tenant), contextOf(tenant, caller, digest), row.reply);
+      if (!reply)
+        throw new Error('an idempotency record cannot be decrypted: it was changed by another program');
       return JSON.parse(Buffer.from(reply).toString());
     },
 
     remember: async (tenant, { caller, key, request }, reply, now) => {
       const digest = sha256(key);
-      const sealed = seal(
+      const encrypted = encrypt(
         dataKey(tenant),
-        placeOf(tenant, caller, digest),
+        contextOf(tenant, caller, digest),
         Buffer.from(JSON.stringify(reply)),
       );
       await tx.run('delete from idempotency where tenant_id = $1 and caller_id = $2 and key_digest = $3', [
@@ -41,24 +43,24 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       await tx.run(
         `insert into idempotency (tenant_id, caller_id, key_digest, request_digest, reply, expires_at)
          values ($1, $2, $3, $4, $5, $6)`,
-        [tenant, caller, digest, fingerprint(dataKey(tenant), request), sealed, now + keptFor],
+        [tenant, caller, digest, fingerprint(dataKey(tenant), request), encrypted, now + retention],
       );
     },
   };
 }
 
-/** Held until the transaction ends; false if the same request is under way elsewhere. */
-async function locked(tx: Queries, name: string): Promise<boolean> {
+/** Locks until the transaction ends. Returns false if another transaction runs the same request. */
+async function tryLock(tx: Queries, name: string): Promise<boolean> {
   const number = sha256(name).readBigInt64BE().toString();
   const row = await tx.get<{ got: boolean }>(`select pg_try_advisory_xact_lock(${number}) as got`);
   return row?.got === true;
 }
 
-function placeOf(tenant: string, caller: string, digest: Buffer): string {
+function contextOf(tenant: string, caller: string, digest: Buffer): string {
   return `sallyport reply ${tenant} ${caller} ${digest.toString('hex')}`;
 }
 
-/** Of a request that may hold data: without the key, nobody can try out what it was. */
+/** An HMAC: a plain hash would let a reader of the database guess the request, which may contain token data. */
 function fingerprint(key: Uint8Array, request: string): Buffer {
   return createHmac('sha256', key).update('sallyport request').update(request).digest();
 }

@@ -1,7 +1,7 @@
 import type { ApplicationKey } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { alive, held, insertKey, type KeyRow } from './applications.ts';
+import { insertKey, type KeyRow, lockApplication, notExpired } from './applications.ts';
 import type { DbTime, Executor } from './engine/db.ts';
 import type { Keys } from './store.ts';
 
@@ -9,14 +9,14 @@ const columns = 'id, ending, created_by, created_at, last_used_at';
 const ofApplication = 'application_keys where tenant_id = $1 and application_id = $2';
 
 export function applicationKeys(db: Executor): Keys {
-  const current = held(db);
+  const lock = lockApplication(db);
 
   return {
     list: (tenant, application) =>
       then(
         db.all<KeyRow>(
           `select ${columns} from ${ofApplication}
-             and exists (select 1 from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')})
+             and exists (select 1 from applications a where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')})
            order by id desc`,
           [tenant, application],
         ),
@@ -25,7 +25,7 @@ export function applicationKeys(db: Executor): Keys {
 
     create: (tenant, application, change, make) =>
       db.transaction(async (tx) => {
-        const owner = await current(tx, tenant, application);
+        const owner = await lock(tx, tenant, application);
         if (!owner) return undefined;
         const counted = await tx.get<{ count: DbTime }>(`select count(*) as count from ${ofApplication}`, [
           tenant,
@@ -37,7 +37,7 @@ export function applicationKeys(db: Executor): Keys {
 
     delete: (tenant, application, id, check) =>
       db.transaction(async (tx) => {
-        const owner = await current(tx, tenant, application);
+        const owner = await lock(tx, tenant, application);
         if (!owner) return undefined;
         check(owner);
         const row = await tx.get<KeyRow>(`delete from ${ofApplication} and id = $3 returning ${columns}`, [

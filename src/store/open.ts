@@ -16,7 +16,7 @@ import type { Maintenance } from './maintenance.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
 import { sweep } from './sweep.ts';
-import { createFirst, removeSome, tenants } from './tenants.ts';
+import { createFirst, removeRows, tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
 import { type TransactionRunner, transactionRunner } from './transaction-scope.ts';
 import { usage } from './usage.ts';
@@ -111,7 +111,7 @@ function maintenanceOn(
     audit: { append, head, range, export: exportLines },
     changeTenants: (work) => run(undefined, work),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.ofChain(), prepare),
-    removeTenantRows: (id, limit) => removeSome(db, id, limit),
+    removeTenantRows: (id, limit) => removeRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
       const removed = await sweep(db, limit);

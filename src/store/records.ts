@@ -1,6 +1,8 @@
 /** The inputs, results and filters of the repositories in store.ts. */
+
 import type { Application, ApplicationType } from '../domain/application.ts';
 import type { Entry, LogEntry } from '../domain/audit.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import type { Digest } from '../domain/key.ts';
@@ -108,16 +110,26 @@ export interface SessionFilter {
   readonly state?: SessionState | undefined;
 }
 
-/** A token whose data is decrypted on demand. */
-export interface StoredToken {
+/** A token without its data. */
+export interface TokenRecord {
   readonly token: Omit<Token, 'data'>;
   readonly container: string;
   readonly id: string;
   /** Orders tokens by age. */
   readonly seq: string;
+}
+
+/** A token whose data is decrypted on demand. */
+export interface StoredToken extends TokenRecord {
   plaintext(): JsonText;
   /** Decrypts only the masked value, not the data. Returns undefined if the token has no mask. */
   masked(): JsonText | undefined;
+}
+
+/** A token that the open transaction has locked. Its data is read and decrypted on demand. */
+export interface LockedToken extends TokenRecord {
+  plaintext(): Awaitable<JsonText>;
+  masked(): Awaitable<JsonText | undefined>;
 }
 
 export interface TokenContent {
@@ -129,6 +141,15 @@ export interface TokenContent {
   readonly masked: JsonText | undefined;
   readonly metadata: Metadata | undefined;
   readonly expiresAt: number | undefined;
+}
+
+/**
+ * The new content of a token. Without `data`, the stored data does not change, and the masked value changes only if the
+ * mask is removed. A new mask needs `data`, to be stored with the masked value that it renders.
+ */
+export interface TokenRevision extends Omit<TokenContent, 'data' | 'masked'> {
+  readonly data?: JsonText | undefined;
+  readonly masked?: JsonText | undefined;
 }
 
 export interface TokenFilter {

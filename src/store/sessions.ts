@@ -1,19 +1,19 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Session } from '../domain/session.ts';
-import { alive, toGrants, toText } from './applications.ts';
+import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
 import { inserter } from './engine/bulk-insert.ts';
 import type { DbTime, Executor } from './engine/db.ts';
 import { all, Params } from './engine/sql-params.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
-/** `c` is the authorizer of a Session under a ceiling: without it, there is no Session. */
+/** `c` is the application whose key limits the session. If that key is gone, the session is invalid. */
 export const withAuthorizer = `sessions s
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
   left join application_keys k on k.digest = s.authorizer_digest
-  left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${alive('c')}`;
-export const works = `s.expires_at > :now and ${alive('a')} and (s.authorizer_digest is null or c.id is not null)`;
+  left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${notExpired('c')}`;
+export const works = `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null or c.id is not null)`;
 
 interface SessionRow {
   tenant_id: string;
@@ -31,7 +31,7 @@ interface SessionRow {
 const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, s.expires_at,
   s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling`;
 
-/** Their foreign key has the last word on whether there is such an Application. */
+/** The foreign key fails if the application does not exist. */
 const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
   tenant_id: 'uuid',
   application_id: 'uuid',
@@ -77,7 +77,7 @@ export function sessions(db: Executor): Sessions {
           : tx.get<{ id: string }>(spendUntil, [...params, expiresAt, maxLifetime]),
       );
       return then(spent, (row) =>
-        row ? { outcome: 'authorized' as const, session: row.id } : refusal(tenant, nonce, maxLifetime),
+        row ? { outcome: 'authorized' as const, session: row.id } : failure(tenant, nonce, maxLifetime),
       );
     },
 
@@ -85,7 +85,7 @@ export function sessions(db: Executor): Sessions {
       boundedList(
         db,
         {
-          ...examined(tenant, filter),
+          ...filtered(tenant, filter),
           read: async (ids) => {
             const params = new Params();
             const sql = `select ${columns} from sessions s
@@ -97,13 +97,13 @@ export function sessions(db: Executor): Sessions {
       ),
 
     end: async (tenant, id) => {
-      const living = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${works}`;
-      return (await db.run(`delete from sessions where (tenant_id, id) in (${living})`, [tenant, id])) > 0;
+      const valid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${works}`;
+      return (await db.run(`delete from sessions where (tenant_id, id) in (${valid})`, [tenant, id])) > 0;
     },
   };
 
-  /** Why nothing was spent, read afterwards. */
-  async function refusal(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
+  /** Finds out why no nonce was used up. */
+  async function failure(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
     const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(
       `select s.authorized_at, ${latest('s', '$3')} as latest from sessions s
        where ${byNonce} and s.expires_at > :now`,
@@ -120,9 +120,9 @@ export function sessions(db: Executor): Sessions {
  * PostgreSQL may choose another plan than the index of the nonce while its statistics are out of date.
  */
 const byNonce = `s.nonce_digest = $1 and cast(s.tenant_id as text) = $2 and (select 1 from applications a
-  where a.tenant_id = s.tenant_id and a.id = s.application_id and ${alive('a')}) = 1`;
+  where a.tenant_id = s.tenant_id and a.id = s.application_id and ${notExpired('a')}) = 1`;
 
-/** Two statements, since PostgreSQL plans one with an open end anew each time. */
+/** Two statements: PostgreSQL would plan one with an optional condition anew each time. */
 const [spend, spendUntil] = [spending('', ''), spending(', expires_at = $7', `and $7 <= ${latest('s')}`)];
 
 function spending(also: string, unless: string): string {
@@ -132,7 +132,7 @@ function spending(also: string, unless: string): string {
     returning id`;
 }
 
-/** Written field by field, so that nothing a row holds beside these can reach a response. */
+/** Names every field, so that no other column can reach a response. */
 function toSession(row: SessionRow): Session {
   return {
     id: row.id,
@@ -148,16 +148,13 @@ function toSession(row: SessionRow): Session {
   };
 }
 
-/**
- * Which of the tenant's sessions pass the filter: those that `works` lets in, with subselects in place of joins, so
- * that no database reads whole tables for the few rows that are examined.
- */
-function examined(tenant: string, { ids, application, authorizer, state }: SessionFilter) {
+/** The same condition as `works`, with subqueries in place of joins, so that no database reads whole tables. */
+function filtered(tenant: string, { ids, application, authorizer, state }: SessionFilter) {
   const owner = `select 1 from applications a where a.tenant_id = x.tenant_id and a.id = x.application_id
-    and ${alive('a')}`;
+    and ${notExpired('a')}`;
   const ceiling = `select 1 from application_keys k
     join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id
-    where k.digest = x.authorizer_digest and ${alive('c')}`;
+    where k.digest = x.authorizer_digest and ${notExpired('c')}`;
   return {
     table: 'sessions',
     columns: 'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.expires_at',
@@ -175,7 +172,7 @@ function examined(tenant: string, { ids, application, authorizer, state }: Sessi
   };
 }
 
-/** The latest moment at which a Session may end: after the longest lifetime, or with its Application. */
+/** The latest expiry that a session may have: its longest lifetime, or the expiry of its application. */
 function latest(alias: string, longest = '$8'): string {
   const application = `select a.expires_at from applications a
     where a.tenant_id = ${alias}.tenant_id and a.id = ${alias}.application_id`;

@@ -21,6 +21,7 @@ import type {
   Change,
   ListPage,
   ListWindow,
+  LockedToken,
   LogPage,
   NewApplication,
   NewEntry,
@@ -33,6 +34,8 @@ import type {
   Tenant,
   TokenContent,
   TokenQuery,
+  TokenRecord,
+  TokenRevision,
   Window,
 } from './records.ts';
 
@@ -146,25 +149,25 @@ export interface Tokens {
     id: string,
     content: TokenContent,
     change: Change,
-  ): Awaitable<StoredToken | undefined>;
+  ): Awaitable<TokenRecord | undefined>;
   /** Returns undefined if the token does not exist. */
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
   /** Reads at most one page of data, measured in bytes. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ShownToken>>;
   /**
    * Replaces the content with what `revise` returns for the current one; concurrent updates run one after the other.
-   * Throws `storage_full` if the token grows and its creator would have more than `quota` bytes stored. Returns
-   * undefined if the token does not exist.
+   * Data that does not change is neither read nor written. Throws `storage_full` if the token grows and its creator
+   * would have more than `quota` bytes stored. Returns undefined if the token does not exist.
    */
   update(
     tenant: string,
     id: string,
     change: Change,
-    revise: (current: StoredToken) => TokenContent,
+    revise: (current: LockedToken) => Awaitable<TokenRevision>,
     quota?: number,
-  ): Promise<StoredToken | undefined>;
+  ): Promise<TokenRecord | undefined>;
   /** Rejects without a change if `check` throws. Returns false if the token does not exist. */
-  delete(tenant: string, id: string, check: (current: StoredToken) => void): Promise<boolean>;
+  delete(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<boolean>;
 }
 
 export interface AuditLog {

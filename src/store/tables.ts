@@ -1,4 +1,4 @@
-/** What tells the rows of a table apart, of all that a tenant has; the rest goes with what it belongs to. */
+/** Primary keys of the tables with a `tenant_id`. Rows of all other tables are deleted by cascade. */
 export const primaryKeys = {
   sessions: 'tenant_id, id',
   idempotency: 'tenant_id, caller_id, key_digest',

@@ -20,7 +20,7 @@ interface TenantRow {
 const select = 'select id, name, created_at, disabled_at, deleted_at from tenants';
 
 export function tenants(db: Executor): Tenants {
-  /** None that is being deleted. */
+  /** Does not change a tenant that is being deleted. */
   const alter = async (change: string, params: readonly [id: string, ...rest: string[]]) =>
     (await db.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;
 
@@ -34,13 +34,13 @@ export function tenants(db: Executor): Tenants {
 
     markDeleted: (id) =>
       db.transaction(async (tx) => {
-        const condemned = await tx.run(
+        const marked = await tx.run(
           `update tenants set disabled_at = coalesce(disabled_at, :now), deleted_at = :now
            where id = $1 and deleted_at is null`,
           [id],
         );
-        if (condemned > 0) await tx.run('delete from data_keys where tenant_id = $1', [id]);
-        return condemned > 0;
+        if (marked > 0) await tx.run('delete from data_keys where tenant_id = $1', [id]);
+        return marked > 0;
       }),
   };
 }
@@ -83,12 +83,12 @@ function toTenant(row: TenantRow): Tenant {
 }
 
 /**
- * Rows go in batches, so that neither the service nor the database is held up. The tenant itself goes last,
- * together with what a request that was under way may have left meanwhile: whoever adds to a tenant holds it.
+ * Deletes in batches, so that transactions are short. The last one deletes the tenant under a lock, together with rows that
+ * running requests have added meanwhile: their foreign keys lock the tenant too.
  */
-export async function removeSome(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
-  const condemned = 'select id from tenants where id = $1 and deleted_at is not null';
-  if (!(await db.get(condemned, [tenant]))) return { removed: 0, done: true };
+export async function removeRows(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
+  const deleted = 'select id from tenants where id = $1 and deleted_at is not null';
+  if (!(await db.get(deleted, [tenant]))) return { removed: 0, done: true };
   for (const [table, key] of Object.entries(primaryKeys)) {
     const removed = await db.run(
       `delete from ${table} where (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
@@ -97,7 +97,7 @@ export async function removeSome(db: Db, tenant: string, limit: number): Promise
     if (removed > 0) return { removed, done: false };
   }
   await db.transaction(async (tx) => {
-    await tx.get(`${condemned} ${rowLock(db, 'for update')}`, [tenant]);
+    await tx.get(`${deleted} ${rowLock(db, 'for update')}`, [tenant]);
     for (const table of Object.keys(primaryKeys))
       await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
     await tx.run('delete from tenants where id = $1', [tenant]);

@@ -1,4 +1,4 @@
-/** What lists find a Token by: every container it lies in, and its metadata. Both go when the Token goes. */
+/** The index tables of tokens, by container and by metadata. Rows are deleted with their token. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
@@ -16,8 +16,8 @@ export function indexToken(tx: Queries, token: Indexed): Awaitable<void> {
   return then(indexContainers(tx, token), () => indexMetadata(tx, token));
 }
 
-/** No more of it than has changed. */
-export async function indexAnew(tx: Queries, old: Indexed, row: Indexed): Promise<void> {
+/** Writes only what has changed. */
+export async function updateIndex(tx: Queries, old: Indexed, row: Indexed): Promise<void> {
   if (canonicalContainer(old.container) !== canonicalContainer(row.container)) {
     const params = new Params();
     await tx.run(
@@ -46,7 +46,7 @@ function indexMetadata(tx: Queries, { tenant_id, seq, metadata }: Indexed): Awai
   return insertAll(tx, 'token_metadata (tenant_id, name, value, seq)', rows);
 }
 
-/** Its own first, then those above, but for the root, in which everything lies. */
+/** Its container first, then those above it. The root is left out, since it contains every token. */
 function containersOf({ container }: Indexed): string[] {
   const own = canonicalContainer(container);
   const containers = [own];
@@ -55,7 +55,7 @@ function containersOf({ container }: Indexed): string[] {
   return containers;
 }
 
-/** 8, 4, 2 or 1 at a time, so that there are few statements to keep prepared. */
+/** Inserts 8, 4, 2 or 1 rows at a time, to limit the number of prepared statements. */
 function insertAll(tx: Queries, into: string, rows: readonly Value[][]): Awaitable<void> {
   if (rows.length === 0) return;
   const some = rows.slice(
@@ -69,11 +69,11 @@ function insertAll(tx: Queries, into: string, rows: readonly Value[][]): Awaitab
 const atOnce = [8, 4, 2, 1];
 const insertions = new Map<string, string>();
 
-/** Of as many rows as these, into one of two tables: always the same few texts. */
+/** Cached: there are two tables and four row counts. */
 function insertionOf(into: string, rows: readonly Value[][]): string {
   const name = `${rows.length} ${into}`;
-  const known = insertions.get(name);
-  if (known !== undefined) return known;
+  const cached = insertions.get(name);
+  if (cached !== undefined) return cached;
   const params = new Params();
   const values = rows.map((row) => `(${row.map((value) => params.add(value)).join(', ')})`);
   const sql = `insert into ${into} values ${values.join(', ')}`;

@@ -6,14 +6,14 @@ import type { DbTime, Executor, Queries, Value } from './engine/db.ts';
 import type { StorageUsed } from './store.ts';
 
 interface Sized {
-  readonly data: Uint8Array;
-  readonly masked: Uint8Array | null;
+  readonly data_bytes: number;
+  readonly masked_bytes: number;
   readonly mask: string | null;
   readonly metadata: string | null;
 }
 
-export function sizeOf({ data, masked, mask, metadata }: Sized): number {
-  return storedSize(data.length + (masked?.length ?? 0) + bytesOf(mask) + bytesOf(metadata));
+export function sizeOf({ data_bytes, masked_bytes, mask, metadata }: Sized): number {
+  return storedSize(data_bytes + masked_bytes + bytesOf(mask) + bytesOf(metadata));
 }
 
 function bytesOf(text: string | null): number {
@@ -27,7 +27,7 @@ export interface Charge extends StorageUsed {
   readonly creator: string | null;
 }
 
-/** Charges of deleted applications are dropped: their tokens count for nobody. */
+/** Charges of deleted applications are dropped. */
 const update = `update application_storage set tokens = tokens + $3, bytes = bytes + $4
   where tenant_id = $1 and application_id = $2 and shard = 0`;
 const insert = `insert into application_storage (tenant_id, application_id, shard, tokens, bytes)
@@ -78,7 +78,7 @@ function summed(all: readonly Charge[]): Charge[] {
 const total = `select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
   where tenant_id = $1 and application_id = $2`;
 
-export function storedBy(
+export function storageUsedBy(
   db: Pick<Queries, 'get'>,
   tenant: string,
   application: string,
@@ -89,9 +89,9 @@ export function storedBy(
   }));
 }
 
-/** The same size in SQL, for a statement that deletes tokens. Neither database reads the values for it. */
-const returningSize = `returning tenant_id as tenant, created_by as creator, (octet_length(data)
-  + coalesce(octet_length(masked), 0) + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
+/** The same size in SQL, for a statement that deletes tokens. */
+const returningSize = `returning tenant_id as tenant, created_by as creator, (data_bytes + masked_bytes
+  + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0)
   + ${storageUnit - 1}) / ${storageUnit} * ${storageUnit} as size`;
 
 interface Deleted extends Pick<Charge, 'tenant' | 'creator'> {
@@ -105,14 +105,14 @@ export async function deleteTokens(
   deletion: string,
   params: readonly Value[],
 ): Promise<number> {
-  const gone = await tx.all<Deleted>(`${deletion} ${returningSize}`, params);
-  const credits = gone.map(({ size, ...whose }) => ({ ...whose, tokens: -1, bytes: -Number(size) }));
+  const deleted = await tx.all<Deleted>(`${deletion} ${returningSize}`, params);
+  const credits = deleted.map(({ size, ...owner }) => ({ ...owner, tokens: -1, bytes: -Number(size) }));
   if (credits.length > 0) await writeCharges[dialect](tx, credits);
-  return gone.length;
+  return deleted.length;
 }
 
 /** Throws `storage_full` if a token that grows would take its creator beyond the quota. */
-export async function refuseGrowth(
+export async function checkGrowth(
   tx: Queries,
   tenant: string,
   creator: string | null,
@@ -120,6 +120,6 @@ export async function refuseGrowth(
   quota: number | undefined,
 ): Promise<void> {
   if (growth <= 0 || quota === undefined || creator === null) return;
-  const { bytes } = await storedBy(tx, tenant, creator);
+  const { bytes } = await storageUsedBy(tx, tenant, creator);
   if (bytes + growth > quota) throw fail('storage_full');
 }

@@ -1,14 +1,14 @@
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { boundedUses, type LastUses, maxUses } from '../domain/usage.ts';
-import { alive } from './applications.ts';
+import { notExpired } from './applications.ts';
 import { inserter } from './engine/bulk-insert.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { Params } from './engine/sql-params.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 
-/** How many containers are told apart for each permission of an Application. */
-export const mostContainers = 50;
+/** How many containers are recorded per permission of an application. */
+export const maxContainers = 50;
 
 interface UseRow {
   permission: string;
@@ -19,13 +19,13 @@ interface UseRow {
 const ofApplication = 'tenant_id = $1 and application_id = $2';
 
 export function usage(db: Executor): Usage {
-  const held = rowLock(db, 'for no key update');
+  const lock = rowLock(db, 'for no key update');
 
-  /** Whoever changes keys holds the Application first, and so does this: neither ever waits in a circle. */
+  /** Locks the application first, like every change of its keys, so that the two cannot deadlock. */
   async function write(tx: Queries, use: ApplicationUse): Promise<void> {
     const { tenantId, applicationId, at, keys, permissions } = use;
     const row = await tx.get<{ last_used_at: DbTime | null }>(
-      `select a.last_used_at from applications a where a.tenant_id = $1 and a.id = $2 and ${alive('a')} ${held}`,
+      `select a.last_used_at from applications a where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')} ${lock}`,
       [tenantId, applicationId],
     );
     if (!row) return;
@@ -36,14 +36,14 @@ export function usage(db: Executor): Usage {
         at,
       ]);
     }
-    for (const [key, moment] of keys) {
+    for (const [key, usedAt] of keys) {
       await tx.run(
         `update application_keys set last_used_at = $4 where ${ofApplication} and id = $3
            and (last_used_at is null or last_used_at < $4)`,
-        [tenantId, applicationId, key, moment],
+        [tenantId, applicationId, key, usedAt],
       );
     }
-    if (permissions.size > 0) await writePlaces(tx, db.dialect, use);
+    if (permissions.size > 0) await writeUses(tx, db.dialect, use);
   }
 
   return {
@@ -76,8 +76,8 @@ const insertUses = inserter<NewUse>('application_uses', {
   last_used_at: 'bigint',
 });
 
-/** Reads the uses of one application, and writes those that changed: three statements however many there are. */
-async function writePlaces(
+/** Writes only the uses that changed, in three statements. */
+async function writeUses(
   tx: Queries,
   dialect: Executor['dialect'],
   { tenantId, applicationId, permissions }: ApplicationUse,
@@ -88,20 +88,20 @@ async function writePlaces(
   );
   const stored = new Map<string, Map<string, number>>();
   for (const { permission, container, last_used_at } of rows) {
-    const places = stored.get(permission) ?? new Map<string, number>();
-    stored.set(permission, places.set(container, Number(last_used_at)));
+    const containers = stored.get(permission) ?? new Map<string, number>();
+    stored.set(permission, containers.set(container, Number(last_used_at)));
   }
   const merged = new Map<string, LastUses>(stored);
-  for (const [permission, news] of permissions)
-    merged.set(permission, latest(stored.get(permission) ?? new Map(), news));
-  const next = boundedUses(merged, maxUses, mostContainers);
+  for (const [permission, uses] of permissions)
+    merged.set(permission, latest(stored.get(permission) ?? new Map(), uses));
+  const next = boundedUses(merged, maxUses, maxContainers);
   const outdated = rows.filter(
     ({ permission, container, last_used_at }) =>
       next.get(permission)?.get(container) !== Number(last_used_at),
   );
   const changed: NewUse[] = [];
-  for (const [permission, places] of next)
-    for (const [container, last_used_at] of places)
+  for (const [permission, containers] of next)
+    for (const [container, last_used_at] of containers)
       if (stored.get(permission)?.get(container) !== last_used_at)
         changed.push({
           tenant_id: tenantId,
@@ -110,19 +110,19 @@ async function writePlaces(
           container,
           last_used_at,
         });
-  if (outdated.length > 0) await forget(tx, tenantId, applicationId, outdated);
+  if (outdated.length > 0) await deleteUses(tx, tenantId, applicationId, outdated);
   if (changed.length > 0) await insertUses[dialect](tx, changed);
 }
 
-/** What is in either; of what is in both, the later. */
+/** Merges two maps, with the later time of each container. */
 function latest(a: LastUses, b: LastUses): LastUses {
   const both = new Map(a);
   for (const [container, at] of b) both.set(container, Math.max(at, both.get(container) ?? at));
   return both;
 }
 
-/** Neither a permission nor a container contains a space. */
-async function forget(tx: Queries, tenant: string, application: string, rows: UseRow[]): Promise<void> {
+/** A space separates the two columns: neither can contain one. */
+async function deleteUses(tx: Queries, tenant: string, application: string, rows: UseRow[]): Promise<void> {
   const params = new Params();
   const owner = `tenant_id = ${params.add(tenant)} and application_id = ${params.add(application)}`;
   const names = params.list(rows.map(({ permission, container }) => `${permission} ${container}`));

@@ -62,7 +62,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await start({ SALLYPORT_MASTER_KEY: one });
     const rejection = start({ SALLYPORT_MASTER_KEY: two });
     await expect(rejection).rejects.toThrow(
-      `the database was sealed with the master key ${idOf(one)}, which SALLYPORT_MASTER_KEY does not contain`,
+      `the database needs the master key ${idOf(one)}, which SALLYPORT_MASTER_KEY does not contain`,
     );
     await expect(rejection).rejects.toBeInstanceOf(WrongMasterKey);
     expect(await masters()).toEqual([idOf(one)]);
@@ -71,7 +71,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   test('a missing master key is not replaced by a new one', async () => {
     await start({ SALLYPORT_MASTER_KEY: one });
     await expect(start()).rejects.toThrow(
-      `the database was sealed with the master key ${idOf(one)}, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} does not exist`,
+      `the database needs the master key ${idOf(one)}, and SALLYPORT_MASTER_KEY_FILE ${keyFile()} does not exist`,
     );
     expect(existsSync(keyFile())).toBe(false);
     expect(existsSync(`${keyFile()}.new`)).toBe(false);

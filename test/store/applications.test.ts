@@ -54,7 +54,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     });
   });
 
-  test('an Application whose key cannot be stored is not created either', async () => {
+  test('an application whose key cannot be stored is not created', async () => {
     const tenant = await on.tenant();
     const taken = await on.application(tenant);
     const second = newApplication(on.clock.now());
@@ -66,7 +66,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     });
   });
 
-  test('of many updates at once on several nodes, each sees the outcome of those before it', async () => {
+  test('each of many concurrent updates on several nodes sees the result of those before it', async () => {
     const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode(), await on.openNode()]];
     const { id } = await on.application(tenant, { permissions: ['own:first'] });
     const names = Array.from({ length: 15 }, (_, index) => `own:p${String.fromCharCode(97 + index)}`);
@@ -116,7 +116,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
   });
 
-  test('a regenerated key is dead on every node when regenerate resolves, and the new one lives', async () => {
+  test('when regenerate resolves, the old key is invalid on every node and the new one works', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id, key } = await on.application(tenant);
     const keys = [key, mint('pvt'), mint('pvt')];
@@ -135,7 +135,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     }
   });
 
-  test('of several regenerations at once, exactly one key is left', async () => {
+  test('after several concurrent regenerations, exactly one key is valid', async () => {
     const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode()]];
     const { id } = await on.application(tenant);
     const keys = Array.from({ length: 8 }, () => mint('pvt'));
@@ -146,7 +146,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(found.filter(Boolean)).toHaveLength(1);
   });
 
-  test('a deleted Application takes its keys and Sessions with it, on every node', async () => {
+  test('deleting an application invalidates its keys and sessions on every node', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id, key } = await on.application(tenant, { type: 'public' });
     const kept = await on.application(tenant, { type: 'public' });
@@ -160,7 +160,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(await on.store.applications.delete(tenant, id)).toBe(false);
   });
 
-  test('of several deletions at once, exactly one says that it was there', async () => {
+  test('exactly one of several concurrent deletions returns true', async () => {
     const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode()]];
     const { id } = await on.application(tenant);
     const gone = await Promise.all(
@@ -169,7 +169,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(gone.filter(Boolean)).toHaveLength(1);
   });
 
-  test('an Application is there until the last millisecond, and from expires_at on it is absent everywhere', async () => {
+  test('an application exists until the millisecond before expires_at, and nowhere after', async () => {
     const tenant = await on.tenant();
     const { applications, credentials, sessions } = on.store;
     const { id, key } = await on.application(tenant, { type: 'public', expiresAt: on.clock.now() + 1000 });
@@ -195,7 +195,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(await credentials.find('ses', late.digest)).toBeUndefined();
   });
 
-  test('an Application of another tenant is absent everywhere', async () => {
+  test('an application of another tenant is not found by any method', async () => {
     const [tenant, other] = [await on.tenant(), await on.tenant()];
     const { applications } = on.store;
     const { id, key } = await on.application(tenant);

@@ -27,7 +27,7 @@ describe.each(databases)('the store on %s: an application with many sessions', (
     return { id, key, sessions };
   }
 
-  test('deleting it ends its key and sessions at once and leaves their rows to the sweep', async () => {
+  test('deleting it invalidates its keys and sessions immediately, and the sweep removes the rows', async () => {
     const { id, key, sessions } = await crowded(7);
     const node = await on.openNode();
     expect(await on.store.applications.delete(tenant, id)).toBe(true);

@@ -13,7 +13,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
   const change = () => ({ by: crypto.randomUUID(), at: on.clock.now() });
   const find = (digest: Buffer) => on.store.credentials.find('pvt', digest);
 
-  test('they are listed newest first, and a new one is found at once', async () => {
+  test('keys are listed newest first, and a new one works immediately', async () => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant);
     on.clock.advance(1);
@@ -26,7 +26,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
     ]);
   });
 
-  test('whoever makes one sees how many there are, and nobody changes that meanwhile', async () => {
+  test('creating a key sees the number of keys, which no concurrent change alters', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id } = await on.application(tenant);
     const seen: number[] = [];
@@ -54,7 +54,7 @@ describe.each(databases)('the store on %s: keys', (_, database) => {
     expect(await find(key.digest)).toBeUndefined();
   });
 
-  test('of another tenant, there are none', async () => {
+  test('keys of another tenant are not listed', async () => {
     const [mine, theirs] = [await on.tenant(), await on.tenant()];
     const { id } = await on.application(theirs);
     const [only] = await on.store.keys.list(theirs, id);

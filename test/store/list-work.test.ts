@@ -1,4 +1,4 @@
-/** The work of one list of applications or sessions is bounded, however many there are. */
+/** The work of one list request is bounded, independent of the number of applications or sessions. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newId } from '../../src/domain/key.ts';
 import type { ListPage, ListWindow, Store } from '../../src/store/store.ts';

@@ -13,7 +13,7 @@ function authorization(fields: Partial<Authorization> = {}): Authorization {
   return { ...grants, by: someone, ceiling: undefined, expiresAt: undefined, maxLifetime: week, ...fields };
 }
 
-describe.each(databases)('the store on %s: Sessions', (_, database) => {
+describe.each(databases)('the store on %s: sessions', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
     on = await openTestStore(database);
@@ -27,7 +27,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
   }
   const find = (digest: Buffer) => on.store.credentials.find('ses', digest);
 
-  test('a new Session is there for every node, and may do nothing', async () => {
+  test('a new session is known to every node and has no permissions', async () => {
     const { tenant, application, session } = await opened();
     const node = await on.openNode();
     expect(await node.credentials.find('ses', session.key.digest)).toEqual({
@@ -44,7 +44,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     });
   });
 
-  test('a Session is not created for an Application that is unknown or of another tenant', async () => {
+  test('a session is not created for an unknown application or one of another tenant', async () => {
     const { tenant, application } = await opened();
     const fresh = (id: string) => newSession(on.clock.now(), id, mint('ses'), mint('non'));
     const refused = async (tenant: string, application: string) =>
@@ -55,7 +55,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     await refused(await on.tenant(), application.id);
   });
 
-  test('those of an Application that are alive and not authorized are counted, up to a bound', async () => {
+  test('pending sessions of an application are counted up to a maximum', async () => {
     const { tenant, application, session } = await opened();
     const other = await on.application(tenant, { type: 'public' });
     await on.session(tenant, other.id);
@@ -68,7 +68,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     expect(await on.store.sessions.countPending(await on.tenant(), application.id, 100)).toBe(0);
   });
 
-  test('of fifty authorizations of one nonce at once over several nodes, exactly one succeeds', async () => {
+  test('exactly one of fifty concurrent authorizations of one nonce succeeds', async () => {
     const { tenant, session } = await opened();
     const nodes = [on.store, await on.openNode(), await on.openNode()];
     const outcomes = await Promise.all(
@@ -92,7 +92,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     });
   });
 
-  test('the grants go to the Session alone', async () => {
+  test('the grants apply to this session only', async () => {
     const { tenant, application, session } = await opened();
     const other = await on.session(tenant, application.id);
     const before = await on.store.applications.get(tenant, application.id);
@@ -129,14 +129,14 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     expect(await sessions.authorize(tenant, nonce, authorization())).toEqual({ outcome: 'unknown' });
   });
 
-  test('the nonce of a deleted Application is unknown, spent or not', async () => {
+  test('the nonce of a deleted application is unknown, used or not', async () => {
     const { tenant, application, session } = await opened();
     await on.store.applications.delete(tenant, application.id);
     const nonce = session.nonce.digest;
     expect(await on.store.sessions.authorize(tenant, nonce, authorization())).toEqual({ outcome: 'unknown' });
   });
 
-  test('a Session ends to the millisecond, at its own time unless the authorization moved it', async () => {
+  test('a session expires to the millisecond, at the time that its authorization set', async () => {
     const now = on.clock.now();
     const { tenant, session, application } = await opened();
     const [shorter, longer] = [
@@ -165,7 +165,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     expect(await alive()).toEqual([false, false, false]);
   });
 
-  test('an end beyond the longest lifetime is refused with the latest moment, and the nonce is not spent', async () => {
+  test('an expiry beyond the longest lifetime is rejected with the latest one, and the nonce stays valid', async () => {
     const now = on.clock.now();
     const { tenant, session } = await opened();
     const authorize = (expiresAt: number) =>
@@ -179,7 +179,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     expect(await authorize(now + 200_000)).toMatchObject({ outcome: 'authorized' });
   });
 
-  test("an end beyond the Application's own is refused likewise", async () => {
+  test('an expiry after that of the application is rejected in the same way', async () => {
     const now = on.clock.now();
     const { tenant, session } = await opened({ expiresAt: now + 190_000 });
     const authorize = (expiresAt: number) =>
@@ -188,7 +188,7 @@ describe.each(databases)('the store on %s: Sessions', (_, database) => {
     expect(await authorize(now + 190_000)).toMatchObject({ outcome: 'authorized' });
   });
 
-  test('a used nonce is told apart from one that is asked for too long', async () => {
+  test('a used nonce is distinguished from one with an expiry that is too late', async () => {
     const { tenant, session } = await opened();
     const nonce = session.nonce.digest;
     await on.store.sessions.authorize(tenant, nonce, authorization());

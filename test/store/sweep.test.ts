@@ -36,7 +36,7 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     expect(await on.store.credentials.find('ses', live.key.digest)).toBeDefined();
   });
 
-  test('removes answers that were kept for repeated requests, after a day', async () => {
+  test('removes idempotency records after a day', async () => {
     const tenant = await on.tenant();
     await on.store.tokens.get(tenant, 'none');
     const request = { caller: (await on.application(tenant)).id, key: 'x', request: 'POST /tokens' };
@@ -50,7 +50,7 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     expect(await on.runSql('select 1 from idempotency')).toEqual([]);
   });
 
-  test('several nodes sweep at once without getting in the way of each other', async () => {
+  test('several nodes sweep concurrently without blocking each other', async () => {
     const tenant = await on.tenant();
     const web = await on.application(tenant, { type: 'public' });
     for (let index = 0; index < 12; index++) await on.session(tenant, web.id);
@@ -62,7 +62,7 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
   });
 });
 
-test('on PostgreSQL, the sweep passes over rows that somebody holds, and comes back for them', async () => {
+test('on PostgreSQL, the sweep skips locked rows and removes them later', async () => {
   const on = await openTestStore(postgres);
   const tenant = await on.tenant();
   const web = await on.application(tenant, { type: 'public' });

@@ -10,7 +10,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
   });
   afterEach(() => on.close());
 
-  test('a tenant comes with a management Application whose key works', async () => {
+  test('a new tenant has a management application whose key works', async () => {
     const tenant = newTenant('acme', on.clock.now());
     await on.maintenance.tenants.create(tenant);
     const { key, application } = tenant;
@@ -154,7 +154,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     return id;
   }
 
-  test('whoever is still under way when the last row goes is nobody: the tenant’s keys are', async () => {
+  test('a request that is running when the last row is deleted is not authenticated: the tenant’s keys are', async () => {
     const id = await gone();
     const code = (work: Promise<unknown>) => work.then(() => 'done').catch((error) => error.code);
     expect(await code(on.application(id))).toBe('unauthenticated');

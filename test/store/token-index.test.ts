@@ -14,7 +14,7 @@ const containers: [container: string, lies: string[]][] = [
 ];
 const deep = `/${'0/'.repeat(200)}`;
 
-describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
+describe.each(databases)('the index of tokens by container on %s', (_, database) => {
   let on: TestStore;
   let tenant: string;
   beforeAll(async () => {
@@ -60,14 +60,14 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
     ]);
   }
 
-  test.each(containers)('one in %s leaves nothing behind when it is deleted', async (container, lies) => {
+  test.each(containers)('deleting a token in %s deletes its index rows', async (container, lies) => {
     await create('goes', { container, metadata: { colour: 'blue' } });
     expect(await liesIn('goes')).toEqual(lies);
     expect(await on.store.tokens.delete(tenant, 'goes', () => {})).toBe(true);
     await expectNothingButWhatStays();
   });
 
-  test.each(containers)('one in %s leaves nothing behind when it expires', async (container) => {
+  test.each(containers)('sweeping an expired token in %s deletes its index rows', async (container) => {
     await create('goes', { container, expiresAt: on.clock.now() + 1000 });
     await create('also', { container: deep, expiresAt: on.clock.now() + 1000 });
     on.clock.advance(1000);
@@ -75,7 +75,7 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
     await expectNothingButWhatStays();
   });
 
-  test('one that takes the id of an expired one lies where it is, and not where that was', async () => {
+  test('a token that replaces an expired one with the same id is found only in its own container', async () => {
     await create('again', { container: '/was/here/', expiresAt: on.clock.now() + 1000 });
     on.clock.advance(1000);
     await create('again', { container: '/is/there/' });
@@ -84,7 +84,7 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
     await expectNothingButWhatStays();
   });
 
-  test('one that moves lies where it is, and not where it was; one that does not stays', async () => {
+  test('a moved token is found only in its new container', async () => {
     await create('moves', { container: '/a/b/c/', metadata: { colour: 'blue', size: 'small' } });
     await update('moves', { container: '/A/B/', metadata: { colour: 'blue' } });
     expect(await liesIn('moves')).toEqual(['/a/ 0', '/a/b/ 1']);
@@ -99,7 +99,7 @@ describe.each(databases)('the store on %s: where Tokens lie', (_, database) => {
     await expectNothingButWhatStays();
   });
 
-  test('those of a tenant that is removed leave nothing behind', async () => {
+  test('deleting a tenant deletes all index rows of its tokens', async () => {
     const other = await on.tenant();
     for (const [container] of containers) {
       const made = await on.store.tokens.create(other, newId(2), content({ container }), change());

@@ -1,4 +1,4 @@
-/** What each application has stored is counted exactly, whatever happens to its tokens. */
+/** The storage used by each application is counted exactly. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
@@ -17,7 +17,7 @@ const content = (size: number, fields: Partial<TokenContent> = {}): TokenContent
   ...fields,
 });
 
-describe.each(databases)('the store on %s: what an application has stored', (_, database) => {
+describe.each(databases)('storage used by an application on %s', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
     on = await openTestStore(database);
@@ -36,15 +36,16 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
 
   /** Counted from the tokens themselves. */
   async function counted(creator: string) {
-    const size = ['data', 'masked', 'mask', 'metadata'].map((c) => `coalesce(octet_length(${c}), 0)`);
+    const size = ['c.data', 'c.masked', 't.mask', 't.metadata'].map((c) => `coalesce(octet_length(${c}), 0)`);
     const [row] = await on.runSql<{ tokens: number; bytes: number }>(
-      `select count(*) as tokens, coalesce(sum((${size.join(' + ')} + 4095) / 4096 * 4096), 0) as bytes from tokens
+      `select count(*) as tokens, coalesce(sum((${size.join(' + ')} + 4095) / 4096 * 4096), 0) as bytes
+       from tokens t join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
        where created_by = '${creator}'`,
     );
     return { tokens: Number(row?.tokens), bytes: Number(row?.bytes) };
   }
 
-  test('is the sum of its tokens after creates, changes, deletes and expiry on several nodes at once', async () => {
+  test('equals the sum of its tokens after concurrent creates, updates, deletes and expiry on several nodes', async () => {
     const { tenant, a, b } = await opened();
     const nodes = [on.store, await on.openNode(), await on.openNode()];
     for (const node of nodes) await node.tokens.get(tenant, 'none');
@@ -80,7 +81,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     expect((await counted(a)).tokens).toBeGreaterThan(10);
   });
 
-  test('of a token whose id was taken by an expired one, counts for its new creator', async () => {
+  test('counts a token that replaces an expired one for its new creator', async () => {
     const { tenant, a, b } = await opened();
     await create(on.store, tenant, a, 'taken', content(9000, { expiresAt: on.clock.now() + 10 }));
     on.clock.advance(10);
@@ -89,7 +90,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     expect(await on.store.tokens.storageUsed(tenant, b)).toEqual(await counted(b));
   });
 
-  test('is not changed by what fails', async () => {
+  test('does not change if a request fails', async () => {
     const { tenant, a } = await opened();
     await create(on.store, tenant, a, 'one', content(9));
     const before = await on.store.tokens.storageUsed(tenant, a);
@@ -102,7 +103,7 @@ describe.each(databases)('the store on %s: what an application has stored', (_, 
     expect(await on.store.tokens.storageUsed(tenant, a)).toEqual(before);
   });
 
-  test('goes with the application, and its tokens can still be changed and deleted', async () => {
+  test('is deleted with the application, whose tokens can still be updated and deleted', async () => {
     const { tenant, a, b } = await opened();
     for (const id of ['one', 'two']) await create(on.store, tenant, a, id, content(9));
     await on.store.applications.delete(tenant, a);

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { Queries } from '../../src/store/engine/db.ts';
-import type { StoredToken, TokenContent } from '../../src/store/store.ts';
+import type { StoredToken, TokenContent, TokenRecord } from '../../src/store/store.ts';
 import { dumpDatabase } from '../support/database.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
 import { databases, postgres } from '../support/test-server.ts';
@@ -22,7 +22,7 @@ const content = (given: Partial<TokenContent> = {}): TokenContent => ({
   ...given,
 });
 
-describe.each(databases)('sealed Tokens on %s', (_, database) => {
+describe.each(databases)('encrypted tokens on %s', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
     on = await openTestStore(database);
@@ -40,11 +40,13 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     return token;
   }
   const rowOf = (tenant: string, id: string) => `where tenant_id = '${tenant}' and id = '${id}'`;
+  const contentOf = (tenant: string, id: string) =>
+    `where seq = (select seq from tokens ${rowOf(tenant, id)})`;
   const column = (name: 'data' | 'masked', tenant: string, id: string) =>
-    `(select ${name} from tokens ${rowOf(tenant, id)})`;
-  const doesNotOpen = (part: string, id = 'card-1') => `the ${part} of Token ${id} does not open`;
+    `(select ${name} from token_contents ${contentOf(tenant, id)})`;
+  const cannotDecrypt = (part: string, id = 'card-1') => `the ${part} of token ${id} cannot be decrypted`;
 
-  test('hold neither the data nor the masked value in the clear', async () => {
+  test('the database contains neither the data nor the masked value in plain text', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1', {
       data: JsonText.of({ secret: 'PLAIN-9f3c' }),
@@ -58,12 +60,12 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     }
   });
 
-  test('are sealed differently each time, also with the same data', async () => {
+  test('the same data encrypts to a different ciphertext each time', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
     await create(tenant, 'card-2');
     const rows = await on.runSql<{ data: Uint8Array; masked: Uint8Array }>(
-      `select data, masked from tokens where tenant_id = '${tenant}'`,
+      `select data, masked from token_contents where tenant_id = '${tenant}'`,
     );
     const texts = rows
       .flatMap((row) => [row.data, row.masked])
@@ -71,61 +73,105 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     expect(new Set(texts.map((text) => text.slice(0, 24))).size).toBe(4);
   });
 
-  test('do not open when the data of two are swapped', async () => {
+  test('data that was swapped between two tokens does not decrypt', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
     await create(tenant, 'card-2');
     await on.runSql(
-      `update tokens set data = ${column('data', tenant, 'card-2')} ${rowOf(tenant, 'card-1')}`,
+      `update token_contents set data = ${column('data', tenant, 'card-2')} ${contentOf(tenant, 'card-1')}`,
     );
     const token = await get(tenant, 'card-1');
-    expect(token.plaintext).toThrow(doesNotOpen('data'));
+    expect(token.plaintext).toThrow(cannotDecrypt('data'));
     expect(token.masked()?.value()).toEqual(masked);
   });
 
-  test('do not show the data where the masked value should be', async () => {
+  test('data that was copied into the masked value does not decrypt', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
-    await on.runSql(`update tokens set masked = data ${rowOf(tenant, 'card-1')}`);
-    expect((await get(tenant, 'card-1')).masked).toThrow(doesNotOpen('masked'));
+    await on.runSql(`update token_contents set masked = data ${contentOf(tenant, 'card-1')}`);
+    expect((await get(tenant, 'card-1')).masked).toThrow(cannotDecrypt('masked'));
   });
 
-  test('do not open in another tenant, with the id and version of its own', async () => {
+  test('data of another tenant does not decrypt, even with the same id and version', async () => {
     const [here, there] = [await on.tenant(), await on.tenant()];
     await create(here, 'card-1');
     await create(there, 'card-1');
-    await on.runSql(`update tokens set data = ${column('data', there, 'card-1')} ${rowOf(here, 'card-1')}`);
-    expect((await get(here, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+    await on.runSql(
+      `update token_contents set data = ${column('data', there, 'card-1')} ${contentOf(here, 'card-1')}`,
+    );
+    expect((await get(here, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
   });
 
-  test('do not open under another id', async () => {
+  test('data does not decrypt under another token id', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
     await on.runSql(`update tokens set id = 'card-9' ${rowOf(tenant, 'card-1')}`);
-    expect((await get(tenant, 'card-9')).plaintext).toThrow(doesNotOpen('data', 'card-9'));
+    expect((await get(tenant, 'card-9')).plaintext).toThrow(cannotDecrypt('data', 'card-9'));
   });
 
-  test('do not open when older data is put back under a newer version, or the version alone is', async () => {
+  test('older data does not decrypt under a newer version, nor newer data under an older one', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1', { data: JsonText.of('old') });
     await create(tenant, 'keep', { data: JsonText.of('x') });
     await on.runSql(
-      `update tokens set masked = ${column('data', tenant, 'card-1')} ${rowOf(tenant, 'keep')}`,
+      `update token_contents set masked = ${column('data', tenant, 'card-1')} ${contentOf(tenant, 'keep')}`,
     );
     await on.store.tokens.update(tenant, 'card-1', change(), () => content({ data: JsonText.of('new') }));
     expect((await get(tenant, 'card-1')).plaintext().value()).toBe('new');
-    await on.runSql(`update tokens set version = 1 ${rowOf(tenant, 'card-1')}`);
-    expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+    await on.runSql(`update tokens set content_version = 1 ${rowOf(tenant, 'card-1')}`);
+    expect((await get(tenant, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
+    await on.runSql(`update tokens set content_version = 2 ${rowOf(tenant, 'card-1')}`);
+    expect((await get(tenant, 'card-1')).plaintext().value()).toBe('new');
     await on.runSql(
-      `update tokens set version = 2, data = ${column('masked', tenant, 'keep')} ${rowOf(tenant, 'card-1')}`,
+      `update token_contents set data = ${column('masked', tenant, 'keep')} ${contentOf(tenant, 'card-1')}`,
     );
-    expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+    expect((await get(tenant, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
   });
 
-  test('do not open when a single bit of them is changed, or they are cut short', async () => {
+  test('data of a deleted token does not decrypt in a new token with the same id', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1', { data: JsonText.of('old') });
+    await create(tenant, 'other');
+    await on.runSql(
+      `update token_contents set masked = ${column('data', tenant, 'card-1')} ${contentOf(tenant, 'other')}`,
+    );
+    await on.store.tokens.delete(tenant, 'card-1', () => {});
+    await create(tenant, 'card-1', { data: JsonText.of('new') });
+    await on.runSql(
+      `update token_contents set data = ${column('masked', tenant, 'other')} ${contentOf(tenant, 'card-1')}`,
+    );
+    expect((await get(tenant, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
+  });
+
+  test('other changes leave the ciphertexts alone, and removing the mask deletes the masked value', async () => {
     const tenant = await on.tenant();
     await create(tenant, 'card-1');
-    const [row] = await on.runSql<{ data: Uint8Array }>(`select data from tokens ${rowOf(tenant, 'card-1')}`);
+    const stored = () => on.runSql(`select * from token_contents ${contentOf(tenant, 'card-1')}`);
+    const [before] = await stored();
+    const { data: _, masked: __, ...fields } = content({ type: 'other', container: '/moved/' });
+    await on.store.tokens.update(tenant, 'card-1', change(), () => fields);
+    expect(await stored()).toEqual([before]);
+    expect((await get(tenant, 'card-1')).masked()?.value()).toEqual(masked);
+    await on.store.tokens.update(tenant, 'card-1', change(), () => ({ ...fields, mask: undefined }));
+    expect(await stored()).toEqual([{ ...(before as object), masked: null }]);
+    expect((await get(tenant, 'card-1')).plaintext().value()).toEqual(data);
+  });
+
+  test('a token whose contents were deleted by another program cannot be read or changed', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1');
+    await on.runSql(`delete from token_contents ${contentOf(tenant, 'card-1')}`);
+    expect((await get(tenant, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
+    const changing = on.store.tokens.update(tenant, 'card-1', change(), () => content());
+    await expect(changing).rejects.toThrow('the contents of token card-1 are missing');
+  });
+
+  test('data with a flipped bit or a missing byte does not decrypt', async () => {
+    const tenant = await on.tenant();
+    await create(tenant, 'card-1');
+    const [row] = await on.runSql<{ data: Uint8Array }>(
+      `select data from token_contents ${contentOf(tenant, 'card-1')}`,
+    );
     const sealed = Buffer.from(row?.data as Uint8Array);
     const flipped = (at: number) => Buffer.from(sealed).fill((sealed.at(at) as number) ^ 1, at, at + 1);
     const bad = [
@@ -139,25 +185,25 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
     for (const bytes of bad) {
       const hex = bytes.toString('hex');
       const literal = database.name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
-      await on.runSql(`update tokens set data = ${literal} ${rowOf(tenant, 'card-1')}`);
-      expect((await get(tenant, 'card-1')).plaintext).toThrow(doesNotOpen('data'));
+      await on.runSql(`update token_contents set data = ${literal} ${contentOf(tenant, 'card-1')}`);
+      expect((await get(tenant, 'card-1')).plaintext).toThrow(cannotDecrypt('data'));
     }
   });
 
-  test('do not open with the data key of another tenant put in place of their own', async () => {
+  test('the data key of another tenant cannot be unwrapped in place of the own one', async () => {
     const [here, there] = [await on.tenant(), await on.tenant()];
     await create(here, 'card-1');
     await create(there, 'card-1');
     await on.runSql(
-      `update data_keys set sealed = (select sealed from data_keys where tenant_id = '${there}') where tenant_id = '${here}'`,
+      `update data_keys set wrapped = (select wrapped from data_keys where tenant_id = '${there}') where tenant_id = '${here}'`,
     );
     const restarted = await on.openNode();
     await expect(restarted.tokens.get(here, 'card-1') as Promise<unknown>).rejects.toThrow(
-      `the data key ${here} does not open: its row was changed outside the program`,
+      `the data key ${here} cannot be unwrapped: its row was changed by another program`,
     );
   });
 
-  test('are read by every node with the tenant’s one data key, whichever made it', async () => {
+  test('all nodes use one data key per tenant, even if several create it concurrently', async () => {
     const tenant = await on.tenant();
     const nodes = await Promise.all([on.openNode(), on.openNode(), on.openNode()]);
     const ids = Array.from({ length: 12 }, (_, at) => `card-${at}`);
@@ -169,14 +215,14 @@ describe.each(databases)('sealed Tokens on %s', (_, database) => {
   });
 });
 
-describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
+describe('concurrent changes of a token on PostgreSQL', () => {
   let on: TestStore;
   beforeEach(async () => {
     on = await openTestStore(postgres);
   });
   afterEach(() => on.close());
 
-  test('an id whose Token has expired is free, also if a sweep removes it meanwhile', async () => {
+  test('the id of an expired token is free, even if the sweep removes the token concurrently', async () => {
     const [tenant, change] = [await on.tenant(), { by: newId(1), at: 1 }];
     await on.store.tokens.create(tenant, 'card-1', content({ expiresAt: on.clock.now() }), change);
     const swept: number[] = [];
@@ -198,7 +244,7 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
     expect(swept).toEqual([1]);
   });
 
-  test.each<[string, (tenant: string, look: (token: StoredToken) => void) => Promise<unknown>]>([
+  test.each<[string, (tenant: string, look: (token: TokenRecord) => void) => Promise<unknown>]>([
     [
       'changes it',
       (tenant, look) =>
@@ -208,7 +254,7 @@ describe('Tokens on PostgreSQL, beside somebody who is at the same row', () => {
         }),
     ],
     ['deletes it', (tenant, look) => on.store.tokens.delete(tenant, 'card-1', look)],
-  ])('whoever %s goes by what the one before has made of it', async (_, change) => {
+  ])('a transaction that %s sees the change of the one before', async (_, change) => {
     const tenant = await on.tenant();
     await on.store.tokens.create(tenant, 'card-1', content(), { by: newId(1), at: 1 });
     const seen: string[] = [];

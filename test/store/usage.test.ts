@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
 import { maxUses } from '../../src/domain/usage.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
-import { mostContainers } from '../../src/store/usage.ts';
+import { maxContainers } from '../../src/store/usage.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
 import { databases, postgres } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -48,11 +48,11 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     ),
   });
 
-  test('nothing, before anything was written', async () => {
+  test('empty before the first write', async () => {
     expect(await seen(await made())).toEqual({ application: undefined, key: undefined, places: [] });
   });
 
-  test('the latest moment stays, whichever node writes it in whichever order', async () => {
+  test('the latest time wins, in any order of nodes', async () => {
     const [it, node] = [await made(), await on.openNode()];
     await on.store.usage.write([use(it, 3000, '/a/')]);
     await node.usage.write([use(it, 2000, '/a/', '/b/')]);
@@ -68,7 +68,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     ]);
   });
 
-  test('what is gone meanwhile is passed over, and the rest is written', async () => {
+  test('deleted applications and keys are skipped, and the rest is written', async () => {
     const [gone, rekeyed, stays] = [await made(), await made(), await made()];
     await on.store.applications.delete(gone.tenant, gone.id);
     const change = { by: rekeyed.id, at: on.clock.now() };
@@ -79,7 +79,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     expect(await seen(stays)).toMatchObject({ application: moment(1000), key: moment(1000) });
   });
 
-  test('of too many containers, those beside each other are put together, now and later', async () => {
+  test('if there are too many containers, neighbours are merged', async () => {
     const it = await made();
     const customers = (from: number) => Array.from({ length: 40 }, (_, at) => `/customers/${from + at}/`);
     await on.store.usage.write([use(it, 1000, '/pci/high/', ...customers(0))]);
@@ -91,11 +91,11 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     ]);
     for (let round = 2; round < 8; round++) {
       await on.store.usage.write([use(it, round * 1000, ...customers(40 * round))]);
-      expect((await seen(it)).places.length).toBeLessThanOrEqual(mostContainers);
+      expect((await seen(it)).places.length).toBeLessThanOrEqual(maxContainers);
     }
   });
 
-  test('an application has at most so many uses on record, and the most recent permissions stay', async () => {
+  test('the number of uses per application is limited, and the most recent ones stay', async () => {
     const it = await made();
     const names = (round: number, count: number) =>
       Array.from({ length: count }, (_, at) => `invoice:action-${round}-${at}`);
@@ -115,7 +115,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     expect(rows.length).toBeLessThanOrEqual(maxUses);
   });
 
-  test('an Application takes its record with it, and another tenant does not see it', async () => {
+  test('uses are deleted with the application, and other tenants do not see them', async () => {
     const [it, other] = [await made(), await made()];
     await on.store.usage.write([use(it, 1000, '/a/')]);
     expect(await on.store.usage.list(other.tenant, it.id)).toEqual([]);
@@ -124,7 +124,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
     expect(await on.runSql(`select 1 from application_uses where application_id = '${it.id}'`)).toEqual([]);
   });
 
-  test('written by several nodes at once beside keys that come and go, nothing waits in a circle', async () => {
+  test('concurrent writes and key changes on several nodes do not deadlock', async () => {
     const tenant = await on.tenant();
     const nodes = [on.store, await on.openNode(), await on.openNode()];
     const all: Made[] = [];
@@ -149,7 +149,7 @@ describe.each(databases)('the store on %s: what was last used when', (_, databas
   });
 });
 
-test('on PostgreSQL, who writes an earlier moment at the same time does not put back a later one', async () => {
+test('on PostgreSQL, a concurrent earlier time does not overwrite a later one', async () => {
   const on = await openTestStore(postgres);
   const tenantId = await on.tenant();
   const { id: applicationId } = await on.application(tenantId);

@@ -103,7 +103,7 @@ async function oneRound(context: Context, programs: { older: string; newer: stri
   const refused =
     late.code === 1 &&
     late.err.includes(`schema ${newestSchema + next.length}`) &&
-    late.err.includes('newer program');
+    late.err.includes('newer version');
   for (const each of [...older, node]) await each.stop();
   return { answered: ledger.answered, waited: ledger.unanswered, meanwhile, wrong, refused };
 }

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { timestamp } from '../../domain/common-fields.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import type { Footer } from '../../store/audit/export.ts';
+import type { Footer } from '../../store/audit/export-format.ts';
 import { anchorOf, genesis } from '../../store/audit/hash-chain.ts';
 import { type Anchor, type Verdict, verifyExport } from '../../store/audit/verify.ts';
 import type { Maintenance } from '../../store/maintenance.ts';

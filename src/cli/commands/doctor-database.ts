@@ -12,7 +12,7 @@ import {
   type SqliteState,
 } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import { anchorOf, type Checkpoint, isSealedAtOnce } from '../../store/audit/hash-chain.ts';
+import { anchorOf, type Checkpoint, isChainedOnWrite } from '../../store/audit/hash-chain.ts';
 import { newestSchema } from '../../store/engine/migrate.ts';
 import { connections } from '../../store/engine/postgres.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
@@ -72,7 +72,7 @@ function checksOf(
   return [
     ...(sqlite ? checkSqlite(engine, sqlite) : []),
     ...(postgres ? checkPostgres(engine, postgres) : []),
-    checkSchema(engine.schema),
+    checkSchema(engine),
     checkClock(engine, health, machineTime),
     ...(health ? checkHealth(engine, health, tokenBytes) : []),
   ];
@@ -134,14 +134,9 @@ function checkPostgres({ version }: Engine, state: PostgresState): Check[] {
     : [ok('database', `PostgreSQL ${version}, ${state.left} connections free`)];
 }
 
-function checkSchema(schema: number): Check {
+function checkSchema({ schema, schemaProblem }: Engine): Check {
+  if (schemaProblem) return fail('schema', schemaProblem.message, schemaProblem.todo);
   if (schema === newestSchema) return ok('schema', `version ${schema}`);
-  if (schema > newestSchema)
-    return fail(
-      'schema',
-      `version ${schema} is newer than this program, which supports up to ${newestSchema}`,
-      'run a newer version of Sallyport',
-    );
   return warn(
     'schema',
     `version ${schema}, the newest is ${newestSchema}`,
@@ -212,7 +207,7 @@ function checkStorage({ fullest }: Health, quota: number): Check {
 }
 
 function checkChained({ kind }: Engine, { unchained, unchainedFor }: Health, hint: string): Check {
-  if (isSealedAtOnce({ dialect: kind })) {
+  if (isChainedOnWrite({ dialect: kind })) {
     return unchained === 0
       ? ok('audit log', 'all entries are chained')
       : fail('audit log', `${entriesAre(unchained)} not chained: inserted or reset by another program`, hint);

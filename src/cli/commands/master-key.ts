@@ -61,9 +61,9 @@ function entryOf({ from, to }: Rotated): NewEntry {
   };
 }
 
-function formatResult({ from, to, resealed }: Rotated): string {
-  const rewrapped = `rewrapped ${resealed} data ${resealed === 1 ? 'key' : 'keys'}`;
-  if (from !== to) return `rotated master key ${from} to ${to}; ${rewrapped}`;
-  if (resealed > 0) return `finished the rotation to master key ${to}; ${rewrapped}`;
+function formatResult({ from, to, rewrapped }: Rotated): string {
+  const count = `rewrapped ${rewrapped} data ${rewrapped === 1 ? 'key' : 'keys'}`;
+  if (from !== to) return `rotated master key ${from} to ${to}; ${count}`;
+  if (rewrapped > 0) return `finished the rotation to master key ${to}; ${count}`;
   return `master key ${to} is already in use`;
 }

@@ -11,7 +11,7 @@ import { ConfigError } from '../../config.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
-import { NoSchema, SchemaTooNew } from '../../store/engine/migrate.ts';
+import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
 import { CommandError, NotFoundError, UsageError } from '../errors.ts';
 import { noDatabaseHint } from './open-store.ts';
@@ -61,7 +61,7 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
     const hint = error.hint ?? 'run `sallyport serve --help` for the settings';
     return { errors: [error.message], hint, code: 2 };
   }
-  if (error instanceof SchemaTooNew) return { errors: [error.message], code: 1 };
+  if (error instanceof IncompatibleSchema) return { errors: [error.message], hint: error.todo, code: 1 };
   if (error instanceof NoSchema) {
     const database = context.databaseUrl ? databaseLabel(context.databaseUrl) : 'the database';
     return { errors: [`${database} is empty`], hint: noDatabaseHint, code: 1 };

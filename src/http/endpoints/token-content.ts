@@ -17,7 +17,7 @@ import {
 } from '../../domain/token.ts';
 import { stricter, type Transform } from '../../domain/transform.ts';
 import { validate } from '../../domain/validate.ts';
-import type { StoredToken, TokenContent } from '../../store/store.ts';
+import type { LockedToken, TokenContent, TokenRecord, TokenRevision } from '../../store/store.ts';
 
 /** The fields that are not encrypted. */
 const OpenFields = TokenContentFields.omit({ data: true });
@@ -51,15 +51,23 @@ function renderOrReject(mask: Mask, data: unknown): JsonText {
   }
 }
 
+export interface PatchedContent {
+  readonly content: TokenRevision;
+  readonly transform: Transform;
+  /** The data as the transform shows it. */
+  readonly shown: JsonText | undefined;
+  readonly difference: Difference;
+}
+
 /**
  * Applies a patch. The caller needs `token:update` in the old and the new container; the stricter transform applies
- * to the response. Data that the caller cannot see is not parsed, validated or rendered.
+ * to the response. Stored data is read only to merge into it, to render a new mask, or for the response.
  */
-export function patchedContent(
+export async function patchedContent(
   principal: Principal,
-  current: StoredToken,
+  current: LockedToken,
   patch: TokenPatch,
-): { content: TokenContent; transform: Transform; difference: Difference } {
+): Promise<PatchedContent> {
   const oldTransform = permit(principal, 'token:update', current);
   const { type, container, mask, metadata, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
@@ -69,34 +77,42 @@ export function patchedContent(
   const next = { id: current.id, container: open.container };
   const newTransform = permitNamed(principal, 'token:update', next);
 
-  const stored = current.plaintext();
-  const merges = isObject(newData) && stored.text.startsWith('{');
   const remasks = patch.mask !== undefined && patch.mask !== null;
+  const mergedInto = isObject(newData) ? await current.plaintext() : undefined;
+  const merges = mergedInto?.text.startsWith('{') === true;
   const keeps = newData === undefined || merges;
   if (keeps && needsReveal(principal, { from: current, to: next, remasks, merges }))
     throw fail('reveal_required');
 
   const data =
     newData === undefined
-      ? stored
-      : validate(DataField, { data: mergePatch(merges ? stored.value() : undefined, newData) }, 'body').data
-          .json;
-  const masked = () => {
-    if (open.mask === undefined) return undefined;
-    return newData === undefined && !remasks ? current.masked() : renderOrReject(open.mask, data.value());
-  };
-  const content = { ...open, data, masked: masked() };
+      ? remasks
+        ? await current.plaintext()
+        : undefined
+      : validate(DataField, { data: mergePatch(merges ? mergedInto?.value() : undefined, newData) }, 'body')
+          .data.json;
+  const masked = data && open.mask !== undefined ? renderOrReject(open.mask, data.value()) : undefined;
+  const content = { ...open, data, masked };
+  const transform = stricter(oldTransform, newTransform);
   return {
     content,
-    transform: stricter(oldTransform, newTransform),
+    transform,
+    shown: await shownData(transform, content, current),
     difference: contentDifference(current.token, content, patch),
   };
 }
 
+/** What the transform shows of the new content. Data that did not change is read from the store. */
+function shownData(transform: Transform, { data, mask, masked }: TokenRevision, current: LockedToken) {
+  if (transform === 'reveal') return data ?? current.plaintext();
+  if (transform === 'redact' || mask === undefined) return undefined;
+  return data ? masked : current.masked();
+}
+
 /** Says only that data, mask, metadata or expiry changed, so that their values stay out of the audit log. */
 function contentDifference(
-  before: StoredToken['token'],
-  { type, container }: TokenContent,
+  before: TokenRecord['token'],
+  { type, container }: TokenRevision,
   patch: TokenPatch,
 ): Difference {
   const withoutValues = (['data', 'mask', 'metadata', 'expires_at'] as const).filter(

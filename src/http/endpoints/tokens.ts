@@ -18,7 +18,7 @@ import {
 } from '../../domain/token.ts';
 import type { Transform } from '../../domain/transform.ts';
 import { visible, within } from '../../domain/visible-scopes.ts';
-import type { StoredToken, StoreTransaction } from '../../store/store.ts';
+import type { LockedToken, StoredToken, StoreTransaction, TokenRecord } from '../../store/store.ts';
 import {
   defaultSize,
   notBoth,
@@ -30,7 +30,7 @@ import {
 } from '../pipeline/pagination.ts';
 import { changeEndpoint, type Reply, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { contentOf, patchedContent } from './token-content.ts';
+import { contentOf, type PatchedContent, patchedContent } from './token-content.ts';
 
 const tag = 'Tokens';
 const params = z.object({
@@ -65,7 +65,8 @@ export const createToken = changeEndpoint({
     usage.record(principal, 'token:create', content.container);
     const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!token) throw fail('token_exists');
-    return { ...tokenReply(201, token, transform), entity: { kind: 'token', id } };
+    const data = transform === 'reveal' ? content.data : transform === 'mask' ? content.masked : undefined;
+    return { ...tokenReply(201, token, transform, data), entity: { kind: 'token', id } };
   },
 });
 
@@ -149,17 +150,18 @@ export const updateToken = changeEndpoint({
     return undefined;
   },
   handle: async ({ principal, params, body }, { store, usage, storageQuota }) => {
-    let next: ReturnType<typeof patchedContent> | undefined;
-    const revise = (current: StoredToken) => {
-      next = patchedContent(principal, current, body);
+    let next: PatchedContent | undefined;
+    const revise = async (current: LockedToken) => {
+      next = await patchedContent(principal, current, body);
       for (const { container } of [current, next.content]) usage.record(principal, 'token:update', container);
       return next.content;
     };
     const change = changeBy(principal);
     const token = await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota);
     if (!token || !next) throw fail('not_found');
-    const { transform, difference } = next;
-    return { ...tokenReply(200, token, transform), entity: { kind: 'token', id: params.id }, difference };
+    const { transform, shown, difference } = next;
+    const entity = { kind: 'token', id: params.id } as const;
+    return { ...tokenReply(200, token, transform, shown), entity, difference };
   },
 });
 
@@ -192,15 +194,20 @@ function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonTe
 }
 
 /** Stored for idempotent retries: the reply without its data. */
-interface TokenRecord {
+interface TokenReplyRecord {
   readonly status: number;
   readonly token: StoredToken['token'];
   readonly transform: Transform;
 }
 
-function tokenReply(status: number, stored: StoredToken, transform: Transform) {
-  const idempotencyRecord: TokenRecord = { status, token: stored.token, transform };
-  return { status, body: transformed(stored, transform), idempotencyRecord };
+function tokenReply(
+  status: number,
+  { token }: TokenRecord,
+  transform: Transform,
+  data: JsonText | undefined,
+) {
+  const idempotencyRecord: TokenReplyRecord = { status, token, transform };
+  return { status, body: viewOf(token, data), idempotencyRecord };
 }
 
 /** Adds the data only if the token is unchanged. A token that was changed or deleted since is returned without. */
@@ -209,7 +216,7 @@ async function replay(
   { principal }: { principal: Principal },
   { store }: { store: Pick<StoreTransaction, 'tokens'> },
 ): Promise<Reply> {
-  const { status, token, transform } = idempotencyRecord as TokenRecord;
+  const { status, token, transform } = idempotencyRecord as TokenReplyRecord;
   const stored = await store.tokens.get(principal.tenantId, token.id);
   const isUnchanged = stored && isDeepStrictEqual(stored.token, token);
   return { status, body: isUnchanged ? transformed(stored, transform) : token };

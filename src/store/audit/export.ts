@@ -1,87 +1,34 @@
 /**
- * An export of the audit log: JSON, one object a line. A header with the sealed keys of the chain, every row in
- * its order, every checkpoint behind the row that it signs, and a signed footer, without which an export that
- * was cut off would look like a shorter one.
+ * Exports the audit log as JSON lines: a header with the wrapped keys of the chain, every row in order, every checkpoint
+ * after the row that it signs, and a signed footer. Without the footer, a truncated export would look complete.
  */
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
-import { sealedChainKeys } from '../crypto/keyring.ts';
+import { wrappedChainKeys } from '../crypto/keyring.ts';
 import type { Db, DbTime } from '../engine/db.ts';
+import {
+  type ExportedCheckpoint,
+  type ExportedRow,
+  exportFormat,
+  Footer,
+  footerText,
+  Header,
+} from './export-format.ts';
 import {
   type AuditRow,
   anchorOf,
   auditColumns,
   type ChainKeys,
+  checkpointColumns,
   genesis,
-  isSealedAtOnce,
+  isChainedOnWrite,
   type SignedCheckpoint,
   signText,
 } from './hash-chain.ts';
 
-export const format = 'sallyport audit export 1';
-
-const number = z.number();
-const text = z.string();
-/** Absent only where somebody has taken it out of the database. */
-const hex = z
-  .string()
-  .regex(/^([0-9a-f]{2})*$/)
-  .nullable();
-
-const Header = z.strictObject({
-  kind: z.literal('header'),
-  format: text,
-  exported_at: text,
-  master_key: text,
-  chain_key: text.refine((value) => Buffer.from(value, 'base64').toString('base64') === value),
-});
-const Row = z.strictObject({
-  kind: z.literal('row'),
-  seq: number,
-  id: text,
-  tenant_id: text.nullable(),
-  at: number,
-  actor_id: text.nullable(),
-  operation: text,
-  entity_id: text.nullable(),
-  result: text,
-  entry: text,
-  mac: hex,
-  hash: hex,
-});
-const Mark = z.strictObject({
-  kind: z.literal('checkpoint'),
-  seq: number,
-  at: number,
-  hash: hex,
-  signature: hex,
-});
-const Footer = z.strictObject({
-  kind: z.literal('footer'),
-  rows: number,
-  checkpoints: number,
-  head: text,
-  signature: hex,
-});
-export const Line = z.discriminatedUnion('kind', [Header, Row, Mark, Footer]);
-
-export type Line = z.infer<typeof Line>;
-export type Header = z.infer<typeof Header>;
-export type ExportedRow = z.infer<typeof Row>;
-export type ExportedCheckpoint = z.infer<typeof Mark>;
-export type Footer = z.infer<typeof Footer>;
-
-/** What the footer signs. */
-export function footerText(
-  exportedAt: string,
-  { rows, checkpoints, head }: Omit<Footer, 'kind' | 'signature'>,
-) {
-  return `${format} ${exportedAt} ${rows} ${checkpoints} ${head}`;
-}
-
-const page = 1000;
+const pageSize = 1000;
 
 export async function* exportLines(
   db: Db,
@@ -90,23 +37,23 @@ export async function* exportLines(
 ): AsyncGenerator<string> {
   const keys = await chainKeys();
   const exportedAt = timestamp(at);
-  const kept = await sealedChainKeys(db);
-  if (!kept) throw fail('unavailable', { cause: new Error('the keys of the audit chain are gone') });
+  const chainKey = await wrappedChainKeys(db);
+  if (!chainKey) throw fail('unavailable', { cause: new Error('the table audit_key is empty') });
   yield line(Header, {
     kind: 'header',
-    format,
+    format: exportFormat,
     exported_at: exportedAt,
-    master_key: kept.master_id,
-    chain_key: Buffer.from(kept.sealed).toString('base64'),
+    master_key: chainKey.master_id,
+    chain_key: Buffer.from(chainKey.wrapped).toString('base64'),
   });
-  const counted = { rows: 0, checkpoints: 0, head: anchorOf({ seq: 0, hash: genesis }) };
-  for await (const each of everything(db)) {
-    if (each.kind === 'row' && each.seq > 0) counted.head = `${each.seq}:${each.hash}`;
-    counted[each.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
-    yield JSON.stringify(each);
+  const totals = { rows: 0, checkpoints: 0, head: anchorOf({ seq: 0, hash: genesis }) };
+  for await (const next of rowsAndCheckpoints(db)) {
+    if (next.kind === 'row' && next.seq > 0) totals.head = `${next.seq}:${next.hash}`;
+    totals[next.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
+    yield JSON.stringify(next);
   }
-  const signature = toHex(signText(keys, footerText(exportedAt, counted)));
-  yield line(Footer, { kind: 'footer', ...counted, signature });
+  const signature = toHex(signText(keys, footerText(exportedAt, totals)));
+  yield line(Footer, { kind: 'footer', ...totals, signature });
 }
 
 function line<S extends z.ZodType>(schema: S, value: z.input<S>): string {
@@ -114,79 +61,80 @@ function line<S extends z.ZodType>(schema: S, value: z.input<S>): string {
 }
 
 interface End {
-  /** The last number, of rows and checkpoints alike: somebody may have taken away the one and not the other. */
+  /** The highest number of rows and checkpoints: another program may have deleted only one of the two. */
   readonly last: number;
   readonly checkpoint: ExportedCheckpoint | undefined;
 }
 
-/** As it is at one moment: the next commit may replace the checkpoint. */
+/** Read in one statement: the next commit may replace the checkpoint. */
 async function endNow(db: Db): Promise<End> {
   type Row = { last: DbTime | null } & (SignedCheckpoint | { seq: null });
   const row = await db.get<Row>(
-    `select (select max(seq) from audit where seq is not null) as last, c.seq, c.at, c.hash, c.signature from (select 1 as one) as one
-     left join (select seq, at, hash, signature from audit_checkpoints order by seq desc limit 1) as c on 1 = 1`,
+    `select (select max(seq) from audit where seq is not null) as last, c.format, c.seq, c.at, c.hash, c.signature from (select 1 as one) as one
+     left join (select ${checkpointColumns} from audit_checkpoints order by seq desc limit 1) as c on 1 = 1`,
   );
-  const checkpoint = row && row.seq !== null ? toMark(row) : undefined;
+  const checkpoint = row && row.seq !== null ? toCheckpoint(row) : undefined;
   return { last: Math.max(0, Number(row?.last ?? 0), checkpoint?.seq ?? 0), checkpoint };
 }
 
-async function* everything(db: Db): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
+async function* rowsAndCheckpoints(db: Db): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
   yield* await strayRows(db, 'seq < 1');
-  if (isSealedAtOnce(db)) yield* await strayRows(db, 'seq is null');
+  if (isChainedOnWrite(db)) yield* await strayRows(db, 'seq is null');
   yield* chain(db, await endNow(db));
 }
 
-/** Rows that the service never writes: one of them is enough to know. */
+/** Rows that the service never writes. A page of them is enough to report. */
 async function strayRows(db: Db, where: string): Promise<ExportedRow[]> {
-  const rows = await db.all<Omit<SealedRow, 'seq'> & { seq: DbTime | null }>(
+  const rows = await db.all<Omit<ChainedRow, 'seq'> & { seq: DbTime | null }>(
     `select seq, ${auditColumns}, mac, hash from audit where ${where} order by id limit $1`,
-    [page],
+    [pageSize],
   );
   return rows.map((row) => toRow({ ...row, seq: row.seq ?? 0 }));
 }
 
-interface SealedRow extends AuditRow {
+interface ChainedRow extends AuditRow {
   readonly seq: DbTime;
   readonly hash: Uint8Array | null;
   readonly mac: Uint8Array | null;
 }
 
-/** Rows and checkpoints up to the end, a page at a time. */
+/** Reads rows and checkpoints page by page. */
 async function* chain(db: Db, { last, checkpoint }: End): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
   for (let after = 0; after < last; ) {
-    const rows = await db.all<SealedRow>(
+    const rows = await db.all<ChainedRow>(
       `select seq, ${auditColumns}, mac, hash from audit where seq > $1 and seq <= $2 order by seq limit $3`,
-      [after, last, page],
+      [after, last, pageSize],
     );
-    const end = rows.length < page ? last : Number(rows.at(-1)?.seq);
+    const end = rows.length < pageSize ? last : Number(rows.at(-1)?.seq);
     const checkpoints = await db.all<SignedCheckpoint>(
-      'select seq, at, hash, signature from audit_checkpoints where seq > $1 and seq <= $2 and seq < $3 order by seq',
+      `select ${checkpointColumns} from audit_checkpoints where seq > $1 and seq <= $2 and seq < $3 order by seq`,
       [after, end, checkpoint?.seq ?? 0],
     );
-    const marks = checkpoints.map(toMark);
-    if (checkpoint && checkpoint.seq > after && checkpoint.seq <= end) marks.push(checkpoint);
-    yield* merged(rows.map(toRow), marks);
+    const lines = checkpoints.map(toCheckpoint);
+    if (checkpoint && checkpoint.seq > after && checkpoint.seq <= end) lines.push(checkpoint);
+    yield* merged(rows.map(toRow), lines);
     after = end;
   }
 }
 
-/** Each checkpoint behind the row that it is about. */
+/** Puts each checkpoint after the row that it signs. */
 function* merged(
   rows: ExportedRow[],
-  marks: ExportedCheckpoint[],
+  checkpoints: ExportedCheckpoint[],
 ): Generator<ExportedRow | ExportedCheckpoint> {
   let next = 0;
   for (const row of rows) {
-    for (; marks[next] && Number(marks[next]?.seq) < row.seq; next++) yield marks[next] as ExportedCheckpoint;
+    for (; Number(checkpoints[next]?.seq) < row.seq; next++) yield checkpoints[next] as ExportedCheckpoint;
     yield row;
   }
-  yield* marks.slice(next);
+  yield* checkpoints.slice(next);
 }
 
-/** In the order of the declaration. */
-function toRow(row: SealedRow): ExportedRow {
+/** The fields are in the order of `Row`. */
+function toRow(row: ChainedRow): ExportedRow {
   return {
     kind: 'row',
+    format: row.format,
     seq: Number(row.seq),
     id: row.id,
     tenant_id: row.tenant_id,
@@ -201,9 +149,10 @@ function toRow(row: SealedRow): ExportedRow {
   };
 }
 
-function toMark({ seq, at, hash, signature }: SignedCheckpoint): ExportedCheckpoint {
+function toCheckpoint({ format, seq, at, hash, signature }: SignedCheckpoint): ExportedCheckpoint {
   return {
     kind: 'checkpoint',
+    format,
     seq: Number(seq),
     at: Number(at),
     hash: toHex(hash),

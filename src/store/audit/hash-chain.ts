@@ -1,4 +1,4 @@
-/** The arithmetic of the sealed audit log, which the service and an offline check share. */
+/** MACs, chain links and signatures of the audit log. Shared by the service and the offline verification. */
 import {
   createPrivateKey,
   createPublicKey,
@@ -10,8 +10,15 @@ import {
 } from 'node:crypto';
 import type { Db, DbTime } from '../engine/db.ts';
 
+/**
+ * The format of rows and checkpoints that are written now. A change to what their MAC, link or signature covers is a
+ * new format. Rows of every older format must still verify: see test/store/audit/format.test.ts.
+ */
+export const auditFormat = 1;
+
 export interface AuditRow {
   readonly id: string;
+  readonly format: number;
   readonly tenant_id: string | null;
   readonly at: DbTime;
   readonly actor_id: string | null;
@@ -21,25 +28,24 @@ export interface AuditRow {
   readonly entry: string;
 }
 
-export const auditColumns = 'id, tenant_id, at, actor_id, operation, entity_id, result, entry';
+export const auditColumns = 'id, format, tenant_id, at, actor_id, operation, entity_id, result, entry';
 
 export interface ChainKeys {
-  /** Of the links. Whoever does not have it cannot make a link that fits. */
+  /** For the MACs of rows and links. */
   readonly mac: Uint8Array;
-  /** Of the checkpoints: PKCS #8. */
+  /** For the signatures of checkpoints: an Ed25519 key in PKCS #8. */
   readonly signing: Uint8Array;
 }
 
 /**
- * Whether rows go into the chain as they are written, because one transaction comes after the other anyway; elsewhere
- * all would wait in one line for the last link. A row that waits nevertheless was put there by somebody else, and is
- * not sealed for them.
+ * Whether rows are chained in the transaction that writes them. SQLite runs transactions one at a time anyway. On
+ * PostgreSQL every transaction would wait for the last link, so a background job chains rows after their commit.
  */
-export function isSealedAtOnce({ dialect }: Pick<Db, 'dialect'>): boolean {
+export function isChainedOnWrite({ dialect }: Pick<Db, 'dialect'>): boolean {
   return dialect === 'sqlite';
 }
 
-/** The link before the first. */
+/** Precedes the first link. */
 export const genesis = new Uint8Array(32);
 
 export function newChainKeys(): ChainKeys {
@@ -47,7 +53,7 @@ export function newChainKeys(): ChainKeys {
   return { mac: randomBytes(32), signing: privateKey.export({ type: 'pkcs8', format: 'der' }) };
 }
 
-/** As one piece, to be sealed. */
+/** Both keys in one, to be wrapped. */
 export function packChainKeys({ mac, signing }: ChainKeys): Uint8Array {
   return Buffer.concat([mac, signing]);
 }
@@ -56,26 +62,38 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
   return { mac: packed.slice(0, 32), signing: packed.slice(32) };
 }
 
-/** Tells a row that was written by whoever holds the key from one that was put in or changed by somebody else. */
-export function macFor({ mac }: ChainKeys, row: AuditRow): Uint8Array {
-  return new Bun.CryptoHasher('sha256', mac).update(`sallyport audit row ${textOf(row)}`).digest();
+/** The text that the MAC of a row covers, by format. */
+const rowTexts: Readonly<Record<number, (row: AuditRow) => string>> = { 1: rowText };
+
+/** Unambiguous. `entry` is JSON already, so it is appended without encoding it again. */
+function rowText(row: AuditRow): string {
+  const { id, format, tenant_id, at, actor_id, operation, entity_id, result, entry } = row;
+  const fields = [format, id, tenant_id, Number(at), actor_id, operation, entity_id, result];
+  return `sallyport audit row ${JSON.stringify(fields)}${entry}`;
 }
 
-/** Binds a row, by the code that `macOf` made of it, to its place and to everything before it. */
-export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, row: Uint8Array): Uint8Array {
+export function isKnownFormat(format: number): boolean {
+  return Object.hasOwn(rowTexts, format);
+}
+
+/** Proves that a holder of the key wrote the row. Throws if the format is unknown. */
+export function macFor({ mac }: ChainKeys, row: AuditRow): Uint8Array {
+  const text = rowTexts[row.format];
+  if (!text) throw new Error(`audit row ${row.id} has the unknown format ${row.format}`);
+  return new Bun.CryptoHasher('sha256', mac).update(text(row)).digest();
+}
+
+/** Binds a row, through its MAC, to its number and to every row before it. The MAC covers the format. */
+export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, rowMac: Uint8Array): Uint8Array {
   return new Bun.CryptoHasher('sha256', mac)
     .update(`sallyport audit link ${seq} `)
     .update(previous)
-    .update(row)
+    .update(rowMac)
     .digest();
 }
 
-/** Two rows never have the same. The entry is JSON already, and long: it stands as it is, behind the rest. */
-function textOf({ id, tenant_id, at, actor_id, operation, entity_id, result, entry }: AuditRow): string {
-  return JSON.stringify([id, tenant_id, Number(at), actor_id, operation, entity_id, result]) + entry;
-}
-
 export interface Checkpoint {
+  readonly format: number;
   readonly seq: number;
   readonly at: number;
   readonly hash: Uint8Array;
@@ -85,20 +103,23 @@ export interface SignedCheckpoint extends Checkpoint {
   readonly signature: Uint8Array;
 }
 
-/** A place in the chain as it is written down elsewhere: SEQ:HASH. */
+export const checkpointColumns = 'format, seq, at, hash, signature';
+
+/** A position in the chain as operators store it elsewhere: SEQ:HASH. */
 export function anchorOf({ seq, hash }: Pick<Checkpoint, 'seq' | 'hash'>): string {
   return `${seq}:${Buffer.from(hash).toString('hex')}`;
 }
 
-export function checkpointText({ seq, at, hash }: Checkpoint): string {
-  return `sallyport audit checkpoint ${seq} ${at} ${Buffer.from(hash).toString('hex')}`;
+/** The text that a checkpoint signs. */
+export function checkpointText({ format, seq, at, hash }: Checkpoint): string {
+  return `sallyport audit checkpoint ${format} ${seq} ${at} ${Buffer.from(hash).toString('hex')}`;
 }
 
 export function signText({ signing }: ChainKeys, text: string): Uint8Array {
   return sign(null, Buffer.from(text), privateKey(signing));
 }
 
-/** Answers whether a text was signed with the same keys. */
+/** Returns a function that checks signatures made with these keys. */
 export function signatureCheck({ signing }: ChainKeys): (text: string, signature: Uint8Array) => boolean {
   const key = createPublicKey(privateKey(signing));
   return (text, signature) => verify(null, Buffer.from(text), key, signature);
@@ -106,10 +127,10 @@ export function signatureCheck({ signing }: ChainKeys): (text: string, signature
 
 const privateKeys = new WeakMap<Uint8Array, KeyObject>();
 
-/** Reading it takes longer than to sign with it. */
+/** Cached: parsing the key takes longer than signing. */
 function privateKey(signing: Uint8Array): KeyObject {
-  const known = privateKeys.get(signing);
-  if (known) return known;
+  const cached = privateKeys.get(signing);
+  if (cached) return cached;
   const key = createPrivateKey({ key: Buffer.from(signing), format: 'der', type: 'pkcs8' });
   privateKeys.set(signing, key);
   return key;

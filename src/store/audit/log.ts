@@ -12,18 +12,20 @@ import { exportLines } from './export.ts';
 import {
   type AuditRow,
   auditColumns,
+  auditFormat,
   type ChainKeys,
   type Checkpoint,
+  checkpointColumns,
   checkpointText,
   genesis,
-  isSealedAtOnce,
+  isChainedOnWrite,
   link,
   macFor,
   type SignedCheckpoint,
   signText,
 } from './hash-chain.ts';
 
-/** Entries that one page of the log examines at most, and characters of JSON that it returns at most. */
+/** How many entries one page of the log examines, and how many characters of JSON it returns. */
 export const maxExamined = 2000;
 const maxPageBytes = 4 * 1024 * 1024;
 
@@ -81,10 +83,10 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
     },
 
     append: async (limit) => {
-      if (isSealedAtOnce(db)) return 0;
+      if (isChainedOnWrite(db)) return 0;
       if (!(await db.get('select 1 as one from audit where seq is null limit 1'))) return 0;
       const keys = await chainKeys();
-      return db.exclusively((tx) => sealNext(tx, keys, limit));
+      return db.exclusively((tx) => chainNext(tx, keys, limit));
     },
 
     head: () => headOf(db),
@@ -92,19 +94,19 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditLo
   };
 }
 
-/** The ids that are given, in their order. */
+/** The ids that are given, sorted. */
 function present(...ids: (string | undefined)[]): string[] {
   return ids.filter((id) => id !== undefined).sort();
 }
 
 /** The last checkpoint. */
 export function headOf(db: Queries): Awaitable<SignedCheckpoint | undefined> {
-  const sql = 'select seq, at, hash, signature from audit_checkpoints order by seq desc limit 1';
+  const sql = `select ${checkpointColumns} from audit_checkpoints order by seq desc limit 1`;
   type Row = Omit<SignedCheckpoint, 'seq' | 'at'> & { seq: DbTime; at: DbTime };
   return then(db.get<Row>(sql), (row) => row && { ...row, seq: Number(row.seq), at: Number(row.at) });
 }
 
-/** In the transaction of what they tell about, if that changed anything: what cannot be told does not happen. */
+/** Call it in the transaction of the change. If the entries cannot be written, the change fails with `unavailable`. */
 export async function insertEntries(
   tx: Queries,
   dialect: Db['dialect'],
@@ -113,8 +115,8 @@ export async function insertEntries(
 ): Promise<void> {
   const rows = entries.map((entry) => rowOf(keys, entry));
   try {
-    if (isSealedAtOnce({ dialect })) await insertSealed(tx, await sealed(tx, keys, rows));
-    else await insertWaiting(tx, rows);
+    if (isChainedOnWrite({ dialect })) await insertChained(tx, await appendToChain(tx, keys, rows));
+    else await insertUnchained(tx, rows);
   } catch (error) {
     throw error instanceof Failure ? error : fail('unavailable', { cause: error });
   }
@@ -124,6 +126,7 @@ type Row = ReturnType<typeof rowOf>;
 
 const columns = {
   id: 'uuid',
+  format: 'integer',
   tenant_id: 'uuid',
   at: 'bigint',
   actor_id: 'uuid',
@@ -133,13 +136,14 @@ const columns = {
   entry: 'text',
   mac: 'bytea',
 } as const;
-const insertWaiting = inserter<Row>('audit', columns).postgres;
-const insertSealed = inserter<Row & Link>('audit', { ...columns, seq: 'bigint', hash: 'bytea' }).sqlite;
+const insertUnchained = inserter<Row>('audit', columns).postgres;
+const insertChained = inserter<Row & Link>('audit', { ...columns, seq: 'bigint', hash: 'bytea' }).sqlite;
 
-/** Its fields stand in the order of the columns. */
+/** The fields are in the order of `columns`. */
 function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
   const row = {
     id: newId(at),
+    format: auditFormat,
     tenant_id: tenantId ?? null,
     at,
     actor_id: entry.actor.id ?? null,
@@ -151,11 +155,11 @@ function rowOf(keys: ChainKeys, { tenantId, at, ...entry }: NewEntry) {
   return { ...row, mac: macFor(keys, row) };
 }
 
-/** A place in the chain. */
+/** A position in the chain. */
 type Link = { readonly seq: number; readonly hash: Uint8Array };
 
-/** The next rows of the chain, each with its place, behind which the end is signed. */
-async function sealed<R extends { readonly at: DbTime; readonly mac: Uint8Array }>(
+/** Returns the rows with their positions at the end of the chain, and signs the new end. */
+async function appendToChain<R extends { readonly at: DbTime; readonly mac: Uint8Array }>(
   tx: Queries,
   keys: ChainKeys,
   rows: readonly R[],
@@ -166,53 +170,55 @@ async function sealed<R extends { readonly at: DbTime; readonly mac: Uint8Array 
     hash = link(keys, hash, seq, row.mac);
     return { ...row, seq, hash };
   });
-  await signEnd(tx, keys, { seq, hash, at: Number(rows.at(-1)?.at) });
+  await signEnd(tx, keys, { format: auditFormat, seq, hash, at: Number(rows.at(-1)?.at) });
   return linked;
 }
 
-/** No log has as many rows. A number beyond it was put there by somebody else, and none could follow it. */
-const most = 2 ** 52;
-const lastRow = `from audit where seq is not null and seq < ${most} order by seq desc limit 1`;
+/** No log has as many rows. A row with a higher number was inserted by another program; the chain ignores it. */
+const maxSeq = 2 ** 52;
+const lastRow = `from audit where seq is not null and seq < ${maxSeq} order by seq desc limit 1`;
 
-/** Where the chain goes on: behind its last row, or behind the last that was signed, if somebody took rows away. */
+/** The end of the chain: its last row, or the last signed number if another program has deleted rows. */
 async function endOf(tx: Queries): Promise<Link> {
   const last = await tx.get<{ seq: DbTime; hash: Uint8Array | null }>(`select seq, hash ${lastRow}`);
   const signed = await tx.get<{ seq: DbTime | null }>(
-    `select max(seq) as seq from audit_checkpoints where seq < ${most}`,
+    `select max(seq) as seq from audit_checkpoints where seq < ${maxSeq}`,
   );
   const seq = Math.max(Number(last?.seq ?? 0), Number(signed?.seq ?? 0));
   return { seq, hash: last?.hash ?? genesis };
 }
 
-/** That of the last row, before there is one behind it. */
-const ofSameSecond = `delete from audit_checkpoints where seq = (select seq ${lastRow}) and at / 1000 = $1`;
+/** Deletes the checkpoint of the last row if it is of the same second. */
+const deleteSameSecond = `delete from audit_checkpoints where seq = (select seq ${lastRow}) and at / 1000 = $1`;
 
-/** The one before gives way, if it is of the same second: only the last is needed. */
+/** Leaves one checkpoint per second. */
 async function signEnd(tx: Queries, keys: ChainKeys, end: Checkpoint): Promise<void> {
-  const { seq, at, hash } = end;
-  await tx.run(ofSameSecond, [Math.floor(at / 1000)]);
-  await tx.run('insert into audit_checkpoints (seq, at, hash, signature) values ($1, $2, $3, $4)', [
-    seq,
-    at,
-    hash,
-    signText(keys, checkpointText(end)),
-  ]);
+  const { format, seq, at, hash } = end;
+  await tx.run(deleteSameSecond, [Math.floor(at / 1000)]);
+  await tx.run(
+    'insert into audit_checkpoints (format, seq, at, hash, signature) values ($1, $2, $3, $4, $5)',
+    [format, seq, at, hash, signText(keys, checkpointText(end))],
+  );
 }
 
-/** Goes by the codes that rows were written with: who has changed one since has not changed its link. */
-async function sealNext(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
+/** Links the stored MACs. If another program has changed a row, its MAC no longer matches, and verification finds it. */
+async function chainNext(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
   const rows = await tx.all<{ id: string; at: DbTime; mac: Uint8Array | null }>(
     'select id, at, mac from audit where seq is null order by id limit $1',
     [limit],
   );
   if (rows.length === 0) return 0;
-  const coded = rows.map(({ mac, ...row }) => ({ ...row, mac: mac ?? noCode }));
-  await writeLinks(tx, await sealed(tx, keys, coded));
+  const linked = await appendToChain(
+    tx,
+    keys,
+    rows.map(({ mac, ...row }) => ({ ...row, mac: mac ?? noMac })),
+  );
+  await writeLinks(tx, linked);
   return rows.length;
 }
 
-/** That of a row which somebody else has put in. */
-const noCode = new Uint8Array();
+/** For a row that another program has inserted without a MAC. */
+const noMac = new Uint8Array();
 
 async function writeLinks(tx: Queries, links: readonly (Link & { readonly id: string })[]): Promise<void> {
   const list = links.map(({ id, seq, hash }) => ({ id, seq, hash: Buffer.from(hash).toString('hex') }));
@@ -222,10 +228,10 @@ async function writeLinks(tx: Queries, links: readonly (Link & { readonly id: st
      where a.id = l.id`,
     [JSON.stringify(list)],
   );
-  if (written !== links.length) throw new Error('rows of the audit log were lost while they were sealed');
+  if (written !== links.length) throw new Error('rows of the audit log were deleted while they were chained');
 }
 
-/** The conditions that no index covers; empty if there are none. */
+/** The conditions that no index covers. May be empty. */
 function matching(params: Params, filter: AuditFilter): string {
   return all(
     filter.actor && `actor_id = ${params.add(filter.actor)}`,
@@ -235,15 +241,15 @@ function matching(params: Params, filter: AuditFilter): string {
   );
 }
 
-/** `next` is the last entry of a page that is full, or else the last entry that was examined. */
+/** `next` is the last entry of a full page, or the last entry that was examined. */
 function pageOf(rows: readonly AuditRow[], limit: number, floor: string | undefined): LogPage {
-  const shown = withinBytes(rows.slice(0, limit));
-  const entries = shown.map(toLogEntry);
-  if (shown.length < rows.length) return { entries, next: shown.at(-1)?.id };
+  const page = withinBytes(rows.slice(0, limit));
+  const entries = page.map(toLogEntry);
+  if (page.length < rows.length) return { entries, next: page.at(-1)?.id };
   return { entries, next: floor === firstIdAt(0) ? undefined : floor };
 }
 
-/** At least one, and as many as fit into a reply. */
+/** As many rows as fit into a response, and at least one. */
 function withinBytes(rows: readonly AuditRow[]): readonly AuditRow[] {
   let bytes = 0;
   const end = rows.findIndex(({ entry }) => {
@@ -253,21 +259,21 @@ function withinBytes(rows: readonly AuditRow[]): readonly AuditRow[] {
   return end < 0 ? rows : rows.slice(0, Math.max(1, end));
 }
 
-/** The last moment with a year of four digits. */
-const lastMoment = Date.UTC(10_000, 0) - 1;
+/** The end of the year 9999. */
+const maxTime = Date.UTC(10_000, 0) - 1;
 
-/** One that somebody has changed is shown as that, and hides none of the others: `audit verify` tells more. */
+/** A row that another program has made unreadable is listed as such, so that it does not hide the others. */
 function toLogEntry(row: AuditRow): LogEntry {
   const entry = Entry.safeParse(parsed(row.entry));
   return {
     id: row.id,
     ...(row.tenant_id !== null && { tenant_id: row.tenant_id }),
-    at: timestamp(Math.min(Math.max(Number(row.at), 0), lastMoment)),
-    ...(entry.success ? entry.data : leftOf(row)),
+    at: timestamp(Math.min(Math.max(Number(row.at), 0), maxTime)),
+    ...(entry.success ? entry.data : unreadableEntry(row)),
   };
 }
 
-function leftOf({ operation, result }: AuditRow): Entry {
+function unreadableEntry({ operation, result }: AuditRow): Entry {
   const known = results.find((one) => one === result) ?? 'failed';
   return { actor: { kind: 'unknown' }, operation, result: known, reason: unreadable, from: {} };
 }

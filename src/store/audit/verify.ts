@@ -1,22 +1,21 @@
-/** Checks an export of the audit log, offline: it takes the lines and the master key, and no database. */
+/** Verifies an export of the audit log offline, with the master key and without a database. */
 import { timingSafeEqual } from 'node:crypto';
 import { restoreOperation } from '../../domain/audit.ts';
-import { lacking, type MasterKeys, openChainKeys } from '../crypto/keyring.ts';
+import { lacking, type MasterKeys, unwrapChainKeys } from '../crypto/keyring.ts';
 import {
   type ExportedCheckpoint,
   type ExportedRow,
   type Footer,
   footerText,
-  format,
   type Header,
-  Line,
-} from './export.ts';
+  parseLine,
+} from './export-format.ts';
 import { type ChainKeys, checkpointText, genesis, link, macFor, signatureCheck } from './hash-chain.ts';
 
-/** What can be wrong. */
 export type Flaw =
   | 'not_an_export'
   | 'wrong_key'
+  | 'unknown_format'
   | 'other_log'
   | 'damaged_line'
   | 'changed_row'
@@ -32,7 +31,7 @@ export type Flaw =
 export interface Finding {
   readonly flaw: Flaw;
   readonly line: number;
-  /** The row in question, by its place in the chain. */
+  /** The number of the row in the chain. */
   readonly row?: number;
   readonly says: string;
 }
@@ -42,10 +41,10 @@ export interface Verdict {
   readonly exported_at?: string;
   readonly rows: number;
   readonly checkpoints: number;
-  /** The place in the chain up to which all of this speaks. */
+  /** The last position in the chain that was checked. */
   readonly head: string;
   readonly findings: readonly Finding[];
-  /** How many more there are than are listed. */
+  /** How many findings are not listed. */
   readonly more: number;
 }
 
@@ -56,15 +55,15 @@ export interface Anchor {
 
 export interface VerifyOptions {
   readonly masters: Pick<MasterKeys, 'find' | 'lacking'>;
-  /** Places in the chain that were written down elsewhere before. */
+  /** Positions in the chain that were stored elsewhere before. */
   readonly anchors?: readonly Anchor[];
-  /** The log that it must be of. */
+  /** The keys of the log that the export must be of. */
   readonly log?: ChainKeys;
-  /** Is shown every row, before all of them are known to be sound. */
+  /** Called for every row, before the export as a whole is verified. */
   readonly onRow?: (row: ExportedRow) => void;
 }
 
-const mostFindings = 100;
+const maxFindings = 100;
 
 export async function verifyExport(lines: AsyncIterable<string>, options: VerifyOptions): Promise<Verdict> {
   const check = new Check(options);
@@ -72,26 +71,27 @@ export async function verifyExport(lines: AsyncIterable<string>, options: Verify
   return check.verdict();
 }
 
-/** Walks an export line by line, and keeps no more of it than what the next line needs. */
+/** Checks an export line by line, in constant memory. */
 class Check {
   readonly #options: VerifyOptions;
   readonly #anchors: ReadonlyMap<number, string>;
   readonly #findings: Finding[] = [];
   #more = 0;
   #lines = 0;
+  #stopped = false;
   #header: Header | undefined;
   #footer: Footer | undefined;
   #keys: ChainKeys | undefined;
   #isSigned: (text: string, signature: Uint8Array) => boolean = () => false;
   #rows = 0;
   #checkpoints = 0;
-  /** The last row of the chain so far, its link, and what the next link may follow: nothing is known behind a gap. */
+  /** The last row so far, its link, and the links that the next one may follow: none after a gap. */
   #seq = 0;
   #hash = hexOf(genesis);
   #before: Uint8Array[] = [genesis];
-  /** The last row with a sound checkpoint. */
+  /** The last row with a valid checkpoint. */
   #signed = 0;
-  /** The rows that tell of a restore, each with the end of the log that it replaced. */
+  /** Entries about a restore, each with the end of the log that it replaced. */
   readonly #restores: { readonly row: number; readonly end: number }[] = [];
 
   constructor(options: VerifyOptions) {
@@ -99,22 +99,27 @@ class Check {
     this.#anchors = new Map(options.anchors?.map(({ seq, hash }) => [seq, hash]));
   }
 
-  /** False if there is no point in going on. */
+  /** Returns false if the rest cannot be checked. */
   line(text: string): boolean {
     this.#lines += 1;
-    const line = parse(text);
+    const line = parseLine(text);
+    if (line?.kind === 'unknown') {
+      this.#stop(line.format);
+      return false;
+    }
     if (!this.#header) return this.#begin(line?.kind === 'header' ? line : undefined);
-    if (this.#footer) this.#found('damaged_line', `line ${this.#lines} stands behind the footer`);
+    if (this.#footer) this.#found('damaged_line', `line ${this.#lines} comes after the footer`);
     else if (line?.kind === 'row') this.#row(line, this.#keys as ChainKeys);
     else if (line?.kind === 'checkpoint') this.#checkpoint(line);
     else if (line?.kind === 'footer') this.#end(line, this.#header);
-    else this.#found('damaged_line', `line ${this.#lines} is not as it was written`);
+    else this.#found('damaged_line', `line ${this.#lines} is not a line of an export`);
     return true;
   }
 
   verdict(): Verdict {
-    if (this.#header && this.#keys) this.#close();
-    else if (!this.#header) this.#found('not_an_export', 'this is not an export of the audit log');
+    if (this.#header && this.#keys && !this.#stopped) this.#close();
+    else if (!this.#header && !this.#stopped)
+      this.#found('not_an_export', 'this is not an export of the audit log');
     return {
       ok: this.#findings.length === 0,
       ...(this.#header && { exported_at: this.#header.exported_at }),
@@ -127,20 +132,20 @@ class Check {
   }
 
   #begin(header: Header | undefined): boolean {
-    if (header?.format !== format) return false;
+    if (!header) return false;
     this.#header = header;
     const master = this.#options.masters.find(header.master_key);
-    this.#keys = master && openChainKeys(master, Buffer.from(header.chain_key, 'base64'));
+    this.#keys = master && unwrapChainKeys(master, Buffer.from(header.chain_key, 'base64'));
     if (!this.#keys) {
       this.#found(
         'wrong_key',
-        `it takes the master key ${header.master_key}, ${lacking(this.#options.masters)}`,
+        `the export needs the master key ${header.master_key}, ${lacking(this.#options.masters)}`,
       );
       return false;
     }
     this.#isSigned = signatureCheck(this.#keys);
     const { log } = this.#options;
-    if (log && !same(log.mac, this.#keys.mac)) this.#found('other_log', 'it is the log of another database');
+    if (log && !same(log.mac, this.#keys.mac)) this.#found('other_log', 'the export is of another database');
     return true;
   }
 
@@ -148,24 +153,25 @@ class Check {
     const { seq } = row;
     this.#rows += 1;
     if (seq <= 0) {
-      this.#found('foreign_row', 'a row was put in that has no place in the log', seq);
+      this.#found('foreign_row', 'another program has inserted a row that is not in the chain', seq);
       return;
     }
     if (seq <= this.#seq) {
-      this.#found('misplaced_row', `row ${seq} stands behind row ${this.#seq}`, seq);
+      this.#found('misplaced_row', `row ${seq} comes after row ${this.#seq}`, seq);
       return;
     }
     if (seq > this.#seq + 1) {
       this.#found('missing_rows', `${rowsFrom(this.#seq + 1, seq - 1)} missing`, this.#seq + 1);
       this.#before = [];
     }
-    const [stored, code] = [bytesOf(row.hash), bytesOf(row.mac)];
-    const links = this.#before.map((before) => link(keys, before, seq, code));
+    const [stored, mac] = [bytesOf(row.hash), bytesOf(row.mac)];
+    const links = this.#before.map((before) => link(keys, before, seq, mac));
     const linked = links.length === 0 || links.some((each) => same(each, stored));
-    if (code.length === 0) this.#found('foreign_row', `row ${seq} was put in, and has no code`, seq);
-    else if (!same(code, macFor(keys, row)))
-      this.#found('changed_row', `row ${seq} is not what was written`, seq);
-    else if (!linked) this.#found('misplaced_row', `row ${seq} is not what stood in this place`, seq);
+    if (mac.length === 0)
+      this.#found('foreign_row', `row ${seq} has no MAC: another program has inserted it`, seq);
+    else if (!same(mac, macFor(keys, row)))
+      this.#found('changed_row', `row ${seq} was changed: its MAC does not match`, seq);
+    else if (!linked) this.#found('misplaced_row', `row ${seq} was moved: its link does not match`, seq);
     this.#seq = seq;
     this.#hash = row.hash ?? '';
     this.#before = linked ? [stored] : [stored, ...links];
@@ -174,78 +180,82 @@ class Check {
     this.#options.onRow?.(row);
   }
 
-  #checkpoint({ seq, at, hash, signature }: ExportedCheckpoint): void {
+  #checkpoint({ format, seq, at, hash, signature }: ExportedCheckpoint): void {
     this.#checkpoints += 1;
-    const sound = this.#isSigned(checkpointText({ seq, at, hash: bytesOf(hash) }), bytesOf(signature));
-    if (!sound) this.#found('forged_checkpoint', `the checkpoint of row ${seq} is forged`, seq);
-    else if (seq > this.#seq) this.#found('missing_rows', `row ${seq} was signed, and is not there`, seq);
-    else if (seq < this.#seq) this.#found('damaged_line', `the checkpoint of row ${seq} is not in its place`);
+    const text = checkpointText({ format, seq, at, hash: bytesOf(hash) });
+    const valid = this.#isSigned(text, bytesOf(signature));
+    if (!valid)
+      this.#found('forged_checkpoint', `the signature of the checkpoint of row ${seq} is invalid`, seq);
+    else if (seq > this.#seq) this.#found('missing_rows', `row ${seq} has a checkpoint, but is missing`, seq);
+    else if (seq < this.#seq)
+      this.#found('damaged_line', `the checkpoint of row ${seq} comes after row ${this.#seq}`);
     else if (hash !== this.#hash)
-      this.#found('changed_row', `row ${seq} is not the one that was signed`, seq);
-    if (sound) this.#signed = Math.max(this.#signed, seq);
+      this.#found('changed_row', `row ${seq} is not the one that its checkpoint signs`, seq);
+    if (valid) this.#signed = Math.max(this.#signed, seq);
   }
 
   #anchored(seq: number, hash: string): void {
     const anchor = this.#anchors.get(seq);
     if (anchor === undefined || anchor === hash) return;
-    this.#found('anchor_differs', `row ${seq} is not the one that the anchor names${this.#since(seq)}`, seq);
+    this.#found('anchor_differs', `row ${seq} does not match the anchor${this.#since(seq)}`, seq);
   }
 
-  /** A restore accounts for what an anchor names behind it, up to the end of the log that it replaced. */
+  /** A restore explains why anchors between it and the end of the replaced log do not match. */
   #since(anchor: number): string {
     const restore = this.#restores.findLast(({ row, end }) => row <= anchor && anchor <= end);
-    return restore ? `; row ${restore.row} says that the database was put back to an earlier state` : '';
+    return restore ? `; row ${restore.row} records that the database was restored from a backup` : '';
   }
 
   #end(footer: Footer, { exported_at }: Header): void {
     this.#footer = footer;
     if (!this.#isSigned(footerText(exported_at, footer), bytesOf(footer.signature)))
-      this.#found('forged_footer', 'the footer is forged, or the time in the header');
+      this.#found(
+        'forged_footer',
+        'the signature of the footer is invalid: the footer or the header was changed',
+      );
     const { rows, checkpoints, head } = footer;
     if (rows !== this.#rows)
-      this.#found('missing_rows', `the export had ${rows} rows, and has ${this.#rows}`);
+      this.#found('missing_rows', `the export had ${rows} rows, but has ${this.#rows}`);
     if (checkpoints !== this.#checkpoints)
       this.#found(
         'forged_checkpoint',
-        `the export had ${checkpoints} checkpoints, and has ${this.#checkpoints}`,
+        `the export had ${checkpoints} checkpoints, but has ${this.#checkpoints}`,
       );
     if (head !== `${this.#seq}:${this.#hash}`)
       this.#found(
         'cut_off',
-        `the export ended at row ${head.split(':')[0]}, and not with this one`,
+        `the export ended with row ${head.split(':')[0]}, but ends with row ${this.#seq}`,
         this.#seq,
       );
   }
 
   #close(): void {
     const last = this.#seq;
-    if (!this.#footer) this.#found('cut_off', `the export breaks off behind row ${last}`, last);
+    if (!this.#footer)
+      this.#found('cut_off', `the export has no footer: it is truncated after row ${last}`, last);
     else if (this.#signed < last)
-      this.#found('unsigned_end', `${rowsFrom(this.#signed + 1, last)} behind the last checkpoint`, last);
+      this.#found('unsigned_end', `${rowsFrom(this.#signed + 1, last)} not covered by a checkpoint`, last);
     const anchor = Math.max(0, ...this.#anchors.keys());
     const known = Math.max(this.#signed, anchor);
     const since = anchor > this.#signed ? this.#since(anchor) : '';
     if (known > last)
-      this.#found('cut_off', `the log ends at row ${last}, and went on to row ${known}${since}`, last);
+      this.#found('cut_off', `the log ends with row ${last}, but had row ${known}${since}`, last);
+  }
+
+  /** The rest may depend on a line that this version does not understand. */
+  #stop(format: unknown): void {
+    this.#stopped = true;
+    const says = `line ${this.#lines} has the format ${format}, which this version cannot verify: use a newer version`;
+    this.#found('unknown_format', says);
   }
 
   #found(flaw: Flaw, says: string, row?: number): void {
-    if (this.#findings.length >= mostFindings) this.#more += 1;
+    if (this.#findings.length >= maxFindings) this.#more += 1;
     else this.#findings.push({ flaw, line: this.#lines, ...(row !== undefined && { row }), says });
   }
 }
 
-/** Undefined for anything that an export does not write, letter by letter. */
-function parse(text: string): Line | undefined {
-  try {
-    const line = Line.safeParse(JSON.parse(text));
-    return line.success && JSON.stringify(line.data) === text ? line.data : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Where the replaced log ended; anywhere, where the restore could not tell. */
+/** The last row of the log that a restore replaced; infinity if that is unknown. */
 function replacedEnd({ entry }: ExportedRow): number {
   const seq = /"audit_head":\{"from":"(\d{1,15}):/.exec(entry)?.[1];
   return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);

@@ -1,7 +1,6 @@
 /**
- * The MAC of a backup, under a key that is derived from the master key. It is one line of text behind the last page of
- * the file, where SQLite ignores it: a backup stays one file that any SQLite can open. Files of any size are read a
- * piece at a time.
+ * The MAC of a backup, with a key derived from the master key. It is one line of text after the last page of the file,
+ * which SQLite ignores, so a backup is still one file that any SQLite can open. Files are read in chunks.
  */
 import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 import { fstatSync, fsyncSync, readSync, writeSync } from 'node:fs';
@@ -13,7 +12,7 @@ export interface BackupMac {
   /** The id of the master key. */
   readonly master_key: string;
   readonly mac: string;
-  /** Bytes of the database, which come first. */
+  /** The size of the database, which precedes the MAC. */
   readonly length: number;
 }
 
@@ -21,7 +20,7 @@ const pattern = /^\nsallyport-backup 1 (\S{24}) ([0-9a-f]{16}) ([0-9a-f]{64})\n$
 const lineLength = 127;
 const chunk = 1024 * 1024;
 
-/** Appends the MAC to a whole database file, which is open for reading and writing, and flushes it to disk. */
+/** Appends the MAC to a database file that is open for reading and writing, and flushes the file to disk. */
 export function appendMac(file: number, master: MasterKey, at: number): BackupMac {
   const length = fstatSync(file).size;
   const taken_at = timestamp(at);
@@ -33,7 +32,7 @@ export function appendMac(file: number, master: MasterKey, at: number): BackupMa
   return { taken_at, master_key: master.id, mac, length };
 }
 
-/** Returns undefined if the file has none. The MAC is not checked yet. */
+/** Reads the MAC without checking it. Returns undefined if the file has none. */
 export function readMac(file: number): BackupMac | undefined {
   const length = fstatSync(file).size - lineLength;
   if (length <= 0) return undefined;
@@ -44,7 +43,7 @@ export function readMac(file: number): BackupMac | undefined {
   return { taken_at, master_key, mac, length };
 }
 
-/** Copies the database without its MAC. Returns whether what was copied is what the MAC was made of. */
+/** Copies the database without its MAC. Returns whether the MAC matches. */
 export function copyChecked(from: number, to: number, found: BackupMac, master: MasterKey): boolean {
   const hmac = startMac(master, found.taken_at);
   eachChunk(from, found.length, (bytes) => {
@@ -68,7 +67,7 @@ function eachChunk(file: number, length: number, use: (bytes: Buffer) => void): 
   const buffer = Buffer.allocUnsafe(Math.min(chunk, Math.max(length, 1)));
   for (let at = 0; at < length; ) {
     const read = readSync(file, buffer, 0, Math.min(buffer.length, length - at), at);
-    if (read === 0) throw new Error('the file became shorter while it was read');
+    if (read === 0) throw new Error('the file was truncated while it was read');
     use(buffer.subarray(0, read));
     at += read;
   }

@@ -1,4 +1,4 @@
-/** AES-256-GCM. What is sealed opens only with the same key and the same words about where it belongs. */
+/** AES-256-GCM. A ciphertext decrypts only with the same key and the same context. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 
 const algorithm = 'aes-256-gcm';
@@ -6,31 +6,32 @@ const nonceLength = 12;
 const tagLength = 16;
 
 /**
- * Nonce, ciphertext and tag in one. `place` says what this is and where it stands; it is not part of the result.
- * In this mode every byte comes out at once; the end only makes the tag, or checks it.
+ * Returns nonce, ciphertext and tag in one. `context` names what is encrypted and where it is stored. It is
+ * authenticated (as AAD), but not part of the result.
  */
-export function seal(key: Uint8Array, place: string, plaintext: string | Uint8Array): Uint8Array {
+export function encrypt(key: Uint8Array, context: string, plaintext: string | Uint8Array): Uint8Array {
   const nonce = crypto.getRandomValues(new Uint8Array(nonceLength));
   const cipher = createCipheriv(algorithm, key, nonce);
-  cipher.setAAD(Buffer.from(place));
+  cipher.setAAD(Buffer.from(context));
+  // GCM is a stream mode: `update` returns all of the ciphertext, `final` only computes the tag.
   const ciphertext =
     typeof plaintext === 'string' ? cipher.update(plaintext, 'utf8') : cipher.update(plaintext);
   cipher.final();
-  const sealed = Buffer.allocUnsafe(nonceLength + ciphertext.length + tagLength);
-  sealed.set(nonce);
-  sealed.set(ciphertext, nonceLength);
-  sealed.set(cipher.getAuthTag(), nonceLength + ciphertext.length);
-  return sealed;
+  const encrypted = Buffer.allocUnsafe(nonceLength + ciphertext.length + tagLength);
+  encrypted.set(nonce);
+  encrypted.set(ciphertext, nonceLength);
+  encrypted.set(cipher.getAuthTag(), nonceLength + ciphertext.length);
+  return encrypted;
 }
 
-/** Undefined if it was sealed with another key or for another place, or was changed since. */
-export function open(key: Uint8Array, place: string, sealed: Uint8Array): Buffer | undefined {
-  if (sealed.length < nonceLength + tagLength) return undefined;
-  const decipher = createDecipheriv(algorithm, key, sealed.subarray(0, nonceLength));
-  decipher.setAAD(Buffer.from(place));
-  decipher.setAuthTag(sealed.subarray(-tagLength));
+/** Returns undefined if the key or the context differ, or the ciphertext was changed. */
+export function decrypt(key: Uint8Array, context: string, encrypted: Uint8Array): Buffer | undefined {
+  if (encrypted.length < nonceLength + tagLength) return undefined;
+  const decipher = createDecipheriv(algorithm, key, encrypted.subarray(0, nonceLength));
+  decipher.setAAD(Buffer.from(context));
+  decipher.setAuthTag(encrypted.subarray(-tagLength));
   try {
-    const plaintext = decipher.update(sealed.subarray(nonceLength, -tagLength));
+    const plaintext = decipher.update(encrypted.subarray(nonceLength, -tagLength));
     decipher.final();
     return plaintext;
   } catch {
@@ -39,7 +40,7 @@ export function open(key: Uint8Array, place: string, sealed: Uint8Array): Buffer
 }
 
 export interface MasterKey {
-  /** Tells keys apart without telling anything about them. */
+  /** A fingerprint. It reveals nothing about the key. */
   readonly id: string;
   readonly bytes: Uint8Array;
 }
@@ -55,7 +56,7 @@ function masterKey(bytes: Uint8Array): MasterKey {
   return { id, bytes };
 }
 
-/** Keys in base64, separated by commas or white space. Throws a sentence that says what is accepted. */
+/** Parses base64 keys, separated by commas or white space. Throws an error that says which format is accepted. */
 export function parseMasterKeys(text: string): MasterKey[] {
   const parts = text.split(/[\s,]+/).filter((part) => part !== '');
   if (parts.length === 0) throw new Error('must hold a key: base64 of 32 bytes');

@@ -1,21 +1,24 @@
-/** Data keys, one a tenant, and those of the audit chain, sealed by a master key. Opened keys stay in memory; they never change. */
+/**
+ * The data key of each tenant and the keys of the audit chain, wrapped by a master key. Unwrapped keys are cached in
+ * memory; they never change.
+ */
 import { randomBytes } from 'node:crypto';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from '../audit/hash-chain.ts';
 import { type Db, type Queries, rowLock } from '../engine/db.ts';
-import { type MasterKey, open, seal } from './cipher.ts';
+import { decrypt, encrypt, type MasterKey } from './cipher.ts';
 
-/** The master keys that the operator has given; the first seals, all of them open. */
+/** The configured master keys. The first one wraps new keys, all of them unwrap. */
 export interface MasterKeys {
   current(): MasterKey;
-  /** Looks again at what was given if the key is not among those known so far. */
+  /** Reads the configuration again if the key is not known yet. */
   find(id: string): MasterKey | undefined;
-  /** Says behind the name of a key where it was looked for in vain. */
+  /** Completes an error message about a missing key: where it was searched for. */
   readonly lacking?: () => string;
 }
 
-/** None of the master keys given is the one that this database was sealed with. */
+/** The master key of this database is not among those that are configured. */
 export class WrongMasterKey extends Error {}
 
 /** Returns the data key of the tenant that it was prepared for. */
@@ -24,17 +27,20 @@ export type DataKey = (tenant: string) => Uint8Array;
 export interface Keyring {
   /** The tenant's data key, created on first use. */
   of(tenant: string): Awaitable<Uint8Array>;
-  /** The same for use within a transaction, which cannot wait for it. An error is thrown when the key is used. */
+  /** Loads the key before a transaction, which cannot wait for it. An error is thrown only when the key is used. */
   prepare(tenant: string): Awaitable<DataKey>;
   /** Drops keys of deleted tenants from memory. */
   forget(): Promise<void>;
-  /** The keys of the audit chain, made when the database is opened first, so that every backup has them. */
+  /** The keys of the audit chain. Created when the database is first opened, so that every backup has them. */
   ofChain(): Awaitable<ChainKeys>;
 }
 
-const proof = { place: 'sallyport proof', word: Buffer.from('sallyport') };
+const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
 
-/** Refuses a database that was sealed with another master key; a new one is bound to the current key. */
+/**
+ * Throws `WrongMasterKey` if a master key that the database needs is not configured. A new database is bound to the
+ * current key.
+ */
 export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> {
   await db.exclusively(async (tx) => {
     const row = await tx.get<{ id: string; proof: Uint8Array }>(
@@ -42,12 +48,12 @@ export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> 
     );
     if (!row) return writeMasterKey(tx, masters.current());
     const key = masters.find(row.id);
-    if (!key || !open(key.bytes, proof.place, row.proof))
-      throw new WrongMasterKey(`the database was sealed with the master key ${row.id}, ${lacking(masters)}`);
-    const left = (await mastersInUse(tx)).find((id) => !masters.find(id));
-    if (left === undefined) return;
+    if (!key || !decrypt(key.bytes, proof.context, row.proof))
+      throw new WrongMasterKey(`the database needs the master key ${row.id}, ${lacking(masters)}`);
+    const missing = (await mastersInUse(tx)).find((id) => !masters.find(id));
+    if (missing === undefined) return;
     throw new WrongMasterKey(
-      `a rotation was not finished, and still needs the master key ${left}, ${lacking(masters)}`,
+      `a rotation of the master key is not finished and needs the old key ${missing}, ${lacking(masters)}`,
     );
   });
 }
@@ -56,18 +62,18 @@ export function lacking(masters: Pick<MasterKeys, 'lacking'>): string {
   return masters.lacking?.() ?? 'which was not given';
 }
 
-/** The fingerprint of the one that seals what is new. */
-export async function sealingMaster(tx: Queries, lock = ''): Promise<string> {
+/** The id of the master key that wraps new keys. */
+export async function currentMaster(tx: Queries, lock = ''): Promise<string> {
   const row = await tx.get<{ id: string }>(`select id from master_key where one = 1 ${lock}`);
   return row?.id as string;
 }
 
-/** The same, and it stays so until the transaction ends: a rotation waits for whoever goes by it. */
-export function heldSealingMaster(db: Pick<Db, 'dialect'>, tx: Queries): Promise<string> {
-  return sealingMaster(tx, rowLock(db, 'for share'));
+/** The same, locked: a rotation waits until the transaction ends. */
+export function lockCurrentMaster(db: Pick<Db, 'dialect'>, tx: Queries): Promise<string> {
+  return currentMaster(tx, rowLock(db, 'for share'));
 }
 
-/** The fingerprints of all that something is sealed with. */
+/** The ids of all master keys that are needed to unwrap something. */
 export async function mastersInUse(tx: Queries): Promise<string[]> {
   const rows = await tx.all<{ id: string }>(
     'select id from master_key union select master_id from data_keys union select master_id from audit_key',
@@ -79,16 +85,16 @@ export async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Pro
   await tx.run(
     `insert into master_key (one, id, proof) values (1, $1, $2)
      on conflict (one) do update set id = excluded.id, proof = excluded.proof`,
-    [id, seal(bytes, proof.place, proof.word)],
+    [id, encrypt(bytes, proof.context, proof.text)],
   );
 }
 
-/** Where a sealed key is kept: one a tenant, and one for the audit chain. */
+/** Where a wrapped key is stored: one per tenant, and one for the audit chain. */
 export interface Slot {
   readonly table: string;
   readonly column: string;
   readonly value: string | number;
-  /** Of the key in it, which is sealed for this slot alone. */
+  /** Bound to the wrapped key, so that it cannot be used in another slot. */
   readonly name: string;
 }
 
@@ -100,51 +106,50 @@ export const slotOf = (tenant: string): Slot => ({
 });
 export const chainSlot: Slot = { table: 'audit_key', column: 'one', value: 1, name: 'audit key' };
 
-export interface SealedKey {
-  readonly sealed: Uint8Array;
+export interface WrappedKey {
+  readonly wrapped: Uint8Array;
   readonly master_id: string;
 }
 
-/** The keys of the audit chain as they are kept. */
-export function sealedChainKeys(db: Queries): Awaitable<SealedKey | undefined> {
-  return db.get<SealedKey>('select sealed, master_id from audit_key where one = 1');
+export function wrappedChainKeys(db: Queries): Awaitable<WrappedKey | undefined> {
+  return db.get<WrappedKey>('select wrapped, master_id from audit_key where one = 1');
 }
 
-/** Undefined if they were sealed with another master key. */
-export function openChainKeys(master: MasterKey, sealed: Uint8Array): ChainKeys | undefined {
-  const packed = opened(chainSlot, sealed, master);
+/** Returns undefined if another master key wrapped them. */
+export function unwrapChainKeys(master: MasterKey, wrapped: Uint8Array): ChainKeys | undefined {
+  const packed = tryUnwrap(chainSlot, wrapped, master);
   return packed && unpackChainKeys(packed);
 }
 
-export function sealKey({ name }: Slot, key: Uint8Array, master: MasterKey): Uint8Array {
-  return seal(master.bytes, `sallyport ${name}`, key);
+export function wrapKey({ name }: Slot, key: Uint8Array, master: MasterKey): Uint8Array {
+  return encrypt(master.bytes, `sallyport ${name}`, key);
 }
 
-function opened({ name }: Slot, sealed: Uint8Array, master: MasterKey): Uint8Array | undefined {
-  return open(master.bytes, `sallyport ${name}`, sealed);
+function tryUnwrap({ name }: Slot, wrapped: Uint8Array, master: MasterKey): Uint8Array | undefined {
+  return decrypt(master.bytes, `sallyport ${name}`, wrapped);
 }
 
-export function openKey(slot: Slot, { sealed }: SealedKey, master: MasterKey): Uint8Array {
-  const key = opened(slot, sealed, master);
-  if (!key) throw new Error(`the ${slot.name} does not open: its row was changed outside the program`);
+export function unwrapKey(slot: Slot, { wrapped }: WrappedKey, master: MasterKey): Uint8Array {
+  const key = tryUnwrap(slot, wrapped, master);
+  if (!key) throw new Error(`the ${slot.name} cannot be unwrapped: its row was changed by another program`);
   return key;
 }
 
-function ofOne(tenant: string, key: () => Uint8Array): DataKey {
-  return (asked) => {
-    if (asked === tenant) return key();
+function onlyFor(tenant: string, key: () => Uint8Array): DataKey {
+  return (requested) => {
+    if (requested === tenant) return key();
     throw new Error('a change uses the data of one tenant only');
   };
 }
 
 export function keyring(db: Db, masters: MasterKeys): Keyring {
-  const known = new Map<string, Uint8Array>();
+  const cache = new Map<string, Uint8Array>();
   let chain: ChainKeys | undefined;
 
-  /** What is in the slot, or what `fresh` makes; if another node makes it at the same time, one wins. */
-  async function load(slot: Slot, fresh: () => Uint8Array): Promise<Uint8Array> {
+  /** Loads the key of a slot, or creates it. If several nodes create it concurrently, all get the one that was stored. */
+  async function load(slot: Slot, create: () => Uint8Array): Promise<Uint8Array> {
     for (let attempt = 0; attempt < 3; attempt++) {
-      const key = (await stored(slot)) ?? (await make(slot, fresh()));
+      const key = (await stored(slot)) ?? (await insert(slot, create()));
       if (key) return key;
     }
     throw fail('unavailable', {
@@ -153,30 +158,30 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   }
 
   async function stored(slot: Slot): Promise<Uint8Array | undefined> {
-    const row = await db.get<SealedKey>(
-      `select sealed, master_id from ${slot.table} where ${slot.column} = $1`,
+    const row = await db.get<WrappedKey>(
+      `select wrapped, master_id from ${slot.table} where ${slot.column} = $1`,
       [slot.value],
     );
     const master = row && masters.find(row.master_id);
-    return master && openKey(slot, row, master);
+    return master && unwrapKey(slot, row, master);
   }
 
-  /** Only under the master key that seals at this moment, so that a rotation leaves none behind. */
-  function make(slot: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
+  /** Wraps with the current master key, under a lock, so that a rotation cannot miss the new key. */
+  function insert(slot: Slot, key: Uint8Array): Promise<Uint8Array | undefined> {
     return db.transaction(async (tx) => {
-      const master = masters.find(await heldSealingMaster(db, tx));
+      const master = masters.find(await lockCurrentMaster(db, tx));
       if (!master) return undefined;
-      const made = await tx.run(
-        `insert into ${slot.table} (${slot.column}, sealed, master_id) values ($1, $2, $3) on conflict do nothing`,
-        [slot.value, sealKey(slot, key, master), master.id],
+      const inserted = await tx.run(
+        `insert into ${slot.table} (${slot.column}, wrapped, master_id) values ($1, $2, $3) on conflict do nothing`,
+        [slot.value, wrapKey(slot, key, master), master.id],
       );
-      return made > 0 ? key : undefined;
+      return inserted > 0 ? key : undefined;
     });
   }
 
   async function ofTenant(tenant: string): Promise<Uint8Array> {
     const key = await load(slotOf(tenant), () => randomBytes(32));
-    known.set(tenant, key);
+    cache.set(tenant, key);
     return key;
   }
 
@@ -186,24 +191,24 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   }
 
   return {
-    of: (tenant) => known.get(tenant) ?? ofTenant(tenant),
+    of: (tenant) => cache.get(tenant) ?? ofTenant(tenant),
     prepare: (tenant) => {
-      const key = known.get(tenant);
-      if (key) return ofOne(tenant, () => key);
+      const key = cache.get(tenant);
+      if (key) return onlyFor(tenant, () => key);
       return ofTenant(tenant).then(
-        (loaded) => ofOne(tenant, () => loaded),
+        (loaded) => onlyFor(tenant, () => loaded),
         (error) =>
-          ofOne(tenant, () => {
+          onlyFor(tenant, () => {
             throw error;
           }),
       );
     },
     forget: async () => {
-      const before = [...known.keys()];
-      if (before.length === 0) return;
+      const cached = [...cache.keys()];
+      if (cached.length === 0) return;
       const rows = await db.all<{ tenant_id: string }>('select tenant_id from data_keys');
-      const there = new Set(rows.map(({ tenant_id }) => tenant_id));
-      for (const tenant of before) if (!there.has(tenant)) known.delete(tenant);
+      const stored = new Set(rows.map(({ tenant_id }) => tenant_id));
+      for (const tenant of cached) if (!stored.has(tenant)) cache.delete(tenant);
     },
     ofChain: () => chain ?? loadChain(),
   };

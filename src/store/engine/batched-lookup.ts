@@ -1,6 +1,6 @@
 import { batcher } from './batcher.ts';
 
-interface Wanted {
+interface Lookup {
   readonly key: Uint8Array;
   readonly name: string;
   readonly resolve: (row: unknown) => void;
@@ -12,30 +12,30 @@ interface Wanted {
  * their `key`, in any order.
  */
 export function batched(fetch: (sql: string, keys: Uint8Array[]) => Promise<unknown[]>) {
-  const lines = new Map<string, (wanted: Wanted) => void>();
+  const batchers = new Map<string, (lookup: Lookup) => void>();
 
-  async function send(sql: string, load: readonly Wanted[]): Promise<void> {
-    const keys = new Map(load.map(({ name, key }) => [name, key]));
+  async function send(sql: string, lookups: readonly Lookup[]): Promise<void> {
+    const keys = new Map(lookups.map(({ name, key }) => [name, key]));
     try {
       const rows = await fetch(sql, [...keys.values()]);
       const found = new Map(rows.map((row) => [nameOf((row as { key: Uint8Array }).key), row]));
-      for (const { name, resolve } of load) resolve(found.get(name));
+      for (const { name, resolve } of lookups) resolve(found.get(name));
     } catch (error) {
-      for (const { reject } of load) reject(error);
+      for (const { reject } of lookups) reject(error);
     }
   }
 
-  function lineOf(sql: string): (wanted: Wanted) => void {
-    const known = lines.get(sql);
-    if (known) return known;
-    const line = batcher<Wanted>((load) => send(sql, load));
-    lines.set(sql, line);
-    return line;
+  function batcherOf(sql: string): (lookup: Lookup) => void {
+    const existing = batchers.get(sql);
+    if (existing) return existing;
+    const created = batcher<Lookup>((lookups) => send(sql, lookups));
+    batchers.set(sql, created);
+    return created;
   }
 
   return <R>(sql: string, key: Uint8Array): Promise<R | undefined> =>
     new Promise((resolve, reject) => {
-      lineOf(sql)({ key, name: nameOf(key), resolve: resolve as (row: unknown) => void, reject });
+      batcherOf(sql)({ key, name: nameOf(key), resolve: resolve as (row: unknown) => void, reject });
     });
 }
 

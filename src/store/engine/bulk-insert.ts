@@ -1,11 +1,11 @@
 import type { Db, Queries, Value } from './db.ts';
 
-type Type = 'uuid' | 'text' | 'bigint' | 'bytea';
+type Type = 'uuid' | 'text' | 'integer' | 'bigint' | 'bytea';
 
-/** Inserts rows, whose fields stand in the order of the columns. */
+/** The fields of each row must be in the order of the columns. */
 export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;
 
-/** For rows of one table: all in one statement where each takes a round trip. */
+/** Inserts many rows into one table: on PostgreSQL in one statement, to save round trips. */
 export function inserter<R extends Record<string, Value>>(
   table: string,
   columns: Record<keyof R & string, Type>,
@@ -14,10 +14,10 @@ export function inserter<R extends Record<string, Value>>(
   const types = Object.entries<Type>(columns);
   const into = `insert into ${table} (${names.join(', ')})`;
   const one = `${into} values (${names.map((_, at) => `$${at + 1}`).join(', ')})`;
-  const read = types.map(([name, type]) => (type === 'bytea' ? `decode(${name}, 'hex')` : name));
-  const sent = types.map(([name, type]) => `${name} ${type === 'bytea' ? 'text' : type}`);
-  const many = `${into} select ${read.join(', ')}
-    from json_to_recordset(cast(cast($1 as text) as json)) as rows (${sent.join(', ')})`;
+  const selected = types.map(([name, type]) => (type === 'bytea' ? `decode(${name}, 'hex')` : name));
+  const declared = types.map(([name, type]) => `${name} ${type === 'bytea' ? 'text' : type}`);
+  const many = `${into} select ${selected.join(', ')}
+    from json_to_recordset(cast(cast($1 as text) as json)) as rows (${declared.join(', ')})`;
   return {
     sqlite: async (tx, rows) => {
       for (const row of rows) {

@@ -35,16 +35,16 @@ export interface Executor extends Transaction {
   transaction<T>(work: (tx: Queries) => Awaitable<T>): Awaitable<T>;
 }
 
-/** What a change is about: the id of an existing entity, or a symbol for a new one. */
+/** The id of the entity that is changed, or a symbol for a new one. */
 export type Entity = string | symbol;
 
-/** What an embedded database can tell without a query. */
+/** State of an embedded database that needs no query. */
 export interface Local {
   /** A number that changes with every commit of any process. Returns undefined while a commit is in progress. */
   generation(): number | undefined;
   /** The current time by the clock that decides. */
   now(): number;
-  /** What is wrong, if the file is no longer at its path. */
+  /** A message if the file is no longer at its path. */
   lost(): string | undefined;
 }
 

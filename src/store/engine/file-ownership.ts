@@ -1,7 +1,7 @@
 /**
- * File ownership. Root often works in the data folder of a service that runs as another user. Files that root makes
- * must belong to that user, and that user may put links into the folder at any moment: no link is followed to make a
- * file, to write to it, or to change its owner.
+ * File ownership. Root often works in the data folder of a service that runs as another user. Files that root
+ * creates must belong to that user. That user can create links in the folder at any time, so no link is followed to
+ * create a file, to write to it or to change its owner.
  */
 import {
   closeSync,
@@ -41,12 +41,12 @@ export function inRealFolder(path: string): string {
   return join(realpathSync(dirname(path)), basename(path));
 }
 
-/** Creates a file for its owner alone and returns its descriptor. Throws EEXIST for anything that is there, links too. */
+/** Creates a file for its owner alone and returns its descriptor. Throws EEXIST if a file or link exists. */
 export function createExclusively(path: string): number {
   return openSync(path, 'wx+', 0o600);
 }
 
-/** A new and empty file for its owner alone, who is that of `model`. False if there is something by that name. */
+/** Creates an empty private file with the owner of `model`. Returns false if the name is taken. */
 export function createOwned(path: string, model = dirname(path)): boolean {
   try {
     writeOwned(path, '', model);
@@ -57,7 +57,7 @@ export function createOwned(path: string, model = dirname(path)): boolean {
   }
 }
 
-/** The same with text in it, which is on disk when this returns. Throws EEXIST if there is something by that name. */
+/** The same with text, flushed to disk. Throws EEXIST if the name is taken. */
 export function writeOwned(path: string, text: string, model = dirname(path)): void {
   const file = createExclusively(path);
   try {
@@ -70,18 +70,18 @@ export function writeOwned(path: string, text: string, model = dirname(path)): v
   }
 }
 
-/** Makes an open file belong to whoever `model` belongs to. Only root can do that. */
+/** Gives an open file the owner of `model`, if this process is root. */
 function giveFile(file: number, model: string): void {
   if (!isRoot()) return;
   const { uid, gid } = statSync(model);
   try {
     fchownSync(file, uid, gid);
   } catch {
-    // Some roots may not, such as those of containers: what they make is theirs.
+    // Root in a container may lack the right. Then the file stays its own.
   }
 }
 
-/** The same for a new folder, by its name. */
+/** The same for a new folder. */
 function giveFolder(path: string, model: string): void {
   if (!isRoot()) return;
   const { uid, gid } = statSync(model);
@@ -92,7 +92,7 @@ function giveFolder(path: string, model: string): void {
   }
 }
 
-/** Before `path` takes the place of `old`: the same owner, and the same mode. Throws where that cannot be. */
+/** Gives `path` the owner and mode of `old`, which it is going to replace. Throws if it cannot. */
 export function makeLike(old: string, path: string): void {
   const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
@@ -109,7 +109,7 @@ export function makeLike(old: string, path: string): void {
       if (made.uid !== uid || made.gid !== gid) fchownSync(file, uid, gid);
     } catch (error) {
       if (made.uid !== uid) throw error;
-      // It stays with another group, which is not the one that could read it.
+      // The group could not be set, so it gets no access.
       shared = 0o707;
     }
     fchmodSync(file, mode & shared);
@@ -118,7 +118,7 @@ export function makeLike(old: string, path: string): void {
   }
 }
 
-/** With all that is missing above it, for its owner alone. */
+/** Creates a private folder and its missing parents. */
 export function makeFolder(path: string): void {
   const first = mkdirSync(path, { recursive: true, mode: 0o700 });
   if (first === undefined) return;

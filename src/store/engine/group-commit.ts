@@ -33,7 +33,7 @@ interface Pending {
   readonly checkDeadline: () => void;
 }
 
-/** Tells a caller its result, once the commit is durable. */
+/** Resolves or rejects the promise of a caller, once the commit is durable. */
 type Outcome = () => void;
 
 /** The shared transaction was rolled back because of one of its changes. Each can be run again alone. */
@@ -44,17 +44,17 @@ export function groupCommit(driver: Driver): Enqueue {
 
   /** Runs all changes in one transaction. If that fails because of one of them, runs each in its own. */
   async function commit(queued: readonly Pending[]): Promise<void> {
-    const batch = refuseStale(queued);
+    const batch = rejectStale(queued);
     if (batch.length === 1) return commitAlone(batch[0] as Pending);
     try {
-      for (const tell of await driver.transaction((tx) => runAll(batch, tx))) tell();
+      for (const settle of await driver.transaction((tx) => runAll(batch, tx))) settle();
     } catch (error) {
       if (error instanceof RolledBack) await Promise.all(batch.map(commitAlone));
       else for (const { reject } of batch) reject(error);
     }
   }
 
-  function refuseStale(queued: readonly Pending[]): readonly Pending[] {
+  function rejectStale(queued: readonly Pending[]): readonly Pending[] {
     const earliest = now() - maxQueueTime;
     for (const { queuedAt, reject } of queued)
       if (queuedAt < earliest) reject(new DbUnavailable('the database is too busy'));

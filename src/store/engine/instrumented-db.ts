@@ -6,7 +6,7 @@ export interface Instrumented {
   readonly inFlight: () => number;
 }
 
-/** The same database, with somebody who looks at the clock. */
+/** Measures how long every call takes. */
 export function instrument(db: Db, note: (operation: string, seconds: number) => void): Instrumented {
   let inFlight = 0;
 

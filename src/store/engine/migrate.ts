@@ -1,140 +1,183 @@
 import type { Db, Queries } from './db.ts';
-import core from './migrations/0001_core.sql' with { type: 'text' };
-import tokens from './migrations/0002_tokens.sql' with { type: 'text' };
-import audit from './migrations/0003_audit.sql' with { type: 'text' };
-import auditMac from './migrations/0004_audit_mac.sql' with { type: 'text' };
-import keys from './migrations/0005_keys.sql' with { type: 'text' };
-import waiting from './migrations/0006_waiting.sql' with { type: 'text' };
-import usage from './migrations/0007_usage.sql' with { type: 'text' };
-import expiry from './migrations/0008_expiry.sql' with { type: 'text' };
-import allowedOrigins from './migrations/0009_allowed_origins.sql' with { type: 'text' };
-import tenants from './migrations/0010_tenants.sql' with { type: 'text' };
-import sessions from './migrations/0011_sessions.sql' with { type: 'text' };
-import tokenContainers from './migrations/0012_token_containers.sql' with { type: 'text' };
-import tokenListsPostgres from './migrations/0013_token_lists.postgres.sql' with { type: 'text' };
-import tokenListsSqlite from './migrations/0013_token_lists.sqlite.sql' with { type: 'text' };
-import tokensByType from './migrations/0013_tokens_by_type.sql' with { type: 'text' };
-import applicationStorage from './migrations/0014_application_storage.sql' with { type: 'text' };
+import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
+import initial from './migrations/0001_initial.sql' with { type: 'text' };
+import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
 
-interface Migration {
+type Dialect = Db['dialect'];
+
+export interface Migration {
   readonly name: string;
-  /** In PostgreSQL's types for both databases, or by database. A database that is not named is left as it is. */
-  readonly sql: string | Partial<Record<Db['dialect'], string>>;
+  /** Statements for both databases, with PostgreSQL's types. */
+  readonly sql: string;
+  /** Statements that only one database runs after `sql`, in its own dialect. */
+  readonly only?: Partial<Record<Dialect, string>>;
 }
 
-/** In order. Migrations that were released never change. */
-const migrations: readonly Migration[] = [
-  { name: '0001_core', sql: core },
-  { name: '0002_tokens', sql: tokens },
-  { name: '0003_audit', sql: audit },
-  { name: '0004_audit_mac', sql: auditMac },
-  { name: '0005_keys', sql: keys },
-  { name: '0006_waiting', sql: waiting },
-  { name: '0007_usage', sql: usage },
-  { name: '0008_expiry', sql: expiry },
-  { name: '0009_allowed_origins', sql: allowedOrigins },
-  { name: '0010_tenants', sql: tenants },
-  { name: '0011_sessions', sql: sessions },
-  { name: '0012_token_containers', sql: { sqlite: tokenContainers } },
-  { name: '0013_token_lists', sql: { sqlite: tokenListsSqlite, postgres: tokenListsPostgres } },
-  { name: '0013_tokens_by_type', sql: tokensByType },
-  { name: '0014_application_storage', sql: applicationStorage },
+/** In order. A released migration never changes: every database stores the hash of each one that it has applied. */
+export const migrations: readonly Migration[] = [
+  { name: '0001_initial', sql: initial, only: { sqlite: initialSqlite, postgres: initialPostgres } },
+  // New migrations go here.
 ];
 
 export const newestSchema = migrations.length;
 
-/** The database was made by a newer program than this one. */
-export class SchemaTooNew extends Error {}
+/** The database has another schema than this program. `todo` says what the operator can do. */
+export class IncompatibleSchema extends Error {
+  readonly todo: string;
 
-/** There is nothing in the database yet. */
+  constructor(message: string, todo: string) {
+    super(message);
+    this.todo = todo;
+  }
+}
+
+/** A newer version of the program has migrated the database. */
+export class SchemaTooNew extends IncompatibleSchema {}
+
+/** The database is empty. */
 export class NoSchema extends Error {}
 
 const versionsTable =
-  'create table if not exists schema_versions (version integer primary key, name text not null)';
+  'create table if not exists schema_versions (version integer primary key, name text not null, hash text not null)';
+
+/** A row of `schema_versions`. Builds before 0.2.0 stored no hash. */
+export interface AppliedMigration {
+  readonly version: number;
+  readonly name: string;
+  readonly hash?: string;
+}
+
+export const selectApplied = 'select * from schema_versions order by version';
 
 export interface Migrated {
   readonly from: number;
   readonly to: number;
 }
 
-/** The version that it has; 0 if there is none yet. */
-export async function schemaOf(db: Db): Promise<number> {
-  const there =
+/** The migrations that the database has applied; none if it is empty. */
+export async function appliedMigrations(db: Db): Promise<AppliedMigration[]> {
+  const exists =
     db.dialect === 'sqlite'
       ? "select 1 as one from sqlite_master where name = 'schema_versions'"
       : "select 1 as one where to_regclass('schema_versions') is not null";
-  if (!(await db.get(there))) return 0;
-  return versionIn(db);
+  return (await db.get(exists)) ? db.all<AppliedMigration>(selectApplied) : [];
+}
+
+/** 0 if the database is empty. */
+export async function schemaOf(db: Db): Promise<number> {
+  return versionOf(await appliedMigrations(db));
+}
+
+export function versionOf(applied: readonly AppliedMigration[]): number {
+  return Number(applied.at(-1)?.version ?? 0);
+}
+
+/** Compares what a database has applied with the migrations of this program. Missing migrations are no problem. */
+export function schemaProblem(
+  dialect: Dialect,
+  applied: readonly AppliedMigration[],
+  known: readonly Migration[] = migrations,
+): IncompatibleSchema | undefined {
+  if (applied.some(({ hash }) => !hash)) {
+    return new IncompatibleSchema(
+      'the database was created by a build before 0.2.0, which this version cannot open',
+      'export the applications and the audit log with that build, then start with a new database',
+    );
+  }
+  const version = versionOf(applied);
+  if (version > known.length) {
+    return new SchemaTooNew(
+      `the database has schema ${version}, but this version of Sallyport supports up to ${known.length}`,
+      'run a newer version of Sallyport',
+    );
+  }
+  for (const [at, { version, name, hash }] of applied.entries()) {
+    const ours = known[at];
+    if (ours && Number(version) === at + 1 && name === ours.name && hash === hashOf(dialect, ours)) continue;
+    return new IncompatibleSchema(
+      `the database has applied migration ${name}, which differs from migration ${ours?.name ?? 'none'} of this program`,
+      'run the version of Sallyport that created the database, or restore a backup made by an official build',
+    );
+  }
+  return undefined;
+}
+
+/** SHA-256 of the statements that a migration runs. Comments do not count. */
+export function hashOf(dialect: Dialect, migration: Migration): string {
+  const sql = statementsFor(dialect, migration).join(';\n');
+  return new Bun.CryptoHasher('sha256').update(sql).digest('hex');
 }
 
 /**
- * Brings the schema up to date; of several nodes that start at once, one does it and the others wait. Beside
- * nodes that serve, each migration has a transaction of its own: one that has a table and waits for the next
- * would in the end wait for a change that waits for the first. So each alters one table that others use.
+ * Applies the missing migrations. If several nodes start concurrently, one migrates and the others wait. Throws
+ * `IncompatibleSchema` if the database has applied other migrations than these.
+ *
+ * Next to nodes that serve requests, every migration runs in a separate transaction and alters one existing table.
+ * A transaction that holds a lock on one table while it waits for another could deadlock with a request.
  */
-export async function migrate(db: Db): Promise<Migrated> {
-  const from = await db.exclusively((tx) => begin(db, tx), 'slow');
-  if (isAlone(db, from)) return { from, to: newestSchema };
-  for (let version = from; version < newestSchema; version++) {
+export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
+  const to = known.length;
+  const from = await db.exclusively((tx) => begin(db, tx, known), 'slow');
+  if (hasNoOtherUsers(db, from)) return { from, to };
+  for (let version = from; version < to; version++) {
     await db.exclusively(async (tx) => {
-      if ((await versionIn(tx)) === version) await apply(db, tx, version);
+      const applied = await tx.all<AppliedMigration>(selectApplied);
+      if (versionOf(applied) === version) await apply(db, tx, version, known);
     }, 'slow');
   }
-  return { from, to: newestSchema };
+  return { from, to };
 }
 
-/** Which version it finds. Where nobody can be in the way, it is up to date when this is done. */
-async function begin(db: Db, tx: Queries): Promise<number> {
+/** Returns the version before. If the database has no other users, applies all migrations in this transaction. */
+async function begin(db: Db, tx: Queries, known: readonly Migration[]): Promise<number> {
   await tx.run(versionsTable);
-  const from = await versionIn(tx);
-  if (from > newestSchema) {
-    throw new SchemaTooNew(
-      `the database has schema ${from}, this program knows up to ${newestSchema}: run a newer program`,
-    );
-  }
-  if (!isAlone(db, from)) return from;
-  for (let version = from; version < newestSchema; version++) await apply(db, tx, version, isNoLock);
+  const applied = await tx.all<AppliedMigration>(selectApplied);
+  const problem = schemaProblem(db.dialect, applied, known);
+  if (problem) throw problem;
+  const from = versionOf(applied);
+  if (!hasNoOtherUsers(db, from)) return from;
+  for (let version = from; version < known.length; version++) await apply(db, tx, version, known, isNotLock);
   return from;
 }
 
-/** Whether nobody can be in the way: SQLite has a single lock, and nobody serves from an empty database. */
-function isAlone(db: Db, from: number): boolean {
+/** SQLite has a single lock, and no node serves from an empty database. */
+function hasNoOtherUsers(db: Db, from: number): boolean {
   return db.dialect === 'sqlite' || from === 0;
 }
 
-async function versionIn(tx: Queries): Promise<number> {
-  const row = await tx.get<{ version: number | null }>('select max(version) as version from schema_versions');
-  return Number(row?.version ?? 0);
-}
-
 async function apply(
-  db: Db,
+  { dialect }: Db,
   tx: Queries,
   version: number,
+  known: readonly Migration[],
   wanted: (statement: string) => boolean = () => true,
 ): Promise<void> {
-  const migration = migrations[version] as Migration;
-  for (const statement of statementsFor(db, migration).filter(wanted)) await tx.run(statement);
-  await tx.run('insert into schema_versions (version, name) values ($1, $2)', [version + 1, migration.name]);
+  const migration = known[version] as Migration;
+  for (const statement of statementsFor(dialect, migration).filter(wanted)) await tx.run(statement);
+  await tx.run('insert into schema_versions (version, name, hash) values ($1, $2, $3)', [
+    version + 1,
+    migration.name,
+    hashOf(dialect, migration),
+  ]);
 }
 
-/** All that makes a SQLite database of this version. */
+/** The statements that create a SQLite database of this version. */
 export function sqliteStatements(version: number): string[] {
-  const made = migrations.slice(0, version).flatMap((one) => statementsFor({ dialect: 'sqlite' }, one));
-  return [versionsTable, ...made.filter(isNoLock)];
+  const statements = migrations.slice(0, version).flatMap((one) => statementsFor('sqlite', one));
+  return [versionsTable, ...statements.filter(isNotLock)];
 }
 
-function statementsFor({ dialect }: Pick<Db, 'dialect'>, { sql }: Migration): string[] {
-  if (typeof sql !== 'string') return statements(sql[dialect] ?? '');
-  return dialect === 'sqlite' ? statements(sql).map(inSqlite) : statements(sql);
+function statementsFor(dialect: Dialect, { sql, only }: Migration): string[] {
+  const common = statements(sql);
+  return [...(dialect === 'sqlite' ? common.map(toSqlite) : common), ...statements(only?.[dialect] ?? '')];
 }
 
-/** Where nobody can be in the way there is nothing to lock; some databases that speak PostgreSQL's language cannot. */
-function isNoLock(statement: string): boolean {
+/** Without other users no lock is needed, and some databases compatible with PostgreSQL have no `lock table`. */
+function isNotLock(statement: string): boolean {
   return !statement.startsWith('lock table');
 }
 
-/** What is between the `begin` and the `end` of a trigger belongs to it. */
+/** Splits at semicolons, except those inside the `begin` and `end` of a trigger. */
 function statements(sql: string): string[] {
   return sql
     .replace(/^\s*--.*$/gm, '')
@@ -145,7 +188,7 @@ function statements(sql: string): string[] {
 
 const sqliteTypes: Record<string, string> = { uuid: 'text', bigint: 'integer', bytea: 'blob' };
 
-function inSqlite(statement: string): string {
+function toSqlite(statement: string): string {
   const typed = statement.replace(/\b(uuid|bigint|bytea)\b/g, (type) => sqliteTypes[type] as string);
   const plain = typed.replace(/ collate "C"/g, '');
   return statement.startsWith('create table') ? `${plain} strict` : plain;

@@ -1,33 +1,38 @@
 /**
- * PostgreSQL plans a statement by what it knew of its tables, and keeps the plan until it looks again: of its own
- * accord, about once a minute. A table that it took to be all but empty it goes through whole, and so it would for
- * that minute after a quiet night or on the first day, while Sessions pour in.
+ * PostgreSQL chooses plans by statistics, which autovacuum updates about once a minute. While the statistics say that a
+ * table is almost empty, it is scanned sequentially. On the first day or after a quiet night, a table can grow by
+ * thousands of rows in that minute. So fast-growing tables are analyzed here.
  */
 import type { Db } from './db.ts';
 
-const tables = ['applications', 'application_keys', 'sessions', 'tokens', 'audit', 'idempotency'];
+const tables = [
+  'applications',
+  'application_keys',
+  'sessions',
+  'tokens',
+  'token_contents',
+  'audit',
+  'idempotency',
+];
 
-/**
- * Pages. Below the first no plan is a bad one; above the second none takes the table for a small one; above the third
- * looking takes longer than a statement may.
- */
+/** Sizes in pages: any plan is fast below `small`, no plan is wrong above `large`, and above `huge` `analyze` would time out. */
 const [small, large, huge] = [64, 1000, 20_000];
 
 const pages = "pg_relation_size(oid) / current_setting('block_size')::int";
 
-/** Those that it takes to be small, and that have become several times as large; a stranger's it would only warn of. */
+/** Tables that are several times as large as in the statistics. Only the owner of a table can analyze it. */
 const outgrown = `select relname as name from pg_class
   where oid in (${tables.map((name) => `'${name}'::regclass`).join(', ')}) and relpages < ${large}
     and ${pages} between greatest(${small}, 4 * relpages) and ${huge} and pg_has_role(relowner, 'usage')`;
 
-/** Milliseconds for which one that could not be looked at is left alone: somebody else may be looking. */
+/** Milliseconds before another attempt after a failure: another node may be analyzing the table. */
 const pause = 60_000;
 
-/** Has it look again at tables that have outgrown what it knows, and answers which. */
+/** Returns a function that analyzes tables that have outgrown their statistics and returns their names. */
 export function analyzeGrownTables(db: Db): () => Promise<string[]> {
   const failed = new Map<string, number>();
 
-  async function renew(name: string): Promise<boolean> {
+  async function analyze(name: string): Promise<boolean> {
     const last = failed.get(name);
     if (last !== undefined && performance.now() < last + pause) return false;
     try {
@@ -41,9 +46,9 @@ export function analyzeGrownTables(db: Db): () => Promise<string[]> {
 
   return async () => {
     if (db.dialect === 'sqlite') return [];
-    const renewed: string[] = [];
+    const analyzed: string[] = [];
     for (const { name } of await db.all<{ name: string }>(outgrown))
-      if (await renew(name)) renewed.push(name);
-    return renewed;
+      if (await analyze(name)) analyzed.push(name);
+    return analyzed;
   };
 }

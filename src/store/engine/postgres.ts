@@ -9,7 +9,7 @@ interface Timeouts {
   readonly call: number;
   /** For a lock that another transaction holds. */
   readonly lock: number;
-  /** For what runs once across the fleet; what goes through whole tables is `slow`. */
+  /** For work that one node at a time may do. `slow` is for statements that read whole tables. */
   readonly once: { readonly usual: number; readonly slow: number };
 }
 
@@ -17,17 +17,17 @@ function timeoutsOf(call: number): Timeouts {
   return { call, lock: Math.round(call * 0.3125), once: { usual: call * 6.25, slow: 3_600_000 } };
 }
 
-/** Milliseconds by which the server gives up sooner than we do. */
+/** Milliseconds by which the timeout of the server is shorter than ours. */
 const sooner = 100;
-/** The same for what must happen once, which has to connect and to begin before. */
+/** The same for exclusive work, which has to connect and begin first. */
 const muchSooner = 1000;
-/** How many a process takes at most. */
+/** The size of the connection pool of a process. */
 export const connections = 10;
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
-/** Fails on a standby, which may not know yet what was taken away; asked once a query, whether it finds any row or not. */
+/** Fails on a standby, which may not know yet that a key was revoked. Evaluated once per query. */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
 const divisionByZero = '22012';
-/** The advisory lock of what must happen once: migrations, the first tenant, sealing, rotation and recovery. */
+/** The advisory lock of exclusive work: migrations, the first tenant, the audit chain, rotation and recovery. */
 const onceLock = 7_255_901_877;
 
 /** How many changes share a transaction, and how many such transactions run at a time. */
@@ -45,12 +45,12 @@ type OnPool<T> = (pool: SQL, late: Late) => Promise<T>;
 /** Milliseconds before a read is sent again after its connection was lost. */
 const pause = 10;
 
-/** Connections to the database, and deadlines for what is done on them. */
+/** A connection pool with deadlines. */
 function poolOf(url: string, timeouts: Timeouts) {
   let pool = connect(url, timeouts);
   let answers = 0;
 
-  /** Connections may hang for as long as the network swallows what they send: the pool is replaced whole. */
+  /** Connections hang while the network drops their packets, so the whole pool is replaced. */
   function replace(old: SQL): void {
     if (old !== pool) return;
     pool = connect(url, timeouts);
@@ -78,21 +78,18 @@ function poolOf(url: string, timeouts: Timeouts) {
   }
 
   return {
-    /**
-     * Never waits longer than a request may. A pool from which nothing has come back in all that time is replaced. One
-     * that answers others is only slow, and stays.
-     */
+    /** For requests. Replaces the pool if no query at all was answered during the timeout. */
     bounded: <T>(work: OnPool<T>): Promise<T> => {
       const before = answers;
       return within(timeouts.call, () => answers === before, work);
     },
-    /** For what the server ends before that: if it has not, the connection is most likely swallowed. */
+    /** For work that the server times out earlier. If it does not, the connection is probably lost. */
     boundedBy: <T>(longest: number, work: OnPool<T>): Promise<T> => within(longest, () => true, work),
     close: () => pool.close({ timeout: 5 }),
   };
 }
 
-/** `clock` stands in for the database's own clock in tests. `timeout` is that of a request, in milliseconds. */
+/** `clock` replaces the database's own clock in tests. `timeout` is that of a request, in milliseconds. */
 export function openPostgres(url: string, clock?: () => number, timeout = defaultTimeout): Db {
   const timeouts = timeoutsOf(timeout);
   const { bounded, boundedBy, close } = poolOf(url, timeouts);
@@ -192,13 +189,13 @@ function translate(sql: string, now: string): string {
 }
 
 const translations = new Map<string, string>();
-const mostTranslations = 500;
+const maxTranslations = 500;
 
-/** By the database's own clock, as it is outside of tests. */
+/** Uses the database's own clock. */
 function translated(sql: string): string {
-  const known = translations.get(sql);
-  if (known !== undefined) return known;
-  if (translations.size >= mostTranslations) translations.clear();
+  const cached = translations.get(sql);
+  if (cached !== undefined) return cached;
+  if (translations.size >= maxTranslations) translations.clear();
   const text = translate(sql, databaseClock);
   translations.set(sql, text);
   return text;
@@ -218,7 +215,7 @@ function refuseLate(isLate: Late): void {
   if (isLate()) throw new DbUnavailable('timed out: the caller no longer waits for this change');
 }
 
-/** SQLSTATEs that speak of the server's state and not of the statement; 42501: a right is missing there. */
+/** SQLSTATEs about the state of the server, not the statement. 42501 is a missing privilege. */
 const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 
 const foreignKeyViolation = '23503';
@@ -235,7 +232,7 @@ function mapDbError(error: unknown): unknown {
   if (!(error instanceof SQL.PostgresError)) return error;
   if (error.errno === foreignKeyViolation) return ownerDeleted(error);
   if (error.errno === divisionByZero) return new DbUnavailable('it is a standby, not the primary');
-  const speaksOfStatement =
+  const isAboutStatement =
     error.code === 'ERR_POSTGRES_SERVER_ERROR' && !serverState.test(String(error.errno));
-  return speaksOfStatement ? error : new DbUnavailable(error.message, { cause: error });
+  return isAboutStatement ? error : new DbUnavailable(error.message, { cause: error });
 }

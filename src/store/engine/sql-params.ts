@@ -1,16 +1,16 @@
 import type { Value } from './db.ts';
 
-/** The parameters of a statement that is put together as it goes. */
+/** Collects the parameters of a statement while its text is built. */
 export class Params {
   readonly values: Value[] = [];
 
-  /** Keeps the value, and answers with what stands for it in the statement. */
+  /** Returns the placeholder for the value. */
   add(value: Value): string {
     return `$${this.values.push(value)}`;
   }
   /**
-   * For `in`; nothing is in a list of none. The last value is repeated until there are 1, 2, 4, 8 … of them:
-   * a database keeps every statement that it has prepared, so there should not be one for every length.
+   * A list for `in`, which matches nothing if it is empty. Repeats the last value until there are 1, 2, 4, 8 … of them,
+   * to limit the number of prepared statements.
    */
   list(values: readonly Value[]): string {
     if (values.length === 0) return '(null)';
@@ -20,12 +20,12 @@ export class Params {
   }
 }
 
-/** All of them; those that are absent do not count. */
+/** Joins conditions with `and`. Leaves out missing ones. */
 export function all(...conditions: (string | false | undefined)[]): string {
   return conditions.filter(Boolean).join(' and ');
 }
 
-/** Any of them, where an empty one is always true. Nested by halves, since databases limit how deep it may get. */
+/** Joins conditions with `or`; an empty one is true. Nests them as a tree, because databases limit the depth. */
 export function any(conditions: readonly string[]): string {
   if (conditions.length <= 1) return conditions[0] || '1 = 1';
   const half = conditions.length >> 1;

@@ -1,7 +1,6 @@
 /**
- * Whoever uses a SQLite database shares a lock on a small file beside it; whoever puts another database in its
- * place holds that lock alone. It does not depend on what is in the database, and the system lets go of it when
- * a process ends, however it ends.
+ * Every process that uses a SQLite database holds a shared lock on a small file next to it. Replacing the database needs
+ * an exclusive lock. It works on damaged databases too, and the system releases it when a process ends.
  */
 import type { Database, SQLiteError } from 'bun:sqlite';
 import { existsSync, lstatSync } from 'node:fs';
@@ -14,7 +13,7 @@ export function lockFile(path: string): string {
   return `${path}-lock`;
 }
 
-/** Answers with the way to let go. Throws while somebody holds it alone. */
+/** Returns a function that releases the lock. Throws while another process holds an exclusive lock. */
 export function shareLock(path: string): () => void {
   const db = openLock(path, 5000);
   return hold(db, () => {
@@ -23,10 +22,10 @@ export function shareLock(path: string): () => void {
   });
 }
 
-/** Somebody else uses the database. */
+/** Another process uses the database. */
 export class InUse extends Error {}
 
-/** The same for one alone. Throws `InUse` while anybody else has any part of it. */
+/** Takes an exclusive lock. Throws `InUse` if another process holds a lock. */
 export function lockAlone(path: string): () => void {
   const db = openLock(path, 0);
   try {
@@ -37,13 +36,13 @@ export function lockAlone(path: string): () => void {
   }
 }
 
-function openLock(path: string, patience: number): Database {
+function openLock(path: string, timeout: number): Database {
   const file = lockFile(path);
   createOwned(file, existsSync(path) ? path : dirname(path));
   if (lstatSync(file).isSymbolicLink())
-    throw new DbUnavailable(`${file} is a link, which the service never makes: remove it`);
+    throw new DbUnavailable(`${file} is a link, which the service never creates: remove it`);
   const db = openFile(file, 'create');
-  db.run(`pragma busy_timeout = ${patience}`);
+  db.run(`pragma busy_timeout = ${timeout}`);
   return db;
 }
 

@@ -1,21 +1,27 @@
-/** Compares the schema of a SQLite file with the one that the migrations make. */
+/** Compares the schema of a SQLite file with the one that the migrations create. */
 import { Database } from 'bun:sqlite';
-import { newestSchema, sqliteStatements } from './migrate.ts';
+import {
+  type AppliedMigration,
+  schemaProblem,
+  selectApplied,
+  sqliteStatements,
+  versionOf,
+} from './migrate.ts';
 
 type SchemaRow = [type: string, name: string, table: string, sql: string | null];
 
-/** SQLite's own, made by `analyze`. They hold no code. */
+/** Created by `analyze`. They hold no code. */
 const statistics = ['table sqlite_stat1', 'table sqlite_stat4'];
 
 /**
- * Names what is missing, what is not ours and what differs: tables, columns, indexes, triggers, views. A schema that is
- * newer than this program is not compared.
+ * Lists tables, columns, indexes, triggers and views that are missing, unknown or different. Returns nothing for a
+ * database that has applied other migrations than this program knows: opening it reports that.
  */
 export function schemaDifferences(db: Database): string[] {
-  const [[version]] = db.query('select max(version) from schema_versions').values() as [[number | null]];
-  if (version !== null && version > newestSchema) return [];
+  const applied = db.query(selectApplied).all() as AppliedMigration[];
+  if (schemaProblem('sqlite', applied)) return [];
   const found = schemaOf(db);
-  const ours = expected(version ?? 0);
+  const ours = expected(versionOf(applied));
   const names = [...new Set([...found.keys(), ...ours.keys()])].filter((name) => !statistics.includes(name));
   return names.flatMap((name) => {
     if (!ours.has(name)) return [`the ${name} is not ours`];

@@ -58,7 +58,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 
   const change: Db['change'] = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false });
 
-  /** Starts in a tick of its own: `begin` would wait in vain for a transaction of this process that is in progress. */
+  /** Starts in another tick: `begin` would block the event loop while a transaction of this process is open. */
   async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
     await new Promise(setImmediate);
     return transaction(work);
@@ -127,16 +127,16 @@ function connect(path: string): Database {
 
 const SQLITE_FCNTL_HAS_MOVED = 20;
 
-/** With a write-ahead log SQLite goes on writing to a file that was removed; it only tells when it is asked. */
+/** With a write-ahead log, SQLite continues to write to a file that was removed, and reports it only on request. */
 function hasMoved(db: Database): boolean {
   const answer = new Int32Array(2);
   db.fileControl(SQLITE_FCNTL_HAS_MOVED, answer);
   return answer[0] === 1;
 }
 
-/** Prepared statements are kept up to this many, and up to this many characters of SQL. */
-const mostPrepared = 500;
-const mostPreparedText = 1_000_000;
+/** The cache of prepared statements: how many, and how many characters of SQL. */
+const maxPrepared = 500;
+const maxPreparedText = 1_000_000;
 
 /**
  * Readable by its owner alone from the first moment. Never opened here once it exists: closing any file of a
@@ -158,7 +158,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
   function prepare(sql: string): Prepared {
     const old = known.get(sql);
     if (old) return old;
-    if (known.size >= mostPrepared || text + sql.length > mostPreparedText) forget();
+    if (known.size >= maxPrepared || text + sql.length > maxPreparedText) forget();
     text += sql.length;
     const made = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
     known.set(sql, made);
@@ -207,7 +207,7 @@ function translate(sql: string): string {
 
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
-/** Tells failures of the database from failures of a statement. */
+/** Distinguishes failures of the database from failures of a statement. */
 function mapDbError(error: unknown): unknown {
   if (!(error instanceof SQLiteError)) return error;
   if (error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY') return ownerDeleted(error);

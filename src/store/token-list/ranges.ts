@@ -1,5 +1,5 @@
-/** Index ranges that hold tokens newest first. Each is read in bounded steps, on PostgreSQL several at once. */
-import { alive } from '../applications.ts';
+/** Index ranges that hold tokens newest first. Each is read in bounded steps, on PostgreSQL several per query. */
+import { notExpired } from '../applications.ts';
 import { top } from '../bounded-list.ts';
 import type { DbTime, Executor } from '../engine/db.ts';
 
@@ -69,7 +69,7 @@ const batched = (kind: Kind, columns: string) =>
 const statements = Object.fromEntries(
   (Object.keys(kinds) as Kind[]).map((kind) => {
     const expiry = `${kinds[kind].expiry} as expires_at`;
-    const counted = `count(*) as entries, count(case when ${alive('e')} then 1 end) as count`;
+    const counted = `count(*) as entries, count(case when ${notExpired('e')} then 1 end) as count`;
     return [
       kind,
       {
@@ -78,15 +78,15 @@ const statements = Object.fromEntries(
         count: `select count(*) as entries, count(*) as count from (${bounded(kind, 'r.seq')}) e`,
         countMany: `select count(*) as entries, count(*) as count
           from (select e.seq ${batched(kind, 'r.seq')} limit $3) e`,
-        countLiving: `select ${counted} from (${bounded(kind, expiry)}) e`,
-        countLivingMany: `select ${counted} from (select e.expires_at ${batched(kind, expiry)} limit $3) e`,
+        countUnexpired: `select ${counted} from (${bounded(kind, expiry)}) e`,
+        countUnexpiredMany: `select ${counted} from (select e.expires_at ${batched(kind, expiry)} limit $3) e`,
       },
     ];
   }),
 ) as Record<Kind, Record<Name, string>>;
-type Name = 'read' | 'readMany' | 'count' | 'countMany' | 'countLiving' | 'countLivingMany';
+type Name = 'read' | 'readMany' | 'count' | 'countMany' | 'countUnexpired' | 'countUnexpiredMany';
 
-/** Seldom: expired tokens are swept. Without one, an index has all that it takes to count. */
+/** Usually none, because of the sweep. Then an index can be counted without looking at expiry. */
 const expired = 'select 1 as one from tokens t where t.expires_at <= :now limit 1';
 
 /** Of each range, at most `limit` that are older than `before`. The ranges are of one kind. */
@@ -122,8 +122,7 @@ function numbered(ranges: readonly Range[]): string {
   return JSON.stringify(ranges.map(({ a, b }, number) => ({ number, a, b })));
 }
 
-/** How many tokens the ranges hold together, which must not overlap. Undefined if they have too many
- * entries to count. */
+/** Counts the tokens of ranges that do not overlap. Returns undefined if there are too many to count. */
 export async function countRanges(
   { db, tenant, budget: { count: limit } }: Scan,
   ranges: readonly Range[],
@@ -132,9 +131,9 @@ export async function countRanges(
   if (!first) return 0;
   const of = statements[first.kind];
   const [count, countMany] = (await db.get(expired))
-    ? [of.countLiving, of.countLivingMany]
+    ? [of.countUnexpired, of.countUnexpiredMany]
     : [of.count, of.countMany];
-  let [entries, living] = [0, 0];
+  let [entries, unexpired] = [0, 0];
   const counted = async (sql: string, ...more: string[]) => {
     const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, [
       tenant,
@@ -143,7 +142,7 @@ export async function countRanges(
       ...more,
     ]);
     entries += Number(row?.entries);
-    living += Number(row?.count);
+    unexpired += Number(row?.count);
   };
   if (db.dialect === 'postgres' && ranges.length > 1) await counted(countMany, numbered(ranges));
   else
@@ -151,5 +150,5 @@ export async function countRanges(
       await counted(count, ...paramsOf(range));
       if (entries > limit) break;
     }
-  return entries > limit ? undefined : living;
+  return entries > limit ? undefined : unexpired;
 }

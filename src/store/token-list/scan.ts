@@ -1,10 +1,10 @@
 /**
  * Finds the tokens of a list in bounded steps: candidates come from the narrowest index, newest first, and each is
- * checked by the same decision as a single read. When the budget is used up, the page is shorter and says where to
- * go on. So a request costs the same whatever its rules and filters hide.
+ * checked by the same decision as a single read. When the budget is used up, the page is short and the list continues
+ * with the next request. So the cost of a request does not depend on how many tokens are hidden.
  */
 import type { Transform } from '../../domain/transform.ts';
-import { alive } from '../applications.ts';
+import { notExpired } from '../applications.ts';
 import { countBudget, scanBudget, top } from '../bounded-list.ts';
 import { all, Params } from '../engine/sql-params.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
@@ -63,19 +63,19 @@ export async function findTokens(
   if (counted !== undefined && skip >= counted) return { ...none, total: counted };
 
   const walk = new Walk(scan, filter, await sourceOf(scan, query));
-  const most =
+  const limit =
     counted !== undefined
       ? Math.max(counted * readsPerEntry, budget.scan)
       : countable
         ? budget.count
         : budget.scan;
   const wanted = skip + size + 1;
-  /** Nobody needs the rest of the list, unless it has to be counted. */
+  /** The rest of the list is needed only to count it. */
   const isEnough = (matches: number) => matches >= wanted && (page === undefined || countable !== undefined);
   const shown: Shown[] = [];
   let [matches, below]: [number, string | undefined] = [0, before];
-  while (below !== undefined && walk.spent < most && !isEnough(matches)) {
-    const step = await walk.step(below, walk.spent === 0 ? size + 1 : budget.chunk, most);
+  while (below !== undefined && walk.spent < limit && !isEnough(matches)) {
+    const step = await walk.step(below, walk.spent === 0 ? size + 1 : budget.chunk, limit);
     for (const candidate of step.candidates) {
       const transform = show(candidate);
       if (transform === undefined) continue;
@@ -127,16 +127,16 @@ class Walk {
     budget: number,
   ): Promise<{ candidates: Candidate[]; end: string | undefined }> {
     if (this.spent > 0 && this.#scan.db.dialect === 'sqlite') await new Promise(setImmediate);
-    const most = Math.min(this.#scan.budget.chunk, Math.ceil((budget - this.spent) / this.#cost));
-    const { seqs, end, read } = await this.#source(before, Math.min(limit, most));
-    const some = seqs.slice(0, most);
+    const max = Math.min(this.#scan.budget.chunk, Math.ceil((budget - this.spent) / this.#cost));
+    const { seqs, end, read } = await this.#source(before, Math.min(limit, max));
+    const some = seqs.slice(0, max);
     this.spent += Math.max(1, read, some.length * this.#cost);
     const candidates = await candidatesOf(this.#scan, some, this.#filter);
     return { candidates, end: some.length < seqs.length ? some.at(-1) : end };
   }
 }
 
-/** Repeated until there are 1, 2, 4, 8 or 16 of them, so that there are few statements. */
+/** Repeats the last pair until there are 1, 2, 4, 8 or 16, to limit the number of prepared statements. */
 function pairsOf({ metadata = {} }: TokenFilter): [name: string, value: string][] {
   const pairs = Object.entries(metadata);
   if (pairs.length === 0) return [];
@@ -146,7 +146,7 @@ function pairsOf({ metadata = {} }: TokenFilter): [name: string, value: string][
   );
 }
 
-/** Those that are alive and pass the filter, newest first. */
+/** Tokens that have not expired and pass the filter, newest first. */
 async function candidatesOf(
   { db, tenant }: Scan,
   seqs: readonly string[],
@@ -162,12 +162,11 @@ async function candidatesOf(
   const where = all(
     `t.tenant_id = ${owner}`,
     `t.seq in ${params.list(seqs)}`,
-    alive('t'),
+    notExpired('t'),
     filter.type !== undefined && `t.type = ${params.add(filter.type)}`,
     ...pairs,
   );
-  const sql = `select t.seq, t.id, t.container, octet_length(t.data) as data,
-      coalesce(octet_length(t.masked), 0) as masked,
+  const sql = `select t.seq, t.id, t.container, t.data_bytes as data, t.masked_bytes as masked,
       coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.metadata), 0) as rest
     from tokens t where ${where} order by t.seq desc`;
   return db.all<Candidate>(sql, params.values);

@@ -94,7 +94,7 @@ function fromSet(seqs: readonly string[]): Source {
 
 /**
  * Merges ranges. Of those that are read only in part, the list is complete down to where the first of them ends.
- * Entries below that are kept for the next call, which must go on where this one ended or above.
+ * Entries below that are buffered for the next call, which must continue where this one ended or above.
  */
 function fromRanges(scan: Scan, ranges: readonly Range[]): Source {
   const known = ranges.map((range) => ({ range, seqs: [] as string[], isRead: false }));

@@ -58,7 +58,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     writeFileSync(copy, readFileSync(file, 'utf8').replace('"application.create"', '"application.delete"'));
     expect(await offline.run('audit', 'verify', copy)).toMatchObject({
       code: 1,
-      out: 'line 3: row 2 is not what was written\n',
+      out: 'line 3: row 2 was changed: its MAC does not match\n',
     });
     const { code, body } = await offline.json('audit', 'verify', copy);
     expect({ code, ...body }).toMatchObject({
@@ -76,7 +76,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     const later = await offline.run('audit', 'verify', file, '--anchor', anchor, '--anchor', `7:${hash}`);
     expect(later).toMatchObject({
       code: 1,
-      out: expect.stringContaining('ends at row 6, and went on to row 7'),
+      out: expect.stringContaining('ends with row 6, but had row 7'),
     });
   });
 

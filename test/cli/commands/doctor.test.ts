@@ -45,8 +45,8 @@ describe('doctor on SQLite', () => {
   const addUnchained = (at: number) =>
     runSql(
       url(),
-      `insert into audit (id, at, operation, result, entry)
-       values ('ffffffff-0000-7000-8000-000000000000', ${at}, 'x', 'success', '{}')`,
+      `insert into audit (id, format, at, operation, result, entry)
+       values ('ffffffff-0000-7000-8000-000000000000', 1, ${at}, 'x', 'success', '{}')`,
     );
   const problems: [string, (cli: Cli) => unknown, number, RegExp][] = [
     [
@@ -75,9 +75,21 @@ describe('doctor on SQLite', () => {
     ],
     [
       'a newer schema',
-      () => runSql(url(), "insert into schema_versions (version, name) values (999, 'x')"),
+      () => runSql(url(), "insert into schema_versions (version, name, hash) values (999, 'x', 'x')"),
       1,
-      /^fail schema: version 999/,
+      /^fail schema: the database has schema 999/,
+    ],
+    [
+      'an edited migration',
+      () => runSql(url(), "update schema_versions set hash = 'f00'"),
+      1,
+      /^fail schema: the database has applied migration 0001_initial, which differs/,
+    ],
+    [
+      'a database of a build before 0.2.0',
+      () => runSql(url(), 'alter table schema_versions drop column hash'),
+      1,
+      /^fail schema: the database was created by a build before 0.2.0/,
     ],
     [
       'a wrong master key',
@@ -86,7 +98,7 @@ describe('doctor on SQLite', () => {
           mode: 0o600,
         }),
       1,
-      /^fail master key: the database was sealed with the master key/,
+      /^fail master key: the database needs the master key/,
     ],
     [
       'a slow clock',

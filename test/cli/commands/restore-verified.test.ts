@@ -157,10 +157,10 @@ describe('restore rejects, without changes,', () => {
     ['the index audit_by_tenant', ['drop index audit_by_tenant']],
     ['the table tenants', ['alter table tenants add column more text']],
     [
-      'the trigger token_containers_go',
+      'the trigger delete_token_containers',
       [
-        'drop trigger token_containers_go',
-        'create trigger token_containers_go after delete on tokens begin delete from audit; end',
+        'drop trigger delete_token_containers',
+        'create trigger delete_token_containers after delete on tokens begin delete from audit; end',
       ],
     ],
   ];

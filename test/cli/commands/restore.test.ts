@@ -158,13 +158,27 @@ describe('a restore', () => {
       ],
       [
         'of a newer schema',
-        () => runSql(`sqlite:${backup()}`, "insert into schema_versions (version, name) values (999, 'x')"),
+        () =>
+          runSql(
+            `sqlite:${backup()}`,
+            "insert into schema_versions (version, name, hash) values (999, 'x', 'x')",
+          ),
         /schema 999/,
+      ],
+      [
+        'with an edited migration',
+        () => runSql(`sqlite:${backup()}`, "update schema_versions set hash = 'f00'"),
+        /has applied migration 0001_initial, which differs/,
+      ],
+      [
+        'of a build before 0.2.0',
+        () => runSql(`sqlite:${backup()}`, 'alter table schema_versions drop column hash'),
+        /was created by a build before 0.2.0/,
       ],
       [
         'encrypted with another master key',
         () => runSql(`sqlite:${backup()}`, `update master_key set id = '${newMasterKey().id}'`),
-        /sealed with the master key/,
+        /needs the master key/,
       ],
     ];
 
@@ -237,7 +251,7 @@ describe('a restore', () => {
     await cli.run('audit', 'export', cli.path('after.jsonl'));
     expect((await cli.run('audit', 'verify', cli.path('after.jsonl'))).code).toBe(0);
     const checked = await cli.run('audit', 'verify', cli.path('after.jsonl'), '--anchor', lost);
-    expect(checked.out).toContain('row 3 says that the database was put back to an earlier state');
+    expect(checked.out).toContain('row 3 records that the database was restored from a backup');
     expect(existsSync(backup())).toBe(true);
   });
 });

@@ -110,8 +110,8 @@ describe.each(databases)('the master key on %s', (_, database) => {
     expect(await lanes).toBeArray();
 
     const between = JSON.parse(first.out);
-    expect(between).toEqual({ from: idOf(old), to: expect.any(String), resealed: expect.any(Number) });
-    expect(between.resealed).toBeGreaterThan(8);
+    expect(between).toEqual({ from: idOf(old), to: expect.any(String), rewrapped: expect.any(Number) });
+    expect(between.rewrapped).toBeGreaterThan(8);
     const [current] = keys() as [string];
     expect(second).toEqual({
       code: 0,
@@ -130,7 +130,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
 
     await refused(
       { SALLYPORT_MASTER_KEY: old },
-      `the database was sealed with the master key ${idOf(current)}, which SALLYPORT_MASTER_KEY`,
+      `the database needs the master key ${idOf(current)}, which SALLYPORT_MASTER_KEY`,
     );
     const restarted = await place.serve(env);
     for (const token of stored.slice(0, 50)) await read(restarted.url, token);

@@ -121,7 +121,7 @@ describe('serve fails with one error that names the setting:', () => {
   test('a database of a newer version', async () => {
     await place.run(['migrate']);
     const url = `sqlite:${place.path('data/sallyport.db')}`;
-    await runSql(url, "insert into schema_versions (version, name) values (999, 'later')");
+    await runSql(url, "insert into schema_versions (version, name, hash) values (999, 'later', 'x')");
     await expectError({}, 1, 'schema 999');
   });
 

@@ -15,9 +15,9 @@ beforeEach(async () => {
   await cli.run('migrate');
   await runSql(
     `sqlite:${cli.path('data/sallyport.db')}`,
-    `insert into audit (id, at, operation, result, entry, seq)
+    `insert into audit (id, format, at, operation, result, entry, seq)
      with recursive n (n) as (select 1 union all select n + 1 from n where n < 50000)
-     select printf('%036d', n), n, 'x', 'success', hex(randomblob(300)), n from n`,
+     select printf('%036d', n), 1, n, 'x', 'success', hex(randomblob(300)), n from n`,
   );
 });
 afterEach(() => cli.remove());

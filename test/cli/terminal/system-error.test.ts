@@ -80,9 +80,9 @@ describe.skipIf(noMount)('on a full or read-only disk', () => {
   beforeEach(async () => {
     await runSql(
       `sqlite:${database()}`,
-      `insert into audit (id, at, operation, result, entry, seq)
+      `insert into audit (id, format, at, operation, result, entry, seq)
        with recursive n (n) as (select 10 union all select n + 1 from n where n < 4000)
-       select printf('%036d', n), n, 'x', 'success', hex(randomblob(300)), n from n`,
+       select printf('%036d', n), 1, n, 'x', 'success', hex(randomblob(300)), n from n`,
     );
     mkdirSync(small());
     expect(mount('-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', small())).toBe(true);

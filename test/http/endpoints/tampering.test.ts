@@ -24,10 +24,11 @@ describe.each(databases)('a token with modified ciphertext on %s', (_, database)
     seeing = (await server.application(key, { permissions: [], rules })).key;
     for (const id of ['card-1', 'card-2'])
       await server.call('POST', '/tokens', { key, body: { id, data, mask } });
-    const where = `tenant_id = '${id}' and id`;
+    const seqOf = (token: string) => `(select seq from tokens where tenant_id = '${id}' and id = '${token}')`;
     await runSql(
       server.config.databaseUrl,
-      `update tokens set data = (select data from tokens where ${where} = 'card-2') where ${where} = 'card-1'`,
+      `update token_contents set data = (select data from token_contents where seq = ${seqOf('card-2')})
+       where seq = ${seqOf('card-1')}`,
     );
   });
 
@@ -62,7 +63,7 @@ describe.each(databases)('a token with modified ciphertext on %s', (_, database)
     });
     const errors = lines.filter((line) => JSON.parse(line).level === 'error');
     expect(errors).toHaveLength(1);
-    expect(errors[0]).toContain('the data of Token card-1 does not open');
+    expect(errors[0]).toContain('the data of token card-1 cannot be decrypted');
     for (const secret of ['4242424242', 'Ada']) expect(text + lines.join('\n')).not.toContain(secret);
   });
 

@@ -20,16 +20,17 @@ describe('an export of the audit log', () => {
 
   const kinds = () => lines.map((line) => JSON.parse(line).kind);
   const withLine = (at: number, line: string) => lines.with(at, line);
-  const rowLine = (seq: number) => lines.findIndex((line) => line.startsWith(`{"kind":"row","seq":${seq},`));
+  const rowLine = (seq: number) =>
+    lines.findIndex((line) => line.startsWith(`{"kind":"row","format":1,"seq":${seq},`));
 
-  test('is sound as it is written, and says how far it goes', async () => {
+  test('verifies as it was written, and names its end', async () => {
     const verdict = await verify(lines);
     expect(verdict).toMatchObject({ ok: true, rows: count, checkpoints: 4, findings: [] });
     expect(verdict.head).toStartWith(`${count}:`);
     expect(kinds().filter((kind) => kind === 'row')).toHaveLength(count);
   });
 
-  test('goes up to the last commit on SQLite, where rows are sealed as they are written', async () => {
+  test('includes the last commit on SQLite, where rows are chained as they are written', async () => {
     const fresh = await openTestStore(sqlite);
     await fresh.store.audit.write([entry(1), entry(2)]);
     await fresh.store.audit.write([entry(3)]);
@@ -39,7 +40,7 @@ describe('an export of the audit log', () => {
     expect(verdict).toMatchObject({ ok: true, rows: 3, checkpoints: 1 });
   });
 
-  test('shows any change to any field of any line, and names the row', async () => {
+  test('a change of any field of any line is found', async () => {
     const fields = lines.flatMap((line, at) =>
       Object.keys(JSON.parse(line)).map((field) => [at, field] as const),
     );
@@ -51,7 +52,7 @@ describe('an export of the audit log', () => {
         const verdict = await verify(withLine(at, JSON.stringify({ ...before, [field]: value })));
         expect({ at, field, value, ok: verdict.ok }).toEqual({ at, field, value, ok: false });
         const well = before.kind === 'row' && field !== 'kind' && typeof value === typeof before[field];
-        if (well && field !== 'seq' && !(field === 'hash' || field === 'mac'))
+        if (well && !['format', 'seq', 'hash', 'mac'].includes(field))
           expect(named(verdict)).toEqual([`changed_row ${before.seq}`]);
       }
     }
@@ -67,7 +68,7 @@ describe('an export of the audit log', () => {
     return ['', 0];
   }
 
-  test('shows any other byte', async () => {
+  test('a change of any byte is found', async () => {
     const file = Buffer.from(lines.join('\n'));
     const flip = fc.tuple(fc.nat(file.length - 1), fc.integer({ min: 1, max: 255 }));
     await fc.assert(
@@ -80,7 +81,7 @@ describe('an export of the audit log', () => {
     );
   });
 
-  test('shows a field or a line that is too much, and a line that is written otherwise', async () => {
+  test('an extra field, an extra line and another notation are found', async () => {
     for (const [at, line] of lines.entries()) {
       expect((await verify(withLine(at, line.replace(/}$/, ',"more":1}')))).ok).toBe(false);
       expect((await verify(withLine(at, line.replace(',"', ', "')))).ok).toBe(false);
@@ -88,7 +89,7 @@ describe('an export of the audit log', () => {
     }
   });
 
-  test('shows every line that was removed, and names the row', async () => {
+  test('every removed line is found', async () => {
     for (const [at, kind] of kinds().entries()) {
       const verdict = await verify(lines.toSpliced(at, 1));
       expect(verdict.ok).toBe(false);
@@ -97,7 +98,7 @@ describe('an export of the audit log', () => {
     }
   });
 
-  test('shows any two rows that changed places, with their numbers or without', async () => {
+  test('two swapped rows are found, with their numbers or without', async () => {
     for (let seq = 1; seq < count; seq++) {
       const [first, second] = [rowLine(seq), rowLine(seq + 1)];
       const [a, b] = [lines[first] as string, lines[second] as string];
@@ -109,7 +110,7 @@ describe('an export of the audit log', () => {
     }
   });
 
-  test('shows that it was cut off, wherever', async () => {
+  test('truncation at any line is found', async () => {
     for (let length = 1; length < lines.length; length++)
       expect(named(await verify(lines.slice(0, length))).join()).toContain('cut_off');
     expect(named(await verify([]))).toEqual(['not_an_export']);
@@ -117,7 +118,7 @@ describe('an export of the audit log', () => {
     expect((await verify(text.slice(0, -1).split('\n'))).ok).toBe(false);
   });
 
-  test('shows a footer or a checkpoint that belongs to another export', async () => {
+  test('a footer or checkpoint of another export is found', async () => {
     const other = await openTestStore(sqlite);
     await write(other, count);
     const foreign = await exportOf(other);
@@ -132,7 +133,7 @@ describe('an export of the audit log', () => {
     expect(verdict.findings.length).toBeGreaterThan(count);
   });
 
-  test('takes the master key that it was made with', async () => {
+  test('needs the master key of the database', async () => {
     const another = { ...masters, find: () => undefined };
     expect(named(await verify(lines, { masters: another }))).toEqual(['wrong_key']);
     const impostor = { ...newMasterKey(), id: masters.current().id };
@@ -146,7 +147,7 @@ describe('an export of the audit log', () => {
       [4, 5, 6, 8],
     ],
     ['which could not tell what it replaced', { audit_head: { to: '3:00' } }, [4, 5, 6, 8, 9]],
-  ])('lays to a restore, %s, only what it can account for', async (_, difference, accounted) => {
+  ])('a restore, %s, explains only the anchors that it invalidates', async (_, difference, accounted) => {
     const restored = await openTestStore(sqlite);
     await write(restored, 3);
     await restored.store.audit.write([{ ...entry(4), operation: restoreOperation, difference }]);
@@ -156,7 +157,7 @@ describe('an export of the audit log', () => {
     const laid = async (seq: number) => {
       const { findings } = await verify(after, { anchors: [{ seq, hash: '' }] });
       expect(findings).toHaveLength(1);
-      return findings[0]?.says.endsWith('; row 4 says that the database was put back to an earlier state');
+      return findings[0]?.says.endsWith('; row 4 records that the database was restored from a backup');
     };
     const found = await Promise.all(
       [1, 2, 3, 4, 5, 6, 8, 9].map(async (seq) => ((await laid(seq)) ? [seq] : [])),
@@ -164,7 +165,7 @@ describe('an export of the audit log', () => {
     expect(found.flat()).toEqual(accounted);
   });
 
-  test('goes through the anchors that were taken before', async () => {
+  test('matches anchors that were taken before', async () => {
     const hashOf = (seq: number) => JSON.parse(lines[rowLine(seq)] as string).hash as string;
     const anchors = [1, 5, count].map((seq) => ({ seq, hash: hashOf(seq) }));
     expect((await verify(lines, { anchors })).ok).toBe(true);
@@ -174,7 +175,7 @@ describe('an export of the audit log', () => {
     expect(named(await verify(lines, { anchors: [{ seq: 11, hash: hashOf(6) }] }))).toEqual(['cut_off 10']);
   });
 
-  test('lists a hundred findings, and counts the rest', async () => {
+  test('at most a hundred findings are listed, and the rest are counted', async () => {
     const many = [...lines.slice(0, -1), ...Array.from({ length: 150 }, () => '{}')];
     const { findings, more } = await verify(many);
     expect(findings).toHaveLength(100);

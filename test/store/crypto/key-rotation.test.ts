@@ -63,18 +63,18 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
         inUse = ids;
       }),
     );
-    expect(rotated).toEqual({ from: idOf(old), to: idOf(next), resealed: 121 });
+    expect(rotated).toEqual({ from: idOf(old), to: idOf(next), rewrapped: 121 });
     expect(inUse).toEqual([idOf(next)]);
     expect(await mastersInRows()).toEqual([idOf(next)]);
     await expect(on.openNode(masterKeys(old))).rejects.toThrow(
-      `the database was sealed with the master key ${idOf(next)}`,
+      `the database needs the master key ${idOf(next)}`,
     );
     const after = await on.open(masterKeys(next));
     expect(await read(after.store, tenants[0] as string, 'card-1')).toBe('secret');
     expect(await after.maintenance.audit.append(10)).toBe(0);
   });
 
-  test('is not noticed by nodes that hold both keys, nor by Tokens and tenants that come meanwhile', async () => {
+  test('does not disturb nodes that hold both keys, nor tokens and tenants that are created concurrently', async () => {
     const [reader, writer, both] = await Promise.all([
       on.openNode(masterKeys(next, old)),
       on.openNode(masterKeys(next, old)),
@@ -95,7 +95,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     const rotated = await both.maintenance.rotateMasterKey(to(next));
     running = false;
     await loads;
-    expect(rotated.resealed).toBeGreaterThanOrEqual(121);
+    expect(rotated.rewrapped).toBeGreaterThanOrEqual(121);
     expect(await mastersInRows()).toEqual([idOf(next)]);
     const after = await on.openNode(masterKeys(next));
     for (const [tenant, id] of made) expect(await read(after, tenant, id)).toBe('secret');
@@ -104,25 +104,25 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
   test('that breaks off leaves everything readable with both keys, and is finished by the next', async () => {
     await create(on.store, tenants[0] as string, 'card-1');
     const broken = tenants.at(-1) as string;
-    const [row] = await on.runSql<{ sealed: Uint8Array }>(
-      `select sealed from data_keys where tenant_id = '${broken}'`,
+    const [row] = await on.runSql<{ wrapped: Uint8Array }>(
+      `select wrapped from data_keys where tenant_id = '${broken}'`,
     );
     const set = (bytes: Uint8Array) => {
       const hex = Buffer.from(bytes).toString('hex');
       const literal = database.name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
-      return on.runSql(`update data_keys set sealed = ${literal} where tenant_id = '${broken}'`);
+      return on.runSql(`update data_keys set wrapped = ${literal} where tenant_id = '${broken}'`);
     };
     await set(new Uint8Array(60));
     const both = await on.open(masterKeys(next, old));
     await expect(both.maintenance.rotateMasterKey(to(next))).rejects.toThrow(
-      `the data key ${broken} does not open`,
+      `the data key ${broken} cannot be unwrapped`,
     );
     expect(await mastersInRows()).toEqual([idOf(old), idOf(next)].sort());
-    await set(row?.sealed as Uint8Array);
+    await set(row?.wrapped as Uint8Array);
 
-    await expect(on.openNode(masterKeys(old))).rejects.toThrow('was sealed with');
+    await expect(on.openNode(masterKeys(old))).rejects.toThrow('the database needs the master key');
     await expect(on.openNode(masterKeys(next))).rejects.toThrow(
-      `a rotation was not finished, and still needs the master key ${idOf(old)}`,
+      `a rotation of the master key is not finished and needs the old key ${idOf(old)}`,
     );
     const still = await on.open(masterKeys(next, old));
     for (const tenant of tenants) await still.store.tokens.get(tenant, 'none');
@@ -130,7 +130,7 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
 
     const rest = await still.maintenance.rotateMasterKey(to(next));
     expect(rest).toMatchObject({ from: idOf(next), to: idOf(next) });
-    expect(rest.resealed).toBeGreaterThan(0);
+    expect(rest.rewrapped).toBeGreaterThan(0);
     expect(await mastersInRows()).toEqual([idOf(next)]);
   });
 

@@ -40,15 +40,10 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     ['one after the other', false],
     ['alongside each other', true],
   ])('are all made when they resolve, %s', async (_how, alongside) => {
-    const made = Array.from({ length: 200 }, (_, at) =>
-      db.change(
-        async (tx) => {
-          await add(tx, `n${at}`);
-          return at;
-        },
-        alongside ? Symbol('new') : undefined,
-      ),
-    );
+    const made = Array.from({ length: 200 }, (_, at) => {
+      const work = async (tx: Transaction) => (await add(tx, `n${at}`)) && at;
+      return db.change(work, alongside ? Symbol('new') : undefined);
+    });
     expect(await Promise.all(made)).toEqual(Array.from({ length: 200 }, (_, at) => at));
     expect(await names()).toHaveLength(200);
   });
@@ -100,14 +95,11 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     };
     const look = async (tx: Transaction) => {
       await tx.all('select name from things');
-      await tx.run("delete from things where name = 'nobody'");
+      await tx.run("delete from things where name = 'unknown'");
       throw fail('not_found');
     };
-    const outcomes = await Promise.allSettled([
-      db.change(make),
-      db.change(look),
-      db.change(look, Symbol('new')),
-    ]);
+    const changes = [db.change(make), db.change(look), db.change(look, Symbol('new'))];
+    const outcomes = await Promise.allSettled(changes);
     expect(outcomes).toMatchObject([{ value: 1 }, { status: 'rejected' }, { status: 'rejected' }]);
     expect(runs).toBe(1);
   });
@@ -121,7 +113,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     expect(await names()).toEqual(['one']);
   });
 
-  test('have what they leave written at the end, all at once, within the same transaction', async () => {
+  test('deferred writes are flushed in one batch before the commit', async () => {
     const written: string[][] = [];
     const write = async (tx: Queries, all: readonly string[]) => {
       written.push([...all]);
@@ -183,7 +175,7 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     expect(new Set(ids).size).toBeLessThan(5);
   });
 
-  test('never wait for each other in a circle, in whatever order they ask for the same rows', async () => {
+  test('do not deadlock, in whatever order they lock the same rows', async () => {
     const other = openPostgres(url, undefined, generousTimeout);
     const rows = Array.from({ length: 8 }, (_, at) => `row ${at}`);
     for (const row of rows) await db.change(async (tx) => add(tx, row));
@@ -210,7 +202,7 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
 describe('on PostgreSQL, changes that time out', () => {
   afterEach(close);
 
-  test('are not held up for long by one that waits for somebody else’s lock', async () => {
+  test('are not delayed for long by one that waits for a lock', async () => {
     await open(postgres, 6000);
     await db.change(async (tx) => add(tx, 'held'));
     const other = new SQL(url, { max: 1 });
@@ -287,7 +279,7 @@ describe('on PostgreSQL, changes that time out', () => {
     expect(await names()).toEqual([]);
   });
 
-  test('a transaction of its own is rolled back if it is given up', async () => {
+  test('a change that runs alone is rolled back if its deadline passes', async () => {
     await open(postgres, 1000);
     const givenUp = Promise.withResolvers<void>();
     const change = db.transaction(async (tx) => {

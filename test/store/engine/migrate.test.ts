@@ -1,77 +1,83 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { JsonText } from '../../../src/domain/json-text.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import type { Db } from '../../../src/store/engine/db.ts';
-import { migrate, newestSchema, SchemaTooNew } from '../../../src/store/engine/migrate.ts';
+import {
+  IncompatibleSchema,
+  type Migration,
+  migrate,
+  migrations,
+  newestSchema,
+  SchemaTooNew,
+} from '../../../src/store/engine/migrate.ts';
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { openSqlite } from '../../../src/store/engine/sqlite.ts';
 import { openStore } from '../../../src/store/open.ts';
-import type { TokenContent } from '../../../src/store/store.ts';
-import { databases, generousTimeout, postgres, testMasterKey } from '../../support/test-server.ts';
-import { masterKeys, runSql } from '../../support/test-store.ts';
+import { databases, generousTimeout, postgres } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
-/** The version that adds the index of tokens by type. */
-const tokensByType = 14;
-/** The version that makes the table of containers anew, on SQLite. */
-const containersAnew = 12;
-
-/** Back to the tables that were there before. */
-const inTheOldTable = [
-  'drop table application_storage',
-  'drop trigger token_containers_go',
-  'drop table token_metadata',
-  'alter table tokens rename to newer_tokens',
-  `create table tokens (tenant_id text not null references tenants (id), seq text primary key, id text not null,
-     type text not null, container text not null, container_folded text not null, version integer not null,
-     data blob not null, masked blob, mask text, metadata text, created_by text, created_at integer not null,
-     modified_by text, modified_at integer, expires_at integer, unique (tenant_id, id), unique (tenant_id, seq)) strict`,
-  `insert into tokens select tenant_id, seq, id, type, container, container_folded, version, data, masked, mask,
-     metadata, created_by, created_at, modified_by, modified_at, expires_at from newer_tokens`,
-  'drop table newer_tokens',
-  `create table token_metadata (tenant_id text not null, name text not null, value text not null,
-     seq text not null references tokens (seq) on delete cascade, primary key (tenant_id, name, value, seq)) strict`,
-  `insert into token_metadata select tenant_id, 'colour', 'blue', seq from tokens`,
-  'alter table token_containers rename to newer',
-  `create table token_containers (tenant_id text not null, container text not null, own integer not null,
-     seq text not null references tokens (seq) on delete cascade, id text not null,
-     primary key (tenant_id, container, own, seq)) strict`,
-  `insert into token_containers select newer.tenant_id, newer.container, own, newer.seq, id
-     from newer join tokens on tokens.seq = newer.seq`,
-  'drop table newer',
-  'create index token_containers_by_id on token_containers (tenant_id, container, own, id)',
-  'create index token_containers_by_token on token_containers (seq)',
-  `delete from schema_versions where version >= ${containersAnew}`,
+/** The migrations of a later version. */
+const later: Migration[] = [
+  {
+    name: '9001_colour',
+    sql: 'lock table tenants in access exclusive mode; alter table tenants add column colour text',
+  },
+  {
+    name: '9002_parts',
+    sql: 'create table parts (id uuid primary key)',
+    only: { sqlite: 'create index one on parts (id)' },
+  },
 ];
+const all = [...migrations, ...later];
 
-test('a migration alters one table that others use, so that it never waits with one in hand', () => {
-  const folder = join(import.meta.dirname, '../../../src/store/engine/migrations');
-  const files = readdirSync(folder).filter((name) => name > '0011_sessions.sql' && !name.includes('sqlite'));
-  for (const file of files) {
-    const sql = readFileSync(join(folder, file), 'utf8');
-    const made = Array.from(sql.matchAll(/^create table (\w+)/gm), ([, table]) => table);
-    const altered = sql.matchAll(
-      /^(?:alter table|drop table|create (?:unique )?index \w+ on|update) (\w+)/gm,
-    );
-    const others = Array.from(altered, ([, table]) => table).filter((table) => !made.includes(table));
-    expect([file, new Set(others).size]).toEqual([file, Math.min(1, others.length)]);
-  }
+/** The existing tables that a migration alters. */
+function alteredTables({ sql, only }: Migration): Set<string> {
+  const text = `${sql};${only?.postgres ?? ''}`;
+  const created = Array.from(text.matchAll(/\bcreate table (\w+)/g), ([, table]) => table);
+  const altered = text.matchAll(/\b(?:alter table|drop table|create (?:unique )?index \w+ on|update) (\w+)/g);
+  return new Set(Array.from(altered, ([, table]) => table as string).filter((one) => !created.includes(one)));
+}
+
+test('every migration after the first alters at most one existing table, so that it cannot deadlock with requests', () => {
+  const deadlocks = {
+    name: 'x',
+    sql: 'alter table tenants add a text; create index b on applications (name)',
+  };
+  expect(alteredTables(deadlocks).size).toBe(2);
+  for (const migration of [...migrations.slice(1), ...later])
+    expect([migration.name, alteredTables(migration).size <= 1]).toEqual([migration.name, true]);
 });
 
-describe.each(databases)('the store on %s: migrations', (_, database) => {
+describe.each(databases)('migrations on %s', (name, database) => {
   let folder: string;
   let url: string;
+  const opened: Db[] = [];
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-migrate-'));
     url = await database.createEmpty(folder);
   });
-  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+  afterEach(async () => {
+    for (const db of opened.splice(0)) await db.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
 
-  test('of several nodes that start at once on an empty database, one makes the schema and all can use it', async () => {
-    const nodes = await Promise.all(
-      Array.from({ length: 5 }, () => openStore(url, { timeout: generousTimeout })),
-    );
+  function connect(): Db {
+    const sqlite = url.startsWith('sqlite:');
+    const db = sqlite
+      ? openSqlite(url.slice('sqlite:'.length), Date.now)
+      : openPostgres(url, undefined, generousTimeout);
+    opened.push(db);
+    return db;
+  }
+  const open = () => openStore(url, { timeout: generousTimeout });
+  const created = async () => (await open()).close();
+  const applied = () =>
+    runSql<{ version: number; name: string }>(url, 'select * from schema_versions order by version');
+
+  test('if several nodes start concurrently on an empty database, one creates the schema', async () => {
+    const nodes = await Promise.all(Array.from({ length: 5 }, open));
     const from = nodes.map(({ migrated }) => migrated.from).toSorted();
     expect(from).toEqual([0, ...Array(4).fill(newestSchema)]);
     for (const { maintenance, close } of nodes) {
@@ -81,101 +87,108 @@ describe.each(databases)('the store on %s: migrations', (_, database) => {
   });
 
   test('a second start changes nothing', async () => {
-    const first = await openStore(url, { timeout: generousTimeout });
-    await first.maintenance.tenants.create(newTenant('kept', Date.now()));
+    const first = await open();
+    await first.maintenance.tenants.create(newTenant('first', Date.now()));
     await first.close();
-    const { maintenance, migrated, close } = await openStore(url, { timeout: generousTimeout });
+    const { maintenance, migrated, close } = await open();
     expect(migrated).toEqual({ from: newestSchema, to: newestSchema });
-    expect((await maintenance.tenants.list()).map(({ name }) => name)).toEqual(['kept']);
+    expect((await maintenance.tenants.list()).map(({ name }) => name)).toEqual(['first']);
     await close();
   });
 
-  test('an older schema is brought up by one of several nodes that start at once', async () => {
-    await (await openStore(url, { timeout: generousTimeout })).close();
-    await runSql(url, 'drop table application_storage');
-    await runSql(url, 'drop index tokens_by_type');
-    await runSql(url, `delete from schema_versions where version >= ${tokensByType}`);
-    const nodes = await Promise.all(
-      Array.from({ length: 3 }, () => openStore(url, { timeout: generousTimeout })),
+  test('if several nodes of a newer version start concurrently, one applies the new migrations', async () => {
+    await created();
+    const results = await Promise.all([connect(), connect(), connect()].map((db) => migrate(db, all)));
+    expect(results.map(({ to }) => to)).toEqual(Array(3).fill(all.length));
+    expect((await applied()).map(({ version, name }) => [Number(version), name])).toEqual(
+      all.map(({ name }, at) => [at + 1, name]),
     );
-    expect(nodes.map(({ migrated }) => migrated.to)).toEqual([newestSchema, newestSchema, newestSchema]);
-    for (const { close } of nodes) await close();
-    const versions = await runSql<{ version: number }>(
-      url,
-      'select version from schema_versions order by version',
-    );
-    expect(versions.map(({ version }) => version)).toEqual(
-      Array.from({ length: newestSchema }, (_, at) => at + 1),
-    );
+    await runSql(url, 'select colour from tenants, parts');
   });
 
-  test('a schema newer than the program is refused, and left as it is', async () => {
-    await (await openStore(url, { timeout: generousTimeout })).close();
-    await runSql(url, "insert into schema_versions (version, name) values (999, 'from the future')");
-    const opening = openStore(url, { timeout: generousTimeout });
+  test('a database of a newer version is not opened, and not changed', async () => {
+    await migrate(connect(), all);
+    const opening = open();
     await expect(opening).rejects.toThrow(SchemaTooNew);
-    await expect(opening).rejects.toThrow('999');
-    expect(await runSql(url, 'select version from schema_versions where version = 999')).toHaveLength(1);
+    await expect(opening).rejects.toThrow(`the database has schema ${all.length}`);
+    expect(await applied()).toHaveLength(all.length);
+  });
+
+  test.each<[string, string]>([
+    ['its hash', "set hash = 'f00'"],
+    ['its name', "set name = '0001_other'"],
+    ['its number', 'set version = 0'],
+  ])('a database is not opened if a migration differs from that of the program by %s', async (_, change) => {
+    await created();
+    await runSql(url, `update schema_versions ${change}`);
+    const opening = open();
+    await expect(opening).rejects.toThrow(IncompatibleSchema);
+    await expect(opening).rejects.toThrow(
+      /has applied migration 0001_\w+, which differs from migration 0001_initial/,
+    );
+  });
+
+  test('a migration that was edited after a database applied it is found', async () => {
+    await migrate(connect(), all);
+    const edited = [...all.slice(0, -1), { name: '9002_parts', sql: 'create table parts (id uuid)' }];
+    await expect(migrate(connect(), edited)).rejects.toThrow('has applied migration 9002_parts');
+    const commented = all.map((one) => ({ ...one, sql: `-- A comment; it has no effect.\n${one.sql}` }));
+    expect(await migrate(connect(), commented)).toEqual({ from: all.length, to: all.length });
+  });
+
+  test('a database of a build before 0.2.0 is recognised', async () => {
+    await runSql(url, 'create table schema_versions (version integer primary key, name text not null)');
+    for (const version of [1, 2, 3])
+      await runSql(url, `insert into schema_versions values (${version}, '000${version}_core')`);
+    await expect(open()).rejects.toThrow('was created by a build before 0.2.0');
+    expect(await applied()).toHaveLength(3);
+  });
+
+  test('a failed migration leaves the ones before it applied', async () => {
+    await created();
+    const broken = [...all.slice(0, -1), { name: '9002_parts', sql: 'create table tenants (id uuid)' }];
+    await expect(migrate(connect(), broken)).rejects.toThrow('tenants');
+    // SQLite has a single lock, so that all migrations share one transaction.
+    expect(await applied()).toHaveLength(name === 'SQLite' ? newestSchema : newestSchema + 1);
+    expect(await migrate(connect(), all)).toMatchObject({ to: all.length });
   });
 });
 
-test('a new database is never asked to lock a table, which some that speak PostgreSQL’s language cannot', async () => {
-  const db = openPostgres(await postgres.createEmpty(''), undefined, generousTimeout);
-  const sent: string[] = [];
-  const exclusively: Db['exclusively'] = (work) =>
-    db.exclusively((tx) =>
-      work({
-        ...tx,
-        run: (sql, params) => {
-          sent.push(sql);
-          return tx.run(sql, params);
-        },
-      }),
-    );
-  expect(await migrate({ ...db, exclusively })).toEqual({ from: 0, to: newestSchema });
-  await db.close();
-  expect(sent.filter((sql) => sql.startsWith('create table')).length).toBeGreaterThan(5);
-  expect(sent.filter((sql) => sql.startsWith('lock'))).toEqual([]);
-});
-
-test('Tokens in an older schema of SQLite are found where they lie, and leave nothing behind', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-migrate-'));
-  const url = `sqlite:${join(folder, 'sallyport.db')}`;
-  const masters = masterKeys(testMasterKey);
-  const content: TokenContent = {
-    type: 'card',
-    container: '/a/b/',
-    data: JsonText.of('secret'),
-    mask: undefined,
-    masked: undefined,
-    metadata: { colour: 'blue' },
-    expiresAt: undefined,
-  };
-  const before = await openStore(url, { masters, timeout: generousTimeout });
-  const tenant = newTenant('test', Date.now());
-  const change = { by: tenant.application.id, at: Date.now() };
-  await before.maintenance.tenants.create(tenant);
-  await before.store.tokens.create(tenant.id, 'card-1', content, change);
-  await before.close();
-  for (const statement of inTheOldTable) await runSql(url, statement);
-
-  const { store, migrated, close } = await openStore(url, { masters, timeout: generousTimeout });
-  expect(migrated).toEqual({ from: containersAnew - 1, to: newestSchema });
-  const one = await store.tokens.storageUsed(tenant.id, change.by);
-  await store.tokens.create(tenant.id, 'card-2', content, change);
-  const scopes = [{ container: { value: '/a/', exact: false } }];
-  const query = { visible: { scopes, exact: true }, show: () => 'reveal' as const, size: 9 };
-  for (const filter of [{}, { type: 'card' }, { metadata: { colour: 'blue' } }]) {
-    const { rows } = await store.tokens.list(tenant.id, { ...query, filter });
-    expect(rows.map(({ token, data }) => [token.id, data?.value()]).sort()).toEqual([
-      ['card-1', 'secret'],
-      ['card-2', 'secret'],
-    ]);
+describe('migrations on PostgreSQL', () => {
+  /** Records the statements of each exclusive transaction. */
+  function recording(db: Db): { db: Db; transactions: string[][] } {
+    const transactions: string[][] = [];
+    const exclusively: Db['exclusively'] = (work, pace) =>
+      db.exclusively((tx) => {
+        const sent: string[] = [];
+        transactions.push(sent);
+        return work({
+          ...tx,
+          run: (sql, params) => {
+            sent.push(sql);
+            return tx.run(sql, params);
+          },
+        });
+      }, pace);
+    return { db: { ...db, exclusively }, transactions };
   }
-  expect(await store.tokens.storageUsed(tenant.id, change.by)).toEqual({ tokens: 2, bytes: 2 * one.bytes });
-  for (const id of ['card-1', 'card-2']) await store.tokens.delete(tenant.id, id, () => {});
-  for (const table of ['token_containers', 'token_metadata'])
-    expect(await runSql(url, `select seq from ${table}`)).toEqual([]);
-  await close();
-  rmSync(folder, { recursive: true, force: true });
+
+  test('run without `lock table` on an empty database, and in separate transactions on any other', async () => {
+    const db = openPostgres(await postgres.createEmpty(''), undefined, generousTimeout);
+    const first = recording(db);
+    expect(await migrate(first.db, [...migrations, later[0] as Migration])).toMatchObject({ from: 0 });
+    expect(first.transactions).toHaveLength(1);
+    const sent = first.transactions.flat();
+    expect(sent.filter((sql) => sql.startsWith('create table')).length).toBeGreaterThan(5);
+    expect(sent.filter((sql) => sql.startsWith('lock'))).toEqual([]);
+    const locking = { name: '9003_locks', sql: 'lock table tenants in access exclusive mode' };
+    const second = recording(db);
+    await migrate(second.db, [...migrations, ...later, locking]);
+    expect(second.transactions.map((sql) => sql.filter((one) => !one.startsWith('insert')))).toEqual([
+      [expect.stringContaining('create table if not exists schema_versions')],
+      ['create table parts (id uuid primary key)'],
+      ['lock table tenants in access exclusive mode'],
+    ]);
+    await db.close();
+  });
 });

@@ -3,7 +3,7 @@ import { SQL } from 'bun';
 import { postgres, sqlite } from '../../support/test-server.ts';
 import { openTestStore } from '../../support/test-store.ts';
 
-test('a plan that PostgreSQL has kept goes by the index, however quickly the table has grown since', async () => {
+test('a cached plan uses the index after the table has grown quickly', async () => {
   const stores = await openTestStore(postgres);
   const { maintenance, runSql } = stores;
   const tenant = await stores.tenant();
@@ -32,7 +32,7 @@ test('a plan that PostgreSQL has kept goes by the index, however quickly the tab
   await stores.close();
 });
 
-test('SQLite goes by its indexes, whatever a table holds', async () => {
+test('SQLite needs no analyze', async () => {
   const stores = await openTestStore(sqlite);
   expect(await stores.maintenance.analyzeTables()).toEqual([]);
   await stores.close();

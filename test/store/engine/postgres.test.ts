@@ -63,7 +63,7 @@ describe('a service whose wire to PostgreSQL is cut', () => {
     await world.application(key);
   });
 
-  test('says 503 to every key while packets are swallowed, and recovers by itself', async () => {
+  test('responds with 503 while packets are dropped, and recovers', async () => {
     await recovered(read);
     wire.setMode('swallow');
     const unknown = mint('mgt').secret.reveal();
@@ -85,7 +85,7 @@ describe('a service whose wire to PostgreSQL is cut', () => {
     expect(await recovered(() => world.call('GET', '/applications/key', { key: unknown }))).toBe(401);
   });
 
-  test('says 503 while connections are turned away, and recovers by itself', async () => {
+  test('responds with 503 while connections are refused, and recovers', async () => {
     wire.setMode('refuse');
     wire.disconnect();
     const { status, body } = await read();
@@ -192,7 +192,7 @@ test('no key is looked up on a standby, whether it knows the key or not', async 
   await on.close();
 });
 
-describe('the store on PostgreSQL, beside somebody who holds a row', () => {
+describe('the store on PostgreSQL while another transaction holds a lock', () => {
   let on: TestStore;
   /** With a short timeout. */
   let impatient: OpenedStore;
@@ -244,7 +244,7 @@ describe('the store on PostgreSQL, beside somebody who holds a row', () => {
     expect(await on.store.tenants.get(tenant)).toMatchObject({ name: 'test' });
   });
 
-  test('a Session is not created for an Application whose row is removed meanwhile', async () => {
+  test('a session is not created if its application is deleted concurrently', async () => {
     const tenant = await on.tenant();
     const { id } = await on.application(tenant, { type: 'public' });
     const session = newSession(on.clock.now(), id, mint('ses'), mint('non'));

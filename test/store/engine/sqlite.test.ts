@@ -27,7 +27,7 @@ const names = async () =>
   );
 const add = (name: string) => db.run('insert into things values ($1)', [name]);
 
-test('the connection that writes syncs every commit to a write-ahead log, and keeps references whole', async () => {
+test('the writing connection syncs every commit and enforces foreign keys', async () => {
   const inForce = async (pragma: string) =>
     Object.values((await db.transaction(async (tx) => tx.get(`pragma ${pragma}`))) as object)[0];
   expect(await inForce('journal_mode')).toBe('wal');
@@ -35,7 +35,7 @@ test('the connection that writes syncs every commit to a write-ahead log, and ke
   expect(await inForce('foreign_keys')).toBe(1);
 });
 
-test('more statements than are kept prepared all answer, also inside a change', async () => {
+test('more statements than the cache of prepared statements holds work, also inside a change', async () => {
   await add('one');
   const sum = (on: Pick<Db, 'get'>, n: number) =>
     on.get<{ sum: number }>(`select $1 + ${n} as sum from things`, [n]);
@@ -118,7 +118,7 @@ test('a change that fails before it has changed anything costs the others nothin
   expect(await names()).toEqual(['one']);
 });
 
-test('a change of the schema that fails leaves nothing of it', async () => {
+test('a failed schema change is rolled back', async () => {
   const failing = db.exclusively(async (tx) => {
     await tx.run('create table more (name text)');
     throw new Error('refused');
@@ -128,12 +128,12 @@ test('a change of the schema that fails leaves nothing of it', async () => {
   expect(await names()).toEqual(['one']);
 });
 
-test('more changes at once than one commit carries are all made', async () => {
+test('more concurrent changes than fit into one commit all succeed', async () => {
   await Promise.all(Array.from({ length: 1100 }, (_, index) => add(`n${index}`)));
   expect(await names()).toHaveLength(1100);
 });
 
-test('where the disk is full nothing is half done, and it goes on when there is room again', async () => {
+test('a full disk leaves no partial change, and writing resumes when there is space', async () => {
   await add('kept');
   const { pages } = (await db.get<{ pages: number }>('select page_count as pages from pragma_page_count'))!;
   const roomFor = (count: number) => db.transaction(async (tx) => tx.get(`pragma max_page_count = ${count}`));

@@ -1,0 +1,196 @@
+create table tenants (
+  id uuid primary key,
+  name text not null,
+  created_at bigint not null,
+  disabled_at bigint,
+  -- Set when deletion starts. It cannot be undone.
+  deleted_at bigint
+);
+
+create table applications (
+  tenant_id uuid not null references tenants (id),
+  id uuid not null,
+  name text not null,
+  name_folded text not null,
+  type text not null check (type in ('private', 'public', 'management')),
+  -- JSON, like `rules` and `allowed_origins`.
+  permissions text not null,
+  rules text not null,
+  -- Null if pages of every origin may use the keys.
+  allowed_origins text,
+  created_by uuid,
+  created_at bigint not null,
+  modified_by uuid,
+  modified_at bigint,
+  expires_at bigint,
+  last_used_at bigint,
+  primary key (tenant_id, id)
+);
+create index applications_by_expiry on applications (expires_at) where expires_at is not null;
+create index applications_by_tenant_and_expiry on applications (tenant_id, expires_at) where expires_at is not null;
+
+create table application_keys (
+  tenant_id uuid not null,
+  application_id uuid not null,
+  id uuid not null,
+  digest bytea not null unique,
+  ending text not null,
+  created_by uuid,
+  created_at bigint not null,
+  last_used_at bigint,
+  primary key (tenant_id, application_id, id),
+  foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
+);
+
+-- When each permission was last used in each container, by the grants of which application.
+create table application_uses (
+  tenant_id uuid not null,
+  application_id uuid not null,
+  permission text collate "C" not null,
+  container text collate "C" not null,
+  last_used_at bigint not null,
+  primary key (tenant_id, application_id, permission, container),
+  foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
+);
+
+-- How many tokens each application has stored, and their bytes, each token rounded up to 4 KiB. On PostgreSQL an
+-- application has several rows (shards), so that concurrent transactions rarely wait for each other. The sum counts.
+create table application_storage (
+  tenant_id uuid not null,
+  application_id uuid not null,
+  shard integer not null,
+  tokens bigint not null,
+  bytes bigint not null,
+  primary key (tenant_id, application_id, shard),
+  foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
+);
+
+-- A session is pending while authorized_at is null. Authorizing it spends the nonce. authorizer_digest is the key
+-- whose access limits the session; null if none does.
+create table sessions (
+  tenant_id uuid not null,
+  application_id uuid not null,
+  id uuid not null,
+  key_digest bytea not null unique,
+  nonce_digest bytea not null unique,
+  permissions text not null,
+  rules text not null,
+  created_at bigint not null,
+  expires_at bigint not null,
+  authorized_at bigint,
+  authorized_by uuid,
+  authorizer_digest bytea,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
+);
+create index sessions_by_expiry on sessions (expires_at);
+create index sessions_by_application on sessions (tenant_id, application_id, authorized_at, expires_at);
+
+-- The current master key, with a known text encrypted by it, to check a key that is given.
+create table master_key (
+  one integer primary key check (one = 1),
+  id text not null,
+  proof bytea not null
+);
+
+-- One data key per tenant, wrapped by the master key `master_id`.
+create table data_keys (
+  tenant_id uuid primary key references tenants (id),
+  wrapped bytea not null,
+  master_id text not null
+);
+
+-- seq is assigned here and orders tokens by age; id may be chosen by the caller. content_version increases whenever
+-- token_contents is written. data_bytes and masked_bytes are the sizes of the ciphertexts there.
+create table tokens (
+  tenant_id uuid not null references tenants (id),
+  seq uuid not null,
+  id text collate "C" not null,
+  type text not null,
+  container text not null,
+  container_folded text not null,
+  content_version integer not null,
+  data_bytes integer not null,
+  masked_bytes integer not null,
+  created_by uuid,
+  created_at bigint not null,
+  modified_by uuid,
+  modified_at bigint,
+  expires_at bigint,
+  mask text,
+  metadata text,
+  primary key (tenant_id, seq),
+  unique (tenant_id, id)
+);
+create index tokens_by_expiry on tokens (expires_at) where expires_at is not null;
+create index tokens_by_type on tokens (tenant_id, type, seq);
+
+-- The ciphertexts of tokens, in a separate table, so that other changes of a token do not rewrite them. The encryption
+-- binds them to the token and its content_version. masked is null without a mask. It comes before data, because SQLite
+-- must follow every overflow page of a large value to reach the columns after it.
+create table token_contents (
+  tenant_id uuid not null,
+  seq uuid not null,
+  masked bytea,
+  data bytea not null,
+  primary key (tenant_id, seq),
+  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
+);
+
+create table token_metadata (
+  tenant_id uuid not null,
+  name text not null,
+  value text not null,
+  seq uuid not null,
+  primary key (tenant_id, name, value, seq),
+  foreign key (tenant_id, seq) references tokens (tenant_id, seq) on delete cascade
+);
+create index token_metadata_by_token on token_metadata (tenant_id, seq);
+
+-- One row for every change and every denial, written in the transaction of the change. entry is JSON; lists filter by
+-- the other columns. format says what mac covers. seq and hash are null until the row is chained.
+create table audit (
+  id uuid primary key,
+  format integer not null,
+  tenant_id uuid,
+  at bigint not null,
+  actor_id uuid,
+  operation text not null,
+  entity_id text,
+  result text not null,
+  entry text not null,
+  mac bytea,
+  seq bigint,
+  hash bytea
+);
+create index audit_by_tenant on audit (tenant_id, id);
+create unique index audit_by_seq on audit (seq) where seq is not null;
+create index audit_unchained on audit (id) where seq is null;
+
+-- Signatures over the chain up to and including seq.
+create table audit_checkpoints (
+  seq bigint primary key,
+  format integer not null,
+  at bigint not null,
+  hash bytea not null,
+  signature bytea not null
+);
+
+-- The keys of the audit chain, wrapped by the master key `master_id`.
+create table audit_key (
+  one integer primary key check (one = 1),
+  wrapped bytea not null,
+  master_id text not null
+);
+
+-- Encrypted responses, replayed when a request is repeated with the same idempotency key.
+create table idempotency (
+  tenant_id uuid not null references tenants (id),
+  caller_id uuid not null,
+  key_digest bytea not null,
+  request_digest bytea not null,
+  reply bytea not null,
+  expires_at bigint not null,
+  primary key (tenant_id, caller_id, key_digest)
+);
+create index idempotency_by_expiry on idempotency (expires_at);

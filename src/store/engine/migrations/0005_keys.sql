@@ -1,1 +1,0 @@
-alter table application_keys add column created_by uuid;

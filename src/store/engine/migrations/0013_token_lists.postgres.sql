@@ -1,1 +1,0 @@
-alter table token_containers drop column id;

@@ -1,1 +1,0 @@
-create index tokens_by_type on tokens (tenant_id, type, seq);

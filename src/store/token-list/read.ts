@@ -1,0 +1,64 @@
+/** Reads and decrypts the tokens of a page. */
+import type { Transform } from '../../domain/transform.ts';
+import { notExpired } from '../applications.ts';
+import type { Queries } from '../engine/db.ts';
+import { Params } from '../engine/sql-params.ts';
+import type { ShownToken, TokenQuery } from '../store.ts';
+import { decryptPart, type Part } from '../token-contents.ts';
+import { columns, type TokenRow, viewOf, withContents } from '../token-row.ts';
+import type { Shown } from './scan.ts';
+
+const maxPageBytes = 8 * 1024 * 1024;
+/** An upper bound for the size of a token without data, mask and metadata. */
+const fixedBytes = 1024;
+
+/** As many tokens as fit into a page, and at least one. */
+export function withinBytes(shown: readonly Shown[]): readonly Shown[] {
+  let bytes = 0;
+  const end = shown.findIndex(({ transform, data, masked, rest }, at) => {
+    bytes += fixedBytes + Number(rest);
+    if (transform !== 'redact') bytes += Number(transform === 'reveal' ? data : masked);
+    return bytes > maxPageBytes && at > 0;
+  });
+  return end < 0 ? shown : shown.slice(0, end);
+}
+
+/** Each transform reads only what it shows. */
+const selections: Record<Transform, { sql: string; part?: Part }> = {
+  reveal: { sql: `select ${columns}, c.data as ciphertext from ${withContents}`, part: 'data' },
+  mask: { sql: `select ${columns}, c.masked as ciphertext from ${withContents}`, part: 'masked' },
+  redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
+};
+
+/** Reads the tokens that were found. A token that has changed since is checked again. */
+export async function readTokens(
+  db: Queries,
+  tenant: string,
+  key: Uint8Array,
+  found: readonly Pick<Shown, 'seq' | 'transform'>[],
+  show: TokenQuery['show'],
+  attempts = 3,
+): Promise<ShownToken[]> {
+  const tokens: ShownToken[] = [];
+  const changed: Pick<Shown, 'seq' | 'transform'>[] = [];
+  for (const [transform, some] of Map.groupBy(found, (one) => one.transform)) {
+    const { sql, part } = selections[transform];
+    const params = new Params();
+    const seqs = some.map(({ seq }) => seq);
+    const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${params.list(seqs)} and ${notExpired('t')}`;
+    const rows = await db.all<TokenRow & { ciphertext: Uint8Array | null }>(
+      `${sql} where ${where}`,
+      params.values,
+    );
+    for (const row of rows) {
+      const now = show(row);
+      if (now === transform) {
+        const data = part && decryptPart(key, row, part, row.ciphertext);
+        tokens.push({ seq: row.seq, token: viewOf(row), data });
+      } else if (now !== undefined) changed.push({ seq: row.seq, transform: now });
+    }
+  }
+  if (changed.length > 0 && attempts > 1)
+    tokens.push(...(await readTokens(db, tenant, key, changed, show, attempts - 1)));
+  return tokens.sort((a, b) => (a.seq < b.seq ? 1 : -1));
+}

@@ -1,0 +1,92 @@
+/** A PATCH that leaves data and mask alone neither writes them again nor reads more of them than it returns. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { statSync } from 'node:fs';
+import type { Db, Transaction } from '../../../src/store/engine/db.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
+
+const megabyte = 1_000_000;
+
+describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, database) => {
+  /** The statements of all changes. */
+  let sent: string[] = [];
+  const recorded = (tx: Transaction): Transaction => ({
+    get: (sql, params) => {
+      sent.push(sql);
+      return tx.get(sql, params);
+    },
+    all: (sql, params) => {
+      sent.push(sql);
+      return tx.all(sql, params);
+    },
+    run: (sql, params) => {
+      sent.push(sql);
+      return tx.run(sql, params);
+    },
+    defer: tx.defer,
+  });
+  const through = (db: Db): Db => ({
+    ...db,
+    change: (work, entity) => db.change((tx) => work(recorded(tx)), entity),
+  });
+  let world: TestServer;
+  let tenant: { id: string; key: string };
+  beforeAll(async () => {
+    world = await openTestServer(database, {}, through);
+    tenant = await world.tenant();
+    const body = {
+      id: 'large',
+      data: { name: 'Ada', secret: 'x'.repeat(megabyte) },
+      mask: { name: '{{ data.name }}' },
+    };
+    expect((await call('POST', '/tokens', tenant.key, body)).status).toBe(201);
+  });
+  afterAll(() => world.close());
+
+  const call = (method: string, path: string, key: string, body?: object) =>
+    world.call(method, path, { key, body });
+
+  /** Bytes in the write-ahead log of the database. */
+  async function logSize(): Promise<number> {
+    const { databaseUrl: url } = world.config;
+    if (name === 'SQLite') return statSync(`${url.slice('sqlite:'.length)}-wal`).size;
+    const [row] = await runSql<{ bytes: string }>(url, "select pg_current_wal_insert_lsn() - '0/0' as bytes");
+    return Number(row?.bytes);
+  }
+
+  async function withTransform(transform: string): Promise<string> {
+    const rule = { priority: 1, container: '/', transform, permissions: ['token:read', 'token:update'] };
+    return (await world.application(tenant.key, { rules: [rule] })).key;
+  }
+
+  const changes: object[] = [
+    { metadata: { colour: 'blue' } },
+    { type: 'card' },
+    { container: '/moved/' },
+    { expires_at: '2090-01-01T00:00:00.000Z' },
+    { metadata: null },
+  ];
+
+  test.each(['redact', 'mask', 'reveal'])(
+    'writes little for a caller with the transform %s',
+    async (transform) => {
+      const key = await withTransform(transform);
+      await call('PATCH', '/tokens/large', key, { type: 'first' });
+      const before = await logSize();
+      for (const body of changes) expect((await call('PATCH', '/tokens/large', key, body)).status).toBe(200);
+      expect((await logSize()) - before).toBeLessThan(megabyte / 2);
+    },
+  );
+
+  test('returns the data to a caller with the transform reveal, and reads none of it for redact', async () => {
+    const [redact, reveal] = [await withTransform('redact'), await withTransform('reveal')];
+    const contents = () => sent.filter((sql) => sql.includes('token_contents'));
+    sent = [];
+    expect((await call('PATCH', '/tokens/large', redact, { type: 'second' })).body.data).toBeUndefined();
+    expect(sent.filter((sql) => sql.includes('tokens')).length).toBeGreaterThan(0);
+    expect(contents()).toEqual([]);
+    const { body } = await call('PATCH', '/tokens/large', reveal, { type: 'third' });
+    expect(body.data.secret).toHaveLength(megabyte);
+    expect(contents()).toEqual([expect.stringMatching(/^select/)]);
+  });
+});

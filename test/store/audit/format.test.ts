@@ -1,0 +1,90 @@
+/**
+ * Rows and exports that an earlier version wrote must verify for ever. The files of format 1 were written by the first
+ * version with that format. They never change: a new format gets files of its own.
+ */
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openStore } from '../../../src/store/open.ts';
+import { mastersOf, named, verify } from '../../support/audit-export.ts';
+import { databases, generousTimeout } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
+
+const masters = mastersOf('AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=');
+const fixture = (name: string) => readFileSync(join(import.meta.dirname, 'fixtures', name), 'utf8');
+const exported = fixture('format-1.jsonl').trimEnd().split('\n');
+/** The rows by table. Byte columns are in hex, as `{ "hex": "00ff" }`. */
+const tables: Record<string, Record<string, Value>[]> = JSON.parse(fixture('format-1.rows.json'));
+type Value = string | number | null | { hex: string };
+
+test('an export of format 1 verifies', async () => {
+  const verdict = await verify(exported, { masters });
+  expect({ ok: verdict.ok, rows: verdict.rows, checkpoints: verdict.checkpoints }).toEqual({
+    ok: true,
+    rows: 5,
+    checkpoints: 2,
+  });
+});
+
+test.each<[string, (line: string) => string]>([
+  [
+    'a row of an unknown format',
+    (line) => line.replace('{"kind":"row","format":1,', '{"kind":"row","format":2,"new":1,'),
+  ],
+  [
+    'a checkpoint of an unknown format',
+    (line) => line.replace('"checkpoint","format":1', '"checkpoint","format":9'),
+  ],
+  [
+    'a header of an unknown format',
+    (line) => line.replace('sallyport audit export 1', 'sallyport audit export 2'),
+  ],
+])('%s is reported as that', async (_, change) => {
+  const verdict = await verify(exported.map(change), { masters });
+  expect(named(verdict)).toEqual(['unknown_format']);
+  expect(verdict.findings[0]?.says).toMatch(
+    /^line \d has the format .*, which this version cannot verify: use a newer/,
+  );
+});
+
+describe.each(databases)('audit rows of format 1 on %s', (name, database) => {
+  let folder: string;
+  let url: string;
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-format-'));
+    url = await database.createEmpty(folder);
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  function literal(value: Value): string {
+    if (value === null || typeof value === 'number') return String(value);
+    if (typeof value === 'string') return `'${value.replaceAll("'", "''")}'`;
+    return name === 'SQLite' ? `x'${value.hex}'` : `'\\x${value.hex}'`;
+  }
+
+  test('are exported as they were, verify, and are continued by new rows', async () => {
+    await (await openStore(url, { timeout: generousTimeout })).close();
+    for (const [table, rows] of Object.entries(tables))
+      for (const row of rows) {
+        const values = Object.values(row).map(literal);
+        await runSql(
+          url,
+          `insert into ${table} (${Object.keys(row).join(', ')}) values (${values.join(', ')})`,
+        );
+      }
+    const { store, maintenance, close } = await openStore(url, { masters, timeout: generousTimeout });
+    const lines = await Array.fromAsync(maintenance.audit.export(0));
+    expect(lines.slice(1, -1)).toEqual(exported.slice(1, -1));
+    expect((await verify(lines, { masters })).ok).toBe(true);
+    await store.audit.write([
+      { at: Date.now(), actor: { kind: 'operator' }, operation: 'x', result: 'success', from: {} },
+    ]);
+    await maintenance.audit.append(10);
+    expect(await verify(await Array.fromAsync(maintenance.audit.export(0)), { masters })).toMatchObject({
+      ok: true,
+      rows: 6,
+    });
+    await close();
+  });
+});
