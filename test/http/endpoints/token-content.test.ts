@@ -74,7 +74,8 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
       await call('PATCH', '/tokens/large', key, { type: 'first' });
       const before = await logSize();
       for (const body of changes) expect((await call('PATCH', '/tokens/large', key, body)).status).toBe(200);
-      expect((await logSize()) - before).toBeLessThan(megabyte / 2);
+      // Rewriting the data would take 5 MB. PostgreSQL counts the log of all databases of the server.
+      expect((await logSize()) - before).toBeLessThan(2 * megabyte);
     },
   );
 
