@@ -1,6 +1,6 @@
 /**
  * `npm run bench [-- ROW…]`: measures all rows, or the named ones. A complete run also writes bench/results.json,
- * plots and pages. `npm run bench:quick`: misseder, only printed. Exits with 1 if a target is missed.
+ * plots and pages. `npm run bench:quick`: a shorter run, only printed. Exits with 1 if a target is missed.
  */
 import type { Effort } from './compare.ts';
 import { type Environment, openEnvironment } from './environment.ts';
