@@ -1,5 +1,5 @@
 /** SVG plots of the results, readable on light and dark pages. */
-import type { Row } from './report.ts';
+import type { NodePoint, Row } from './report.ts';
 
 const width = 860;
 const left = 330;
@@ -95,14 +95,7 @@ function toFixed(value: number): string {
   return value.toFixed(1);
 }
 
-export interface Point {
-  readonly nodes: number;
-  readonly rate: number;
-  readonly processor: number;
-  readonly database: number;
-}
-
-export function plotNodes(title: string, points: readonly Point[]): string {
+export function plotNodes(title: string, points: readonly NodePoint[]): string {
   const highest = Math.max(...points.map(({ rate }) => rate)) * 1.1;
   const [chart, base] = [200, 250];
   const bars = points.flatMap(({ nodes, rate }, at) => {

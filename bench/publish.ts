@@ -1,8 +1,8 @@
 /** Writes bench/results.json, the plots, and the tables of two pages. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Point, plotNodes, plotRows } from './plot.ts';
-import { cells, columns, type Results, type Row } from './report.ts';
+import { plotNodes, plotRows } from './plot.ts';
+import { cells, columns, type NodePoint, type Results, type Row } from './report.ts';
 
 const root = join(import.meta.dirname, '..');
 
@@ -45,7 +45,7 @@ function table(rows: readonly Row[]): string {
   return lines.map((line) => `| ${line.join(' | ')} |`).join('\n');
 }
 
-function nodesTable(points: readonly Point[]): string {
+function nodesTable(points: readonly NodePoint[]): string {
   const lines = points.map(({ nodes, rate, processor, database }) => {
     const each = [nodes, Math.round(rate).toLocaleString('en-US'), processor.toFixed(1), database.toFixed(1)];
     return `| ${each.join(' | ')} |`;

@@ -2,7 +2,6 @@
 import { arch, cpus, platform, totalmem } from 'node:os';
 import type { Figure, Sample, Series } from './compare.ts';
 import { figure, ratio } from './compare.ts';
-import type { Point } from './plot.ts';
 
 export interface Row {
   readonly group: string;
@@ -73,12 +72,20 @@ export function maxRow(
   return { ...spec, ours, theirs, ratio: share, reached: bounded <= spec.max };
 }
 
+/** Throughput with a number of nodes on one database. */
+export interface NodePoint {
+  readonly nodes: number;
+  readonly rate: number;
+  readonly processor: number;
+  readonly database: number;
+}
+
 export interface Results {
   readonly at: string;
   readonly quick: boolean;
   readonly machine: Record<string, string>;
   readonly rows: Row[];
-  readonly nodes: Point[];
+  readonly nodes: NodePoint[];
 }
 
 export function machine(): Record<string, string> {

@@ -1,7 +1,6 @@
 /** Helpers for direct database access while the machine is under load. */
 import { DbUnavailable } from '../src/store/engine/db.ts';
 import { generousTimeout } from '../test/support/test-server.ts';
-import type { Context } from './row.ts';
 
 /** Retries while the database times out. The work must be idempotent. */
 export async function retryUnavailable<T>(work: () => Promise<T>): Promise<T> {
@@ -17,6 +16,8 @@ export async function retryUnavailable<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /** Database timeout for nodes. The full run uses the default; the short run shares the CPU with other tests and needs more. */
-export function databaseTimeout(context: Context): Record<string, string> {
+export function databaseTimeout(context: {
+  sized(full: string, short: string): string;
+}): Record<string, string> {
   return { SALLYPORT_DATABASE_TIMEOUT: context.sized('', String(generousTimeout)) };
 }

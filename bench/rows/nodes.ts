@@ -1,12 +1,12 @@
 /** Throughput of one, two and three nodes on one PostgreSQL, all on this machine. */
 import { compare, type Effort, figure, type Sample, send } from '../compare.ts';
 import type { Environment } from '../environment.ts';
-import type { Point } from '../plot.ts';
+import type { NodePoint } from '../report.ts';
 import { processorTime, requestBytes, type Service, startService } from '../servers.ts';
 
 const path = '/applications/key';
 
-export async function nodeCurve({ onPostgres, postgres }: Environment, effort: Effort): Promise<Point[]> {
+export async function nodeCurve({ onPostgres, postgres }: Environment, effort: Effort): Promise<NodePoint[]> {
   const own = { DATABASE_URL: onPostgres.databaseUrl, SALLYPORT_MANAGEMENT_KEY_FILE: onPostgres.keyFile };
   const nodes: Service[] = [onPostgres, await startService(own), await startService(own)];
   const requests = [requestBytes('GET', path, onPostgres.backend.key)];

@@ -1,11 +1,17 @@
 /** Checks on every response of the API. The tests' client applies them to each request. */
 import { expect } from 'bun:test';
 import { codes, problem } from '../../src/domain/error.ts';
-import type { ApiResponse } from './test-server.ts';
 
 const problemFields = ['type', 'title', 'status', 'detail', 'instance', 'code', 'request_id'];
 
-export function expectResponseInvariants(method: string, { status, headers, body }: ApiResponse): void {
+interface Response {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: checked here
+  readonly body: any;
+}
+
+export function expectResponseInvariants(method: string, { status, headers, body }: Response): void {
   expect(headers.get('svc-request-id')).toMatch(/^[A-Za-z0-9._:-]{1,128}$/);
   expect(headers.get('cache-control')).toBe('no-store');
   expect(headers.get('x-content-type-options')).toBe('nosniff');
