@@ -78,8 +78,8 @@ describe('the SDK, built and installed', () => {
   });
 
   test('creates and authorizes a session from Node', async () => {
-    const world = await openTestServer(sqlite);
-    const { key } = await world.tenant();
+    const server = await openTestServer(sqlite);
+    const { key } = await server.tenant();
     writeFileSync(
       join(project, 'session.js'),
       `import { authorizeSession, NotFoundError, Sallyport, startSession } from '@sallyport/sdk';
@@ -98,9 +98,9 @@ describe('the SDK, built and installed', () => {
        const missing = await admin.tokens.get('none').catch((error) => error instanceof NotFoundError);
        console.log(JSON.stringify({ seen, missing, guard: typeof guardFetch }));`,
     );
-    const env = { PATH: String(process.env.PATH), URL: world.url, KEY: key };
+    const env = { PATH: String(process.env.PATH), URL: server.url, KEY: key };
     const printed = await run(['node', 'session.js'], { cwd: project, env });
-    await world.close();
+    await server.close();
     expect(JSON.parse(printed)).toEqual({ seen: [['card-1', 'XXXX']], missing: true, guard: 'function' });
   });
 

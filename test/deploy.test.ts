@@ -186,8 +186,8 @@ describe('the systemd unit', () => {
     'test of the systemd unit: no systemd-analyze found',
   );
   test.skipIf(noSystemd)('passes systemd-analyze with a low exposure level', () => {
-    const place = mkdtempSync(join(tmpdir(), 'sallyport-unit-'));
-    const path = join(place, 'sallyport.service');
+    const folder = mkdtempSync(join(tmpdir(), 'sallyport-unit-'));
+    const path = join(folder, 'sallyport.service');
     const valid = unit.replace('/usr/local/bin/sallyport', process.execPath);
     // systemd-analyze also warns about other installed units.
     const warnings = (text: string) => {
@@ -199,7 +199,7 @@ describe('the systemd unit', () => {
     expect(warnings(`${valid}\n[Service]\nNonsense=1\n`)).toEqual([expect.stringContaining('Nonsense')]);
     expect(warnings(valid)).toEqual([]);
     const { code, output } = analyze('security', '--offline=true', '--threshold=20', path);
-    rmSync(place, { recursive: true });
+    rmSync(folder, { recursive: true });
     expect([code, output]).toEqual([0, expect.stringMatching(/exposure level .*: [01]\.\d OK/)]);
   });
 });

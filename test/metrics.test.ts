@@ -29,13 +29,13 @@ describe('the registry', () => {
 const docs = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8');
 
 describe.each(databases)('metrics on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeAll(async () => {
-    world = await openTestServer(database, { SALLYPORT_METRICS_PORT: '0' });
+    server = await openTestServer(database, { SALLYPORT_METRICS_PORT: '0' });
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
-  const scrape = async () => (await fetch(world.app.metricsUrl as string)).text();
+  const scrape = async () => (await fetch(server.app.metricsUrl as string)).text();
   const readValue = (text: string, series: string) =>
     Number(
       text
@@ -45,17 +45,17 @@ describe.each(databases)('metrics on %s', (_, database) => {
     );
 
   test('count requests, authentications, decisions and rows, without ids or keys', async () => {
-    const { key, id } = await world.tenant();
-    const soon = new Date(world.clock.now() + 86_400_000).toISOString();
-    const created = await world.application(key, { expires_at: soon });
-    await world.call('GET', `/applications/${created.id}`, { key });
-    await world.call('GET', '/applications', { key: created.key });
-    await world.call('GET', '/applications', { key: 'junk' });
+    const { key, id } = await server.tenant();
+    const soon = new Date(server.clock.now() + 86_400_000).toISOString();
+    const created = await server.application(key, { expires_at: soon });
+    await server.call('GET', `/applications/${created.id}`, { key });
+    await server.call('GET', '/applications', { key: created.key });
+    await server.call('GET', '/applications', { key: 'junk' });
     const ask = (permission: string) =>
-      world.call('POST', '/decisions', { key, body: { credential: created.key, permission } });
+      server.call('POST', '/decisions', { key, body: { credential: created.key, permission } });
     await ask('token:read');
     await ask('token:delete');
-    await world.flush();
+    await server.flush();
     const text = await scrape();
     const requests = 'sallyport_http_request_duration_seconds_count';
     expect(readValue(text, `${requests}{route="getApplication",status="200"}`)).toBe(1);
@@ -77,27 +77,27 @@ describe.each(databases)('metrics on %s', (_, database) => {
   });
 
   test('include the age of the oldest expired row', async () => {
-    const { key } = await world.tenant();
-    const web = await world.application(key, { type: 'public', permissions: ['token:create'] });
-    await world.call('POST', '/sessions', { key: web.key });
-    world.clock.advance(180_000 + 60_000);
+    const { key } = await server.tenant();
+    const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
+    await server.call('POST', '/sessions', { key: web.key });
+    server.clock.advance(180_000 + 60_000);
     expect(readValue(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(60);
-    await world.flush();
+    await server.flush();
     expect(readValue(await scrape(), 'sallyport_sweep_lag_seconds')).toBe(0);
   });
 
   test('and the log include requests without a route, under fixed names', async () => {
     const path = `/nowhere-${crypto.randomUUID()}`;
-    expect((await world.call('GET', `${path}?q=hidden`)).status).toBe(404);
-    expect((await world.call('DELETE', '/livez')).status).toBe(405);
-    expect((await world.call('OPTIONS', '/tokens')).status).toBe(204);
+    expect((await server.call('GET', `${path}?q=hidden`)).status).toBe(404);
+    expect((await server.call('DELETE', '/livez')).status).toBe(405);
+    expect((await server.call('OPTIONS', '/tokens')).status).toBe(204);
     const text = await scrape();
     const requests = 'sallyport_http_request_duration_seconds_count';
     expect(readValue(text, `${requests}{route="unknownPath",status="404"}`)).toBe(1);
     expect(readValue(text, `${requests}{route="wrongMethod",status="405"}`)).toBe(1);
     expect(readValue(text, `${requests}{route="preflight",status="204"}`)).toBe(1);
     expect(text).not.toContain(path);
-    const logged = world.logged
+    const logged = server.logged
       .map((line) => JSON.parse(line))
       .filter(({ message }) => message === 'request');
     expect(logged.slice(-3)).toMatchObject([
@@ -110,15 +110,15 @@ describe.each(databases)('metrics on %s', (_, database) => {
   });
 
   test('are not served on the port of the service', async () => {
-    expect((await world.call('GET', '/metrics')).status).toBe(404);
+    expect((await server.call('GET', '/metrics')).status).toBe(404);
   });
 
   test('show failed writes that /readyz does not show', async () => {
-    const { key } = await world.tenant();
-    const allow = await failInserts(world.config.databaseUrl, 'audit');
+    const { key } = await server.tenant();
+    const allow = await failInserts(server.config.databaseUrl, 'audit');
     const body = { name: 'x', type: 'private', permissions: ['token:read'] };
-    expect((await world.call('POST', '/applications', { key, body })).status).toBe(503);
-    expect((await world.call('GET', '/readyz')).status).toBe(200);
+    expect((await server.call('POST', '/applications', { key, body })).status).toBe(503);
+    expect((await server.call('GET', '/readyz')).status).toBe(200);
     await allow();
     const text = await scrape();
     const series = alertOn503().replace('X', 'createApplication');

@@ -3,22 +3,22 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
 
 describe('if the SQLite file of a running service is removed', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
-  const path = () => world.config.databaseUrl.slice('sqlite:'.length);
+  const path = () => server.config.databaseUrl.slice('sqlite:'.length);
   const body = { name: 'x', type: 'private', permissions: ['token:read'] };
-  const create = async () => (await world.call('POST', '/applications', { key, body })).status;
-  const ready = async () => (await world.call('GET', '/readyz')).status;
+  const create = async () => (await server.call('POST', '/applications', { key, body })).status;
+  const ready = async () => (await server.call('GET', '/readyz')).status;
   const up = async () => {
-    const text = await (await fetch(world.app.metricsUrl as string)).text();
+    const text = await (await fetch(server.app.metricsUrl as string)).text();
     return /^sallyport_database_up (\d)$/m.exec(text)?.[1];
   };
   beforeEach(async () => {
-    world = await openTestServer(sqlite, { SALLYPORT_METRICS_PORT: '0' });
-    key = (await world.tenant()).key;
+    server = await openTestServer(sqlite, { SALLYPORT_METRICS_PORT: '0' });
+    key = (await server.tenant()).key;
     expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);
   });
-  afterEach(() => world.close());
+  afterEach(() => server.close());
 
   test.each([
     ['no file', () => {}],
@@ -29,9 +29,9 @@ describe('if the SQLite file of a running service is removed', () => {
       renameSync(path(), `${path()}.away`);
       put();
       expect([await create(), await ready(), await up()]).toEqual([503, 503, '0']);
-      world.logged.length = 0;
-      await world.flush();
-      const logged = world.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
+      server.logged.length = 0;
+      await server.flush();
+      const logged = server.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
       expect(logged.error).toContain(`its file is no longer at ${path()}`);
       renameSync(`${path()}.away`, path());
       expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);

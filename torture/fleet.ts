@@ -63,13 +63,13 @@ export async function startFleet(
   { nodes: count = 3, env = {} }: FleetOptions = {},
 ): Promise<Fleet> {
   mkdirSync(folder, { recursive: true });
-  const place = new ProgramFolder();
+  const program = new ProgramFolder();
   const started: Promise<Node>[] = [];
   for (let number = 0; number < count; number++) started.push(startNode(number));
 
   async function startNode(number: number): Promise<Node> {
     const metricsPort = await freePort();
-    const service = await place.serve({
+    const service = await program.serve({
       DATABASE_URL: databaseUrl,
       SALLYPORT_DATA_DIR: dataOf(number),
       SALLYPORT_MASTER_KEY: testMasterKey,
@@ -93,7 +93,7 @@ export async function startFleet(
   const all = await Promise.allSettled(started);
   const failed = all.find((each) => each.status === 'rejected');
   if (failed) {
-    await place.close();
+    await program.close();
     throw failed.reason;
   }
   const nodes = await Promise.all(started);
@@ -133,6 +133,6 @@ export async function startFleet(
     for (const { number, out, err } of nodes) {
       writeFileSync(join(folder, `said-${number}.log`), `${out()}\n${err()}`);
     }
-    await place.close();
+    await program.close();
   }
 }

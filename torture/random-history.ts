@@ -8,7 +8,7 @@ import type { Secrets } from './secrets.ts';
 
 const maxKeys = 3;
 
-export interface Place {
+export interface HistoryContext {
   readonly client: Client;
   readonly tenantId: string;
   /** A management key with all permissions. */
@@ -21,7 +21,7 @@ export interface Place {
 }
 
 export class History {
-  readonly #place: Place;
+  readonly #context: HistoryContext;
   readonly #model: Model;
   readonly #random: Random;
   /** The commands so far, and the first difference between service and model. */
@@ -32,10 +32,10 @@ export class History {
   /** Whether the database timed out, so that the outcome of the last command is unknown. */
   brokenOff = false;
 
-  constructor(place: Place) {
-    this.#place = place;
-    this.#random = place.random;
-    this.#model = new Model(place.now);
+  constructor(context: HistoryContext) {
+    this.#context = context;
+    this.#random = context.random;
+    this.#model = new Model(context.now);
   }
 
   async step(): Promise<void> {
@@ -72,10 +72,10 @@ export class History {
   /** Sends a request and compares the status. Returns the body if the expected success arrived. */
   async #ask(expected: number, method: string, path: string, key: string, body?: unknown): Promise<Body> {
     const right = this.#model.enabled ? expected : 401;
-    const { status, text } = await this.#place.client.call(method, path, { key, body });
-    if (status === 201 || path.endsWith('/regenerate')) this.#place.secrets.addFrom(text);
+    const { status, text } = await this.#context.client.call(method, path, { key, body });
+    if (status === 201 || path.endsWith('/regenerate')) this.#context.secrets.addFrom(text);
     const sent = `${method} ${path} ${body === undefined ? '' : JSON.stringify(body)}`;
-    this.done.push(`${this.#place.now()} ${sent} → ${status}`);
+    this.done.push(`${this.#context.now()} ${sent} → ${status}`);
     this.trace += `${method} ${path.split('/')[1]} ${status}\n`;
     if (status === 503) this.brokenOff = true;
     else if (status !== right) this.#differ(`${status}, not ${right}: ${text}`);
@@ -87,12 +87,12 @@ export class History {
   }
 
   #owned(expected: number, method: string, path: string, body?: unknown): Promise<Body> {
-    return this.#ask(expected, method, path, this.#place.owner, body);
+    return this.#ask(expected, method, path, this.#context.owner, body);
   }
 
   /** Often the exact time of another event. */
   #ending(): number | undefined {
-    return this.#random.chance(0.4) ? this.#place.now() + 1000 * (1 + this.#random.below(5)) : undefined;
+    return this.#random.chance(0.4) ? this.#context.now() + 1000 * (1 + this.#random.below(5)) : undefined;
   }
 
   #application(): ModelApplication {
@@ -174,8 +174,8 @@ export class History {
     const made = await this.#ask(expected, 'POST', '/sessions', secret);
     if (!made || !principal) return;
     const { application } = principal;
-    const createdAt = this.#place.now();
-    const endsAt = Math.min(createdAt + this.#place.sessionTtl, application.endsAt);
+    const createdAt = this.#context.now();
+    const endsAt = Math.min(createdAt + this.#context.sessionTtl, application.endsAt);
     const { session_key, nonce } = made;
     const session = { secret: session_key, nonce, application, createdAt, endsAt };
     this.#model.sessions.push({ ...session, grants: undefined, ceiling: undefined });
@@ -192,7 +192,7 @@ export class History {
   }
 
   async #createToken(): Promise<void> {
-    const data = this.#place.secrets.plaintext('history');
+    const data = this.#context.secrets.plaintext('history');
     const [container, masked, endsAt] = [
       this.#random.one(containers),
       `m${this.#random.below(1e6)}`,
@@ -270,7 +270,7 @@ export class History {
   }
 
   async #switch(on: boolean): Promise<void> {
-    await this.#place.switchTenant(on);
+    await this.#context.switchTenant(on);
     this.done.push(on ? 'enable the tenant' : 'disable the tenant');
     this.#model.enabled = on;
   }

@@ -122,9 +122,9 @@ export class Run {
   }
 
   async #fresh(name: DatabaseName, folder: string): Promise<string> {
-    const place = join(folder, `database-${this.#databaseUrls.length}`);
-    mkdirSync(place, { recursive: true });
-    const url = await known[name].createEmpty(place);
+    const databaseFolder = join(folder, `database-${this.#databaseUrls.length}`);
+    mkdirSync(databaseFolder, { recursive: true });
+    const url = await known[name].createEmpty(databaseFolder);
     this.#databaseUrls.push(url);
     return url;
   }

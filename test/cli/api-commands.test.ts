@@ -9,22 +9,22 @@ import { mint, newId } from '../../src/domain/key.ts';
 import { type ShellOptions, shell } from '../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let folder: string;
 let key: string;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
+  server = await openTestServer(sqlite);
   folder = mkdtempSync(join(tmpdir(), 'sallyport-calls-'));
-  ({ key } = await world.tenant());
+  ({ key } = await server.tenant());
   writeFileSync(join(folder, 'key'), `${key}\n`);
 });
 afterAll(async () => {
-  await world.close();
+  await server.close();
   rmSync(folder, { recursive: true });
 });
 
 function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-  return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
+  return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
 }
 
 describe('the key', () => {
@@ -161,9 +161,9 @@ describe('colors', () => {
 
 test('control characters in token data are escaped', async () => {
   const everything = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }];
-  const reader = await world.application(key, { permissions: [], rules: everything });
+  const reader = await server.application(key, { permissions: [], rules: everything });
   const controls = ['\x1b', '\x9b', '\u202e'];
-  await world.call('POST', '/tokens', { key, body: { id: 'trick', data: `${controls.join('[2J')}hidden` } });
+  await server.call('POST', '/tokens', { key, body: { id: 'trick', data: `${controls.join('[2J')}hidden` } });
   const { out } = await call(['tokens', 'get', 'trick'], { env: { SALLYPORT_KEY: reader.key } });
   expect(out).toContain('hidden');
   expect(controls.filter((control) => out.includes(control))).toEqual([]);
@@ -248,9 +248,9 @@ test('help shows only the options of the command; only `serve` lists the setting
 });
 
 test('health reports whether the service is ready', async () => {
-  const { port } = new URL(world.url);
+  const { port } = new URL(server.url);
   const env = { HOST: '0.0.0.0', PORT: port };
-  expect(await shell(['health'], { env })).toEqual({ code: 0, out: `${world.url} is ready\n`, err: '' });
+  expect(await shell(['health'], { env })).toEqual({ code: 0, out: `${server.url} is ready\n`, err: '' });
   const unready = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',

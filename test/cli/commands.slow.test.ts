@@ -4,75 +4,75 @@ import manifest from '../../package.json' with { type: 'json' };
 import { settingList } from '../../src/config.ts';
 import { keyPattern, ProgramFolder } from '../support/program.ts';
 
-let place: ProgramFolder;
+let program: ProgramFolder;
 beforeEach(() => {
-  place = new ProgramFolder();
+  program = new ProgramFolder();
 });
-afterEach(() => place.close());
+afterEach(() => program.close());
 
 test('tenants create prints an id and a valid key; tenants list prints the id and no key', async () => {
-  const service = await place.serve();
-  const created = await place.run(['tenants', 'create', 'Zoë & Söhne 🗝']);
+  const service = await program.serve();
+  const created = await program.run(['tenants', 'create', 'Zoë & Söhne 🗝']);
   expect(created).toMatchObject({ code: 0, err: '' });
   const [, id, key] = /^tenant {2}(\S+)\nkey {5}(\S+)\n$/.exec(created.out)!;
   expect(key).toMatch(keyPattern);
   const response = await fetch(`${service.url}/applications/key`, { headers: { 'SVC-API-KEY': key! } });
   expect(await response.json()).toMatchObject({ tenant_id: id, type: 'management' });
-  const listed = await place.run(['tenants', 'list']);
+  const listed = await program.run(['tenants', 'list']);
   expect(listed.out.trimEnd().split('\n')).toHaveLength(3);
   expect(listed.out).toMatch(new RegExp(`^${id}  \\d{4}-\\S+Z  active  Zoë & Söhne 🗝$`, 'm'));
   expect(listed.out).not.toMatch(keyPattern);
 });
 
 test('--json prints JSON', async () => {
-  await place.run(['migrate']);
-  const created = JSON.parse((await place.run(['tenants', 'create', 'acme', '--json'])).out);
+  await program.run(['migrate']);
+  const created = JSON.parse((await program.run(['tenants', 'create', 'acme', '--json'])).out);
   expect(Object.keys(created)).toEqual(['tenant_id', 'key']);
-  const listed = JSON.parse((await place.run(['--json', 'tenants', 'list'])).out);
+  const listed = JSON.parse((await program.run(['--json', 'tenants', 'list'])).out);
   expect(listed).toEqual([{ id: created.tenant_id, name: 'acme', created_at: expect.stringMatching(/Z$/) }]);
-  expect(JSON.parse((await place.run(['version', '--json'])).out)).toEqual({ version: manifest.version });
+  expect(JSON.parse((await program.run(['version', '--json'])).out)).toEqual({ version: manifest.version });
 });
 
 test('a tenant name can have 200 characters', async () => {
   const name = '🗝'.repeat(200);
-  await place.run(['migrate']);
-  expect((await place.run(['tenants', 'create', name])).code).toBe(0);
-  expect((await place.run(['tenants', 'list'])).out).toContain(name);
+  await program.run(['migrate']);
+  expect((await program.run(['tenants', 'create', name])).code).toBe(0);
+  expect((await program.run(['tenants', 'list'])).out).toContain(name);
 });
 
 test.each([[''], [' '], ['a\nb'], ['x'.repeat(201)]])('%p is rejected as a tenant name', async (name) => {
-  await place.run(['migrate']);
-  const { code, out, err } = await place.run(['tenants', 'create', name]);
+  await program.run(['migrate']);
+  const { code, out, err } = await program.run(['tenants', 'create', name]);
   expect([code, out]).toEqual([2, '']);
   expect(err).toStartWith('sallyport: error: NAME must ');
 });
 
 test('migrate creates the schema in a new folder; a second run changes nothing', async () => {
-  expect(JSON.parse((await place.run(['migrate', '--json'])).out)).toMatchObject({ from: 0 });
-  expect(existsSync(place.path('data/management.key'))).toBe(false);
-  const again = await place.run(['migrate']);
+  expect(JSON.parse((await program.run(['migrate', '--json'])).out)).toMatchObject({ from: 0 });
+  expect(existsSync(program.path('data/management.key'))).toBe(false);
+  const again = await program.run(['migrate']);
   expect([again.code, again.out]).toEqual([0, expect.stringContaining('schema is up to date')]);
 });
 
 test('of several concurrent migrations in a new folder, one creates the schema and none fails', async () => {
-  const done = await Promise.all(Array.from({ length: 4 }, () => place.run(['migrate', '--json'])));
+  const done = await Promise.all(Array.from({ length: 4 }, () => program.run(['migrate', '--json'])));
   expect(done.map(({ code, err }) => [code, err])).toEqual(Array(4).fill([0, '']));
   expect(done.filter(({ out }) => JSON.parse(out).from === 0)).toHaveLength(1);
 });
 
 test('version prints the version of package.json', async () => {
   for (const args of [['version'], ['--version']]) {
-    expect(await place.run(args)).toEqual({ code: 0, out: `${manifest.version}\n`, err: '' });
+    expect(await program.run(args)).toEqual({ code: 0, out: `${manifest.version}\n`, err: '' });
   }
 });
 
 test('help lists every command, and the help of serve every setting', async () => {
   for (const args of [['--help'], ['-h'], ['help'], []]) {
-    const { code, out } = await place.run(args);
+    const { code, out } = await program.run(args);
     expect(code).toBe(0);
     for (const word of ['serve', 'tenants', 'apps', 'migrate', 'version']) expect(out).toContain(word);
   }
-  const { code, out } = await place.run(['serve', '--help']);
+  const { code, out } = await program.run(['serve', '--help']);
   expect(code).toBe(0);
   const text = out.replace(/\s+/g, ' ');
   for (const { variable, description, fallback, secret } of settingList) {
@@ -83,8 +83,8 @@ test('help lists every command, and the help of serve every setting', async () =
 test.each([[['tenants']], [['tenants', 'create']], [['serve']]])(
   'help %p prints the same as --help',
   async (words) => {
-    const printed = await place.run(['help', ...words]);
-    expect(printed).toEqual(await place.run([...words, '--help']));
+    const printed = await program.run(['help', ...words]);
+    expect(printed).toEqual(await program.run([...words, '--help']));
     expect([printed.code, printed.out]).toEqual([0, expect.stringContaining(words.join(' '))]);
     expect(printed.out).not.toContain('tokens list');
   },
@@ -102,7 +102,7 @@ test.each([
   [['serve', '--nonsense'], '--nonsense'],
   [['serve', '--port'], '--port'],
 ])('%p is rejected with an error and a hint', async (args, named) => {
-  const { code, out, err } = await place.run(args);
+  const { code, out, err } = await program.run(args);
   expect([code, out]).toEqual([2, '']);
   const lines = err.trimEnd().split('\n');
   expect(lines).toHaveLength(2);

@@ -77,9 +77,9 @@ describe('a key', () => {
     fc.assert(
       fc.property(change, ({ made, at, to }) => {
         const text = made.key.secret.reveal();
-        const place = at % text.length;
-        fc.pre(text[place] !== to);
-        expect(parseKey(text.slice(0, place) + to + text.slice(place + 1))).toBeUndefined();
+        const index = at % text.length;
+        fc.pre(text[index] !== to);
+        expect(parseKey(text.slice(0, index) + to + text.slice(index + 1))).toBeUndefined();
       }),
       { numRuns: 2000 },
     );

@@ -275,7 +275,7 @@ describe.each([
   });
 });
 
-test('the rule that decided is named by its place in the list, and plain permissions and denials by none', () => {
+test('the rule that decided is named by its index, and plain permissions and denials by none', () => {
   const given = compilePolicy(grants('token:read', { container: '/other/' }, { ...pci, priority: 3 }, low));
   const decided = decide(given, 'token:read', at('/pci/'));
   expect(decided).toMatchObject({ allowed: true, rule: { index: 2 } });

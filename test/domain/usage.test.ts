@@ -45,14 +45,14 @@ describe('mergeContainers', () => {
         const before = new Map(entries);
         const after = mergeContainers(before, most);
         expect(after.size).toBeLessThanOrEqual(most);
-        for (const [place, at] of before) {
-          const over = [...after].filter(([above]) => place.startsWith(above)).map(([, time]) => time);
+        for (const [below, at] of before) {
+          const over = [...after].filter(([above]) => below.startsWith(above)).map(([, time]) => time);
           expect(Math.max(...over)).toBeGreaterThanOrEqual(at);
         }
         const known = new Set(before.values());
         for (const [above, at] of after) {
           expect(known.has(at)).toBe(true);
-          expect([...before.keys()].some((place) => place.startsWith(above))).toBe(true);
+          expect([...before.keys()].some((below) => below.startsWith(above))).toBe(true);
         }
       }),
       { numRuns: 200 },

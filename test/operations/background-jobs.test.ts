@@ -5,25 +5,25 @@ import { openTestServer, postgres } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
 test('a denial recorded while denials are being written is written by the next flush', async () => {
-  const world = await openTestServer(postgres);
-  const { key } = await world.tenant();
-  const weak = await world.application(key);
+  const server = await openTestServer(postgres);
+  const { key } = await server.tenant();
+  const weak = await server.application(key);
   const expectDenied = async (path: string) =>
-    expect((await world.call('GET', path, { key: weak.key })).status).toBe(403);
-  const other = new SQL(world.config.databaseUrl, { max: 1 });
+    expect((await server.call('GET', path, { key: weak.key })).status).toBe(403);
+  const other = new SQL(server.config.databaseUrl, { max: 1 });
   await expectDenied('/applications');
   let flushed: Promise<void>[] = [];
   await other.begin(async (tx) => {
     await tx`lock table audit in exclusive mode`;
-    flushed = [world.flush()];
+    flushed = [server.flush()];
     await expectDenied('/logs');
-    flushed.push(world.flush());
+    flushed.push(server.flush());
   });
   await Promise.all(flushed);
-  const { body } = await world.call('GET', '/logs?operation=log.read', { key });
+  const { body } = await server.call('GET', '/logs?operation=log.read', { key });
   expect(body.data).toMatchObject([{ operation: 'log.read', result: 'denied' }]);
   await other.close();
-  await world.close();
+  await server.close();
 });
 
 test('closing the service gives up on a job that hangs and still writes recorded denials', async () => {
@@ -36,15 +36,15 @@ test('closing the service gives up on a job that hangs and still writes recorded
       reached.resolve();
       return new Promise(() => {});
     };
-  const world = await openTestServer(postgres, {}, (db) => ({ ...db, exclusively: exclusively(db) }));
-  const { id, key } = await world.tenant();
-  const weak = await world.application(key);
+  const server = await openTestServer(postgres, {}, (db) => ({ ...db, exclusively: exclusively(db) }));
+  const { id, key } = await server.tenant();
+  const weak = await server.application(key);
   hang = true;
-  void world.flush();
+  void server.flush();
   await reached.promise;
-  expect((await world.call('GET', '/logs', { key: weak.key })).status).toBe(403);
-  await world.close();
-  expect(world.logged.at(-1)).toContain('stopped while background jobs were still running');
+  expect((await server.call('GET', '/logs', { key: weak.key })).status).toBe(403);
+  await server.close();
+  expect(server.logged.at(-1)).toContain('stopped while background jobs were still running');
   const denied = `select 1 from audit where tenant_id = '${id}' and result = 'denied'`;
-  expect(await runSql(world.config.databaseUrl, denied)).toHaveLength(1);
+  expect(await runSql(server.config.databaseUrl, denied)).toHaveLength(1);
 });

@@ -16,20 +16,20 @@ export interface ApplyFixture {
   remove(): void;
 }
 
-export async function openApplyFixture(world: TestServer): Promise<ApplyFixture> {
+export async function openApplyFixture(server: TestServer): Promise<ApplyFixture> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-apply-'));
-  const { key } = await world.tenant();
+  const { key } = await server.tenant();
   return {
     folder,
     key,
     apply: (yaml, options = [], shellOptions = {}) => {
       const file = join(folder, 'access.yaml');
       writeFileSync(file, yaml);
-      const env = { SALLYPORT_URL: world.url, SALLYPORT_KEY: key };
+      const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
       return shell(['apply', file, ...options], { ...shellOptions, env });
     },
     applications: async () => {
-      const { body } = await world.call('GET', '/applications?size=100', { key });
+      const { body } = await server.call('GET', '/applications?size=100', { key });
       return Object.fromEntries(body.data.map((one: { name: string }) => [one.name, one]));
     },
     remove: () => rmSync(folder, { recursive: true }),

@@ -15,17 +15,17 @@ export const cutOff: Row = {
 };
 
 /** Each cuts the node off from its database until the proxy is restored. */
-const faults: readonly ((wire: TcpProxy) => void)[] = [
-  (wire) => wire.setMode('swallow'),
-  (wire) => {
-    wire.setMode('refuse');
-    wire.disconnect();
+const faults: readonly ((proxy: TcpProxy) => void)[] = [
+  (proxy) => proxy.setMode('swallow'),
+  (proxy) => {
+    proxy.setMode('refuse');
+    proxy.disconnect();
   },
-  (wire) => wire.setMode('mute'),
-  (wire) => wire.setDelay(2000),
-  (wire) => {
-    wire.setMode('swallow');
-    wire.disconnect();
+  (proxy) => proxy.setMode('mute'),
+  (proxy) => proxy.setDelay(2000),
+  (proxy) => {
+    proxy.setMode('swallow');
+    proxy.disconnect();
   },
 ];
 
@@ -52,11 +52,11 @@ async function run(context: Context): Promise<Outcome> {
     recovery: context.sized(2000, Number.POSITIVE_INFINITY),
   };
   const url = new URL(await context.freshDatabase());
-  const wire = await openTcpProxy(Number(url.port));
-  context.defer(() => wire.close());
+  const proxy = await openTcpProxy(Number(url.port));
+  context.defer(() => proxy.close());
   const program = [await context.executable()];
   const near = await startNode(context, { databaseUrl: url.href, command: program });
-  url.port = String(wire.port);
+  url.port = String(proxy.port);
   const far = await startNode(context, { databaseUrl: url.href, command: program });
   const seen: Seen = { accepted: 0, refused: 0, slowest: 0, slowestRecovery: 0, wrong: [] };
   const clients = { near: new Client(near.url), far: new Client(far.url) };
@@ -66,8 +66,8 @@ async function run(context: Context): Promise<Outcome> {
       context,
       clients,
       key,
-      wire,
-      faults[round % faults.length] as (wire: TcpProxy) => void,
+      proxy,
+      faults[round % faults.length] as (proxy: TcpProxy) => void,
       seen,
     );
   }
@@ -98,14 +98,14 @@ async function oneRound(
   context: Context,
   { near, far }: { near: Client; far: Client },
   management: string,
-  wire: TcpProxy,
-  breakIt: (wire: TcpProxy) => void,
+  proxy: TcpProxy,
+  breakIt: (proxy: TcpProxy) => void,
   seen: Seen,
 ): Promise<void> {
   const made = await application(context, near, management);
   const whoami = (client: Client, key: string) => client.call('GET', '/applications/key', { key });
   if ((await whoami(far, made.key)).status !== 200) seen.wrong.push('a key is not accepted before the cut');
-  breakIt(wire);
+  breakIt(proxy);
   const broken = performance.now();
   const deleted = await near.call('DELETE', `/applications/${made.id}`, { key: management });
   if (deleted.status !== 204) seen.wrong.push(`another node cannot delete: ${deleted.status}`);
@@ -119,8 +119,8 @@ async function oneRound(
     else if (status !== 401) seen.wrong.push(`a request during the partition returned ${status}`);
   });
   if (performance.now() - broken < 500) await Bun.sleep(500);
-  wire.setDelay(0);
-  wire.setMode('pass');
+  proxy.setDelay(0);
+  proxy.setMode('pass');
   const mended = performance.now();
   while ((await write(far, management)).status !== 201 && performance.now() - mended < 10_000)
     await Bun.sleep(5);

@@ -22,9 +22,9 @@ const longestAway = 5000;
 async function run(context: Context): Promise<Outcome> {
   const rounds = context.sized(10, 1);
   const pair = await openPair(context);
-  const wire = await openTcpProxy(pair.primary.port);
-  context.defer(() => wire.close());
-  const databaseUrl = `postgres://postgres@127.0.0.1:${wire.port}/postgres`;
+  const proxy = await openTcpProxy(pair.primary.port);
+  context.defer(() => proxy.close());
+  const databaseUrl = `postgres://postgres@127.0.0.1:${proxy.port}/postgres`;
   const program = [await context.executable()];
   const urls: string[] = [];
   for (let node = 0; node < context.sized(3, 1); node++) {
@@ -40,7 +40,7 @@ async function run(context: Context): Promise<Outcome> {
     await ledger.more(20 + context.random.below(80));
     const began = performance.now();
     await pair.primary.kill();
-    wire.setTarget(pair.standby.port);
+    proxy.setTarget(pair.standby.port);
     asked.push(...(await ask(urls, key)));
     await pair.standby.promote();
     await ledger.more(1);

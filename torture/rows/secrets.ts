@@ -90,16 +90,16 @@ async function misplaced(context: Context, databaseUrl: string): Promise<void> {
 
 /** An audit export, and a backup on SQLite. */
 async function exported(context: Context, databaseUrl: string): Promise<void> {
-  const place = new ProgramFolder();
+  const program = new ProgramFolder();
   const env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey };
   try {
-    const audit = await place.run(['audit', 'export', join(context.folder, 'audit.jsonl')], env);
+    const audit = await program.run(['audit', 'export', join(context.folder, 'audit.jsonl')], env);
     if (audit.code !== 0) throw new Error(`the audit export failed: ${audit.err}`);
     if (context.database.name === 'PostgreSQL') return;
-    const backup = await place.run(['backup', join(context.folder, 'backup.db')], env);
+    const backup = await program.run(['backup', join(context.folder, 'backup.db')], env);
     if (backup.code !== 0) throw new Error(`the backup failed: ${backup.err}`);
   } finally {
-    await place.close();
+    await program.close();
   }
 }
 

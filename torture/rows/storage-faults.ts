@@ -22,7 +22,7 @@ const few = ['createApplication', 'authorizeSession', 'listApplications'];
 const secret = /slp_[a-z]{3}_/;
 
 interface Bench {
-  readonly world: TestServer;
+  readonly server: TestServer;
   readonly faults: Faults;
   readonly snapshots: Snapshots;
   readonly key: string;
@@ -59,13 +59,13 @@ async function run(context: Context): Promise<Outcome> {
 async function openBench(context: Context): Promise<Bench> {
   const faults = new Faults();
   const databaseUrl = await context.freshDatabase();
-  const world = await openTestServer(databaseUrl, {}, faults.through);
-  context.defer(() => world.close());
+  const server = await openTestServer(databaseUrl, {}, faults.through);
+  context.defer(() => server.close());
   const snapshots = openSnapshots(databaseUrl);
   context.defer(() => snapshots.close());
-  const { key } = await world.tenant();
-  await createToken(world, key);
-  return { world, faults, snapshots, key };
+  const { key } = await server.tenant();
+  await createToken(server, key);
+  return { server, faults, snapshots, key };
 }
 
 async function failEach(
@@ -92,15 +92,15 @@ interface Case {
 
 /** Returns false if the operation made fewer calls. */
 async function failOne(
-  { world, faults, snapshots, key }: Bench,
+  { server, faults, snapshots, key }: Bench,
   route: Route,
   { kind, call, named }: Case,
   tried: Tried,
   complain: (what: string) => void,
 ): Promise<boolean> {
   const name = crypto.randomUUID();
-  const send = await prepared(world, route, key, named ? { 'Idempotency-Key': name } : {});
-  await world.flush();
+  const send = await prepared(server, route, key, named ? { 'Idempotency-Key': name } : {});
+  await server.flush();
   const before = await snapshots.take();
   faults.arm(kind, call);
   const first = `first-${name}`;
@@ -144,21 +144,21 @@ async function again(
 
 /** A valid request, to be sent with a request id. */
 async function prepared(
-  world: TestServer,
+  server: TestServer,
   route: Route,
   key: string,
   headers: Record<string, string>,
 ): Promise<(id: string) => Promise<ApiResponse>> {
   const make = changeRequests[route.name];
-  const { path = '', key_id = '', options } = await (make ? make(world, key) : reading(world, key, route));
+  const { path = '', key_id = '', options } = await (make ? make(server, key) : reading(server, key, route));
   const at = route.path.replace(':id', path).replace(':key_id', key_id);
-  return (id) => world.call(route.method, at, { ...options, headers: { ...headers, 'SVC-REQUEST-ID': id } });
+  return (id) => server.call(route.method, at, { ...options, headers: { ...headers, 'SVC-REQUEST-ID': id } });
 }
 
 /** Requests of read-only routes. */
-async function reading(world: TestServer, key: string, { path: at }: Route): Promise<ChangeRequest> {
+async function reading(server: TestServer, key: string, { path: at }: Route): Promise<ChangeRequest> {
   if (at === '/decisions') return { options: { key, body: { credential: key, permission: 'token:read' } } };
   if (!at.includes(':id')) return { options: { key } };
-  const path = at.startsWith('/tokens') ? await createToken(world, key) : (await world.application(key)).id;
+  const path = at.startsWith('/tokens') ? await createToken(server, key) : (await server.application(key)).id;
   return { path, options: { key } };
 }

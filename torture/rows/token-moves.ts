@@ -37,14 +37,14 @@ const phases = 3;
 const actionsOfEach = 14;
 
 async function run(context: Context): Promise<Outcome> {
-  const worlds = context.sized(100, 12);
+  const scenarios = context.sized(100, 12);
   const clients = clientsOf(context, await context.fleet());
   const tally: Tally = { actions: 0, accepted: 0, moves: 0, unavailable: 0, gains: [] };
-  await forEachConcurrently(worlds, 8, async (index) => {
+  await forEachConcurrently(scenarios, 8, async (index) => {
     const random = new Random(context.seed, `${context.database.name} ${index}`);
-    const world = new World(clients, random, context.secrets, index, tally);
-    await world.begin();
-    for (let phase = 0; phase < phases; phase++) await world.phase();
+    const scenario = new Scenario(clients, random, context.secrets, index, tally);
+    await scenario.begin();
+    for (let phase = 0; phase < phases; phase++) await scenario.phase();
   });
   const failures = tally.gains.slice(0, 5);
   if (tally.moves === 0) failures.push('no move was accepted');
@@ -79,7 +79,7 @@ interface Group {
   readonly own: Set<string>;
 }
 
-class World {
+class Scenario {
   readonly #clients: Clients;
   readonly #random: Random;
   readonly #register: Secrets;
@@ -170,7 +170,12 @@ class World {
   async #fill(id: string): Promise<void> {
     const data = { shown: this.#secret(), hidden: this.#secret() };
     const mask = this.#random.chance(0.7) ? { shown: '{{ data.shown }}' } : undefined;
-    const body = { id, container: this.#place(), data: this.#random.chance(0.8) ? data : data.hidden, mask };
+    const body = {
+      id,
+      container: this.#randomContainer(),
+      data: this.#random.chance(0.8) ? data : data.hidden,
+      mask,
+    };
     if (typeof body.data === 'string') body.mask = undefined;
     await this.#clients.must(this.#index, 'POST', '/tokens', { key: this.#owner, body });
     this.#tell('owner', `creates ${id} in ${body.container}`);
@@ -192,7 +197,7 @@ class World {
     this.#tally.actions++;
     const key = this.#random.one(group.keys);
     const path = `/tokens/${this.#random.one(tokenIds)}`;
-    const container = this.#place();
+    const container = this.#randomContainer();
     const kind = this.#random.below(10);
     if (kind === 0 && group.authorizer) {
       await this.#authorize(group, group.keys[0] as string);
@@ -254,9 +259,9 @@ class World {
   }
 
   /** Varies the case, which containers ignore. */
-  #place(): string {
-    const place = this.#random.one(containers);
-    return this.#random.chance(0.2) ? place.toUpperCase() : place;
+  #randomContainer(): string {
+    const container = this.#random.one(containers);
+    return this.#random.chance(0.2) ? container.toUpperCase() : container;
   }
 
   #secret(group?: Group): string {

@@ -61,13 +61,13 @@ export class Filler {
         ${metadata}, ${now} + n`,
       count,
     );
-    for (const [own, place] of [
+    for (const [own, path] of [
       [0, "'/filled/'"],
       [1, container],
     ]) {
       await this.#insert(
         'token_containers (tenant_id, container, own, seq)',
-        `'${tenant}', ${place}, ${own}, ${seq}`,
+        `'${tenant}', ${path}, ${own}, ${seq}`,
         count,
       );
     }

@@ -2,17 +2,17 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { type ApplyFixture, openApplyFixture } from '../../support/apply.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let key: string;
 let apply: ApplyFixture['apply'];
 let applications: ApplyFixture['applications'];
 let remove: () => void;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
+  server = await openTestServer(sqlite);
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 beforeEach(async () => {
-  ({ key, apply, applications, remove } = await openApplyFixture(world));
+  ({ key, apply, applications, remove } = await openApplyFixture(server));
 });
 afterEach(() => remove());
 
@@ -82,14 +82,14 @@ describe('an invalid file changes nothing, and every error names its line:', () 
   });
 
   test('a different type or expiry, or a name that several applications have', async () => {
-    await world.application(key, { name: 'one' });
+    await server.application(key, { name: 'one' });
     const changedType = await apply(good.replace('private', 'public'), ['--yes']);
     expect(changedType.err).toContain(
       'access.yaml:2: "one" is private; the type cannot be changed to public',
     );
     const changedExpiry = await apply(`${good}    expires_at: 2030-01-01T00:00:00Z\n`, ['--yes']);
     expect(changedExpiry.err).toContain('access.yaml:2: "one" expires never; this cannot be changed');
-    await world.application(key, { name: 'one' });
+    await server.application(key, { name: 'one' });
     expect((await apply(good, ['--yes'])).err).toContain(
       'access.yaml:2: "one" is the name of 2 applications',
     );

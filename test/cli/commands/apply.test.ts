@@ -6,23 +6,23 @@ import { keyPattern } from '../../support/program.ts';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let folder: string;
 let key: string;
 let apply: ApplyFixture['apply'];
 let applications: ApplyFixture['applications'];
 let remove: () => void;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
+  server = await openTestServer(sqlite);
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 beforeEach(async () => {
-  ({ folder, key, apply, applications, remove } = await openApplyFixture(world));
+  ({ folder, key, apply, applications, remove } = await openApplyFixture(server));
 });
 afterEach(() => remove());
 
 const works = async (candidate: string) =>
-  (await world.call('GET', '/applications/key', { key: candidate })).status !== 401;
+  (await server.call('GET', '/applications/key', { key: candidate })).status !== 401;
 
 const shop = `
 applications:
@@ -130,7 +130,7 @@ test('an update prints added and removed grants, and the key stays valid', async
 
 describe('applications that are not in the file', () => {
   test('are deleted only with --prune, except the one whose key is used', async () => {
-    const other = await world.application(key, { name: 'other' });
+    const other = await server.application(key, { name: 'other' });
     await apply(shop, ['--yes']);
     expect(await works(other.key)).toBe(true);
     const { code, out } = await apply(shop, ['--yes', '--prune']);
@@ -180,7 +180,7 @@ describe('new keys', () => {
   });
 
   test('created before a failure are not lost', async () => {
-    const weak = await world.application(key, {
+    const weak = await server.application(key, {
       name: 'weak',
       type: 'management',
       permissions: ['application:create', 'application:read', 'application:update'],
@@ -194,7 +194,7 @@ describe('new keys', () => {
       ['--yes', '--keys-dir', folder],
       ['--yes', '--json'],
     ]) {
-      const env = { SALLYPORT_URL: world.url, SALLYPORT_KEY: weak.key };
+      const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: weak.key };
       const { code, out, err } = await shell(['apply', file, ...options], { env });
       expect([code, err]).toEqual([4, expect.stringContaining('grant_not_held')]);
       const json = options.includes('--json') && JSON.parse(out);
@@ -202,7 +202,7 @@ describe('new keys', () => {
       expect(await works(issued)).toBe(true);
       if (json) expect(json.applied).toBe(false);
       await shell(['apps', 'delete', 'shop backend', '--yes'], {
-        env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key },
+        env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key },
       });
     }
     expect(existsSync(join(folder, 'shop-browser.key'))).toBe(false);
@@ -220,7 +220,7 @@ describe('confirmation', () => {
 
   test('is void if the applications changed after the plan was printed', async () => {
     const meanwhile = async () => {
-      await world.application(key, { name: 'shop browser', type: 'public', permissions: ['token:create'] });
+      await server.application(key, { name: 'shop browser', type: 'public', permissions: ['token:create'] });
       return 'y';
     };
     const { code, err } = await apply(shop, [], { answers: [meanwhile] });

@@ -6,23 +6,23 @@ import { keyPattern } from '../../support/program.ts';
 import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let folder: string;
 let key: string;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
+  server = await openTestServer(sqlite);
   folder = mkdtempSync(join(tmpdir(), 'sallyport-apps-'));
 });
 afterAll(async () => {
-  await world.close();
+  await server.close();
   rmSync(folder, { recursive: true });
 });
 beforeEach(async () => {
-  ({ key } = await world.tenant());
+  ({ key } = await server.tenant());
 });
 
 function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-  return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
+  return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
 }
 
 async function json(argv: string[], options?: ShellOptions) {
@@ -32,7 +32,7 @@ async function json(argv: string[], options?: ShellOptions) {
 }
 
 const works = async (candidate: string) =>
-  (await world.call('GET', '/applications/key', { key: candidate })).status !== 401;
+  (await server.call('GET', '/applications/key', { key: candidate })).status !== 401;
 
 const shop = ['apps', 'create', '--name', 'shop', '--type', 'private', '--permission', 'token:read'];
 
@@ -189,10 +189,10 @@ test('--expires-before filters by expiry', async () => {
 
 test('usage lists used and unused grants', async () => {
   const created = await json([...shop, '--permission', 'application:read']);
-  await world.call('GET', '/applications/key', { key: created.key });
-  await world.flush();
+  await server.call('GET', '/applications/key', { key: created.key });
+  await server.flush();
   const { out } = await call(['apps', 'usage', 'shop']);
-  const at = new Date(world.clock.now()).toISOString();
+  const at = new Date(server.clock.now()).toISOString();
   expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
     ['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'],
     ['application:read', '/', at],

@@ -12,29 +12,29 @@ import {
 import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('audit tail on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let cli: Cli;
   let mine: { id: string; key: string };
   let otherTenant: { id: string; key: string };
   const created: string[] = [];
   beforeAll(async () => {
-    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    mine = await world.tenant();
-    otherTenant = await world.tenant();
+    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    mine = await server.tenant();
+    otherTenant = await server.tenant();
     for (const { key } of [mine, otherTenant, mine]) {
-      created.push((await world.application(key)).id);
-      world.clock.advance(1000);
+      created.push((await server.application(key)).id);
+      server.clock.advance(1000);
     }
-    await world.call('DELETE', `/applications/${created[0]}`, { key: mine.key });
-    await world.call('GET', '/applications', { headers: { 'SVC-REQUEST-ID': 'nobody' } });
-    await world.flush();
+    await server.call('DELETE', `/applications/${created[0]}`, { key: mine.key });
+    await server.call('GET', '/applications', { headers: { 'SVC-REQUEST-ID': 'nobody' } });
+    await server.flush();
     cli = openCli(() => ({
-      DATABASE_URL: world.config.databaseUrl,
+      DATABASE_URL: server.config.databaseUrl,
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
   });
   afterAll(async () => {
-    await world.close();
+    await server.close();
     cli.remove();
   });
 
@@ -69,11 +69,11 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     const { key } = await gap.tenant();
     await gap.application(key);
     await gap.flush();
-    const place = openCli(() => ({
+    const gapCli = openCli(() => ({
       DATABASE_URL: gap.config.databaseUrl,
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
-    const lines = async () => (await place.entries('audit', 'tail')).length;
+    const lines = async () => (await gapCli.entries('audit', 'tail')).length;
     const before = await lines();
     await runSql(
       gap.config.databaseUrl,
@@ -82,7 +82,7 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     await gap.application(key);
     await gap.flush();
     expect(await lines()).toBe(before + 1);
-    place.remove();
+    gapCli.remove();
     await gap.close();
   });
 
@@ -102,8 +102,8 @@ describe.each(databases)('audit tail on %s', (_, database) => {
   test('--follow prints new entries until interrupted', async () => {
     const { next, stop } = cli.follow('audit', 'tail', '--lines', '1', '--tenant', mine.id);
     expect(await next()).toMatchObject([{ operation: 'application.delete' }]);
-    await world.application(otherTenant.key);
-    const { id } = await world.application(mine.key);
+    await server.application(otherTenant.key);
+    const { id } = await server.application(mine.key);
     expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
     expect(await stop()).toBe(0);
   });
@@ -121,26 +121,26 @@ describe.each(databases)('audit tail on %s', (_, database) => {
 });
 
 test('audit tail --follow survives an outage of PostgreSQL with one warning, and prints every entry once', async () => {
-  const world = await openTestServer(postgres);
-  const { key } = await world.tenant();
-  const { databaseUrl } = world.config;
+  const server = await openTestServer(postgres);
+  const { key } = await server.tenant();
+  const { databaseUrl } = server.config;
   const name = databaseUrl.slice(databaseUrl.lastIndexOf('/') + 1);
-  const server = process.env.SALLYPORT_TEST_POSTGRES as string;
+  const cluster = process.env.SALLYPORT_TEST_POSTGRES as string;
   const cli = openCli(() => ({ DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY: testMasterKey }));
-  await world.application(key);
+  await server.application(key);
   const { next, nextMessage, stop } = cli.follow('audit', 'tail', '--lines', '1');
   expect(await next()).toHaveLength(1);
-  await runSql(server, `alter database ${name} with allow_connections false`);
-  await runSql(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+  await runSql(cluster, `alter database ${name} with allow_connections false`);
+  await runSql(cluster, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
   expect(await nextMessage()).toMatch(/^sallyport: warning: DATABASE_URL postgres:.*; retrying\n$/);
-  await runSql(server, `alter database ${name} with allow_connections true`);
+  await runSql(cluster, `alter database ${name} with allow_connections true`);
   for (let count = 0; count < 2; count++) {
-    const { id } = await world.application(key);
+    const { id } = await server.application(key);
     expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
   }
   expect(await stop()).toBe(0);
   expect(await nextMessage()).toBe('');
-  await world.close();
+  await server.close();
   cli.remove();
 });
 

@@ -4,21 +4,21 @@ import { type Cli, openCli } from '../../support/cli.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   let cli: Cli;
   let offline: Cli;
   let file: string;
   beforeAll(async () => {
-    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    const { key } = await world.tenant();
-    for (let number = 0; number < 5; number++) await world.application(key);
+    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    const { key } = await server.tenant();
+    for (let number = 0; number < 5; number++) await server.application(key);
     const settings = { SALLYPORT_MASTER_KEY: testMasterKey };
-    cli = openCli(() => ({ ...settings, DATABASE_URL: world.config.databaseUrl }));
+    cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
     offline = openCli((folder) => ({ ...settings, DATABASE_URL: `sqlite:${folder}/nowhere/at-all.db` }));
     file = cli.path('audit.jsonl');
   });
   afterAll(async () => {
-    await world.close();
+    await server.close();
     cli.remove();
     offline.remove();
   });

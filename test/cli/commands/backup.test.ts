@@ -8,7 +8,7 @@ import { openTestServer, type TestServer, testMasterKey } from '../../support/te
 import { runSql } from '../../support/test-store.ts';
 
 let cli: Cli;
-let world: TestServer;
+let server: TestServer;
 let running: boolean;
 let key: string;
 const database = () => cli.path('live.db');
@@ -19,9 +19,9 @@ beforeEach(async () => {
     DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
     SALLYPORT_MASTER_KEY: testMasterKey,
   }));
-  world = await openTestServer(`sqlite:${database()}`);
+  server = await openTestServer(`sqlite:${database()}`);
   running = true;
-  key = (await world.tenant()).key;
+  key = (await server.tenant()).key;
 });
 afterEach(async () => {
   await stop();
@@ -29,12 +29,12 @@ afterEach(async () => {
 });
 
 async function stop(): Promise<void> {
-  if (running) await world.close();
+  if (running) await server.close();
   running = false;
 }
 
 test('backup works while the service runs, writes with mode 0600 and never overwrites a file', async () => {
-  const { id } = await world.application(key);
+  const { id } = await server.application(key);
   expect(await cli.run('backup', backup())).toMatchObject({ code: 0, err: '' });
   expect(statSync(backup()).mode & 0o777).toBe(0o600);
   expect(readdirSync(cli.folder).filter((name) => name.startsWith('backup'))).toEqual(['backup.db']);
@@ -53,7 +53,7 @@ test('backup works while the service runs, writes with mode 0600 and never overw
 test('a backup has every change that was acknowledged before it started', async () => {
   const known: string[] = [];
   const writing = (async () => {
-    for (let number = 0; number < 40; number++) known.push((await world.application(key)).id);
+    for (let number = 0; number < 40; number++) known.push((await server.application(key)).id);
   })();
   const acknowledged = [...known];
   await cli.run('backup', backup());
@@ -70,9 +70,9 @@ test('a backup has every change that was acknowledged before it started', async 
 });
 
 test('a backup has no sessions and no idempotency records', async () => {
-  const web = await world.application(key, { type: 'public' });
-  await world.call('POST', '/sessions', { key: web.key });
-  await world.call('POST', '/applications', {
+  const web = await server.application(key, { type: 'public' });
+  await server.call('POST', '/sessions', { key: web.key });
+  await server.call('POST', '/applications', {
     key,
     body: { name: 'x', type: 'private', permissions: ['mine:x'] },
     headers: { 'Idempotency-Key': 'again' },
@@ -85,7 +85,7 @@ test('a backup has no sessions and no idempotency records', async () => {
 });
 
 test('backup of a damaged database fails and leaves no file', async () => {
-  await world.application(key);
+  await server.application(key);
   await stop();
   const bytes = readFileSync(database());
   bytes.fill(0xff, 4096, 3 * 4096);

@@ -2,13 +2,13 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let key: string;
 let credential: string;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
-  ({ key } = await world.tenant());
-  const shop = await world.application(key, {
+  server = await openTestServer(sqlite);
+  ({ key } = await server.tenant());
+  const shop = await server.application(key, {
     permissions: ['token:create'],
     rules: [
       {
@@ -23,10 +23,10 @@ beforeAll(async () => {
   });
   credential = shop.key;
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 
 function can(argv: string[], stdin = credential, env: Record<string, string> = {}) {
-  return shell(['can', ...argv], { stdin, env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env } });
+  return shell(['can', ...argv], { stdin, env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env } });
 }
 
 test('an allowed request exits with 0 and prints the outcome of every rule', async () => {

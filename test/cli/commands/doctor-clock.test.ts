@@ -14,16 +14,16 @@ describe.each(databases)('doctor on %s: the clock', (_, database) => {
     ['is behind all entries', [1, 0], 'fail'],
     ['is correct', [-2, -1, 0], 'ok'],
   ])('%s', async (_name, hours, state) => {
-    const stores = await openTestStore(database);
-    const cli = openCli(() => ({ SALLYPORT_MASTER_KEY: testMasterKey, DATABASE_URL: stores.url }));
+    const testStore = await openTestStore(database);
+    const cli = openCli(() => ({ SALLYPORT_MASTER_KEY: testMasterKey, DATABASE_URL: testStore.url }));
     for (const each of hours) {
-      await stores.store.audit.write([{ ...entry(1), at: Date.now() + each * hour }]);
-      await stores.maintenance.audit.append(1);
+      await testStore.store.audit.write([{ ...entry(1), at: Date.now() + each * hour }]);
+      await testStore.maintenance.audit.append(1);
     }
     const clock = (await runDoctor(cli)).checks.find(({ name }) => name === 'clock');
     expect(clock?.state).toBe(state);
     if (state === 'warn') expect(clock?.message).toEndWith(', written while the clock was fast');
     cli.remove();
-    await stores.close();
+    await testStore.close();
   });
 });

@@ -3,13 +3,13 @@ import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 
-let place: ProgramFolder;
+let program: ProgramFolder;
 beforeEach(() => {
-  place = new ProgramFolder();
+  program = new ProgramFolder();
 });
-afterEach(() => place.close());
+afterEach(() => program.close());
 
-const key = () => readFileSync(place.path('data/management.key'), 'utf8').trim();
+const key = () => readFileSync(program.path('data/management.key'), 'utf8').trim();
 
 function request(method: string, path: string, body?: unknown): string {
   const text = body === undefined ? '' : JSON.stringify(body);
@@ -63,7 +63,7 @@ const status = async (service: RunningProgram, path: string) => (await fetch(ser
 
 describe.each(['SIGTERM', 'SIGINT'] as const)('at %s', (signal) => {
   test('/readyz returns 503, requests are served until the drain ends, and the exit code is 0', async () => {
-    const service = await place.serve({ SALLYPORT_DRAIN: '1' });
+    const service = await program.serve({ SALLYPORT_DRAIN: '1' });
     expect(await status(service, '/readyz')).toBe(200);
     service.kill(signal);
     while ((await status(service, '/readyz')) === 200);
@@ -82,7 +82,7 @@ test.each([
   ['SIGTERM', '1'],
   ['SIGINT', '2'],
 ] as const)('at %s no request is lost under load, with %s worker(s)', async (signal, SALLYPORT_WORKERS) => {
-  const service = await place.serve({ SALLYPORT_DRAIN: '1', SALLYPORT_WORKERS });
+  const service = await program.serve({ SALLYPORT_DRAIN: '1', SALLYPORT_WORKERS });
   let created = 0;
   const body = { name: 'under load', type: 'private', permissions: ['token:read'] };
   const client = async (index: number) => {
@@ -101,14 +101,14 @@ test.each([
   await Promise.all(Array.from({ length: 12 }, (_, index) => client(index)));
   expect(await service.ended).toBe(0);
   expect(created).toBeGreaterThan(12);
-  const again = await place.serve();
+  const again = await program.serve();
   const response = await fetch(`${again.url}/applications`, { headers: { 'SVC-API-KEY': key() } });
   const list = (await response.json()) as { pagination: { total_items: number } };
   expect(list.pagination.total_items).toBe(created + 1);
 });
 
 test('a partially received request is completed before the exit', async () => {
-  const service = await place.serve();
+  const service = await program.serve();
   const [connection, other] = [new Connection(service.url), new Connection(service.url)];
   await connection.ask(request('GET', '/livez'));
   const text = request('POST', '/applications', { name: 'late', type: 'private', permissions: ['a:b'] });

@@ -8,29 +8,29 @@ import { keyPattern } from '../../support/program.ts';
 import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let folder: string;
 let file: string;
 let key: string;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
+  server = await openTestServer(sqlite);
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'sallyport-init-'));
   file = join(folder, 'shop.env');
-  ({ key } = await world.tenant());
+  ({ key } = await server.tenant());
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
 function init(options: string[], { env, ...rest }: ShellOptions = {}) {
   return shell(['init', '--env-file', file, ...options], {
     ...rest,
-    env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env },
+    env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env },
   });
 }
 
-const count = async () => (await world.call('GET', '/applications', { key })).body.pagination.total_items;
+const count = async () => (await server.call('GET', '/applications', { key })).body.pagination.total_items;
 
 test('without a terminal it does not ask, and the keys have exactly the described access', async () => {
   const { code, out, err } = await init(['--name', 'My Shop!']);
@@ -41,25 +41,25 @@ test('without a terminal it does not ask, and the keys have exactly the describe
   expect(statSync(file).mode & 0o777).toBe(0o600);
   const env = parseEnv(readFileSync(file, 'utf8')) as Record<(typeof projectVariables)[number], string>;
   expect(Object.keys(env)).toEqual([...projectVariables]);
-  expect(env.SALLYPORT_URL).toBe(world.url);
+  expect(env.SALLYPORT_URL).toBe(server.url);
   const [backend, page] = [env.SALLYPORT_KEY, env.SALLYPORT_PUBLIC_KEY];
 
   const card = { id: 'card-1', data: '4242424242424242', mask: '{{ data | reveal_last: 4 }}' };
   const inside = { ...card, container: '/my-shop/42/' };
-  expect((await world.call('POST', '/tokens', { key: page, body: inside })).status).toBe(201);
-  expect((await world.call('GET', '/tokens/card-1', { key: page })).status).toBe(403);
+  expect((await server.call('POST', '/tokens', { key: page, body: inside })).status).toBe(201);
+  expect((await server.call('GET', '/tokens/card-1', { key: page })).status).toBe(403);
   const outside = { ...card, id: 'card-2', container: '/other/' };
   for (const one of [page, backend])
-    expect((await world.call('POST', '/tokens', { key: one, body: outside })).status).toBe(403);
-  expect((await world.call('GET', '/tokens/card-1', { key: backend })).body.data).toBe(card.data);
-  expect((await world.call('GET', '/applications', { key: backend })).status).toBe(403);
+    expect((await server.call('POST', '/tokens', { key: one, body: outside })).status).toBe(403);
+  expect((await server.call('GET', '/tokens/card-1', { key: backend })).body.data).toBe(card.data);
+  expect((await server.call('GET', '/applications', { key: backend })).status).toBe(403);
 
-  const { body: session } = await world.call('POST', '/sessions', { key: page });
+  const { body: session } = await server.call('POST', '/sessions', { key: page });
   const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/my-shop/42/' }];
   const rules = [{ priority: 1, transform: 'mask', permissions: ['token:read'], conditions }];
   const grant = { nonce: session.nonce, rules };
-  expect((await world.call('POST', '/sessions/authorize', { key: backend, body: grant })).status).toBe(204);
-  const seen = await world.call('GET', '/tokens/card-1', { key: session.session_key });
+  expect((await server.call('POST', '/sessions/authorize', { key: backend, body: grant })).status).toBe(204);
+  const seen = await server.call('GET', '/tokens/card-1', { key: session.session_key });
   expect(seen.body.data).toBe('XXXXXXXXXXXX4242');
 });
 
@@ -82,7 +82,7 @@ describe('no file and no application remains', () => {
   });
 
   test('if an application of this name exists', async () => {
-    await world.application(key, { name: 'shop browser' });
+    await server.application(key, { name: 'shop browser' });
     const { code, err } = await init(['--name', 'shop']);
     expect([code, err]).toEqual([2, expect.stringContaining('"shop browser" already exists')]);
     expect([existsSync(file), await count()]).toEqual([false, 2]);
@@ -90,13 +90,13 @@ describe('no file and no application remains', () => {
 
   test('if the second application cannot be created', async () => {
     const long = 'x'.repeat(192);
-    await world.application(key, { name: 'taken' });
+    await server.application(key, { name: 'taken' });
     expect((await init(['--name', `${long}y`])).code).toBe(4);
     expect([existsSync(file), await count()]).toEqual([false, 2]);
   });
 
   test('if the key cannot create applications', async () => {
-    const { key: weak } = await world.application(key, { permissions: ['application:read'] });
+    const { key: weak } = await server.application(key, { permissions: ['application:read'] });
     const { code, err } = await init(['--name', 'shop'], { env: { SALLYPORT_KEY: weak } });
     expect([code, err]).toEqual([4, expect.stringContaining('application:create')]);
     expect(existsSync(file)).toBe(false);

@@ -2,24 +2,24 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let key: string;
 let shop: { id: string; key: string };
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
+  server = await openTestServer(sqlite);
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 beforeEach(async () => {
-  ({ key } = await world.tenant());
-  shop = await world.application(key, { name: 'shop', permissions: ['application:read'] });
+  ({ key } = await server.tenant());
+  shop = await server.application(key, { name: 'shop', permissions: ['application:read'] });
 });
 
 function call(argv: string[], options: ShellOptions = {}) {
-  return shell(argv, { ...options, env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key } });
+  return shell(argv, { ...options, env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key } });
 }
 
 const works = async (candidate: string) =>
-  (await world.call('GET', '/applications/key', { key: candidate })).status === 200;
+  (await server.call('GET', '/applications/key', { key: candidate })).status === 200;
 
 test('a key is created, listed by its ending, and an older one deleted', async () => {
   const created = JSON.parse((await call(['keys', 'create', 'shop', '--json'])).out);

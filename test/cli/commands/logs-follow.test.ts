@@ -7,37 +7,37 @@ import type { NewEntry } from '../../../src/store/store.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('following a log of many entries', () => {
-  let world: TestServer;
+  let server: TestServer;
   let tenant: { id: string; key: string };
   let service: Sallyport;
   let pages = 0;
   beforeAll(async () => {
-    world = await openTestServer(sqlite, {}, (db) => ({
+    server = await openTestServer(sqlite, {}, (db) => ({
       ...db,
       all: (sql, values) => {
         if (/ from audit /.test(sql)) pages++;
         return db.all(sql, values);
       },
     }));
-    world.clock.advance(Date.now() - world.clock.now());
-    tenant = await world.tenant();
-    service = new Sallyport({ url: world.url, key: tenant.key });
+    server.clock.advance(Date.now() - server.clock.now());
+    tenant = await server.tenant();
+    service = new Sallyport({ url: server.url, key: tenant.key });
     const noise = Array.from({ length: 3 * maxExamined }, (_, at) => entry('noise', at - 86_400_000));
-    await world.app.store.audit.write(noise);
+    await server.app.store.audit.write(noise);
     await write('first');
   }, 60_000);
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const entry = (operation: string, after = 0): NewEntry => ({
     tenantId: tenant.id,
-    at: world.clock.now() + after,
+    at: server.clock.now() + after,
     actor: { kind: 'operator' },
     operation,
     result: 'success',
     from: {},
   });
   const write = (...operations: string[]) =>
-    world.app.store.audit.write(operations.map((operation) => entry(operation)));
+    server.app.store.audit.write(operations.map((operation) => entry(operation)));
 
   test.each([{ operation: 'wanted' }, {}])(
     'with the filter %j, a poll reads two pages and returns the new entries',
@@ -53,7 +53,7 @@ describe('following a log of many entries', () => {
       await write('other', 'wanted');
       expect(await poll()).toEqual([2, 1]);
       expect(await poll()).toEqual([2, 0]);
-      world.clock.advance(60_000);
+      server.clock.advance(60_000);
       await write('other');
       expect(await poll()).toEqual([2, 0]);
       await write('wanted', 'wanted');

@@ -7,24 +7,24 @@ import { ProgramFolder } from '../../support/program.ts';
 import { openTestServer, sqlite, startTime, type TestServer } from '../../support/test-server.ts';
 
 describe('logs tail', () => {
-  let world: TestServer;
+  let server: TestServer;
   let cli: Cli;
   const created: string[] = [];
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
-    const [{ key }, otherTenant] = [await world.tenant(), await world.tenant()];
+    server = await openTestServer(sqlite);
+    const [{ key }, otherTenant] = [await server.tenant(), await server.tenant()];
     for (let count = 0; count < 3; count++) {
-      created.push((await world.application(key)).id);
-      world.clock.advance(1000);
+      created.push((await server.application(key)).id);
+      server.clock.advance(1000);
     }
-    await world.application(otherTenant.key);
-    const weak = await world.application(key);
-    await world.call('GET', '/applications', { key: weak.key });
-    await world.flush();
-    cli = openCli(() => ({ SALLYPORT_URL: world.url, SALLYPORT_KEY: key }));
+    await server.application(otherTenant.key);
+    const weak = await server.application(key);
+    await server.call('GET', '/applications', { key: weak.key });
+    await server.flush();
+    cli = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
   });
   afterAll(async () => {
-    await world.close();
+    await server.close();
     cli.remove();
   });
 
@@ -67,17 +67,17 @@ describe('logs tail', () => {
   });
 
   test('--follow prints every new entry once, including one that is written late', async () => {
-    const { key, id: tenantId } = await world.tenant();
-    await world.application(key);
-    await world.application(key);
-    const env = { SALLYPORT_URL: world.url, SALLYPORT_KEY: key };
+    const { key, id: tenantId } = await server.tenant();
+    await server.application(key);
+    await server.application(key);
+    const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
     const follower = openCli(() => env);
     const { next, stop } = follower.follow('logs', 'tail', '--lines', '1');
     expect(await next()).toMatchObject([{ operation: 'application.create' }]);
 
-    const before = world.clock.now();
-    world.clock.advance(2000);
-    const { id } = await world.application(key);
+    const before = server.clock.now();
+    server.clock.advance(2000);
+    const { id } = await server.application(key);
     expect(await next()).toMatchObject([{ operation: 'application.create', entity: { id } }]);
     const late = {
       tenantId,
@@ -87,7 +87,7 @@ describe('logs tail', () => {
       result: 'denied',
       from: {},
     };
-    await world.app.store.audit.write([late as NewEntry]);
+    await server.app.store.audit.write([late as NewEntry]);
     expect(await next()).toMatchObject([{ operation: 'late', result: 'denied' }]);
 
     expect(await stop()).toBe(0);
@@ -98,12 +98,12 @@ describe('logs tail', () => {
 test('logs tail --follow prints every entry once after a fast clock was corrected', async () => {
   const day = 86_400_000;
   const unlimited = { SALLYPORT_RATE_PER_ADDRESS: '0', SALLYPORT_RATE_PER_KEY: '0' };
-  const world = await openTestServer(sqlite, unlimited);
-  const { clock, application } = world;
+  const server = await openTestServer(sqlite, unlimited);
+  const { clock, application } = server;
   clock.advance(Date.now() - clock.now());
-  const { key } = await world.tenant();
+  const { key } = await server.tenant();
   const create = async (name: string) => (await application(key, { name })).id;
-  const follower = openCli(() => ({ SALLYPORT_URL: world.url, SALLYPORT_KEY: key }));
+  const follower = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
   const ids = (entries: readonly { entity?: { id: string } }[]) => entries.map(({ entity }) => entity?.id);
 
   const before = await create('before');
@@ -126,7 +126,7 @@ test('logs tail --follow prints every entry once after a fast clock was correcte
     expect(ids(await late.next())).toEqual([id]);
   }
   expect([await early.stop(), await late.stop()]).toEqual([0, 0]);
-  await world.close();
+  await server.close();
   follower.remove();
 });
 
@@ -143,10 +143,10 @@ async function refuseConnections(port: number, count: number): Promise<void> {
 }
 
 test('logs tail --follow survives a restart of the service with one warning, and prints every entry once', async () => {
-  const place = new ProgramFolder();
-  const first = await place.serve();
+  const program = new ProgramFolder();
+  const first = await program.serve();
   const env = { PORT: new URL(first.url).port };
-  const key = readFileSync(place.path('data/management.key'), 'utf8').trim();
+  const key = readFileSync(program.path('data/management.key'), 'utf8').trim();
   const cli = openCli(() => ({ SALLYPORT_URL: first.url, SALLYPORT_KEY: key }));
   const create = async (name: string) =>
     cli.run('apps', 'create', '--name', name, '--type', 'private', '--permission', 'token:read');
@@ -159,7 +159,7 @@ test('logs tail --follow survives a restart of the service with one warning, and
     `sallyport: warning: ${first.url}: the service could not be reached; retrying\n`,
   );
   await refuseConnections(Number(env.PORT), 2);
-  const second = await place.serve(env);
+  const second = await program.serve(env);
   for (const name of ['two', 'three']) {
     const { out } = await create(name);
     expect(await next()).toMatchObject([{ entity: { id: out.match(/[0-9a-f-]{36}/)?.[0] } }]);
@@ -168,20 +168,20 @@ test('logs tail --follow survives a restart of the service with one warning, and
   expect(await nextMessage()).toBe('');
   second.kill('SIGTERM');
   expect(await second.ended).toBe(0);
-  await place.close();
+  await program.close();
   cli.remove();
 });
 
 test('logs tail --follow exits when its key is revoked', async () => {
-  const world = await openTestServer(sqlite);
-  const { key } = await world.tenant();
-  const reader = await world.application(key, { permissions: ['log:read'] });
-  const cli = openCli(() => ({ SALLYPORT_URL: world.url, SALLYPORT_KEY: reader.key }));
+  const server = await openTestServer(sqlite);
+  const { key } = await server.tenant();
+  const reader = await server.application(key, { permissions: ['log:read'] });
+  const cli = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: reader.key }));
   const { next, nextMessage, ended } = cli.follow('logs', 'tail');
   expect(await next()).toHaveLength(1);
-  await world.call('DELETE', `/applications/${reader.id}`, { key });
+  await server.call('DELETE', `/applications/${reader.id}`, { key });
   expect(await nextMessage()).toContain('unauthenticated');
   expect(await ended).toBe(4);
-  await world.close();
+  await server.close();
   cli.remove();
 });

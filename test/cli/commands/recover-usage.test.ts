@@ -12,10 +12,10 @@ test('recover --revoke requires --audit', async () => {
 });
 
 test('recover fails while a service uses the SQLite database', async () => {
-  const world = await openTestServer(sqlite);
+  const server = await openTestServer(sqlite);
   const cli = openCli(() => ({
-    DATABASE_URL: world.config.databaseUrl,
-    SALLYPORT_DATA_DIR: world.config.dataDir,
+    DATABASE_URL: server.config.databaseUrl,
+    SALLYPORT_DATA_DIR: server.config.dataDir,
   }));
   expect(await cli.run('recover', '--yes')).toEqual({
     code: 1,
@@ -24,7 +24,7 @@ test('recover fails while a service uses the SQLite database', async () => {
       /^sallyport: error: \S+test.db is in use\nsallyport: hint: stop the service first\n$/,
     ),
   });
-  await world.close();
+  await server.close();
   cli.remove();
 });
 

@@ -31,7 +31,7 @@ interface Report {
 
 describe.each(databases)('a restore on %s: access that was revoked after the backup', (_, kind) => {
   let cli: Cli;
-  let world: TestServer;
+  let server: TestServer;
   let url: string;
   let backup: Backup;
   let key: string;
@@ -45,11 +45,11 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     });
     url = await kind.createEmpty(join(folder));
     backup = kind === sqlite ? onSqlite() : await onPostgres();
-    world = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
-    key = (await world.tenant()).key;
+    server = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
+    key = (await server.tenant()).key;
   });
   afterEach(async () => {
-    await world.close();
+    await server.close();
     cli.remove();
   });
 
@@ -75,7 +75,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     };
     return {
       take: async () => {
-        await world.close();
+        await server.close();
         await admin(`create database ${name}_copy template ${name}`);
         await reopen();
       },
@@ -88,12 +88,12 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
   }
 
   async function reopen(): Promise<void> {
-    world = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
+    server = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
   }
 
   async function restore(...options: string[]): Promise<Report> {
     await cli.run('audit', 'export', exported(), ...at());
-    await world.close();
+    await server.close();
     const { code, body } = await backup.restore(...options);
     expect(code).toBe(0);
     await reopen();
@@ -101,16 +101,16 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
   }
 
   async function revokeLater(): Promise<{ body: Report }> {
-    await world.close();
+    await server.close();
     const done = await cli.json('recover', '--yes', ...at(), '--audit', exported(), '--revoke');
     await reopen();
     return done;
   }
 
   const statusOf = async (credential: string) =>
-    (await world.call('GET', '/applications/key', { key: credential })).status;
+    (await server.call('GET', '/applications/key', { key: credential })).status;
   const make = (fields: object = {}) =>
-    world.application(key, { permissions: ['application:read'], ...fields });
+    server.application(key, { permissions: ['application:read'], ...fields });
 
   /** Creates applications, takes a backup, then changes each as its name says. */
   async function changeAfterBackup() {
@@ -121,22 +121,22 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     const narrowed = await make({ name: 'narrowed', permissions: ['application:read', 'log:read'] });
     const widened = await make({ name: 'widened' });
     const fenced = await make({ name: 'fenced', type: 'public' });
-    const second = (await world.call('POST', `/applications/${rotated.id}/keys`, { key })).body;
+    const second = (await server.call('POST', `/applications/${rotated.id}/keys`, { key })).body;
     const gone = await make({ name: 'gone before' });
-    await world.call('DELETE', `/applications/${gone.id}`, { key });
+    await server.call('DELETE', `/applications/${gone.id}`, { key });
     const { id } = await make({ name: 'regenerated before' });
-    const settled = (await world.call('POST', `/applications/${id}/regenerate`, { key })).body;
+    const settled = (await server.call('POST', `/applications/${id}/regenerate`, { key })).body;
     await backup.take();
-    await world.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
-    await world.call('DELETE', `/applications/${deleted.id}`, { key });
-    await world.call('DELETE', `/applications/${rotated.id}/keys/${second.id}`, { key });
+    await server.call('POST', `/applications/${regenerated.id}/regenerate`, { key });
+    await server.call('DELETE', `/applications/${deleted.id}`, { key });
+    await server.call('DELETE', `/applications/${rotated.id}/keys/${second.id}`, { key });
     const update = (id: string, permissions: string[], more: object = {}) =>
-      world.call('PUT', `/applications/${id}`, { key, body: { name: 'renamed', permissions, ...more } });
+      server.call('PUT', `/applications/${id}`, { key, body: { name: 'renamed', permissions, ...more } });
     await update(narrowed.id, ['application:read']);
     await update(widened.id, ['application:read', 'log:read']);
     await update(fenced.id, ['application:read'], { allowed_origins: ['https://shop.example'] });
     const young = await make({ name: 'made later' });
-    await world.call('DELETE', `/applications/${young.id}`, { key });
+    await server.call('DELETE', `/applications/${young.id}`, { key });
     return { untouched, settled, regenerated, deleted, rotated, narrowed, second, widened, fenced };
   }
 
@@ -179,10 +179,10 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     for (const one of [regenerated, deleted, second]) expect(await statusOf(one.key)).toBe(401);
     for (const one of [rotated, narrowed, untouched, settled, widened])
       expect(await statusOf(one.key)).toBe(200);
-    expect((await world.call('GET', '/logs', { key: narrowed.key })).status).toBe(403);
-    const now = (await world.call('GET', `/applications/${fenced.id}`, { key })).body;
+    expect((await server.call('GET', '/logs', { key: narrowed.key })).status).toBe(403);
+    const now = (await server.call('GET', `/applications/${fenced.id}`, { key })).body;
     expect(now.allowed_origins).toEqual(['https://shop.example']);
-    const { data } = (await world.call('GET', '/logs?size=100', { key })).body;
+    const { data } = (await server.call('GET', '/logs?size=100', { key })).body;
     const byOperator = (data as LogEntry[]).filter(({ actor }) => actor.kind === 'operator');
     expect(byOperator.map(({ operation, entity }) => `${operation} ${entity?.id}`).sort()).toEqual(
       [
@@ -198,10 +198,10 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
   });
 
   test('includes disabled and deleted tenants', async () => {
-    const [disabled, deleted, paused] = [await world.tenant(), await world.tenant(), await world.tenant()];
-    const app = await world.application(deleted.key);
+    const [disabled, deleted, paused] = [await server.tenant(), await server.tenant(), await server.tenant()];
+    const app = await server.application(deleted.key);
     await backup.take();
-    await world.call('DELETE', `/applications/${app.id}`, { key: deleted.key });
+    await server.call('DELETE', `/applications/${app.id}`, { key: deleted.key });
     await cli.run('tenants', 'disable', disabled.id, ...at());
     await cli.run('tenants', 'delete', deleted.id, '--yes', ...at());
     await cli.run('tenants', 'disable', paused.id, ...at());
@@ -230,7 +230,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       changed,
       readFileSync(exported(), 'utf8').replace('application.delete', 'application.update'),
     );
-    await world.close();
+    await server.close();
     expect(await cli.run('recover', '--yes', ...at(), '--audit', changed)).toMatchObject({
       code: 1,
       err: expect.stringMatching(/not a valid audit export of this database: line \d+: row \d+ was changed/),
@@ -244,16 +244,16 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       err: expect.stringContaining('the export is of another database'),
     });
     await reopen();
-    const { data } = (await world.call('GET', '/logs?operation=database.restore', { key })).body;
+    const { data } = (await server.call('GET', '/logs?operation=database.restore', { key })).body;
     expect(data).toEqual([]);
   });
 
   test('includes all sessions and nonces of the backup', async () => {
     const web = await make({ type: 'public' });
-    const open = async () => (await world.call('POST', '/sessions', { key: web.key })).body;
+    const open = async () => (await server.call('POST', '/sessions', { key: web.key })).body;
     const [one, other] = [await open(), await open()];
     const authorize = (nonce: string) =>
-      world.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['application:read'] } });
+      server.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['application:read'] } });
     await authorize(one.nonce);
     await backup.take();
     expect(await statusOf(one.session_key)).toBe(200);
@@ -264,7 +264,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
 
   test('is handled only after a confirmation, because all sessions end', async () => {
     const web = await make({ type: 'public' });
-    const { session_key } = (await world.call('POST', '/sessions', { key: web.key })).body;
+    const { session_key } = (await server.call('POST', '/sessions', { key: web.key })).body;
     const unchanged = { status: 200, sessions: 1 };
     const currentState = async () => ({
       status: await statusOf(web.key),
@@ -281,7 +281,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       err: expect.stringContaining('ends all sessions of all tenants'),
     });
     expect(await currentState()).toEqual(unchanged);
-    await world.close();
+    await server.close();
     expect((await shell(['recover', ...at()], { env, answers: ['y'] })).code).toBe(0);
     await reopen();
     expect(await currentState()).toEqual({ ...unchanged, sessions: 0 });

@@ -22,9 +22,9 @@ beforeEach(async () => {
     DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
     SALLYPORT_MASTER_KEY: testMasterKey,
   }));
-  const world = await open();
-  key = (await world.tenant()).key;
-  await world.close();
+  const server = await open();
+  key = (await server.tenant()).key;
+  await server.close();
   expect((await cli.run('backup', backup())).code).toBe(0);
 });
 afterEach(() => cli.remove());
@@ -56,9 +56,9 @@ function plantKey(path: string): void {
 }
 
 async function works(credential: string): Promise<boolean> {
-  const world = await open();
-  const { status } = await world.call('GET', '/applications', { key: credential });
-  await world.close();
+  const server = await open();
+  const { status } = await server.call('GET', '/applications', { key: credential });
+  await server.close();
   return status === 200;
 }
 

@@ -17,7 +17,7 @@ import { openTestServer, type TestServer, testMasterKey } from '../../support/te
 import { runSql } from '../../support/test-store.ts';
 
 let cli: Cli;
-let world: TestServer;
+let server: TestServer;
 let running: boolean;
 let key: string;
 const database = () => cli.path('live.db');
@@ -29,7 +29,7 @@ beforeEach(async () => {
     SALLYPORT_MASTER_KEY: testMasterKey,
   }));
   await start();
-  key = (await world.tenant()).key;
+  key = (await server.tenant()).key;
 });
 afterEach(async () => {
   await stop();
@@ -37,12 +37,12 @@ afterEach(async () => {
 });
 
 async function start(): Promise<void> {
-  world = await openTestServer(`sqlite:${database()}`);
+  server = await openTestServer(`sqlite:${database()}`);
   running = true;
 }
 
 async function stop(): Promise<void> {
-  if (running) await world.close();
+  if (running) await server.close();
   running = false;
 }
 
@@ -57,13 +57,13 @@ async function restore(...options: string[]) {
 }
 
 const statusOf = async (credential: string) =>
-  (await world.call('GET', '/applications/key', { key: credential })).status;
+  (await server.call('GET', '/applications/key', { key: credential })).status;
 
 describe('a restore', () => {
   test('restores the backup and moves the replaced database aside', async () => {
-    const backedUp = await world.application(key);
+    const backedUp = await server.application(key);
     await cli.run('backup', backup());
-    const lost = await world.application(key, { permissions: ['application:read'] });
+    const lost = await server.application(key, { permissions: ['application:read'] });
     const body = await restore();
     expect(body).toMatchObject({ database: database(), revoked: false, sessions: 0 });
     expect(await statusOf(backedUp.key)).toBe(403);
@@ -76,7 +76,7 @@ describe('a restore', () => {
   });
 
   test('creates a missing database', async () => {
-    const { key: backedUp } = await world.application(key, { permissions: ['application:read'] });
+    const { key: backedUp } = await server.application(key, { permissions: ['application:read'] });
     await cli.run('backup', backup());
     await stop();
     const elsewhere = openCli((folder) => ({
@@ -84,7 +84,7 @@ describe('a restore', () => {
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
     expect((await elsewhere.json('restore', backup())).body.replaced).toBeUndefined();
-    world = await openTestServer(`sqlite:${elsewhere.path('new/live.db')}`);
+    server = await openTestServer(`sqlite:${elsewhere.path('new/live.db')}`);
     running = true;
     expect(await statusOf(backedUp)).toBe(200);
     await stop();
@@ -92,11 +92,11 @@ describe('a restore', () => {
   });
 
   test('does not restore sessions, nonces or idempotency records', async () => {
-    const web = await world.application(key, { type: 'public', permissions: ['application:read'] });
-    const open = async () => (await world.call('POST', '/sessions', { key: web.key })).body;
+    const web = await server.application(key, { type: 'public', permissions: ['application:read'] });
+    const open = async () => (await server.call('POST', '/sessions', { key: web.key })).body;
     const [authorized, spent, waiting] = [await open(), await open(), await open()];
     const authorize = (nonce: string) =>
-      world.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['application:read'] } });
+      server.call('POST', '/sessions/authorize', { key, body: { nonce, permissions: ['application:read'] } });
     await authorize(authorized.nonce);
     expect(await statusOf(authorized.session_key)).toBe(200);
     const repeated = {
@@ -104,15 +104,15 @@ describe('a restore', () => {
       body: { name: 'once', type: 'private', permissions: ['mine:x'] },
       headers: { 'Idempotency-Key': 'again' },
     };
-    await world.call('POST', '/applications', repeated);
-    await world.flush();
+    await server.call('POST', '/applications', repeated);
+    await server.flush();
     for (const part of ['', '-wal']) copyFileSync(database() + part, backup() + part);
     await authorize(spent.nonce);
     const body = await restore(...copied);
     expect(body).toMatchObject({ sessions: 3, replies: 1 });
     expect(await statusOf(authorized.session_key)).toBe(401);
     for (const { nonce } of [authorized, spent, waiting]) expect((await authorize(nonce)).status).toBe(404);
-    const again = await world.call('POST', '/applications', repeated);
+    const again = await server.call('POST', '/applications', repeated);
     expect(again.headers.get('idempotency-replayed')).toBeNull();
   });
 
@@ -132,7 +132,7 @@ describe('a restore', () => {
 
   test('does not replace a database without --force', async () => {
     await cli.run('backup', backup());
-    const lost = await world.application(key, { permissions: ['application:read'] });
+    const lost = await server.application(key, { permissions: ['application:read'] });
     await stop();
     expect(await cli.run('restore', backup())).toMatchObject({
       code: 1,
@@ -184,7 +184,7 @@ describe('a restore', () => {
 
     test.each(invalid)('%s', async (_, change, message) => {
       await cli.run('backup', backup());
-      const { key: valid } = await world.application(key, { permissions: ['application:read'] });
+      const { key: valid } = await server.application(key, { permissions: ['application:read'] });
       await change();
       await stop();
       const { code, out, err } = await cli.run('restore', backup(), '--force', '--unverified');
@@ -197,7 +197,7 @@ describe('a restore', () => {
   });
 
   test('works after an interrupted restore, and if the old database is unreadable', async () => {
-    const { key: backedUp } = await world.application(key, { permissions: ['application:read'] });
+    const { key: backedUp } = await server.application(key, { permissions: ['application:read'] });
     await cli.run('backup', backup());
     await stop();
     writeFileSync(`${database()}.restoring`, 'half');
@@ -210,9 +210,9 @@ describe('a restore', () => {
   });
 
   test('ignores the write-ahead log of a deleted database', async () => {
-    const { key: backedUp } = await world.application(key, { permissions: ['application:read'] });
+    const { key: backedUp } = await server.application(key, { permissions: ['application:read'] });
     await cli.run('backup', backup());
-    const { key: later } = await world.application(key, { permissions: ['application:read'] });
+    const { key: later } = await server.application(key, { permissions: ['application:read'] });
     const log = readFileSync(`${database()}-wal`);
     await stop();
     rmSync(database());
@@ -237,9 +237,9 @@ describe('a restore', () => {
   });
 
   test('has an audit entry, and the hash chain continues from the backup', async () => {
-    await world.application(key);
+    await server.application(key);
     await cli.run('backup', backup());
-    await world.application(key);
+    await server.application(key);
     const lost = (await cli.run('audit', 'head')).out.trim();
     await restore();
     const { out } = await cli.run('audit', 'tail', '--json', '--lines', '1');

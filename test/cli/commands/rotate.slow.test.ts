@@ -44,26 +44,26 @@ async function end(service: RunningProgram): Promise<void> {
 }
 
 describe.each(databases)('the master key on %s', (_, database) => {
-  let place: ProgramFolder;
+  let program: ProgramFolder;
   let env: Record<string, string>;
   let databaseUrl: string;
   let tenants: OpenedStore;
 
   beforeEach(async () => {
-    place = new ProgramFolder();
+    program = new ProgramFolder();
     databaseUrl =
-      database.name === 'SQLite' ? `sqlite:${place.path('test.db')}` : await database.createEmpty('');
-    env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY_FILE: place.path('master.key') };
+      database.name === 'SQLite' ? `sqlite:${program.path('test.db')}` : await database.createEmpty('');
+    env = { DATABASE_URL: databaseUrl, SALLYPORT_MASTER_KEY_FILE: program.path('master.key') };
     if (database.name !== 'SQLite')
       writeFileSync(keyFile(), Buffer.alloc(32, 1).toString('base64'), { mode: 0o600 });
     tenants = await openStore(databaseUrl, { timeout: generousTimeout });
   });
   afterEach(async () => {
     await tenants.close();
-    await place.close();
+    await program.close();
   });
 
-  const keyFile = () => place.path('master.key');
+  const keyFile = () => program.path('master.key');
   const keys = () => readFileSync(keyFile(), 'utf8').trimEnd().split('\n');
   const masters = async () => {
     const rows = await runSql<{ id: string }>(
@@ -76,7 +76,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   const newTenantKey = () => newTenantIn(tenants);
 
   async function refused(settings: Record<string, string>, message: string): Promise<void> {
-    const { code, out, err } = await place.run(['serve'], { ...env, PORT: '0', ...settings });
+    const { code, out, err } = await program.run(['serve'], { ...env, PORT: '0', ...settings });
     expect([code, out]).toEqual([1, '']);
     expect(err.split('\n')).toEqual([
       expect.stringContaining(`sallyport: error: ${message}`),
@@ -86,7 +86,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
   }
 
   test('is rotated while the service reads and writes, without a failed request', async () => {
-    const service = await place.serve(env);
+    const service = await program.serve(env);
     const [old] = keys() as [string];
     const known = await Promise.all(Array.from({ length: 8 }, newTenantKey));
     const stored: StoredToken[] = [];
@@ -104,8 +104,8 @@ describe.each(databases)('the master key on %s', (_, database) => {
       return error;
     });
     while (stored.length < 20 && !failed) await Bun.sleep(1);
-    const first = await place.run([...command, '--json'], env);
-    const second = await place.run(command, env);
+    const first = await program.run([...command, '--json'], env);
+    const second = await program.run(command, env);
     rotating = false;
     expect(await lanes).toBeArray();
 
@@ -132,22 +132,22 @@ describe.each(databases)('the master key on %s', (_, database) => {
       { SALLYPORT_MASTER_KEY: old },
       `the database needs the master key ${idOf(current)}, which SALLYPORT_MASTER_KEY`,
     );
-    const restarted = await place.serve(env);
+    const restarted = await program.serve(env);
     for (const token of stored.slice(0, 50)) await read(restarted.url, token);
     await Promise.all(known.map(async (key) => read(restarted.url, await store(restarted.url, key))));
     expect(await masters()).toEqual([idOf(current)]);
   });
 
   test('survives a killed rotation: the service runs and restarts, and the next rotation finishes it', async () => {
-    const service = await place.serve(env);
+    const service = await program.serve(env);
     const stored = await Promise.all(
       Array.from({ length: 150 }, async () => store(service.url, await newTenantKey())),
     );
     const readAll = ({ url }: RunningProgram) => Promise.all(stored.map((each) => read(url, each)));
     const before = keys()[0] as string;
-    const killed = Bun.spawn(place.command(command), {
-      cwd: place.folder,
-      env: place.environment(env),
+    const killed = Bun.spawn(program.command(command), {
+      cwd: program.folder,
+      env: program.environment(env),
       stdio: ['ignore', 'ignore', 'ignore'],
     });
     while (keys()[0] === before && killed.exitCode === null) await Bun.sleep(0);
@@ -157,9 +157,9 @@ describe.each(databases)('the master key on %s', (_, database) => {
     await readAll(service);
     await read(service.url, await store(service.url, await newTenantKey()));
     await end(service);
-    const restarted = await place.serve(env);
+    const restarted = await program.serve(env);
     await readAll(restarted);
-    expect((await place.run([...command, '--drop-old', '--yes'], env)).code).toBe(0);
+    expect((await program.run([...command, '--drop-old', '--yes'], env)).code).toBe(0);
     expect(await masters()).toEqual([idOf(keys()[0] as string)]);
     expect(keys()).toHaveLength(1);
     expect(keys()).not.toContain(before);
@@ -172,12 +172,12 @@ test('the master key of several nodes is rotated as the help describes', async (
   expect(help).toContain(
     'restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW',
   );
-  const place = new ProgramFolder();
+  const program = new ProgramFolder();
   const shared = { DATABASE_URL: await postgres.createEmpty('') };
   const tenants = await openStore(shared.DATABASE_URL, { timeout: generousTimeout });
   const [old, fresh] = [2, 3].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
-  const withKey = (key: string) => place.serve({ ...shared, SALLYPORT_MASTER_KEY: key });
-  const rotate = (key: string) => place.run(command, { ...shared, SALLYPORT_MASTER_KEY: key });
+  const withKey = (key: string) => program.serve({ ...shared, SALLYPORT_MASTER_KEY: key });
+  const rotate = (key: string) => program.run(command, { ...shared, SALLYPORT_MASTER_KEY: key });
   const stored: StoredToken[] = [];
   let nodes: RunningProgram[] = await Promise.all([withKey(old), withKey(old)]);
   /** Reads all tokens on every node, and stores a new one for the tenant. */
@@ -205,5 +205,5 @@ test('the master key of several nodes is rotated as the help describes', async (
   await check(await newTenantIn(tenants));
   await restart(fresh);
   await tenants.close();
-  await place.close();
+  await program.close();
 });

@@ -3,19 +3,19 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { keyPattern, ProgramFolder } from '../../support/program.ts';
 import { runSql } from '../../support/test-store.ts';
 
-let place: ProgramFolder;
+let program: ProgramFolder;
 beforeEach(() => {
-  place = new ProgramFolder();
+  program = new ProgramFolder();
 });
-afterEach(() => place.close());
+afterEach(() => program.close());
 
-const keyIn = (file: string) => readFileSync(place.path(file), 'utf8').trim();
+const keyIn = (file: string) => readFileSync(program.path(file), 'utf8').trim();
 const holder = (url: string, key: string) =>
   fetch(`${url}/applications/key`, { headers: { 'SVC-API-KEY': key } });
 
 describe('serve', () => {
   test('prints no key to a pipe', async () => {
-    const { url, out, err } = await place.serve({ SALLYPORT_LOG_LEVEL: 'debug' });
+    const { url, out, err } = await program.serve({ SALLYPORT_LOG_LEVEL: 'debug' });
     await holder(url, keyIn('data/management.key'));
     expect(out() + err()).not.toMatch(keyPattern);
   });
@@ -24,9 +24,9 @@ describe('serve', () => {
     let seen = '';
     const complete = Promise.withResolvers<void>();
     const decoder = new TextDecoder();
-    const child = Bun.spawn(place.command(['serve']), {
-      cwd: place.folder,
-      env: place.environment({ PORT: '0', SALLYPORT_DRAIN: '0' }),
+    const child = Bun.spawn(program.command(['serve']), {
+      cwd: program.folder,
+      env: program.environment({ PORT: '0', SALLYPORT_DRAIN: '0' }),
       terminal: {
         cols: 200,
         data: (_, bytes) => {
@@ -43,16 +43,16 @@ describe('serve', () => {
   });
 
   test.each(['1', '2'])('prints the metrics URL of each of %s workers', async (workers) => {
-    const { out } = await place.serve({ SALLYPORT_METRICS_PORT: '0', SALLYPORT_WORKERS: workers });
+    const { out } = await program.serve({ SALLYPORT_METRICS_PORT: '0', SALLYPORT_WORKERS: workers });
     const urls = Array.from(out().matchAll(/^ {2}metrics +(http:\S+)$/gm), ([, url]) => url as string);
     expect(new Set(urls).size).toBe(Number(workers));
     for (const url of urls) expect(await (await fetch(url)).text()).toContain('sallyport_build_info');
   });
 
   test('keeps serving and exits with 0 if its log is closed', async () => {
-    const child = Bun.spawn(place.command(['serve']), {
-      cwd: place.folder,
-      env: place.environment({ PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_LOG_LEVEL: 'debug' }),
+    const child = Bun.spawn(program.command(['serve']), {
+      cwd: program.folder,
+      env: program.environment({ PORT: '0', SALLYPORT_DRAIN: '0', SALLYPORT_LOG_LEVEL: 'debug' }),
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     await child.stderr.cancel();
@@ -68,23 +68,23 @@ describe('serve', () => {
   });
 
   test('a flag overrides the environment, which overrides .env', async () => {
-    writeFileSync(place.path('.env'), 'SALLYPORT_DATA_DIR=from-file\nSALLYPORT_LOG_LEVEL=nonsense\n');
-    await place.serve({ SALLYPORT_LOG_LEVEL: 'info' });
-    expect(existsSync(place.path('from-file/sallyport.db'))).toBe(true);
-    await place.serve({ SALLYPORT_LOG_LEVEL: 'info', SALLYPORT_DATA_DIR: 'from-environment' });
-    expect(existsSync(place.path('from-environment/sallyport.db'))).toBe(true);
-    await place.serve({ SALLYPORT_LOG_LEVEL: 'info', SALLYPORT_DATA_DIR: 'unused' }, [
+    writeFileSync(program.path('.env'), 'SALLYPORT_DATA_DIR=from-file\nSALLYPORT_LOG_LEVEL=nonsense\n');
+    await program.serve({ SALLYPORT_LOG_LEVEL: 'info' });
+    expect(existsSync(program.path('from-file/sallyport.db'))).toBe(true);
+    await program.serve({ SALLYPORT_LOG_LEVEL: 'info', SALLYPORT_DATA_DIR: 'from-environment' });
+    expect(existsSync(program.path('from-environment/sallyport.db'))).toBe(true);
+    await program.serve({ SALLYPORT_LOG_LEVEL: 'info', SALLYPORT_DATA_DIR: 'unused' }, [
       '--data-dir',
       'from-flag',
     ]);
-    expect(existsSync(place.path('from-flag/sallyport.db'))).toBe(true);
-    expect(existsSync(place.path('unused'))).toBe(false);
+    expect(existsSync(program.path('from-flag/sallyport.db'))).toBe(true);
+    expect(existsSync(program.path('unused'))).toBe(false);
   });
 });
 
 describe('serve fails with one error that names the setting:', () => {
   async function expectError(env: Record<string, string>, code: number, ...words: string[]) {
-    const { code: ended, out, err } = await place.run(['serve'], { PORT: '0', ...env });
+    const { code: ended, out, err } = await program.run(['serve'], { PORT: '0', ...env });
     const [first, ...rest] = err.trimEnd().split('\n');
     expect(first).toStartWith('sallyport: error: ');
     for (const word of words) expect(first).toContain(word);
@@ -95,7 +95,7 @@ describe('serve fails with one error that names the setting:', () => {
   }
 
   test('a port in use, also with workers', async () => {
-    const { url } = await place.serve({ SALLYPORT_WORKERS: '2' });
+    const { url } = await program.serve({ SALLYPORT_WORKERS: '2' });
     const PORT = new URL(url).port;
     await expectError({ PORT }, 2, 'HOST and PORT', PORT);
     await expectError({ PORT, SALLYPORT_WORKERS: '2' }, 2, 'HOST and PORT', PORT);
@@ -119,26 +119,26 @@ describe('serve fails with one error that names the setting:', () => {
   });
 
   test('a database of a newer version', async () => {
-    await place.run(['migrate']);
-    const url = `sqlite:${place.path('data/sallyport.db')}`;
+    await program.run(['migrate']);
+    const url = `sqlite:${program.path('data/sallyport.db')}`;
     await runSql(url, "insert into schema_versions (version, name, hash) values (999, 'later', 'x')");
     await expectError({}, 1, 'schema 999');
   });
 
   test('a file that is not a database', async () => {
-    mkdirSync(place.path('data'));
-    writeFileSync(place.path('data/sallyport.db'), 'not a database, but a letter\n'.repeat(100));
+    mkdirSync(program.path('data'));
+    writeFileSync(program.path('data/sallyport.db'), 'not a database, but a letter\n'.repeat(100));
     await expectError({}, 1, 'DATABASE_URL', 'data/sallyport.db');
   });
 
   test('a key file of another database', async () => {
-    const { kill, ended } = await place.serve();
+    const { kill, ended } = await program.serve();
     kill('SIGTERM');
     await ended;
     const key = keyIn('data/management.key');
     await expectError({ DATABASE_URL: 'sqlite:other.db' }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
     expect(keyIn('data/management.key')).toBe(key);
-    const moved = await place.serve({
+    const moved = await program.serve({
       DATABASE_URL: 'sqlite:other.db',
       SALLYPORT_MANAGEMENT_KEY_FILE: 'keys/other.key',
     });
@@ -146,10 +146,10 @@ describe('serve fails with one error that names the setting:', () => {
   });
 
   test('a key file that cannot be written; no tenant is created', async () => {
-    writeFileSync(place.path('keys'), 'a file is in the way');
+    writeFileSync(program.path('keys'), 'a file is in the way');
     const SALLYPORT_MANAGEMENT_KEY_FILE = 'keys/management.key';
     await expectError({ SALLYPORT_MANAGEMENT_KEY_FILE }, 2, 'SALLYPORT_MANAGEMENT_KEY_FILE');
-    const { out } = await place.run(['tenants', 'list', '--json']);
+    const { out } = await program.run(['tenants', 'list', '--json']);
     expect(JSON.parse(out)).toEqual([]);
   });
 });

@@ -3,20 +3,20 @@ import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('sessions', () => {
-  let world: TestServer;
+  let server: TestServer;
   let key: string;
   let page: { id: string; key: string };
   beforeAll(async () => {
-    world = await openTestServer(sqlite);
+    server = await openTestServer(sqlite);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
   beforeEach(async () => {
-    ({ key } = await world.tenant());
-    page = await world.application(key, { name: 'page', type: 'public', permissions: ['token:create'] });
+    ({ key } = await server.tenant());
+    page = await server.application(key, { name: 'page', type: 'public', permissions: ['token:create'] });
   });
 
   function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-    return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
+    return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
   }
   async function json(argv: string[], options?: ShellOptions) {
     const { code, out, err } = await call([...argv, '--json'], options);
@@ -25,7 +25,7 @@ describe('sessions', () => {
   }
   const create = () => json(['sessions', 'create'], { env: { SALLYPORT_KEY: page.key } });
   const mayList = async (session: { session_key: string }) =>
-    (await world.call('GET', '/tokens', { key: session.session_key })).status;
+    (await server.call('GET', '/tokens', { key: session.session_key })).status;
 
   test('are created with a public key and authorized by a nonce from standard input, environment or file', async () => {
     const first = await create();
@@ -59,8 +59,8 @@ describe('sessions', () => {
   });
 
   test('are listed with their state, and filtered by state and application', async () => {
-    const other = await world.application(key, { name: 'kiosk', type: 'public' });
-    await world.call('POST', '/sessions', { key: other.key });
+    const other = await server.application(key, { name: 'kiosk', type: 'public' });
+    await server.call('POST', '/sessions', { key: other.key });
     const { nonce } = await create();
     await call(['sessions', 'authorize', '--permission', 'token:read'], { stdin: nonce });
     const of = async (...options: string[]) =>

@@ -4,15 +4,15 @@ import { databases, openTestServer, type TestServer, testMasterKey } from '../..
 import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('tenants from the command line on %s', (_, database) => {
-  let world: TestServer;
+  let server: TestServer;
   beforeEach(async () => {
-    world = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
   });
-  afterEach(() => world.close());
+  afterEach(() => server.close());
 
   /** Runs a command on the database of the running service. */
   function operate(argv: string[], answers?: string[]) {
-    const { databaseUrl, dataDir } = world.config;
+    const { databaseUrl, dataDir } = server.config;
     const env = {
       DATABASE_URL: databaseUrl,
       SALLYPORT_DATA_DIR: dataDir,
@@ -31,11 +31,11 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     const { tenant_id: id, key } = await json('tenants', 'create', name);
     return { id, key };
   };
-  const status = async (key: string) => (await world.call('GET', '/tenants/self', { key })).status;
+  const status = async (key: string) => (await server.call('GET', '/tenants/self', { key })).status;
   const operations = async (id: string) =>
     (
       await runSql<{ operation: string; entry: string }>(
-        world.config.databaseUrl,
+        server.config.databaseUrl,
         `select operation, entry from audit where tenant_id = '${id}' order by id`,
       )
     ).map(({ operation, entry }) => ({ operation, ...JSON.parse(entry) }));
@@ -45,11 +45,11 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     const created = await json('tenants', 'key', 'shop');
     expect(created).toMatchObject({ tenant_id: id, application_id: expect.any(String) });
     expect(created.key).not.toBe(lost);
-    const { status: answered, body } = await world.call('GET', '/applications/key', { key: created.key });
+    const { status: answered, body } = await server.call('GET', '/applications/key', { key: created.key });
     expect([answered, body.id, body.type]).toEqual([200, created.application_id, 'management']);
-    expect((await world.call('GET', '/applications', { key: created.key })).body.pagination.total_items).toBe(
-      2,
-    );
+    expect(
+      (await server.call('GET', '/applications', { key: created.key })).body.pagination.total_items,
+    ).toBe(2);
     expect(await operations(id)).toMatchObject([
       { operation: 'tenant.create' },
       {
@@ -64,7 +64,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   test('a tenant is created, renamed, disabled and enabled, with an audit entry each', async () => {
     const { id, key } = await create('shop');
     expect(await json('tenants', 'rename', 'shop', 'store')).toMatchObject({ id, name: 'store' });
-    expect((await world.call('GET', '/tenants/self', { key })).body.name).toBe('store');
+    expect((await server.call('GET', '/tenants/self', { key })).body.name).toBe('store');
     expect((await json('tenants', 'disable', 'store')).disabled_at).toBeString();
     expect(await status(key)).toBe(401);
     expect(await json('tenants', 'enable', id.toUpperCase())).not.toHaveProperty('disabled_at');
@@ -83,7 +83,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
         result: 'success',
       });
     expect(entries[1]?.difference).toEqual({ name: { from: 'shop', to: 'store' } });
-    const { body } = await world.call('GET', '/logs?operation=tenant.disable', { key });
+    const { body } = await server.call('GET', '/logs?operation=tenant.disable', { key });
     expect(body.data).toHaveLength(1);
   });
 
@@ -119,15 +119,15 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
   test('deleting a tenant removes all its rows but the audit log, and none of other tenants', async () => {
     const [shop, other] = [await create('shop'), await create('other')];
     for (const { key } of [shop, other]) {
-      const web = await world.application(key, { type: 'public' });
+      const web = await server.application(key, { type: 'public' });
       for (let i = 0; i < 3; i++) {
-        await world.call('POST', '/sessions', { key: web.key });
+        await server.call('POST', '/sessions', { key: web.key });
         const body = { data: 'x', container: '/a/b/', metadata: { a: 'b' } };
-        await world.call('POST', '/tokens', { key, body, headers: { 'Idempotency-Key': `n${i}` } });
+        await server.call('POST', '/tokens', { key, body, headers: { 'Idempotency-Key': `n${i}` } });
       }
-      await world.call('GET', '/applications', { key });
+      await server.call('GET', '/applications', { key });
     }
-    await world.flush();
+    await server.flush();
     const before = await rowsOf(other.id);
     expect(Object.keys(before)).toEqual(Object.keys(await rowsOf(shop.id)));
     expect(Object.keys(before)).toEqual(
@@ -145,7 +145,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
 
   /** The number of rows of the tenant by table, without empty tables. */
   async function rowsOf(tenant: string): Promise<Record<string, number>> {
-    const { databaseUrl } = world.config;
+    const { databaseUrl } = server.config;
     const tables = await runSql<{ name: string }>(
       databaseUrl,
       databaseUrl.startsWith('sqlite:')
@@ -187,8 +187,8 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
 
   test('an interrupted deletion can only be finished', async () => {
     const { id, key } = await create('shop');
-    await world.application(key);
-    await world.app.maintenance.tenants.markDeleted(id);
+    await server.application(key);
+    await server.app.maintenance.tenants.markDeleted(id);
     expect(await status(key)).toBe(401);
     const { out } = await operate(['tenants', 'list']);
     expect(out).toContain('being deleted  shop');
@@ -204,7 +204,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
       ]);
     }
     expect((await operate(['tenants', 'delete', id, '--yes'])).code).toBe(0);
-    expect(await world.app.store.tenants.get(id)).toBeUndefined();
+    expect(await server.app.store.tenants.get(id)).toBeUndefined();
   });
 
   test.each<[string, string[]]>([
@@ -225,7 +225,7 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     expect([code, err]).toEqual([1, expect.stringContaining('2 tenants are named "twin"')]);
     for (const { id, key } of twins) {
       expect(err).toContain(id);
-      expect((await world.call('GET', '/tenants/self', { key })).body.name).toBe('twin');
+      expect((await server.call('GET', '/tenants/self', { key })).body.name).toBe('twin');
     }
   });
 
@@ -233,6 +233,6 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     const { id } = await create('shop');
     const { code, err } = await operate(['tenants', 'rename', id, ' ']);
     expect([code, err]).toEqual([2, expect.stringContaining('NAME must not be only white space')]);
-    expect((await world.app.store.tenants.get(id))?.name).toBe('shop');
+    expect((await server.app.store.tenants.get(id))?.name).toBe('shop');
   });
 });

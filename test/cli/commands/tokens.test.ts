@@ -2,18 +2,18 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import { type ShellOptions, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let world: TestServer;
+let server: TestServer;
 let key: string;
 beforeAll(async () => {
-  world = await openTestServer(sqlite);
+  server = await openTestServer(sqlite);
 });
-afterAll(() => world.close());
+afterAll(() => server.close());
 beforeEach(async () => {
-  ({ key } = await world.tenant());
+  ({ key } = await server.tenant());
 });
 
 function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-  return shell(argv, { env: { SALLYPORT_URL: world.url, SALLYPORT_KEY: key, ...env }, ...rest });
+  return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
 }
 
 async function json(argv: string[], options?: ShellOptions) {
@@ -53,7 +53,7 @@ describe('a token', () => {
   });
 
   test('stores JSON with --data-file and text with --text-file', async () => {
-    const reveal = await world.application(key, {
+    const reveal = await server.application(key, {
       permissions: [],
       rules: [
         { priority: 1, container: '/', transform: 'reveal', permissions: ['token:create', 'token:read'] },

@@ -2,17 +2,17 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { ProgramFolder, type RunningProgram } from '../../support/program.ts';
 
-let place: ProgramFolder;
+let program: ProgramFolder;
 let service: RunningProgram;
 let workers: number[];
 beforeEach(async () => {
-  place = new ProgramFolder();
-  service = await place.serve({ SALLYPORT_WORKERS: '2', SALLYPORT_LOG_LEVEL: 'debug' });
+  program = new ProgramFolder();
+  service = await program.serve({ SALLYPORT_WORKERS: '2', SALLYPORT_LOG_LEVEL: 'debug' });
   workers = listening();
 });
 afterEach(async () => {
   for (const pid of listening()) if (runs(pid)) process.kill(pid, 'SIGKILL');
-  await place.close();
+  await program.close();
 });
 
 /** The process ids of all workers so far, from the log. */
@@ -40,7 +40,7 @@ function isReachable(): Promise<boolean> {
 async function firstStatus(): Promise<number> {
   const rest = new AbortController();
   const requests = Array.from({ length: 16 }, async () => {
-    const key = readFileSync(place.path('data/management.key'), 'utf8').trim();
+    const key = readFileSync(program.path('data/management.key'), 'utf8').trim();
     const headers = { 'SVC-API-KEY': key, Connection: 'close' };
     return (await fetch(`${service.url}/applications/key`, { headers, signal: rest.signal })).status;
   });
@@ -87,7 +87,7 @@ test('a killed worker is replaced on the same port', async () => {
 });
 
 test('a replacement worker uses the same metrics port', async () => {
-  const measured = await place.serve({
+  const measured = await program.serve({
     SALLYPORT_WORKERS: '2',
     SALLYPORT_LOG_LEVEL: 'debug',
     SALLYPORT_METRICS_PORT: '0',

@@ -13,7 +13,7 @@ const hidden = /[\p{Cc}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 const hostile = 'a\x1b[2J\x9b2J\x7f\x85\u202e\u2066\u061c\u200f\u2028\u2029\u200b\u200dz';
 
 let cli: Cli;
-let world: TestServer;
+let server: TestServer;
 let env: Record<string, string>;
 let key: string;
 let ids: { app: string; tenant: string };
@@ -23,14 +23,14 @@ beforeAll(async () => {
     DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
     SALLYPORT_MASTER_KEY: testMasterKey,
   }));
-  world = await openTestServer(`sqlite:${cli.path('live.db')}`);
-  const tenant = await world.tenant();
+  server = await openTestServer(`sqlite:${cli.path('live.db')}`);
+  const tenant = await server.tenant();
   key = tenant.key;
-  const app = await world.application(key, { type: 'public', permissions: ['token:read'] });
-  ids = { app: app.id, tenant: (await world.call('GET', '/tenants/self', { key })).body.id };
-  await world.call('POST', '/sessions', { key: app.key, headers: { 'User-Agent': 'agent\x9b2J\x85' } });
-  await world.call('POST', '/tokens', { key, body: { id: 'card', data: 1, metadata: { note: hostile } } });
-  await world.flush();
+  const app = await server.application(key, { type: 'public', permissions: ['token:read'] });
+  ids = { app: app.id, tenant: (await server.call('GET', '/tenants/self', { key })).body.id };
+  await server.call('POST', '/sessions', { key: app.key, headers: { 'User-Agent': 'agent\x9b2J\x85' } });
+  await server.call('POST', '/tokens', { key, body: { id: 'card', data: 1, metadata: { note: hostile } } });
+  await server.flush();
   // The API rejects such names, so this writes them to the database.
   const db = new Database(cli.path('live.db'));
   db.run('update applications set name = ? where id = ?', [hostile, ids.app]);
@@ -40,12 +40,12 @@ beforeAll(async () => {
   env = {
     DATABASE_URL: `sqlite:${cli.path('live.db')}`,
     SALLYPORT_MASTER_KEY: testMasterKey,
-    SALLYPORT_URL: world.url,
+    SALLYPORT_URL: server.url,
     SALLYPORT_KEY: key,
   };
 });
 afterAll(async () => {
-  await world.close();
+  await server.close();
   cli.remove();
 });
 

@@ -152,7 +152,7 @@ describe(`with the seed ${seed}`, () => {
   const beyond = (one: Level, other: Level) => levels.indexOf(one) > levels.indexOf(other);
 
   test('no key learns more of a secret than a key that could reveal it has disclosed', async () => {
-    const worlds = fc.record({
+    const scenarios = fc.record({
       policies: fc.record({
         public: policy,
         bound: policy,
@@ -165,7 +165,7 @@ describe(`with the seed ${seed}`, () => {
     });
     const tally = { runs: 0, moved: 0 };
     await fc.assert(
-      fc.asyncProperty(worlds, async ({ policies, actions }) => {
+      fc.asyncProperty(scenarios, async ({ policies, actions }) => {
         const keys = await open(policies);
         let before = await look(keys);
         const entitled = { ...before };

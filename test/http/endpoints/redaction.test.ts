@@ -51,8 +51,8 @@ describe.each(databases)('secrets on %s', (_, database) => {
     const rest = news.reduce((all, secret) => all.replace(secret, ''), text);
     answers.push(`${JSON.stringify([...response.headers])}\n${rest}`);
     const names = ['/:id', '/:key_id'];
-    const place = path.split('?')[0]?.replace(/\/[0-9a-f-]{36}/g, () => names.shift() ?? '/:more');
-    called.add(`${method} ${place}`);
+    const template = path.split('?')[0]?.replace(/\/[0-9a-f-]{36}/g, () => names.shift() ?? '/:more');
+    called.add(`${method} ${template}`);
     return { status: response.status, body: answer };
   }
 

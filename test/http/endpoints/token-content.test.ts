@@ -29,11 +29,11 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
     ...db,
     change: (work, entity) => db.change((tx) => work(recorded(tx)), entity),
   });
-  let world: TestServer;
+  let server: TestServer;
   let tenant: { id: string; key: string };
   beforeAll(async () => {
-    world = await openTestServer(database, {}, through);
-    tenant = await world.tenant();
+    server = await openTestServer(database, {}, through);
+    tenant = await server.tenant();
     const body = {
       id: 'large',
       data: { name: 'Ada', secret: 'x'.repeat(megabyte) },
@@ -41,14 +41,14 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
     };
     expect((await call('POST', '/tokens', tenant.key, body)).status).toBe(201);
   });
-  afterAll(() => world.close());
+  afterAll(() => server.close());
 
   const call = (method: string, path: string, key: string, body?: object) =>
-    world.call(method, path, { key, body });
+    server.call(method, path, { key, body });
 
   /** Bytes in the write-ahead log of the database. */
   async function logSize(): Promise<number> {
-    const { databaseUrl: url } = world.config;
+    const { databaseUrl: url } = server.config;
     if (name === 'SQLite') return statSync(`${url.slice('sqlite:'.length)}-wal`).size;
     const [row] = await runSql<{ bytes: string }>(url, "select pg_current_wal_insert_lsn() - '0/0' as bytes");
     return Number(row?.bytes);
@@ -56,7 +56,7 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
 
   async function withTransform(transform: string): Promise<string> {
     const rule = { priority: 1, container: '/', transform, permissions: ['token:read', 'token:update'] };
-    return (await world.application(tenant.key, { rules: [rule] })).key;
+    return (await server.application(tenant.key, { rules: [rule] })).key;
   }
 
   const changes: object[] = [

@@ -5,10 +5,10 @@ import { databases, openTestServer, type TestServer, testMasterKey } from '../..
 const permissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('on %s, an application', (_, database) => {
-  const worlds: TestServer[] = [];
+  const servers: TestServer[] = [];
   const opened = async (env: Record<string, string>) => {
     const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
-    worlds.push(server);
+    servers.push(server);
     const { id: tenant, key } = await server.tenant();
     const application = (fields = {}) => server.application(key, { permissions, ...fields });
     const create = (as: { key: string }, data: string, fields = {}) =>
@@ -25,7 +25,7 @@ describe.each(databases)('on %s, an application', (_, database) => {
     return { server, application, create, patch, sessionOf, stored };
   };
   afterAll(async () => {
-    for (const server of worlds) await server.close();
+    for (const server of servers) await server.close();
   });
 
   test('can create or change a limited number of tokens per minute, including its sessions', async () => {

@@ -10,26 +10,26 @@ const count = 10;
 
 describe.each(databases)('tampering with the audit log in %s', (_, database) => {
   const atOnce = database === sqlite;
-  let stores: TestStore;
+  let testStore: TestStore;
   beforeAll(async () => {
-    stores = await openTestStore(database);
-    await write(stores, count, await stores.tenant());
+    testStore = await openTestStore(database);
+    await write(testStore, count, await testStore.tenant());
   });
-  afterAll(() => stores.close());
+  afterAll(() => testStore.close());
 
   /** What an export shows after somebody did this to the database, which is then put back as it was. */
   async function after(...statements: string[]): Promise<string[]> {
     const tables = ['audit', 'audit_checkpoints', 'audit_key'];
     for (const table of tables)
-      await stores.runSql(`create table copy_of_${table} as select * from ${table}`);
-    for (const statement of statements) await stores.runSql(statement);
-    const node = await openStore(stores.url, { masters, timeout: generousTimeout });
+      await testStore.runSql(`create table copy_of_${table} as select * from ${table}`);
+    for (const statement of statements) await testStore.runSql(statement);
+    const node = await openStore(testStore.url, { masters, timeout: generousTimeout });
     const verdict = await verify(await exportOf(node));
     await node.close();
     for (const table of tables) {
-      await stores.runSql(`delete from ${table}`);
-      await stores.runSql(`insert into ${table} select * from copy_of_${table}`);
-      await stores.runSql(`drop table copy_of_${table}`);
+      await testStore.runSql(`delete from ${table}`);
+      await testStore.runSql(`insert into ${table} select * from copy_of_${table}`);
+      await testStore.runSql(`drop table copy_of_${table}`);
     }
     return named(verdict);
   }
@@ -179,12 +179,12 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
 
   test('by deleting its end is found by an anchor', async () => {
     const { hash } = JSON.parse(
-      (await exportOf(stores)).find((line) => line.includes('"seq":10,')) as string,
+      (await exportOf(testStore)).find((line) => line.includes('"seq":10,')) as string,
     );
     const anchors = [{ seq: 10, hash }];
-    await stores.runSql('delete from audit where seq > 6');
-    await stores.runSql('delete from audit_checkpoints where seq > 6');
-    const lines = await exportOf(stores);
+    await testStore.runSql('delete from audit where seq > 6');
+    await testStore.runSql('delete from audit_checkpoints where seq > 6');
+    const lines = await exportOf(testStore);
     expect((await verify(lines)).ok).toBe(true);
     expect(named(await verify(lines, { anchors }))).toEqual(['cut_off 6']);
   });
@@ -201,11 +201,11 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
   });
 
   test('a new master key leaves old exports to the old one, and makes new ones for itself', async () => {
-    const before = await exportOf(stores);
+    const before = await exportOf(testStore);
     const to = newMasterKey();
-    await stores.maintenance.rotateMasterKey({ next: () => to, done: () => {} });
+    await testStore.maintenance.rotateMasterKey({ next: () => to, done: () => {} });
     const renewed = mastersOf(Buffer.from(to.bytes).toString('base64'));
-    const node = await openStore(stores.url, { masters: renewed, timeout: generousTimeout });
+    const node = await openStore(testStore.url, { masters: renewed, timeout: generousTimeout });
     const after = await exportOf(node);
     await node.close();
     expect((await verify(before)).ok).toBe(true);

@@ -9,14 +9,14 @@ import { openTestStore, type TestStore } from '../../support/test-store.ts';
 const count = 10;
 
 describe('an export of the audit log', () => {
-  let stores: TestStore;
+  let testStore: TestStore;
   let lines: string[];
   beforeAll(async () => {
-    stores = await openTestStore(sqlite);
-    await write(stores, count, await stores.tenant());
-    lines = await exportOf(stores);
+    testStore = await openTestStore(sqlite);
+    await write(testStore, count, await testStore.tenant());
+    lines = await exportOf(testStore);
   });
-  afterAll(() => stores.close());
+  afterAll(() => testStore.close());
 
   const kinds = () => lines.map((line) => JSON.parse(line).kind);
   const withLine = (at: number, line: string) => lines.with(at, line);

@@ -4,15 +4,15 @@ import { postgres, sqlite } from '../../support/test-server.ts';
 import { openTestStore } from '../../support/test-store.ts';
 
 test('a cached plan uses the index after the table has grown quickly', async () => {
-  const stores = await openTestStore(postgres);
-  const { maintenance, runSql } = stores;
-  const tenant = await stores.tenant();
-  const { id: application } = await stores.application(tenant);
+  const testStore = await openTestStore(postgres);
+  const { maintenance, runSql } = testStore;
+  const tenant = await testStore.tenant();
+  const { id: application } = await testStore.application(tenant);
   const more = (from: number, to: number) =>
     runSql(`insert into sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)
       select '${tenant}', '${application}', gen_random_uuid(), sha256(('k' || i)::bytea), sha256(('n' || i)::bytea), '[]', '[]', 1, 9e15
       from generate_series(${from}, ${to}) as i`);
-  const session = new SQL(stores.url, { max: 1 });
+  const session = new SQL(testStore.url, { max: 1 });
   const plan = async () =>
     JSON.stringify(await session.unsafe("explain execute by_key(array['\\x00'::bytea])"));
 
@@ -29,11 +29,11 @@ test('a cached plan uses the index after the table has grown quickly', async () 
   expect(await plan()).toContain('key_digest_key');
   expect(await maintenance.analyzeTables()).toEqual([]);
   await session.close();
-  await stores.close();
+  await testStore.close();
 });
 
 test('SQLite needs no analyze', async () => {
-  const stores = await openTestStore(sqlite);
-  expect(await stores.maintenance.analyzeTables()).toEqual([]);
-  await stores.close();
+  const testStore = await openTestStore(sqlite);
+  expect(await testStore.maintenance.analyzeTables()).toEqual([]);
+  await testStore.close();
 });

@@ -19,27 +19,27 @@ import { newSession, openTestStore, type TestStore } from '../../support/test-st
 
 const [, postgres] = databases.find(([name]) => name === 'PostgreSQL')!;
 
-describe('a service whose wire to PostgreSQL is cut', () => {
-  let wire: TcpProxy;
-  let world: TestServer;
+describe('a service whose connection to PostgreSQL is cut', () => {
+  let proxy: TcpProxy;
+  let server: TestServer;
   let key: string;
   beforeEach(async () => {
     const url = new URL(await postgres.createMigrated(''));
-    wire = await openTcpProxy(Number(url.port));
-    url.port = String(wire.port);
+    proxy = await openTcpProxy(Number(url.port));
+    url.port = String(proxy.port);
     // The first one takes its time to make a tenant; the other is the one that is tested.
     const first = await openTestServer(url.href);
     key = (await first.tenant()).key;
     await first.close();
-    world = await answered(() => openTestServer(url.href, { SALLYPORT_DATABASE_TIMEOUT: '2000' }));
+    server = await answered(() => openTestServer(url.href, { SALLYPORT_DATABASE_TIMEOUT: '2000' }));
   });
   afterEach(async () => {
-    wire.setMode('pass');
-    await world.close();
-    await wire.close();
+    proxy.setMode('pass');
+    await server.close();
+    await proxy.close();
   });
 
-  const read = () => world.call('GET', '/applications/key', { key });
+  const read = () => server.call('GET', '/applications/key', { key });
   /** The first status other than 503. */
   async function recovered(call: () => Promise<ApiResponse>): Promise<number> {
     for (;;) {
@@ -51,49 +51,49 @@ describe('a service whose wire to PostgreSQL is cut', () => {
   test('reads on after a cut as if nothing had been, and writes again', async () => {
     const many = async () =>
       (await Promise.all(Array.from({ length: 30 }, read))).map(({ status }) => status);
-    const { databaseUrl } = world.config;
-    await world.close();
-    world = await openTestServer(databaseUrl);
+    const { databaseUrl } = server.config;
+    await server.close();
+    server = await openTestServer(databaseUrl);
     await many();
     const during = many();
-    wire.disconnect();
+    proxy.disconnect();
     expect(new Set(await during)).toEqual(new Set([200]));
-    wire.disconnect();
+    proxy.disconnect();
     expect(new Set(await many())).toEqual(new Set([200]));
-    await world.application(key);
+    await server.application(key);
   });
 
   test('responds with 503 while packets are dropped, and recovers', async () => {
     await recovered(read);
-    wire.setMode('swallow');
+    proxy.setMode('swallow');
     const unknown = mint('mgt').secret.reveal();
     const answers = await Promise.all([
       read(),
-      world.call('GET', '/applications/key', { key: unknown }),
-      world.call('POST', '/applications', {
+      server.call('GET', '/applications/key', { key: unknown }),
+      server.call('POST', '/applications', {
         key,
         body: { name: 'x', type: 'private', permissions: ['a:b'] },
       }),
-      world.call('GET', '/readyz'),
+      server.call('GET', '/readyz'),
     ]);
     for (const { status, body, headers } of answers) {
       expect([status, body.code, headers.get('retry-after')]).toEqual([503, 'unavailable', '1']);
     }
-    expect((await world.call('GET', '/livez')).status).toBe(200);
-    wire.setMode('pass');
+    expect((await server.call('GET', '/livez')).status).toBe(200);
+    proxy.setMode('pass');
     expect(await recovered(read)).toBe(200);
-    expect(await recovered(() => world.call('GET', '/applications/key', { key: unknown }))).toBe(401);
+    expect(await recovered(() => server.call('GET', '/applications/key', { key: unknown }))).toBe(401);
   });
 
   test('responds with 503 while connections are refused, and recovers', async () => {
-    wire.setMode('refuse');
-    wire.disconnect();
+    proxy.setMode('refuse');
+    proxy.disconnect();
     const { status, body } = await read();
     expect([status, body.code]).toEqual([503, 'unavailable']);
-    wire.setMode('pass');
+    proxy.setMode('pass');
     expect(await recovered(read)).toBe(200);
     const made = { name: 'x', type: 'private', permissions: ['a:b'] };
-    expect(await recovered(() => world.call('POST', '/applications', { key, body: made }))).toBe(201);
+    expect(await recovered(() => server.call('POST', '/applications', { key, body: made }))).toBe(201);
   });
 });
 
@@ -108,23 +108,23 @@ async function answered<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-describe('the store whose wire to PostgreSQL is cut', () => {
+describe('the store whose connection to PostgreSQL is cut', () => {
   let direct: string;
-  let wire: TcpProxy;
+  let proxy: TcpProxy;
   let on: TestStore;
   /** With a short timeout. */
   let impatient: OpenedStore;
   beforeEach(async () => {
     direct = await postgres.createMigrated('');
     const url = new URL(direct);
-    wire = await openTcpProxy(Number(url.port));
-    url.port = String(wire.port);
+    proxy = await openTcpProxy(Number(url.port));
+    url.port = String(proxy.port);
     on = await openTestStore({ ...postgres, createMigrated: async () => url.href });
     impatient = await answered(() => on.open(undefined, undefined, 1000));
   });
   afterEach(async () => {
     await on.close();
-    await wire.close();
+    await proxy.close();
   });
 
   test('asks again if it is cut while it reads', async () => {
@@ -132,7 +132,7 @@ describe('the store whose wire to PostgreSQL is cut', () => {
     const { reading } = await duringTransaction(direct, 'lock table tenants', async () => {
       const reading = Promise.resolve(on.store.tenants.get(tenant));
       await untilBlocked(direct);
-      wire.disconnect();
+      proxy.disconnect();
       return { reading };
     });
     expect(await reading).toMatchObject({ id: tenant });
@@ -145,9 +145,9 @@ describe('the store whose wire to PostgreSQL is cut', () => {
         Array.from({ length: 20 }, () => Promise.resolve(impatient.store.tenants.get(tenant))),
       );
     await reads();
-    wire.setMode('swallow');
+    proxy.setMode('swallow');
     for (const { status } of await reads()) expect(status).toBe('rejected');
-    wire.setMode('pass');
+    proxy.setMode('pass');
     expect(await answered(async () => impatient.store.tenants.get(tenant))).toMatchObject({ id: tenant });
   });
 
@@ -156,11 +156,11 @@ describe('the store whose wire to PostgreSQL is cut', () => {
     const { sealing } = await duringTransaction(direct, maintenanceLock, async () => {
       const sealing = impatient.maintenance.audit.append(10).catch((error: unknown) => error);
       await untilBlocked(direct);
-      wire.setMode('swallow');
+      proxy.setMode('swallow');
       return { sealing };
     });
     expect(await sealing).toBeInstanceOf(DbUnavailable);
-    wire.setMode('pass');
+    proxy.setMode('pass');
     expect(await answered(() => impatient.maintenance.audit.append(10))).toBe(1);
   });
 });
