@@ -147,17 +147,17 @@ function ratesOf(config: Config): Rates {
 }
 
 function pendingSessionQuota(
-  { sessionsWaiting }: Config,
+  { pendingSessions }: Config,
   { sessions }: Store,
   now: () => number,
   observer: Observer,
 ): Quota {
-  if (sessionsWaiting === 0) return unlimited;
-  const detail = `This application already has ${sessionsWaiting} pending sessions, the maximum. Retry when some have been authorized or have expired.`;
+  if (pendingSessions === 0) return unlimited;
+  const detail = `This application already has ${pendingSessions} pending sessions, the maximum. Retry when some have been authorized or have expired.`;
   const count = async (tenant: string, application: string, max: number) =>
     sessions.countPending(tenant, application, max);
-  return quota(sessionsWaiting, count, now, () => {
-    observer.limited('waiting');
+  return quota(pendingSessions, count, now, () => {
+    observer.limited('pending-sessions');
     return fail('too_many_requests', { detail });
   });
 }

@@ -142,8 +142,8 @@ export const settings = {
     fallback: '1000',
     parse: (text) => integer(text, 1000, 1, 100_000_000),
   } satisfies Setting<number>,
-  sessionsWaiting: {
-    variable: 'SALLYPORT_SESSIONS_WAITING',
+  pendingSessions: {
+    variable: 'SALLYPORT_PENDING_SESSIONS_PER_APPLICATION',
     description: 'Maximum number of pending sessions per application. 0 disables the limit.',
     fallback: '10000',
     parse: (text) => integer(text, 10_000, 0, 10_000_000),

@@ -123,7 +123,7 @@ const table: { [K in Name]: Row } = {
     ],
     invalid: ['-1', '10GB'],
   },
-  sessionsWaiting: {
+  pendingSessions: {
     unset: 10_000,
     valid: [
       ['0', 0],

@@ -47,7 +47,7 @@ export interface Fleet {
 /** Disables rate limits, which have their own tests. */
 const unlimited = {
   SALLYPORT_SESSIONS_PER_MINUTE: '0',
-  SALLYPORT_SESSIONS_WAITING: '0',
+  SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '0',
   SALLYPORT_TOKENS_PER_MINUTE: '0',
   SALLYPORT_TOKEN_BYTES_PER_MINUTE: '0',
   SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '0',

@@ -280,8 +280,8 @@ export interface Session {
   tenant_id: string;
   /** The public application whose key created it. */
   application_id: string;
-  /** `waiting`: not authorized yet, so it has no access. `authorized`: its nonce has been used. */
-  state: 'waiting' | 'authorized';
+  /** `pending`: not authorized yet, so it has no access. `active`: authorized. */
+  state: 'pending' | 'active';
   /** Permissions without a rule. Empty until the session is authorized. */
   permissions: Array<string>;
   /** Access rules. Empty until the session is authorized. */
@@ -673,7 +673,7 @@ export interface Operations {
         /** Filter by the application that authorized the session. */
         authorized_by?: string;
         /** Filter by state. */
-        state?: 'waiting' | 'authorized';
+        state?: 'pending' | 'active';
       };
     };
     reply: SessionPage;

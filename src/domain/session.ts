@@ -28,8 +28,8 @@ export const SessionAuthorize = z
 export type SessionAuthorize = z.infer<typeof SessionAuthorize>;
 
 export const SessionState = z
-  .enum(['waiting', 'authorized'])
-  .describe('`waiting`: not authorized yet, so it has no access. `authorized`: its nonce has been used.');
+  .enum(['pending', 'active'])
+  .describe('`pending`: not authorized yet, so it has no access. `active`: authorized.');
 export type SessionState = z.infer<typeof SessionState>;
 
 /** A session in responses, without its key and nonce. */

@@ -18,25 +18,25 @@ test('SessionCreated has the key, the nonce and the expiry', () => {
 test('Session has the access, but not the key and the nonce', () => {
   const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
   const time = '2030-01-01T00:00:00.000Z';
-  const waiting = {
+  const pending = {
     id,
     tenant_id: id,
     application_id: id,
-    state: 'waiting',
+    state: 'pending',
     permissions: [],
     rules: [],
     created_at: time,
     ceiling: false,
     expires_at: time,
   };
-  const authorized = { ...waiting, state: 'authorized', authorized_at: time, authorized_by: id };
-  for (const session of [waiting, authorized])
+  const active = { ...pending, state: 'active', authorized_at: time, authorized_by: id };
+  for (const session of [pending, active])
     expect(Session.parse({ ...session, session_key: 'slp_ses', nonce: 'slp_non' }) as object).toEqual(
       session,
     );
-  for (const field of Object.keys(waiting))
-    expect(Session.safeParse({ ...waiting, [field]: undefined }).success).toBe(false);
-  for (const state of ['', 'ended']) expect(Session.safeParse({ ...waiting, state }).success).toBe(false);
+  for (const field of Object.keys(pending))
+    expect(Session.safeParse({ ...pending, [field]: undefined }).success).toBe(false);
+  for (const state of ['', 'ended']) expect(Session.safeParse({ ...pending, state }).success).toBe(false);
 });
 
 describe('authorizing a session', () => {

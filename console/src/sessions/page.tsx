@@ -41,9 +41,9 @@ export function Sessions() {
       </header>
       <fieldset className="filters tools">
         <legend className="visually-hidden">State</legend>
-        {(['all', 'waiting', 'authorized'] as const).map((value) => (
+        {(['all', 'pending', 'active'] as const).map((value) => (
           <button key={value} type="button" aria-pressed={state === value} onClick={() => setState(value)}>
-            {value === 'all' ? 'All' : value === 'waiting' ? 'Pending' : 'Active'}
+            {value === 'all' ? 'All' : value === 'pending' ? 'Pending' : 'Active'}
           </button>
         ))}
       </fieldset>
@@ -51,7 +51,7 @@ export function Sessions() {
       {data && current.length === 0 && (
         <div className="empty">
           <Icon name="sessions" size={28} />
-          <h2>{`No ${sessionNames[state]}s`}</h2>
+          <h2>{`No ${sessionName(state)}s`}</h2>
           <p>
             A web page creates a session with the key of a public application. Your backend authorizes it with
             the nonce.
@@ -84,11 +84,14 @@ export function Sessions() {
 }
 
 type StateFilter = 'all' | Session['state'];
-const sessionNames = { all: 'session', waiting: 'pending session', authorized: 'active session' } as const;
+
+function sessionName(state: StateFilter): string {
+  return state === 'all' ? 'session' : `${state} session`;
+}
 
 /** The API omits the total of a list that is too long to count. */
 function countLabel(total: number | undefined, loaded: number, state: StateFilter): string {
-  const name = sessionNames[state];
+  const name = sessionName(state);
   return total === undefined ? `Newest ${plural(loaded, name)}` : plural(total, name);
 }
 
@@ -114,9 +117,7 @@ function SessionCard({ session, now, end }: CardProps) {
   return (
     <li className="session">
       <div className="session-state">
-        <span className={state === 'waiting' ? 'tag tag-warn' : 'tag tag-good'}>
-          {state === 'waiting' ? 'pending' : 'active'}
-        </span>
+        <span className={state === 'pending' ? 'tag tag-warn' : 'tag tag-good'}>{state}</span>
         <code className="faint" title={session.id}>
           {shortId(session.id)}
         </code>
@@ -132,7 +133,7 @@ function SessionCard({ session, now, end }: CardProps) {
           )}
         </p>
         <p className="fine">
-          {state === 'waiting' && 'No access until a backend authorizes it.'}
+          {state === 'pending' && 'No access until a backend authorizes it.'}
           {rules.map((rule) => (
             <span key={ruleTitle(rule) + rule.priority} className="session-rule">
               <OutcomeBadge answer={rule.transform} /> <code>{ruleTitle(rule)}</code>{' '}

@@ -51,7 +51,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
     ],
     summary: 'List sessions that have not expired, newest first.',
     details: appArgument,
-    examples: ['sallyport sessions list --state authorized --app "web shop"'],
+    examples: ['sallyport sessions list --state active --app "web shop"'],
     call: list,
   },
   {

@@ -75,7 +75,7 @@ const session = {
   id: '0197f3c4-7b8c-7d9e-8a0b-1c2d3e4f5a6b',
   tenant_id: tenant,
   application_id: id,
-  state: 'authorized',
+  state: 'active',
   permissions: [],
   rules: sessionRules,
   created_at: '2026-11-15T09:30:00.000Z',

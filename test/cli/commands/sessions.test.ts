@@ -68,15 +68,15 @@ describe('sessions', () => {
         ({ application_id }) => application_id,
       );
     expect(await of()).toEqual([page.id, other.id]);
-    expect(await of('--state', 'waiting')).toEqual([other.id]);
+    expect(await of('--state', 'pending')).toEqual([other.id]);
     expect(await of('--app', 'page')).toEqual([page.id]);
     expect(await of('--authorized-by', other.id)).toEqual([]);
     const table = (await call(['sessions', 'list'])).out.split('\n');
     expect(table[0]).toMatch(/^ID +STATE +GRANTS +APPLICATION +AUTHORIZED BY +EXPIRES$/);
     expect(table[1]).toMatch(
-      new RegExp(`^[0-9a-f-]{36}  authorized  token:read  ${page.id}  [0-9a-f-]{36}  2`),
+      new RegExp(`^[0-9a-f-]{36}  active {3}token:read  ${page.id}  [0-9a-f-]{36}  2`),
     );
-    expect(table[2]).toMatch(new RegExp(`^[0-9a-f-]{36}  waiting {15,}${other.id}  {30,}`));
+    expect(table[2]).toMatch(new RegExp(`^[0-9a-f-]{36}  pending {14,}${other.id}  {30,}`));
   });
 
   test('are ended after a confirmation, and their key is revoked', async () => {

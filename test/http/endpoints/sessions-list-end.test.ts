@@ -39,7 +39,7 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     expect(data).toEqual([
       {
         ...shared,
-        state: 'waiting',
+        state: 'pending',
         permissions: [],
         ceiling: false,
         created_at: iso(server.clock.now()),
@@ -47,7 +47,7 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
       },
       {
         ...shared,
-        state: 'authorized',
+        state: 'active',
         permissions: ['token:read'],
         ceiling: true,
         created_at,
@@ -68,9 +68,9 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     const [third, second, first] = await ids(key);
     expect(await ids(key, `?application_id=${web.id}`)).toEqual([third, first]);
     expect(await ids(key, `?authorized_by=${backend.id}`)).toEqual([first]);
-    expect(await ids(key, '?state=waiting')).toEqual([third]);
-    expect(await ids(key, '?state=authorized')).toEqual([second, first]);
-    expect(await ids(key, `?id=${first},${third}&state=waiting`)).toEqual([third]);
+    expect(await ids(key, '?state=pending')).toEqual([third]);
+    expect(await ids(key, '?state=active')).toEqual([second, first]);
+    expect(await ids(key, `?id=${first},${third}&state=pending`)).toEqual([third]);
     const page = await list(key, '?size=2');
     expect(page.data).toHaveLength(2);
     expect(await ids(key, `?size=2&start=${page.pagination.next}`)).toEqual([first]);

@@ -10,7 +10,7 @@ import {
   testMasterKey,
 } from '../../support/test-server.ts';
 
-const settings = { SALLYPORT_SESSIONS_WAITING: '5', SALLYPORT_MASTER_KEY: testMasterKey };
+const settings = { SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '5', SALLYPORT_MASTER_KEY: testMasterKey };
 
 describe.each(databases)('pending sessions on %s', (_, database) => {
   let server: TestServer;
