@@ -1,7 +1,7 @@
-/** Index ranges that hold tokens newest first. Each is read in bounded steps, on PostgreSQL several per query. */
+/** Index ranges that hold tokens newest first. Each is read in bounded steps. */
 import { notExpired } from '../applications.ts';
 import { top } from '../bounded-list.ts';
-import type { DbTime, Executor } from '../engine/db.ts';
+import type { DbTime, Executor, Value } from '../engine/db.ts';
 
 /** How much work one list may be. */
 export interface Budget {
@@ -26,68 +26,26 @@ type Kind = 'all' | 'type' | 'container' | 'metadata';
 /** All tokens of a tenant, of a type, in a container (`own` or below), or with an entry of metadata. */
 export interface Range {
   readonly kind: Kind;
-  readonly a: string;
-  readonly b: string;
+  /** What the columns of the index are compared with. */
+  readonly values: readonly string[];
 }
 
-/** The table, what `a` and `b` are compared with, and when the token expires. */
-const kinds: Record<Kind, { table: string; where: (a: string, b: string) => string; expiry: string }> = {
-  all: { table: 'tokens', where: () => '', expiry: 'r.expires_at' },
-  type: { table: 'tokens', where: (a) => `and r.type = ${a}`, expiry: 'r.expires_at' },
+const kinds: Record<Kind, { table: string; where: (a: string, b: string) => string }> = {
+  all: { table: 'tokens', where: () => '' },
+  type: { table: 'tokens', where: (a) => `and r.type = ${a}` },
   container: {
     table: 'token_containers',
     where: (a, b) => `and r.container = ${a} and r.own = cast(${b} as integer)`,
-    expiry: '(select t.expires_at from tokens t where t.tenant_id = r.tenant_id and t.seq = r.seq)',
   },
-  metadata: {
-    table: 'token_metadata',
-    where: (a, b) => `and r.name = ${a} and r.value = ${b}`,
-    expiry: '(select t.expires_at from tokens t where t.tenant_id = r.tenant_id and t.seq = r.seq)',
-  },
+  metadata: { table: 'token_metadata', where: (a, b) => `and r.name = ${a} and r.value = ${b}` },
 };
 
-/** The newest of the range that are older than `before`: parameters 1 tenant, 2 before, 3 limit. */
-function newest(kind: Kind, columns: string, a: string, b: string): string {
+/** The newest of a range that are older than `before`: parameters 1 tenant, 2 before, 3 limit. */
+function newest(kind: Kind, a = '$4', b = '$5'): string {
   const { table, where } = kinds[kind];
-  return `select ${columns} from ${table} r where r.tenant_id = $1 ${where(a, b)} and r.seq < $2
+  return `select r.seq from ${table} r where r.tenant_id = $1 ${where(a, b)} and r.seq < $2
     order by r.seq desc limit $3`;
 }
-
-const numbers = { all: 3, type: 4, container: 5, metadata: 5 };
-
-function paramsOf({ kind, a, b }: Range): string[] {
-  return [a, b].slice(0, numbers[kind] - 3);
-}
-
-const bounded = (kind: Kind, columns: string) => newest(kind, columns, '$4', '$5');
-
-/** One row of the JSON for each range; `e` is what the range has. */
-const batched = (kind: Kind, columns: string) =>
-  `from json_to_recordset(cast(cast($4 as text) as json)) as s (number integer, a text, b text)
-   cross join lateral (${newest(kind, columns, 's.a', 's.b')}) e`;
-
-const statements = Object.fromEntries(
-  (Object.keys(kinds) as Kind[]).map((kind) => {
-    const expiry = `${kinds[kind].expiry} as expires_at`;
-    const counted = `count(*) as entries, count(case when ${notExpired('e')} then 1 end) as count`;
-    return [
-      kind,
-      {
-        read: bounded(kind, 'r.seq'),
-        readMany: `select s.number, e.seq ${batched(kind, 'r.seq')}`,
-        count: `select count(*) as entries, count(*) as count from (${bounded(kind, 'r.seq')}) e`,
-        countMany: `select count(*) as entries, count(*) as count
-          from (select e.seq ${batched(kind, 'r.seq')} limit $3) e`,
-        countUnexpired: `select ${counted} from (${bounded(kind, expiry)}) e`,
-        countUnexpiredMany: `select ${counted} from (select e.expires_at ${batched(kind, expiry)} limit $3) e`,
-      },
-    ];
-  }),
-) as Record<Kind, Record<Name, string>>;
-type Name = 'read' | 'readMany' | 'count' | 'countMany' | 'countUnexpired' | 'countUnexpiredMany';
-
-/** Usually none, because of the sweep. Then an index can be counted without looking at expiry. */
-const expired = 'select 1 as one from tokens t where t.expires_at <= :now limit 1';
 
 /** Of each range, at most `limit` that are older than `before`. The ranges are of one kind. */
 export async function readRanges(
@@ -98,29 +56,52 @@ export async function readRanges(
 ): Promise<string[][]> {
   const [first] = ranges;
   if (!first) return [];
-  const { read, readMany } = statements[first.kind];
-  if (db.dialect === 'sqlite' || ranges.length === 1) {
-    const found: string[][] = [];
-    for (const range of ranges) {
-      const rows = db.all<{ seq: string }>(read, [tenant, before, limit, ...paramsOf(range)]);
-      found.push((rows instanceof Promise ? await rows : rows).map(({ seq }) => seq));
-    }
-    return found;
-  }
-  const rows = await db.all<{ number: number; seq: string }>(readMany, [
-    tenant,
-    before,
-    limit,
-    numbered(ranges),
-  ]);
-  const found: string[][] = ranges.map(() => []);
-  for (const { number, seq } of rows) found[number]?.push(seq);
-  return found;
+  const query = (a: string, b: string) => newest(first.kind, a, b);
+  return readEach(db, query, valuesOf(ranges), [tenant, before, limit]);
 }
 
-function numbered(ranges: readonly Range[]): string {
-  return JSON.stringify(ranges.map(({ a, b }, number) => ({ number, a, b })));
+/** Runs a query for each pair of values, on PostgreSQL in one statement. `params` come before the pair. */
+export async function readEach(
+  db: Scan['db'],
+  query: (a: string, b: string) => string,
+  pairs: readonly (readonly string[])[],
+  params: readonly Value[],
+): Promise<string[][]> {
+  if (db.dialect === 'sqlite') {
+    const sql = query(`$${params.length + 1}`, `$${params.length + 2}`);
+    return Promise.all(
+      pairs.map(async (pair) =>
+        (await db.all<{ seq: string }>(sql, [...params, ...pair])).map(({ seq }) => seq),
+      ),
+    );
+  }
+  const rows = await db.all<{ number: number; seq: string }>(
+    `select s.number, e.seq ${forEach(params.length + 1)} cross join lateral (${query('s.a', 's.b')}) e`,
+    [...params, toJson(pairs)],
+  );
+  const seqs: string[][] = pairs.map(() => []);
+  for (const { number, seq } of rows) seqs[number]?.push(seq);
+  return seqs;
 }
+
+/** On PostgreSQL, a row `s` for each pair of values. */
+const forEach = (param: number) =>
+  `from json_to_recordset(cast(cast($${param} as text) as json)) as s (number integer, a text, b text)`;
+
+function toJson(pairs: readonly (readonly string[])[]): string {
+  return JSON.stringify(pairs.map(([a, b], number) => ({ number, a, b })));
+}
+
+function valuesOf(ranges: readonly Range[]): (readonly string[])[] {
+  return ranges.map(({ values }) => values);
+}
+
+/** Usually there are no expired tokens, because of the sweep. Then the index is counted without reading the tokens. */
+const unexpired = `(select 1 from tokens t where t.expires_at <= (select :now) limit 1) is null
+  or (select 1 from tokens t where t.tenant_id = $1 and t.seq = e.seq and ${notExpired('t')}) = 1`;
+
+const counted = (entries: string) =>
+  `select count(*) as entries, count(case when ${unexpired} then 1 end) as count from (${entries}) e`;
 
 /** Counts the tokens of ranges that do not overlap. Returns undefined if there are too many to count. */
 export async function countRanges(
@@ -129,26 +110,16 @@ export async function countRanges(
 ): Promise<number | undefined> {
   const [first] = ranges;
   if (!first) return 0;
-  const of = statements[first.kind];
-  const [count, countMany] = (await db.get(expired))
-    ? [of.countUnexpired, of.countUnexpiredMany]
-    : [of.count, of.countMany];
-  let [entries, unexpired] = [0, 0];
-  const counted = async (sql: string, ...more: string[]) => {
-    const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, [
-      tenant,
-      top,
-      limit + 1 - entries,
-      ...more,
-    ]);
+  const isSqlite = db.dialect === 'sqlite';
+  const together = `select e.seq ${forEach(4)} cross join lateral (${newest(first.kind, 's.a', 's.b')}) e limit $3`;
+  const sql = counted(isSqlite ? newest(first.kind) : together);
+  let [entries, count] = [0, 0];
+  for (const values of isSqlite ? valuesOf(ranges) : [[toJson(valuesOf(ranges))]]) {
+    const params = [tenant, top, limit + 1 - entries, ...values];
+    const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, params);
     entries += Number(row?.entries);
-    unexpired += Number(row?.count);
-  };
-  if (db.dialect === 'postgres' && ranges.length > 1) await counted(countMany, numbered(ranges));
-  else
-    for (const range of ranges) {
-      await counted(count, ...paramsOf(range));
-      if (entries > limit) break;
-    }
-  return entries > limit ? undefined : unexpired;
+    count += Number(row?.count);
+    if (entries > limit) return undefined;
+  }
+  return count;
 }

@@ -6,10 +6,9 @@
 import type { Transform } from '../../domain/transform.ts';
 import { notExpired } from '../applications.ts';
 import { countBudget, scanBudget, top } from '../bounded-list.ts';
-import { all, Params } from '../engine/sql-params.ts';
+import { all, Params, padded } from '../engine/sql-params.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
-import type { Budget, Scan } from './ranges.ts';
-import { countRanges, type Range } from './ranges.ts';
+import { type Budget, countRanges, type Range, type Scan } from './ranges.ts';
 import {
   everything,
   inContainer,
@@ -127,8 +126,8 @@ class Walk {
     budget: number,
   ): Promise<{ candidates: Candidate[]; end: string | undefined }> {
     if (this.spent > 0 && this.#scan.db.dialect === 'sqlite') await new Promise(setImmediate);
-    const max = Math.min(this.#scan.budget.chunk, Math.ceil((budget - this.spent) / this.#cost));
-    const { seqs, end, read } = await this.#source(before, Math.min(limit, max));
+    const max = Math.min(limit, this.#scan.budget.chunk, Math.ceil((budget - this.spent) / this.#cost));
+    const { seqs, end, read } = await this.#source(before, max);
     const some = seqs.slice(0, max);
     this.spent += Math.max(1, read, some.length * this.#cost);
     const candidates = await candidatesOf(this.#scan, some, this.#filter);
@@ -136,14 +135,8 @@ class Walk {
   }
 }
 
-/** Repeats the last pair until there are 1, 2, 4, 8 or 16, to limit the number of prepared statements. */
-function pairsOf({ metadata = {} }: TokenFilter): [name: string, value: string][] {
-  const pairs = Object.entries(metadata);
-  if (pairs.length === 0) return [];
-  return Array.from(
-    { length: 2 ** Math.ceil(Math.log2(pairs.length)) },
-    (_, at) => pairs[Math.min(at, pairs.length - 1)] as [string, string],
-  );
+function pairsOf({ metadata = {} }: TokenFilter): readonly [name: string, value: string][] {
+  return padded(Object.entries(metadata));
 }
 
 /** Tokens that have not expired and pass the filter, newest first. */

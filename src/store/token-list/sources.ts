@@ -3,7 +3,7 @@ import type { Bound, Scope } from '../../domain/scope.ts';
 import { top } from '../bounded-list.ts';
 import { Params } from '../engine/sql-params.ts';
 import type { TokenQuery } from '../store.ts';
-import { type Range, readRanges, type Scan } from './ranges.ts';
+import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 
 /** Everything from `before` down to `end` that may be in the list, newest first. No `end` means that is all. */
 interface Batch {
@@ -13,22 +13,21 @@ interface Batch {
   readonly read: number;
 }
 
-/** Reads about `limit` entries. */
+/** Reads about `limit` entries of each range. A call must continue where the one before ended, or above. */
 export type Source = (before: string, limit: number) => Promise<Batch>;
 
-export const everything: Range = { kind: 'all', a: '', b: '' };
-export const ofType = (type: string): Range => ({ kind: 'type', a: type, b: '' });
-export const withEntry = ([name, value]: [string, string]): Range => ({
+export const everything: Range = { kind: 'all', values: [] };
+export const ofType = (type: string): Range => ({ kind: 'type', values: [type] });
+export const withEntry = (entry: [name: string, value: string]): Range => ({
   kind: 'metadata',
-  a: name,
-  b: value,
+  values: entry,
 });
 export const isEverything = ({ container, id }: Scope) => !container && !id;
 
 /** A container itself, and what lies below it unless the scope is exact. */
 export function inContainer({ container }: Scope): Range[] {
   const { value, exact } = container as Bound;
-  return (exact ? ['1'] : ['1', '0']).map((own) => ({ kind: 'container', a: value, b: own }));
+  return (exact ? ['1'] : ['1', '0']).map((own) => ({ kind: 'container', values: [value, own] }));
 }
 
 /**
@@ -37,7 +36,7 @@ export function inContainer({ container }: Scope): Range[] {
  * is served from those.
  */
 export async function sourceOf(scan: Scan, { visible, filter, before = top }: TokenQuery): Promise<Source> {
-  if (filter.ids) return fromSet(await seqsOfIds(scan, filter.ids));
+  if (filter.ids) return source(scan, [], await seqsOfIds(scan, filter.ids));
   const ofScopes = await sourceOfScopes(scan, visible.scopes);
   const types = filter.type === undefined ? [] : [ofType(filter.type)];
   const entries = Object.entries(filter.metadata ?? {}).map(withEntry);
@@ -45,79 +44,50 @@ export async function sourceOf(scan: Scan, { visible, filter, before = top }: To
     return ofScopes;
   let [best, end] = [ofScopes, (await ofScopes(before, scan.budget.probe)).end];
   for (const ranges of [types, entries]) {
-    const found = await readRanges(scan, ranges, before, scan.budget.probe);
-    for (const [at, seqs] of found.entries()) {
+    const probes = await readRanges(scan, ranges, before, scan.budget.probe);
+    for (const [at, seqs] of probes.entries()) {
       const last = seqs.length < scan.budget.probe ? '' : (seqs.at(-1) as string);
       if (end === undefined || end <= last) continue;
-      [best, end] = [fromRanges(scan, [ranges[at] as Range]), last];
+      [best, end] = [source(scan, [ranges[at] as Range]), last];
     }
   }
   return best;
 }
 
 async function sourceOfScopes(scan: Scan, scopes: readonly Scope[]): Promise<Source> {
-  const all = fromRanges(scan, [everything]);
-  if (scopes.some(isEverything)) return all;
+  if (scopes.some(isEverything)) return source(scan, [everything]);
   const ids = scopes.flatMap(({ id }) => (id?.exact ? [id.value] : []));
-  const starts = scopes.filter(({ id }) => id && !id.exact);
-  const few = await seqsOfStarts(scan, starts);
-  const many = starts.filter((_, at) => few[at] === undefined);
-  if (many.some(({ container }) => !container)) return all;
+  const prefixes = scopes.filter(({ id }) => id && !id.exact);
+  const few = await seqsOfPrefixes(scan, prefixes);
+  const many = prefixes.filter((_, at) => few[at] === undefined);
+  if (many.some(({ container }) => !container)) return source(scan, [everything]);
   const ranges = [...many, ...scopes.filter(({ id }) => !id)].flatMap(inContainer);
-  const set = [...(await seqsOfIds(scan, ids)), ...few.flatMap((seqs) => seqs ?? [])];
-  return merged(fromSet(set), fromRanges(scan, ranges));
-}
-
-function merged(a: Source, b: Source): Source {
-  return async (before, limit) => {
-    const [left, right] = [await a(before, limit), await b(before, limit)];
-    const ends = [left.end, right.end].filter((end) => end !== undefined);
-    const end = ends.length === 0 ? undefined : (ends.sort().at(-1) as string);
-    return { seqs: downTo(end, [...left.seqs, ...right.seqs]), end, read: left.read + right.read };
-  };
-}
-
-/** Without duplicates, newest first. */
-function downTo(end: string | undefined, seqs: readonly string[]): string[] {
-  const complete = end === undefined ? seqs : seqs.filter((seq) => seq >= end);
-  return [...new Set(complete)].sort().reverse();
-}
-
-function fromSet(seqs: readonly string[]): Source {
-  const sorted = downTo(undefined, seqs);
-  return async (before, limit) => {
-    const left = sorted.filter((seq) => seq < before);
-    const some = left.slice(0, limit);
-    return { seqs: some, end: some.length < left.length ? some.at(-1) : undefined, read: 0 };
-  };
+  return source(scan, ranges, [...(await seqsOfIds(scan, ids)), ...few.flatMap((seqs) => seqs ?? [])]);
 }
 
 /**
- * Merges ranges. Of those that are read only in part, the list is complete down to where the first of them ends.
- * Entries below that are buffered for the next call, which must continue where this one ended or above.
+ * Merges ranges of one kind, and some tokens. Of ranges that are read only in part, the batch is complete down to where
+ * the first of them ends. Entries below that are buffered for the next call.
  */
-function fromRanges(scan: Scan, ranges: readonly Range[]): Source {
-  const known = ranges.map((range) => ({ range, seqs: [] as string[], isRead: false }));
+function source(scan: Scan, ranges: readonly Range[], some: readonly string[] = []): Source {
+  const buffers = ranges.map((range) => ({ range, seqs: [] as readonly string[], isRead: false }));
   return async (before, limit) => {
-    for (const one of known) one.seqs = one.seqs.filter((seq) => seq < before);
-    const empty = known.filter(({ seqs, isRead }) => seqs.length === 0 && !isRead);
+    for (const buffer of buffers) buffer.seqs = buffer.seqs.filter((seq) => seq < before);
+    const empty = buffers.filter(({ seqs, isRead }) => seqs.length === 0 && !isRead);
     const each = Math.max(1, Math.min(limit, Math.floor(scan.budget.scan / ranges.length)));
-    const some = empty.map(({ range }) => range);
-    const found = await readRanges(scan, some, before, each);
-    for (const [at, one] of empty.entries()) {
-      one.seqs = found[at] as string[];
-      one.isRead = one.seqs.length < each;
+    const unread = empty.map(({ range }) => range);
+    const entries = await readRanges(scan, unread, before, each);
+    for (const [at, buffer] of empty.entries()) {
+      buffer.seqs = entries[at] as string[];
+      buffer.isRead = buffer.seqs.length < each;
     }
-    const ends = known.flatMap(({ seqs, isRead }) => (isRead ? [] : [seqs.at(-1) as string]));
-    const end = ends.length === 0 ? undefined : ends.sort().at(-1);
-    return {
-      seqs: downTo(
-        end,
-        known.flatMap(({ seqs }) => seqs),
-      ),
-      end,
-      read: found.flat().length,
-    };
+    const end = buffers
+      .flatMap(({ seqs, isRead }) => (isRead ? [] : [seqs.at(-1) as string]))
+      .sort()
+      .at(-1);
+    const below = [...some.filter((seq) => seq < before), ...buffers.flatMap(({ seqs }) => seqs)];
+    const complete = end === undefined ? below : below.filter((seq) => seq >= end);
+    return { seqs: [...new Set(complete)].sort().reverse(), end, read: entries.flat().length };
   };
 }
 
@@ -129,33 +99,17 @@ async function seqsOfIds(scan: Scan, ids: readonly string[]): Promise<string[]> 
   return (await scan.db.all<{ seq: string }>(sql, params.values)).map(({ seq }) => seq);
 }
 
-/** Of each start of an id, all tokens that have it; undefined where there are too many. */
-async function seqsOfStarts(scan: Scan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
-  const limit = Math.max(1, Math.floor(scan.budget.scan / Math.max(1, scopes.length)));
-  const starts = scopes.map(({ id }) => (id as Bound).value);
-  const found = await readStarts(scan, starts, limit);
+/** All tokens whose id has the prefix, for each scope; undefined where there are too many. */
+async function seqsOfPrefixes(
+  { db, tenant, budget }: Scan,
+  scopes: readonly Scope[],
+): Promise<(string[] | undefined)[]> {
+  if (scopes.length === 0) return [];
+  const limit = Math.max(1, Math.floor(budget.scan / scopes.length));
+  /** Every character of an id sorts before "~". */
+  const bounds = scopes.map(({ id }) => [(id as Bound).value, `${(id as Bound).value}~`]);
+  const query = (from: string, to: string) =>
+    `select t.seq from tokens t where t.tenant_id = $1 and t.id >= ${from} and t.id < ${to} limit $2`;
+  const found = await readEach(db, query, bounds, [tenant, limit]);
   return found.map((seqs) => (seqs.length < limit ? seqs : undefined));
-}
-
-/** Every character of an id sorts before "~", so this is all that starts with the value. */
-const starting = (from: string, to: string) =>
-  `select t.seq from tokens t where t.tenant_id = $1 and t.id >= ${from} and t.id < ${to} limit $2`;
-const oneStart = starting('$3', '$4');
-const manyStarts = `select s.number, e.seq
-  from json_to_recordset(cast(cast($3 as text) as json)) as s (number integer, a text, b text)
-  cross join lateral (${starting('s.a', 's.b')}) e`;
-
-async function readStarts(scan: Scan, starts: readonly string[], limit: number): Promise<string[][]> {
-  const found: string[][] = starts.map(() => []);
-  if (scan.db.dialect === 'postgres' && starts.length > 1) {
-    const json = JSON.stringify(starts.map((start, number) => ({ number, a: start, b: `${start}~` })));
-    const rows = await scan.db.all<{ number: number; seq: string }>(manyStarts, [scan.tenant, limit, json]);
-    for (const { number, seq } of rows) found[number]?.push(seq);
-    return found;
-  }
-  for (const [number, start] of starts.entries()) {
-    const rows = await scan.db.all<{ seq: string }>(oneStart, [scan.tenant, limit, start, `${start}~`]);
-    found[number] = rows.map(({ seq }) => seq);
-  }
-  return found;
 }
