@@ -100,9 +100,9 @@ function permissionsPage(): string {
   ]);
   return lines(
     '# Permissions',
-    'The built-in permissions. Grant them in `permissions` or in access rules of an application or session. An unknown name in one of these families is rejected. Other families, such as `invoice:read`, are free for your own resources: any application or session may hold them, and rules can limit them.',
+    'The built-in permissions. Grant them in the `permissions` or the access rules of an application or session. For your own services you can use any name whose first part is not in this table, such as `invoice:read`. Any application or session may hold those, and rules can limit them. Unknown names with a built-in first part are rejected.',
     '```sh\ncurl http://127.0.0.1:8080/permissions\n```',
-    '- **browser**: a public application or a session may hold it.\n- **management**: only a caller that holds it may give it to an application.\n- **scoped**: the container or conditions of a rule limit it.',
+    '- **browser**: public applications and sessions may hold it. Without this mark, only private and management applications may.\n- **management**: only a caller that holds it may give it to an application.\n- **scoped**: it applies to tokens, so the container or conditions of a rule limit it. Others apply to the whole tenant.',
     table(['permission', 'allows', 'browser', 'management', 'scoped'], rows),
   );
 }

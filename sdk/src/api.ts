@@ -383,7 +383,7 @@ export interface Decision {
 export interface DecidingRule {
   /** The owner of the rule. */
   of: 'application' | 'session' | 'authorizer';
-  /** The position of the rule, starting at 1, or `permissions` for the plain permissions. */
+  /** The position of the rule, starting at 1, or `permissions` for the permissions without a rule. */
   rule: number | 'permissions';
   /** The description of the rule. */
   description?: string;
@@ -399,9 +399,9 @@ export interface MissingGrant {
 export interface DecisionStep {
   /** The owner of the rule. */
   of: 'application' | 'session' | 'authorizer';
-  /** The position of the rule, starting at 1, or `permissions` for the plain permissions. */
+  /** The position of the rule, starting at 1, or `permissions` for the permissions without a rule. */
   rule: number | 'permissions';
-  /** The priority of the rule. Absent for the plain permissions, which come last. */
+  /** The priority of the rule. Absent for the permissions without a rule, which come last. */
   priority?: number;
   /** The transform of the rule. */
   transform: 'redact' | 'mask' | 'reveal';

@@ -121,7 +121,7 @@ class Applications extends ResourceClient {
   current(options?: RequestOptions) {
     return this.transport.call('getApplicationByKey', {}, options);
   }
-  /** Replaces the name, grants and expiry. */
+  /** Replaces the name, permissions and rules, and `allowed_origins` if given. */
   update(id: string, body: ApplicationUpdate, options?: RequestOptions) {
     return this.transport.call('updateApplication', { params: { id }, body }, options);
   }
@@ -133,7 +133,7 @@ class Applications extends ResourceClient {
   delete(id: string, options?: RequestOptions) {
     return this.transport.call('deleteApplication', { params: { id } }, options);
   }
-  /** Returns when and where each granted permission was last used. */
+  /** Returns when and in which containers each permission was last used, and which grants were never used. */
   usage(id: string, options?: RequestOptions) {
     return this.transport.call('getUsage', { params: { id } }, options);
   }

@@ -57,17 +57,17 @@ export class AuthenticationError extends ProblemError {
   override name = 'AuthenticationError';
 }
 
-/** 403: the key lacks the permission. */
+/** 403: the key may not do this. `code` says why. */
 export class PermissionError extends ProblemError {
   override name = 'PermissionError';
 }
 
-/** 404: no such entity in this tenant. */
+/** 404: no resource of this tenant has this id. */
 export class NotFoundError extends ProblemError {
   override name = 'NotFoundError';
 }
 
-/** 409: the nonce was already used, or the id is taken. */
+/** 409: for example, the nonce was already used or the token id is taken. */
 export class ConflictError extends ProblemError {
   override name = 'ConflictError';
 }

@@ -22,9 +22,9 @@ export interface ManagedSession {
   readonly client: Sallyport;
   /** The current session key, for requests to your own services. Renews the session like `client` does. */
   key(): Promise<string>;
-  /** Expiry of the current session. The backend may have granted a different one. */
+  /** Default expiry of the current session. The backend may have set another one when it authorized the session. */
   readonly expiresAt: Date;
-  /** Stops renewing. */
+  /** Stops renewing the session. The current key stays valid until it expires. */
   stop(): void;
 }
 

@@ -175,10 +175,11 @@ function orMaskError<T>(work: () => T): T {
 }
 
 /** Does not use messages of the library, because they may quote data. */
-function cause(error: Error & { originalError?: Error }): string {
-  const original = error.originalError ?? error;
+function cause(error: Error & { originalError?: Error & { variableName?: string } }): string {
+  const original: NonNullable<typeof error.originalError> = error.originalError ?? error;
   if (original instanceof MaskError) return original.message;
-  if (error.name === 'UndefinedVariableError') return 'the data has no such field';
+  // The name is part of the mask: `outputSyntax` allows only literals in paths.
+  if (error.name === 'UndefinedVariableError') return `\`${original.variableName}\` does not exist`;
   if (original.message === 'memory alloc limit exceeded')
     return `its filters process more than ${maxFilteredCharacters} characters`;
   if (original.message.startsWith('tag "'))

@@ -110,32 +110,32 @@ describe('a mask', () => {
     expect(render(mask, data)).toEqual(masked);
   });
 
-  const unknown = 'cannot be rendered: the data has no such field';
+  const missing = (name: string) => `cannot be rendered: \`${name}\` does not exist`;
   const invalid = 'cannot be rendered: it is not a valid output: use the form {{ data.name | filter: 4 }}';
   const parts = 'cannot be rendered: it outputs a whole list or object: output one of its fields';
   const tags = 'cannot be rendered: tags are not supported: use outputs such as {{ data | hide }}';
   const filters =
     'cannot be rendered: unknown filter: use one of reveal_last, reveal_first, hide, last, first';
   test.each([
-    ['{{ data.nope }}', unknown],
-    ['{{ other }}', unknown],
+    ['{{ data.nope }}', missing('data.nope')],
+    ['{{ other }}', missing('other')],
     ['{{ data[data.number] }}', invalid],
     ['{{ data.list[data.which] }}', invalid],
     ['{{ data.number | reveal_last: data.shown }}', invalid],
     ['{{ data.number | reveal_last: 4, data.with }}', invalid],
     ['{{ data.number | hide: nil }}', invalid],
-    ['{{ data.list[7] }}', unknown],
+    ['{{ data.list[7] }}', missing('data.list.7')],
     ['{{ data }}', parts],
     ['{{ data.list }}', parts],
     ['{{ data.holder | hide }}', parts],
     ['{{ data.list | last: 4 }}', parts],
     ['{{ data.holder.name | last: data.nope }}', invalid],
-    ['{{ data.constructor }}', unknown],
-    ['{{ data.__proto__ }}', unknown],
-    ['{{ data["__proto__"].toString }}', unknown],
-    ['{{ data.list.map }}', unknown],
-    ['{{ toString }}', unknown],
-    ['{{ globalThis }}', unknown],
+    ['{{ data.constructor }}', missing('data.constructor')],
+    ['{{ data.__proto__ }}', missing('data.__proto__')],
+    ['{{ data["__proto__"].toString }}', missing('data.__proto__')],
+    ['{{ data.list.map }}', missing('data.list.map')],
+    ['{{ toString }}', missing('toString')],
+    ['{{ globalThis }}', missing('globalThis')],
     ['{% if data %}x{% endif %}', tags],
     ['{% for x in data %}{{ x }}{% endfor %}', tags],
     ['{% assign x = data %}', tags],

@@ -53,7 +53,9 @@ const ruleFields = {
   of: z.enum(['application', 'session', 'authorizer']).describe('The owner of the rule.'),
   rule: z
     .union([z.int(), z.literal('permissions')])
-    .describe('The position of the rule, starting at 1, or `permissions` for the plain permissions.'),
+    .describe(
+      'The position of the rule, starting at 1, or `permissions` for the permissions without a rule.',
+    ),
 };
 
 const Step = z
@@ -62,7 +64,7 @@ const Step = z
     priority: z
       .int()
       .optional()
-      .describe('The priority of the rule. Absent for the plain permissions, which come last.'),
+      .describe('The priority of the rule. Absent for the permissions without a rule, which come last.'),
     transform: Transform.describe('The transform of the rule.'),
     grants: z.boolean().describe('Whether the rule grants the permission.'),
     matches: z.boolean().describe('Whether the rule matches the resource.'),
@@ -127,7 +129,7 @@ export const decide = readEndpoint({
   name: 'decide',
   tag: 'Decisions',
   summary: 'Check access',
-  description: `Checks whether a credential has a permission on a resource, and returns the reason. Use it to protect data in your services. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response says for every rule whether and why it matched. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session.`,
+  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: {

@@ -238,7 +238,7 @@ describe.each(databases)('tokens on %s', (_, database) => {
       expect(JSON.stringify(body)).not.toContain('4242424242');
       return body.errors.mask[0];
     };
-    expect(await rejected('{{ data.nope }}')).toContain('the data has no such field');
+    expect(await rejected('{{ data.nope }}')).toContain('`data.nope` does not exist');
     expect(await rejected('{{ data[data.number] }}')).toContain('not a valid');
     expect(await rejected('{% if true %}x{% endif %}')).toContain('tags are not supported');
     expect(await rejected('{{ data.number | upcase }}')).toContain('unknown filter');
