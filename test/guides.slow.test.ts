@@ -1,13 +1,12 @@
 /** Runs the commands of the quick start, the guides and other pages in a shell, and compares the output. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { noBrowser, openBrowser } from './support/browser.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { type ExampleSetup, readExample, runExample } from './support/page-examples.ts';
 import { root, type Service, startService } from './support/service.ts';
-import { shell } from './support/shell.ts';
 import { noCurl } from './support/skip.ts';
 import { postgres } from './support/test-server.ts';
 
@@ -43,15 +42,7 @@ describe.skipIf(noCurl)('the commands of', () => {
     readonly port?: number;
   }
 
-  /** Creates a tenant and returns the file with its management key. */
-  async function newTenant(folder: string): Promise<string> {
-    const { out } = await shell(['tenants', 'create', 'default', '--json'], { env: service.env });
-    const file = join(folder, 'management.key');
-    writeFileSync(file, JSON.parse(out).key);
-    return file;
-  }
-
-  /** Runs a page in a new folder with the SDK installed, as a new tenant. */
+  /** Runs a page in a new folder with the SDK installed. All pages share a tenant: readers follow several of them. */
   async function follow(
     page: string,
     { heading, replacements, port = freePort(), ...rest }: Options = {},
@@ -65,7 +56,7 @@ describe.skipIf(noCurl)('the commands of', () => {
         'http://127.0.0.1:8080': service.url,
         ':3000': `:${port}`,
         '(3000': `(${port}`,
-        '"$clone/data/management.key"': await newTenant(folder),
+        '"$clone/data/management.key"': join(service.folder, 'data/management.key'),
         '"$clone/data"': join(service.folder, 'data'),
         'npm ci && npm start\n': ':\n',
         'clone=$PWD\n': `clone='${root}'\n`,

@@ -34,7 +34,7 @@ export function sendDenial(response: ExpressResponse, { status, problem, headers
   response.end(JSON.stringify(problem));
 }
 
-/** Replaces the methods that send data. The first data sent selects the filter action and restores them. */
+/** Replaces the methods that send data. The first call chooses the filter action and restores the original methods. */
 export function interceptResponse(
   response: ExpressResponse,
   decision: Decision,

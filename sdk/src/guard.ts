@@ -40,7 +40,7 @@ export interface GuardOptions extends FilterOptions {
 
 export type CheckResult =
   | { readonly allowed: true; readonly decision: Decision }
-  /** `decision` has the reason, for your own log. It is absent if none was made. */
+  /** `decision` has the reason, for your own log. Absent if the key or resource is invalid, or the check failed. */
   | ({ readonly allowed: false; readonly decision?: Decision } & Denial);
 
 const noKey = 'Send a valid key in the SVC-API-KEY header.';
@@ -73,7 +73,7 @@ export async function check(
   }
 }
 
-/** The messages about an invalid resource id or container. Undefined if anything else failed: that is no fault of the caller. */
+/** The messages if only the resource's id or container is invalid. Undefined for all other errors. */
 function invalidResource(error: unknown): string | undefined {
   if (!(error instanceof ValidationError)) return undefined;
   const messages = Object.entries(error.errors).map(([field, [reason]]) =>

@@ -73,7 +73,7 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     return send(url, { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } });
   }
 
-  /** While the current key is valid, a slow or failed renewal does not delay requests further. */
+  /** If a renewal fails or is slow while the current key is valid, returns the current key. */
   async function key(): Promise<string> {
     if (stopped || Date.now() < current.renewAt) return current.key;
     if (Date.now() >= current.end) return withTimeout(timeout, 'new session', renew);

@@ -43,7 +43,7 @@ export function evaluator({
   });
 }
 
-/** Containers and ids named by the rules, a child of some of the containers, and one that no rule names. */
+/** Sample resources for the preview: containers and ids in the rules, children of some containers, and one that no rule matches. */
 export function sampleResources(...grants: readonly (Grants | undefined)[]): Resource[] {
   const rules = grants.flatMap((each) => each?.rules ?? []);
   const containers = new Set<string>();

@@ -11,7 +11,7 @@ export interface Bar {
 const steps = [60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000];
 const maxBars = 48;
 
-/** At most `maxBars` bars of a round duration. Unless all entries are loaded, starts at the oldest known one. */
+/** Groups entries into at most `maxBars` bars of equal, round duration. Starts at the oldest loaded entry, unless `whole`. */
 export function barsOf(entries: readonly LogEntry[], now: number, whole: boolean): Bar[] {
   const times = entries.map(({ at }) => Date.parse(at));
   const first = times.reduce((least, at) => Math.min(least, at), now);

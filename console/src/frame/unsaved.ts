@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'react';
 
 const question = 'Leave without saving? Your changes will be lost.';
 
-/** Returns a function that disables the question, to call after saving. */
+/** Returns a function that turns the confirmation off. Call it after saving. */
 export function useUnsaved(unsaved: boolean): () => void {
   const saved = useRef(false);
   useEffect(() => {

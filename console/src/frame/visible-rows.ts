@@ -10,7 +10,7 @@ export interface VisibleRows {
   readonly show: (index: number) => void;
 }
 
-/** The list scrolls with the page. */
+/** For lists that scroll with the page, not in an element of their own. */
 export function useVisibleRows(
   list: RefObject<HTMLElement | null>,
   count: number,

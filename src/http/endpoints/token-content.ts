@@ -54,8 +54,8 @@ function renderOrReject(mask: Mask, data: unknown): JsonText {
 export interface PatchedContent {
   readonly content: TokenRevision;
   readonly transform: Transform;
-  /** The data as the transform shows it. */
-  readonly shown: JsonText | undefined;
+  /** The data that the caller may see. */
+  readonly visibleData: JsonText | undefined;
   readonly difference: Difference;
 }
 
@@ -97,13 +97,13 @@ export async function patchedContent(
   return {
     content,
     transform,
-    shown: await shownData(transform, content, current),
+    visibleData: await readVisibleData(transform, content, current),
     difference: contentDifference(current.token, content, patch),
   };
 }
 
-/** What the transform shows of the new content. Data that did not change is read from the store. */
-function shownData(transform: Transform, { data, mask, masked }: TokenRevision, current: LockedToken) {
+/** The part of the new content that the caller may see. Unchanged data is read from the store. */
+function readVisibleData(transform: Transform, { data, mask, masked }: TokenRevision, current: LockedToken) {
   if (transform === 'reveal') return data ?? current.plaintext();
   if (transform === 'redact' || mask === undefined) return undefined;
   return data ? masked : current.masked();

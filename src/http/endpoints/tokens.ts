@@ -159,9 +159,9 @@ export const updateToken = changeEndpoint({
     const change = changeBy(principal);
     const token = await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota);
     if (!token || !next) throw fail('not_found');
-    const { transform, shown, difference } = next;
+    const { transform, visibleData, difference } = next;
     const entity = { kind: 'token', id: params.id } as const;
-    return { ...tokenReply(200, token, transform, shown), entity, difference };
+    return { ...tokenReply(200, token, transform, visibleData), entity, difference };
   },
 });
 
