@@ -8,6 +8,7 @@ describe('if the SQLite file of a running service is removed', () => {
   const path = () => server.config.databaseUrl.slice('sqlite:'.length);
   const body = { name: 'x', type: 'private', permissions: ['token:read'] };
   const create = async () => (await server.call('POST', '/applications', { key, body })).status;
+  const read = async () => (await server.call('GET', '/tokens', { key })).status;
   const ready = async () => (await server.call('GET', '/readyz')).status;
   const up = async () => {
     const text = await (await fetch(server.app.metricsUrl as string)).text();
@@ -16,7 +17,7 @@ describe('if the SQLite file of a running service is removed', () => {
   beforeEach(async () => {
     server = await openTestServer(sqlite, { SALLYPORT_METRICS_PORT: '0' });
     key = (await server.tenant()).key;
-    expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);
+    expect([await create(), await read(), await ready(), await up()]).toEqual([201, 200, 200, '1']);
   });
   afterEach(() => server.close());
 
@@ -24,17 +25,17 @@ describe('if the SQLite file of a running service is removed', () => {
     ['no file', () => {}],
     ['another file', () => writeFileSync(path(), 'x')],
   ])(
-    'or replaced (%s), changes fail with 503, readiness and metrics report it, and it recovers',
+    'or replaced (%s), every request with a key fails with 503, readiness and metrics report it, and it recovers',
     async (_, put) => {
       renameSync(path(), `${path()}.away`);
       put();
-      expect([await create(), await ready(), await up()]).toEqual([503, 503, '0']);
+      expect([await create(), await read(), await ready(), await up()]).toEqual([503, 503, 503, '0']);
       server.logged.length = 0;
       await server.flush();
       const logged = server.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
       expect(logged.error).toContain(`its file is no longer at ${path()}`);
       renameSync(`${path()}.away`, path());
-      expect([await create(), await ready(), await up()]).toEqual([201, 200, '1']);
+      expect([await create(), await read(), await ready(), await up()]).toEqual([201, 200, 200, '1']);
     },
   );
 });

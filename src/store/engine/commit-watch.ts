@@ -1,7 +1,7 @@
 /**
- * Detects commits to a SQLite file without a query. A small file beside the database contains two counters. Every
- * process maps it into memory: the number of the last commit that was begun, and of the last one that ended. A writer
- * changes the first before its commit and the second after it. The credential cache explains why that is enough.
+ * Detects commits to a SQLite file without a query. Every process maps a small file beside the database into memory. It
+ * contains two counters: the number of the last commit that was begun, and of the last one that ended. A writer changes
+ * the first before its commit and the second after it. credential-cache.ts explains why that is enough.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -21,13 +21,19 @@ export function generationFile(path: string): string {
 
 const [begun, ended] = [0, 1];
 
-export function watchCommits(counters: Int32Array, reads: Queries): CommitWatch {
+/** `checkFile` throws if the file was moved or replaced: commits to the new file would not be seen. */
+export function watchCommits(
+  counters: Int32Array,
+  reads: Queries,
+  checkFile: () => void = () => {},
+): CommitWatch {
   let generation = 0;
   let last: { readonly commit: number; readonly version: number } | undefined;
   let checked = false;
 
   /** Changes with every commit of another connection, also those of programs that do not use the counters. */
   function dataVersion(): number {
+    checkFile();
     checked = true;
     setImmediate(() => {
       checked = false;
@@ -55,6 +61,7 @@ export function watchCommits(counters: Int32Array, reads: Queries): CommitWatch 
 }
 
 const size = 4096;
+const countersSize = 8;
 
 /**
  * Maps the counters of the database at `path`. Throws if that fails: commits of this process would be invisible to
@@ -67,8 +74,10 @@ export function mapCounters(path: string): Int32Array {
   try {
     const { nlink, size: found } = fstatSync(file);
     if (nlink !== 1) throw new Error(`${name} has more than one name`);
-    // Allocates the block, so that writing to memory cannot fail later. The counters are not overwritten.
-    if (found < size) writeSync(file, new Uint8Array(1), 0, 1, size - 1);
+    // Allocates the blocks, so that a full disk cannot make writing to memory fail later. Skips the counters, which
+    // another process may be using.
+    if (found < size)
+      writeSync(file, new Uint8Array(size - countersSize), 0, size - countersSize, countersSize);
     const bytes = Bun.mmap(`/dev/fd/${file}`, { shared: true });
     return new Int32Array(bytes.buffer, bytes.byteOffset, 2);
   } finally {

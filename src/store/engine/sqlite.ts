@@ -19,8 +19,8 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
   const { counters, writer, reader, letGo } = connectTwice(path, alone);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
-  const commits = watchCommits(counters, reads);
   const lost = () => (hasMoved(writer) ? `its file is no longer at ${path}` : undefined);
+  const commits = watchCommits(counters, reads, checkFile);
   let last: Promise<unknown> = Promise.resolve();
 
   /** Transactions take turns on the one connection that writes. */
@@ -30,9 +30,13 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     return mine;
   }
 
-  async function commit<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
+  function checkFile(): void {
     const problem = lost();
     if (problem !== undefined) throw new DbUnavailable(problem);
+  }
+
+  async function commit<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
+    checkFile();
     writes.run('begin immediate');
     try {
       const value = await work(writes);
@@ -127,7 +131,7 @@ function connect(path: string): Database {
 
 const SQLITE_FCNTL_HAS_MOVED = 20;
 
-/** With a write-ahead log, SQLite continues to write to a file that was removed, and reports it only on request. */
+/** With a write-ahead log, SQLite continues to use a file that was removed, and reports it only on request. */
 function hasMoved(db: Database): boolean {
   const answer = new Int32Array(2);
   db.fileControl(SQLITE_FCNTL_HAS_MOVED, answer);
