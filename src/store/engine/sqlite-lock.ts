@@ -6,7 +6,7 @@ import type { Database, SQLiteError } from 'bun:sqlite';
 import { existsSync, lstatSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DbUnavailable } from './db.ts';
-import { createOwned } from './file-ownership.ts';
+import { createOwned, pathWithoutLinks } from './file-ownership.ts';
 import { openFile } from './sqlite-open.ts';
 
 export function lockFile(path: string): string {
@@ -37,7 +37,8 @@ export function lockAlone(path: string): () => void {
 }
 
 function openLock(path: string, timeout: number): Database {
-  const file = lockFile(path);
+  // Through a link to the database, too.
+  const file = lockFile(pathWithoutLinks(path));
   createOwned(file, existsSync(path) ? path : dirname(path));
   if (lstatSync(file).isSymbolicLink())
     throw new DbUnavailable(`${file} is a link, which the service never creates: remove it`);

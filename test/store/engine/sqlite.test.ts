@@ -1,9 +1,10 @@
 import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
+import { InUse, lockAlone } from '../../../src/store/engine/sqlite-lock.ts';
 import { runSql } from '../../support/test-store.ts';
 
 let folder: string;
@@ -162,6 +163,12 @@ test('the file can be read by its owner alone', async () => {
   for (const file of readdirSync(folder)) {
     expect([file, statSync(join(folder, file)).mode & 0o777]).toEqual([file, 0o600]);
   }
+});
+
+test('a database that is open cannot be locked exclusively through a link to it', () => {
+  const link = join(folder, 'link.db');
+  symlinkSync(path, link);
+  expect(() => lockAlone(link)).toThrow(InUse);
 });
 
 test('a file that is no database is out of reach, not overwritten', async () => {
