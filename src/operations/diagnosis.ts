@@ -14,9 +14,9 @@ import {
 import type { Db, DbTime } from '../store/engine/db.ts';
 import {
   appliedMigrations,
+  findSchemaProblem,
   type IncompatibleSchema,
   newestSchema,
-  schemaProblem,
   versionOf,
 } from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
@@ -116,7 +116,7 @@ async function engineOf(db: Db): Promise<Engine> {
     version: row?.version as string,
     now: Number(row?.now),
     schema: versionOf(applied),
-    schemaProblem: schemaProblem(db.dialect, applied),
+    schemaProblem: await findSchemaProblem(db, applied),
   };
 }
 

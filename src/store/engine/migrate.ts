@@ -102,6 +102,36 @@ export function schemaProblem(
   return undefined;
 }
 
+/** Also finds a database that has tables with our names, but no migration applied. */
+export async function findSchemaProblem(
+  db: Pick<Db, 'dialect' | 'all'>,
+  applied: readonly AppliedMigration[],
+  known: readonly Migration[] = migrations,
+): Promise<IncompatibleSchema | undefined> {
+  const [table] = applied.length === 0 ? await existingTables(db, known) : [];
+  if (table === undefined) return schemaProblem(db.dialect, applied, known);
+  return new IncompatibleSchema(
+    `the database has a table ${table}, but no record that Sallyport created it`,
+    'use an empty database, or restore a backup',
+  );
+}
+
+/** Those that the migrations would create. */
+async function existingTables(
+  { dialect, all }: Pick<Db, 'dialect' | 'all'>,
+  known: readonly Migration[],
+): Promise<string[]> {
+  const ours = known
+    .flatMap((migration) => statementsFor(dialect, migration))
+    .flatMap((statement) => /^create table (\w+)/.exec(statement)?.[1] ?? []);
+  const tables =
+    dialect === 'sqlite'
+      ? "select name from sqlite_master where type = 'table'"
+      : 'select table_name as name from information_schema.tables where table_schema = current_schema()';
+  const names = (await all<{ name: string }>(tables)).map(({ name }) => name);
+  return ours.filter((name) => names.includes(name));
+}
+
 /** SHA-256 of the statements that a migration runs. Comments do not count. */
 export function hashOf(dialect: Dialect, migration: Migration): string {
   const sql = statementsFor(dialect, migration).join(';\n');
@@ -132,7 +162,7 @@ export async function migrate(db: Db, known: readonly Migration[] = migrations):
 async function begin(db: Db, tx: Queries, known: readonly Migration[]): Promise<number> {
   await tx.run(versionsTable);
   const applied = await tx.all<AppliedMigration>(selectApplied);
-  const problem = schemaProblem(db.dialect, applied, known);
+  const problem = await findSchemaProblem({ dialect: db.dialect, all: tx.all }, applied, known);
   if (problem) throw problem;
   const from = versionOf(applied);
   if (!hasNoOtherUsers(db, from)) return from;

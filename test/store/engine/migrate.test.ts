@@ -15,6 +15,7 @@ import {
 import { openPostgres } from '../../../src/store/engine/postgres.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
 import { openStore } from '../../../src/store/open.ts';
+import { allRows } from '../../support/database.ts';
 import { databases, generousTimeout, postgres } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
@@ -126,6 +127,19 @@ describe.each(databases)('migrations on %s', (name, database) => {
     await expect(opening).rejects.toThrow(
       /has applied migration 0001_\w+, which differs from migration 0001_initial/,
     );
+  });
+
+  test.each<[string, string[]]>([
+    ['has no record of its migrations', ['delete from schema_versions']],
+    ['belongs to another program', ['drop table schema_versions', 'drop table audit_checkpoints']],
+  ])('a database with our tables that %s is not opened, and not changed', async (_, changes) => {
+    await created();
+    for (const change of changes) await runSql(url, change);
+    const before = await allRows(url);
+    const opening = open();
+    await expect(opening).rejects.toThrow(IncompatibleSchema);
+    await expect(opening).rejects.toThrow('has a table tenants, but no record that Sallyport created it');
+    expect(await allRows(url)).toEqual(before);
   });
 
   test('a migration that was edited after a database applied it is found', async () => {
