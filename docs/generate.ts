@@ -161,7 +161,7 @@ function torturePage(): string {
   const results = text === undefined ? undefined : (JSON.parse(text) as StoredResults);
   return lines(
     '# Torture tests',
-    'Fault injection and attacks against the guarantees of the [threat model](threat-model.md), with real processes, on SQLite and PostgreSQL.',
+    'The torture tests attack the guarantees of the [threat model](threat-model.md) and inject faults: killed processes, full disks, broken connections. They run the real program on SQLite and PostgreSQL.',
     '```sh\nnpm run torture -- --short\n```',
     table(
       ['option', 'meaning'],
@@ -175,7 +175,10 @@ function torturePage(): string {
     'The full run writes its results to `torture/results.json` and exits with 1 if a test fails. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each of them.',
     '## Last run',
     ...(results
-      ? [`Seed ${results.seed}, commit ${results.commit}.`, tortureTable(results.rows)]
+      ? [
+          `Seed ${results.seed}, commit ${results.commit}. Tests that are newer than this commit are not in the table.`,
+          tortureTable(results.rows),
+        ]
       : ['No full run has been recorded yet.']),
   );
 }

@@ -6,7 +6,7 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 export const escalation: Row = {
   name: 'escalation',
   requirement:
-    '50,000 attempts, half on each database, to gain by creating, updating, regenerating, adding keys and authorizing: no key holds what the first one did not',
+    '50,000 attempts, half on each database, to gain permissions by creating and updating applications, by regenerating and adding keys, and by authorizing sessions: no key gets a management permission that the first key did not hold',
   databases: bothDatabases,
   run,
 };

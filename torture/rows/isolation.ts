@@ -15,7 +15,7 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 export const isolation: Row = {
   name: 'isolation',
   requirement:
-    'every route by every kind of key, and by own, foreign, unknown, deleted and malformed ids: as in the table',
+    'every route with every kind of key, and with ids of the own and of another tenant, unknown, deleted and malformed ids: every response has the expected status',
   databases: bothDatabases,
   run,
 };

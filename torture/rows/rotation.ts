@@ -15,7 +15,7 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 export const rotation: Row = {
   name: 'rotation',
   requirement:
-    'the master key rotated under reads of 10,000 tokens: 0 failures, 0 keys left on the old master key',
+    'the master key is rotated while 10,000 tokens are read: 0 failures, 0 data keys still wrapped by the old master key',
   databases: bothDatabases,
   run,
 };

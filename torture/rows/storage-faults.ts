@@ -10,7 +10,7 @@ import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 export const storage: Row = {
   name: 'storage-faults',
   requirement:
-    'the 1st, 2nd, … nth storage call of every operation fails: 0 broken invariants, 0 secrets without audit',
+    'the 1st, 2nd, … nth database call of every operation fails: 0 broken invariants, 0 secrets returned without an audit entry',
   databases: bothDatabases,
   run,
 };
