@@ -1,7 +1,7 @@
 /** Generates the pages that are derived from code: `npm run docs`. With `--check` it fails if a page is outdated. */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Command, Option } from '../src/cli/command.ts';
+import { type Command, nameOf, type Option } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
 import { helpText } from '../src/cli/program.ts';
 import { exitCodes } from '../src/cli/terminal/cli-error.ts';
@@ -108,7 +108,7 @@ function permissionsPage(): string {
 }
 
 function cliPage(): string {
-  const other = commands.filter(({ words }) => ['completion', 'version'].includes(words.join(' ')));
+  const other = commands.filter((command) => ['completion', 'version'].includes(nameOf(command)));
   return lines(
     '# CLI',
     'All commands, with options and examples. Run `npx sallyport` in a clone, `node PATH/bin/sallyport.mjs` from elsewhere, or the [single executable](../operations/deploy.md#single-executable).',
@@ -138,9 +138,9 @@ function cliPage(): string {
 }
 
 function sectionsOf(some: readonly Command[]): string[] {
-  return some.map(({ words, args, options = [], summary, details, examples = [] }) =>
+  return some.map(({ usage, options = [], summary, details, examples = [] }) =>
     lines(
-      `### \`sallyport ${[...words, ...args].join(' ')}\``,
+      `### \`sallyport ${usage.replace(/[<>]/g, '')}\``,
       [summary, details].filter(Boolean).join(' '),
       `\`\`\`text\n${examples.join('\n')}\n\`\`\``,
       ...(options.length > 0 ? [optionTable(options)] : []),

@@ -36,13 +36,13 @@ describe('the image', () => {
     expect(having('USER')).toEqual(['65532:65532']);
     expect(JSON.parse(having('ENTRYPOINT')[0] as string)).toEqual(['/usr/local/bin/sallyport']);
     const [command] = JSON.parse(having('CMD')[0] as string);
-    expect(commands.map(({ words }) => words.join(' '))).toContain(command);
+    expect(commands.map(({ usage }) => usage)).toContain(command);
   });
 
   test('uses the health command as its health check', () => {
     const [, check] = /CMD (\[.*\])$/.exec(having('HEALTHCHECK')[0] as string)!;
     expect(JSON.parse(check as string)).toEqual(['/usr/local/bin/sallyport', 'health']);
-    expect(commands.map(({ words }) => words.join(' '))).toContain('health');
+    expect(commands.map(({ usage }) => usage)).toContain('health');
   });
 
   test('sets only known settings, and no secret', () => {
@@ -176,7 +176,7 @@ describe('the systemd unit', () => {
 
   test('starts the service with known settings', () => {
     const [, command] = /^ExecStart=\/usr\/local\/bin\/sallyport (\w+)$/m.exec(unit)!;
-    expect(commands.map(({ words }) => words.join(' '))).toContain(command as string);
+    expect(commands.map(({ usage }) => usage)).toContain(command as string);
     const named = Array.from(unit.matchAll(/^Environment=(\w+)=/gm), (match) => match[1] as string);
     expect(named.filter((name) => !variables.includes(name))).toEqual([]);
   });

@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { stalePages } from '../docs/generate.ts';
 import manifest from '../package.json' with { type: 'json' };
+import { nameOf } from '../src/cli/command.ts';
 import { projectVariables } from '../src/cli/commands/init.ts';
 import { commands } from '../src/cli/commands.ts';
 import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
@@ -164,7 +165,7 @@ const generalOptions = ['json', 'help', 'version'];
 
 function isCommand(words: readonly string[]): boolean {
   const given = Array.from(words.join(' ').matchAll(/--([a-z-]+)/g), ([, name]) => name as string);
-  const command = commands.find((one) => one.words.every((word, index) => words[index] === word));
+  const command = commands.find((one) => `${words.join(' ')} `.startsWith(`${nameOf(one)} `));
   if (!command) return given.includes('help');
   const shared = 'call' in command ? callOptions.map(({ name }) => name) : settingFlags;
   const known = [...generalOptions, ...shared, ...(command.options ?? []).map(({ name }) => name)];

@@ -1,9 +1,8 @@
 /** The types of a command, its options and its context. */
 import type { Sallyport } from '../../sdk/src/sallyport.ts';
 import type { Config } from '../config.ts';
-import type { Colorize } from './terminal/colors.ts';
 import type { Input } from './terminal/input.ts';
-import type { Terminal } from './terminal/terminal.ts';
+import type { Colorize, Terminal } from './terminal/terminal.ts';
 
 /** An option of one command; settings and connection options are declared elsewhere. */
 export interface Option {
@@ -16,9 +15,10 @@ export interface Option {
 }
 
 interface CommandDescription {
-  readonly words: readonly string[];
-  /** Placeholders of the required arguments. */
-  readonly args: readonly string[];
+  /** The name and the required arguments, such as `keys delete <APP> <KEY>`. */
+  readonly usage: string;
+  /** The values that the only argument accepts. */
+  readonly choices?: readonly string[];
   readonly options?: readonly Option[];
   /** One imperative sentence. */
   readonly summary: string;
@@ -43,11 +43,18 @@ export interface RemoteCommand extends CommandDescription {
 
 export type Command = LocalCommand | RemoteCommand;
 
+/** The usage without the arguments, such as `keys delete`. */
+export function nameOf({ usage }: Command): string {
+  return usage.replace(/ <.*/, '');
+}
+
 export interface Context {
   readonly args: readonly string[];
   readonly options: Options;
   readonly json: boolean;
   readonly print: (line: string) => void;
+  /** Prints the value as JSON with --json, otherwise the text. Returns the exit code, which is 0 by default. */
+  readonly printResult: (value: unknown, text: string, exitCode?: number) => number;
   readonly colorize: Colorize;
   readonly input: Input;
   readonly terminal: Terminal;
@@ -65,5 +72,6 @@ export interface Call extends Context {
 export interface Options {
   on(name: string): boolean;
   value(name: string): string | undefined;
-  values(name: string): readonly string[];
+  /** Returns undefined if the option was not given. */
+  values(name: string): string[] | undefined;
 }

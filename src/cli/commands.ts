@@ -2,27 +2,24 @@
 import { openDatabase } from '../app.ts';
 import { version } from '../version.ts';
 import type { Command, Invocation } from './command.ts';
-import { applyCommands } from './commands/apply.ts';
+import { applyCommand } from './commands/apply.ts';
 import { appCommands } from './commands/apps.ts';
 import { auditCommands } from './commands/audit.ts';
-import { auditTailCommand } from './commands/audit-tail.ts';
 import { backupCommand } from './commands/backup.ts';
-import { canCommands } from './commands/can.ts';
+import { canCommand } from './commands/can.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { healthCommand } from './commands/health.ts';
-import { initCommands } from './commands/init.ts';
+import { initCommand } from './commands/init.ts';
 import { keyCommands } from './commands/keys.ts';
-import { logsCommands } from './commands/logs.ts';
-import { dropOldOption, printMasterKey, rotate } from './commands/master-key.ts';
+import { logsTailCommand } from './commands/logs.ts';
+import { masterKeyCommands } from './commands/master-key.ts';
 import { recoverCommand } from './commands/recover.ts';
 import { restoreCommand } from './commands/restore.ts';
-import { serve } from './commands/serve.ts';
+import { serveCommand } from './commands/serve.ts';
 import { sessionCommands } from './commands/sessions.ts';
 import { tenantCommands } from './commands/tenants.ts';
 import { tokenCommands } from './commands/tokens.ts';
-import { usageCommands } from './commands/usage.ts';
 import { completionScripts, shells } from './terminal/completion.ts';
-import { yesOption } from './terminal/confirm.ts';
 
 export const groupSummaries: Readonly<Record<string, string>> = {
   tenants: 'Manage tenants.',
@@ -36,43 +33,16 @@ export const groupSummaries: Readonly<Record<string, string>> = {
 };
 
 export const commands: readonly Command[] = [
-  {
-    words: ['serve'],
-    args: [],
-    summary: 'Run the service.',
-    details:
-      'On an empty database, the first start creates a tenant and writes its management key to a file.',
-    examples: ['sallyport serve', 'sallyport serve --port 8081 --data-dir /var/lib/sallyport'],
-    run: serve,
-  },
+  serveCommand,
   ...tenantCommands,
-  {
-    words: ['master-key', 'new'],
-    args: [],
-    summary: 'Generate a master key and print it.',
-    standalone: true,
-    examples: ['(umask 077; sallyport master-key new > master.key)'],
-    run: printMasterKey,
-  },
-  {
-    words: ['master-key', 'rotate'],
-    args: [],
-    options: [dropOldOption, yesOption],
-    summary: 'Rotate the master key while the service runs.',
-    details:
-      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it; --drop-old deletes it.\n\nWith SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
-    examples: ['sallyport master-key rotate'],
-    run: rotate,
-  },
-  auditTailCommand,
+  ...masterKeyCommands,
   ...auditCommands,
   backupCommand,
   restoreCommand,
   recoverCommand,
   doctorCommand,
   {
-    words: ['migrate'],
-    args: [],
+    usage: 'migrate',
     summary: 'Migrate the database schema.',
     details: '`sallyport serve` does the same when it starts. Use this to migrate beforehand.',
     examples: ['sallyport migrate'],
@@ -80,17 +50,16 @@ export const commands: readonly Command[] = [
   },
   healthCommand,
   ...appCommands,
-  ...usageCommands,
   ...keyCommands,
   ...sessionCommands,
   ...tokenCommands,
-  ...canCommands,
-  ...logsCommands,
-  ...applyCommands,
-  ...initCommands,
+  canCommand,
+  logsTailCommand,
+  applyCommand,
+  initCommand,
   {
-    words: ['completion'],
-    args: ['SHELL'],
+    usage: 'completion <SHELL>',
+    choices: shells,
     summary: 'Print a shell completion script.',
     standalone: true,
     details: `SHELL is ${shells.slice(0, -1).join(', ')} or ${shells.at(-1)}. The script starts with a comment that says how to install it.`,
@@ -101,24 +70,19 @@ export const commands: readonly Command[] = [
     },
   },
   {
-    words: ['version'],
-    args: [],
+    usage: 'version',
     summary: 'Print the version.',
     standalone: true,
     examples: ['sallyport version --json'],
-    run: async ({ print, json }) => {
-      print(json ? JSON.stringify({ version }) : version);
-      return 0;
-    },
+    run: async ({ printResult }) => printResult({ version }, version),
   },
 ];
 
-async function migrateOnly({ config, json, print }: Invocation): Promise<number> {
+async function migrateOnly({ config, printResult }: Invocation): Promise<number> {
   const { migrated, close } = await openDatabase(config);
   await close();
   const { from, to } = migrated;
   const words =
     from === to ? `schema is up to date (version ${to})` : `migrated schema from version ${from} to ${to}`;
-  print(json ? JSON.stringify(migrated) : words);
-  return 0;
+  return printResult(migrated, words);
 }

@@ -1,28 +1,83 @@
-/** Errors that end a command with a message and a hint. */
+/** Errors that end a command, and errors of the operating system and of SQLite as messages for operators. */
+import { SQLiteError } from 'bun:sqlite';
 
-/** Wrong arguments, options or input files. Exit code 2. */
-export class UsageError extends Error {
-  readonly hint: string | undefined;
-  constructor(message: string, hint?: string) {
-    super(message);
-    this.hint = hint;
-  }
-}
-
-/** No object has the given name. Exit code 4, like a 404 from the service. */
-export class NotFoundError extends Error {
-  readonly hint: string;
-  constructor(message: string, hint: string) {
-    super(message);
-    this.hint = hint;
-  }
-}
-
-/** The command was called correctly and failed. Exit code 1. */
+/** The command was called correctly and failed. */
 export class CommandError extends Error {
-  readonly hint: string;
-  constructor(message: string, hint: string) {
+  readonly hint: string | undefined;
+  readonly exitCode: number;
+  constructor(message: string, hint?: string, exitCode = 1) {
     super(message);
     this.hint = hint;
+    this.exitCode = exitCode;
   }
+}
+
+/** Wrong arguments, options or input files. The default hint is the help of the command. */
+export class UsageError extends CommandError {
+  constructor(message: string, hint?: string) {
+    super(message, hint, 2);
+  }
+}
+
+/** The user answered a confirmation prompt with no. */
+export class Cancelled extends Error {}
+
+export interface SystemError {
+  readonly reason: string;
+  readonly hint: string;
+  readonly path?: string | undefined;
+}
+
+type Message = Pick<SystemError, 'reason' | 'hint'>;
+
+const denied: Message = {
+  reason: 'permission denied',
+  hint: 'run the command as the user that runs the service',
+};
+const full: Message = {
+  reason: 'the disk is full',
+  hint: 'free some space, or choose a path on another disk',
+};
+const readOnly: Message = {
+  reason: 'the file is read-only',
+  hint: 'check the owner of the file, and whether its file system is mounted read-only',
+};
+const damaged: Message = { reason: 'the database is damaged', hint: 'run `sallyport doctor`' };
+
+const messages: Readonly<Record<string, Message>> = {
+  EACCES: denied,
+  EPERM: denied,
+  ENOSPC: full,
+  EDQUOT: full,
+  EROFS: { reason: 'the file system is read-only', hint: 'mount it writable, or choose another path' },
+  SQLITE_FULL: full,
+  SQLITE_READONLY: readOnly,
+  SQLITE_CANTOPEN: {
+    reason: 'the file cannot be opened',
+    hint: 'check that the file exists and that this user may open it',
+  },
+  SQLITE_CORRUPT: damaged,
+  SQLITE_NOTADB: damaged,
+};
+
+/** Returns undefined for other errors, which may be bugs of the program. */
+export function systemErrorOf(error: unknown): SystemError | undefined {
+  if (error instanceof SQLiteError) {
+    const [code] = /^SQLITE_[A-Z]+/.exec(error.code ?? '') ?? [];
+    const message = messages[code ?? ''];
+    return message && { ...message, reason: `${message.reason} (${error.message})` };
+  }
+  const { code, syscall, path, dest, message } = (error ?? {}) as NodeJS.ErrnoException & { dest?: string };
+  if (code === undefined || syscall === undefined) return undefined;
+  const known = messages[code] ?? {
+    reason: message.split(', ')[0] as string,
+    hint: 'check the path and the disk',
+  };
+  return { ...known, path: dest ?? path };
+}
+
+/** Wraps an error of the system in a CommandError that starts with `what`. Returns other errors unchanged. */
+export function describeSystemError(what: string, error: unknown): unknown {
+  const known = systemErrorOf(error);
+  return known ? new CommandError(`${what}: ${known.reason}`, known.hint) : error;
 }

@@ -3,28 +3,21 @@ import {
   CommanderError,
   type OutputConfiguration,
   Command as Program,
-  Argument as ProgramArgument,
   Option as ProgramOption,
 } from 'commander';
 import { flagOf, settingList } from '../config.ts';
 import { version } from '../version.ts';
-import type { Command, Option, Options } from './command.ts';
+import { type Command, type Context, nameOf, type Option, type Options } from './command.ts';
 import { commands, groupSummaries } from './commands.ts';
 import { UsageError } from './errors.ts';
 import { describeBelow, formatHelp, pathOf } from './help.ts';
-import { completeCommand, completionsFor, shells } from './terminal/completion.ts';
+import { completeCommand, completionsFor } from './terminal/completion.ts';
 import { callOptions } from './terminal/connection.ts';
 
 /** Runs a command. Resolves with its exit code. */
 export type Execute = (command: Command, parsed: Parsed) => Promise<number>;
 
-export interface Parsed {
-  readonly args: readonly string[];
-  readonly options: Options;
-  readonly json: boolean;
-  /** Settings that were given as flags, by flag name. */
-  readonly settings: Readonly<Record<string, string | undefined>>;
-}
+export type Parsed = Pick<Context, 'args' | 'options' | 'json'>;
 
 const headings = { server: 'Server commands:', api: 'API commands:', other: 'Other commands:' };
 
@@ -98,22 +91,22 @@ export function buildProgram(execute: Execute, output: OutputConfiguration = {})
   reportErrors(program);
   const groups = new Map<string, Program>();
   for (const command of commands) {
-    const [first, second] = command.words as [string, string?];
+    const [name = '', hasGroup] = nameOf(command).split(' ');
     const heading = headingOf(command);
-    if (second === undefined) {
-      add(program.command(first).helpGroup(heading), command, execute);
+    if (!hasGroup) {
+      add(program.command(command.usage).helpGroup(heading), command, execute);
       continue;
     }
-    const group = groups.get(first) ?? addGroup(program, first, heading);
-    groups.set(first, group);
-    add(group.command(second), command, execute);
+    const group = groups.get(name) ?? addGroup(program, name, heading);
+    groups.set(name, group);
+    add(group.command(command.usage.slice(name.length + 1)), command, execute);
   }
   return program;
 }
 
 function headingOf(command: Command): string {
   if ('call' in command) return headings.api;
-  return command.standalone && command.words.length === 1 ? headings.other : headings.server;
+  return command.standalone && !nameOf(command).includes(' ') ? headings.other : headings.server;
 }
 
 function addGroup(program: Program, name: string, heading: string): Program {
@@ -133,10 +126,10 @@ function reportErrors(program: Program): void {
 }
 
 function add(program: Program, command: Command, execute: Execute): void {
-  const { args, options = [], summary, details, examples = [] } = command;
+  const { choices, options = [], summary, details, examples = [] } = command;
   reportErrors(program);
   program.summary(summary).description([summary, details].filter(Boolean).join('\n\n'));
-  for (const name of args) program.addArgument(toProgramArgument(name));
+  if (choices) program.registeredArguments[0]?.choices(choices);
   for (const option of options) program.addOption(toProgramOption(option));
   if ('call' in command) {
     program.optionsGroup('Connection options:');
@@ -145,19 +138,14 @@ function add(program: Program, command: Command, execute: Execute): void {
   if (examples.length > 0)
     program.addHelpText('after', `\nExamples:\n${examples.map((example) => `  $ ${example}`).join('\n')}`);
   program.action(async () => {
-    const settings = settingOptions.map(({ name }) => [name, program.getOptionValue(attributeOf(name))]);
-    await execute(command, {
-      args: program.args,
-      options: optionsOf(program),
-      json: program.optsWithGlobals().json === true,
-      settings: Object.fromEntries(settings),
-    });
+    const json = program.optsWithGlobals().json === true;
+    await execute(command, { args: program.args, options: optionsOf(program), json });
   });
 }
 
 /** Every server command accepts the settings; only the help of `serve` lists them. */
-function addSettings(program: Program, { words }: Command): void {
-  const listed = words[0] === 'serve';
+function addSettings(program: Program, { usage }: Command): void {
+  const listed = usage === 'serve';
   program.optionsGroup('Settings (option, environment variable, or line in .env):');
   for (const option of settingOptions) program.addOption(toProgramOption(option).hideHelp(!listed));
   if (!listed) {
@@ -168,11 +156,6 @@ function addSettings(program: Program, { words }: Command): void {
   }
   const items = secretSettings.map(({ variable, description }) => describeBelow(variable, description, 80));
   program.addHelpText('after', `\nEnvironment variables without an option:\n${items.join('\n')}`);
-}
-
-function toProgramArgument(name: string): ProgramArgument {
-  const argument = new ProgramArgument(`<${name}>`);
-  return name === 'SHELL' ? argument.choices(shells) : argument;
 }
 
 function toProgramOption({ name, value, choices, repeatable, description }: Option): ProgramOption {
@@ -189,14 +172,11 @@ function toProgramOption({ name, value, choices, repeatable, description }: Opti
 }
 
 function optionsOf(program: Program): Options {
-  const get = (name: string): unknown => program.getOptionValue(attributeOf(name));
+  const get = (name: string): unknown =>
+    program.getOptionValue(new ProgramOption(`--${name}`).attributeName());
   return {
     on: (name) => get(name) === true,
     value: (name) => get(name) as string | undefined,
-    values: (name) => (get(name) as string[] | undefined) ?? [],
+    values: (name) => get(name) as string[] | undefined,
   };
-}
-
-function attributeOf(name: string): string {
-  return new ProgramOption(`--${name}`).attributeName();
 }

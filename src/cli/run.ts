@@ -1,14 +1,14 @@
 /** The command line: reads the arguments, runs the command, reports errors. */
-import { type Config, readConfig } from '../config.ts';
+import { Sallyport } from '../../sdk/src/sallyport.ts';
+import { type Config, flagOf, readConfig, settingList } from '../config.ts';
 import { redactSecrets } from '../domain/key.ts';
-import type { Command, Context, Invocation } from './command.ts';
-import { UsageError } from './errors.ts';
+import { type Command, type Context, type Invocation, nameOf } from './command.ts';
+import { Cancelled, UsageError } from './errors.ts';
 import { type Parsed, parseAndRun } from './program.ts';
 import { type ErrorContext, toCliError } from './terminal/cli-error.ts';
-import { colorizer } from './terminal/colors.ts';
-import { openService, serviceUrl } from './terminal/connection.ts';
+import { keyOf, serviceUrl } from './terminal/connection.ts';
 import { Input } from './terminal/input.ts';
-import { escaping, processTerminal, type Terminal } from './terminal/terminal.ts';
+import { colorizer, escaping, processTerminal, type Terminal } from './terminal/terminal.ts';
 
 /** Resolves with the exit code. */
 export async function run(argv: readonly string[], output: Terminal = processTerminal()): Promise<number> {
@@ -31,18 +31,23 @@ export async function run(argv: readonly string[], output: Terminal = processTer
 
 async function execute(
   command: Command,
-  { args, options, json, settings }: Parsed,
+  parsed: Parsed,
   terminal: Terminal,
   errorContext: ErrorContext,
 ): Promise<number> {
-  errorContext.words = command.words;
+  errorContext.command = nameOf(command);
+  const { options, json } = parsed;
   const input = new Input(terminal);
   const print = (line: string) => terminal.write(`${line}\n`);
-  const context: Context = { args, options, json, print, colorize: colorizer(terminal), input, terminal };
-  if ('run' in command) return command.run(withSettings(context, settings, errorContext));
+  const printResult: Context['printResult'] = (value, text, exitCode = 0) => {
+    print(json ? JSON.stringify(value) : text);
+    return exitCode;
+  };
+  const context: Context = { ...parsed, print, printResult, colorize: colorizer(terminal), input, terminal };
+  if ('run' in command) return command.run(withSettings(context, errorContext));
   const url = serviceUrl(options, terminal);
   errorContext.url = url;
-  const service = await openService(url, options, terminal, input);
+  const service = new Sallyport({ url, key: await keyOf(options, terminal, input) });
   return command.call({ ...context, service, url });
 }
 
@@ -57,9 +62,11 @@ function rejectSecrets(argv: readonly string[]): void {
 }
 
 /** Reads the settings on first use, so that a command that needs none accepts an invalid one. */
-function withSettings(context: Context, flags: Parsed['settings'], errorContext: ErrorContext): Invocation {
+function withSettings(context: Context, errorContext: ErrorContext): Invocation {
   let config: Config | undefined;
   const read = () => {
+    const names = settingList.map(({ variable }) => flagOf(variable));
+    const flags = Object.fromEntries(names.map((name) => [name, context.options.value(name)]));
     const settings = readConfig({ flags, env: context.terminal.env, envFile: '.env' });
     errorContext.databaseUrl = settings.databaseUrl;
     return settings;
@@ -75,6 +82,10 @@ function withSettings(context: Context, flags: Parsed['settings'], errorContext:
 
 /** Prints the errors and a hint to standard error. Returns the exit code. */
 function report(error: unknown, errorContext: ErrorContext, terminal: Terminal): number {
+  if (error instanceof Cancelled) {
+    terminal.writeError('Cancelled.\n');
+    return 1;
+  }
   const { errors, hint, code } = toCliError(error, errorContext);
   for (const line of errors) terminal.writeError(`sallyport: error: ${line}\n`);
   if (hint) terminal.writeError(`sallyport: hint: ${hint}\n`);

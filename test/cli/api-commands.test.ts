@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { nameOf } from '../../src/cli/command.ts';
 import { commands } from '../../src/cli/commands.ts';
 import { parseAndRun } from '../../src/cli/program.ts';
 import { mint, newId } from '../../src/domain/key.ts';
@@ -214,36 +215,38 @@ test('a typo in a command or option gets a suggestion and a pointer to the help'
 test('a group without a command lists its commands', async () => {
   const { code, out, err } = await call(['apps']);
   expect([code, err]).toEqual([0, '']);
-  for (const { words } of commands.filter(({ words }) => words[0] === 'apps'))
-    expect(out).toContain(words[1]!);
+  const names = commands.map(nameOf).filter((name) => name.startsWith('apps '));
+  for (const name of names) expect(out).toContain(name.slice('apps '.length));
   expect(out).not.toContain('tokens');
   expect((await call(['apps', '--help'])).out).toBe(out);
 });
 
 test('every command has an example, and every example parses', async () => {
-  for (const { words, examples = [] } of commands) {
-    expect([words.join(' '), examples.length > 0]).toEqual([words.join(' '), true]);
+  for (const { usage, examples = [] } of commands) {
+    expect([usage, examples.length > 0]).toEqual([usage, true]);
     for (const example of examples) {
       const typed = /sallyport (.*?)(?:\)"?| > .*)?$/.exec(example)![1]!;
       const argv = typed.match(/"[^"]*"|\S+/g)!.map((word) => word.replaceAll('"', ''));
-      const parsed: string[][] = [];
+      const parsed: string[] = [];
       await parseAndRun(
         argv,
         () => {},
-        async (command) => parsed.push([...command.words]),
+        async (command) => parsed.push(command.usage),
       );
-      expect([example, parsed]).toEqual([example, [[...words]]]);
+      expect([example, parsed]).toEqual([example, [usage]]);
     }
   }
 });
 
 test('help shows only the options of the command; only `serve` lists the settings', async () => {
-  for (const { words, args, options = [], ...command } of commands) {
-    const { code, out } = await shell([...words, '--help']);
+  for (const command of commands) {
+    const { usage, options = [] } = command;
+    const { code, out } = await shell([...nameOf(command).split(' '), '--help']);
     expect(code).toBe(0);
+    const args = usage.match(/<\w+>/g) ?? [];
     for (const part of [...args, ...options.map(({ name }) => `--${name}`)]) expect(out).toContain(part);
     expect(out.includes('--key-stdin')).toBe('call' in command);
-    expect(out.includes('DATABASE_URL')).toBe(words[0] === 'serve');
+    expect(out.includes('DATABASE_URL')).toBe(usage === 'serve');
   }
 });
 

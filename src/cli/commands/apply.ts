@@ -6,38 +6,33 @@ import { timestamp } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { only } from '../terminal/body-options.ts';
-import { confirm, yesOption } from '../terminal/confirm.ts';
-import { withNewFile } from '../terminal/key-file.ts';
-import { showProgress } from '../terminal/list.ts';
+import { withNewFile } from '../terminal/files.ts';
+import { confirm, only, yesOption } from '../terminal/options.ts';
+import { showProgress } from '../terminal/print.ts';
 import { readAccessFile, reportProblems, type Wanted } from './access-file.ts';
-import { formatPlan, planToJson } from './format-plan.ts';
-import { findConflicts, isEmpty, makePlan, type Plan } from './plan.ts';
+import { findConflicts, formatPlan, isEmpty, makePlan, type Plan, planToJson } from './plan.ts';
 
-export const applyCommands: readonly RemoteCommand[] = [
-  {
-    words: ['apply'],
-    args: ['FILE'],
-    options: [
-      {
-        name: 'plan',
-        description: 'Print the plan and change nothing. Exits with 1 if there are changes to make.',
-      },
-      { name: 'prune', description: 'Delete applications that are not in the file.' },
-      {
-        name: 'keys-dir',
-        value: 'DIR',
-        description: 'Write new keys to files in this folder instead of printing them.',
-      },
-      yesOption,
-    ],
-    summary: "Make a tenant's applications match a file.",
-    details:
-      'FILE is YAML or JSON, or - for standard input. Applications are matched by name. Prints the plan first and asks for confirmation on a terminal.',
-    examples: ['sallyport apply access.yaml --plan', 'sallyport apply access.yaml --keys-dir keys'],
-    call: apply,
-  },
-];
+export const applyCommand: RemoteCommand = {
+  usage: 'apply <FILE>',
+  options: [
+    {
+      name: 'plan',
+      description: 'Print the plan and change nothing. Exits with 1 if there are changes to make.',
+    },
+    { name: 'prune', description: 'Delete applications that are not in the file.' },
+    {
+      name: 'keys-dir',
+      value: 'DIR',
+      description: 'Write new keys to files in this folder instead of printing them.',
+    },
+    yesOption,
+  ],
+  summary: "Make a tenant's applications match a file.",
+  details:
+    'FILE is YAML or JSON, or - for standard input. Applications are matched by name. Prints the plan first and asks for confirmation on a terminal.',
+  examples: ['sallyport apply access.yaml --plan', 'sallyport apply access.yaml --keys-dir keys'],
+  call: apply,
+};
 
 interface Created {
   readonly id: string;
@@ -63,7 +58,7 @@ async function apply(call: Call): Promise<number> {
     printResult([], false);
     return isEmpty(plan) ? 0 : 1;
   }
-  if (!(await confirm(call, 'Apply these changes?'))) return 1;
+  await confirm(call, 'Apply these changes?');
   if (!options.on('yes')) await requireUnchanged(call, wanted, file, plan);
   const created: Created[] = [];
   try {

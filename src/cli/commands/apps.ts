@@ -1,24 +1,28 @@
-import type { Application, ApplicationCreate, ApplicationUpdate } from '../../../sdk/src/sallyport.ts';
+import type {
+  AccessRule,
+  Application,
+  ApplicationCreate,
+  ApplicationUpdate,
+  ApplicationWithKey,
+} from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
-import { NotFoundError, UsageError } from '../errors.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { keyToOption, withKey } from '../terminal/files.ts';
 import {
+  confirm,
   expiryOption,
   fileOption,
-  nonEmpty,
   only,
   originOption,
   permissionOption,
-} from '../terminal/body-options.ts';
-import { confirm, yesOption } from '../terminal/confirm.ts';
-import { keyToOption, withKey } from '../terminal/key-file.ts';
-import { limitOption, printList } from '../terminal/list.ts';
-import { showApplication, summarizeGrants, titleOf } from './format-app.ts';
+  yesOption,
+} from '../terminal/options.ts';
+import { fields, limitOption, printList, printTable } from '../terminal/print.ts';
 
-const types = ['private', 'public', 'management'] as const;
 const typeOption: Option = {
   name: 'type',
   value: 'TYPE',
-  choices: types,
+  choices: ['private', 'public', 'management'],
   description: 'Application type.',
 };
 
@@ -27,8 +31,7 @@ export const appArgument = 'APP is an id or a name. A name must be unique.';
 
 export const appCommands: readonly RemoteCommand[] = [
   {
-    words: ['apps', 'list'],
-    args: [],
+    usage: 'apps list',
     options: [
       typeOption,
       { name: 'name', value: 'TEXT', description: 'Filter by part of the name.' },
@@ -45,8 +48,7 @@ export const appCommands: readonly RemoteCommand[] = [
     call: list,
   },
   {
-    words: ['apps', 'create'],
-    args: [],
+    usage: 'apps create',
     options: [
       { name: 'name', value: 'TEXT', description: 'Application name.' },
       typeOption,
@@ -65,16 +67,14 @@ export const appCommands: readonly RemoteCommand[] = [
     call: create,
   },
   {
-    words: ['apps', 'get'],
-    args: ['APP'],
+    usage: 'apps get <APP>',
     summary: 'Show an application.',
     details: appArgument,
     examples: ['sallyport apps get "web shop"'],
-    call: async (call) => showApplication(call, await findApplication(call)),
+    call: async (call) => show(call, await findApplication(call, call.args[0] as string)),
   },
   {
-    words: ['apps', 'update'],
-    args: ['APP'],
+    usage: 'apps update <APP>',
     options: [
       { name: 'name', value: 'TEXT', description: 'New name.' },
       { ...permissionOption, description: 'Permission to grant; repeatable. Replaces the current list.' },
@@ -87,8 +87,7 @@ export const appCommands: readonly RemoteCommand[] = [
     call: update,
   },
   {
-    words: ['apps', 'regenerate'],
-    args: ['APP'],
+    usage: 'apps regenerate <APP>',
     options: [keyToOption, yesOption],
     summary: 'Replace the key of an application.',
     details: `All older keys are revoked immediately. ${appArgument}`,
@@ -96,8 +95,7 @@ export const appCommands: readonly RemoteCommand[] = [
     call: regenerate,
   },
   {
-    words: ['apps', 'delete'],
-    args: ['APP'],
+    usage: 'apps delete <APP>',
     options: [yesOption],
     summary: 'Delete an application.',
     details: `Its keys and sessions are revoked immediately. ${appArgument}`,
@@ -105,25 +103,29 @@ export const appCommands: readonly RemoteCommand[] = [
     call: remove,
   },
   {
-    words: ['whoami'],
-    args: [],
+    usage: 'apps usage <APP>',
+    summary: 'Show which grants an application uses and which it never used.',
+    details: appArgument,
+    examples: ['sallyport apps usage backend'],
+    call: showUsage,
+  },
+  {
+    usage: 'whoami',
     summary: 'Show the application that owns the current key.',
     examples: ['sallyport whoami --key-file data/management.key'],
-    call: async (call) => showApplication(call, await call.service.applications.current()),
+    call: async (call) => show(call, await call.service.applications.current()),
   },
 ];
 
 function list(call: Call): Promise<number> {
   const { options, service } = call;
-  const [type, name, id] = [options.value('type'), options.value('name'), options.values('id')];
-  const before = options.value('expires-before');
-  const entries = service.applications.all({
-    ...(type && { type: type as Application['type'] }),
-    ...(name && { name }),
-    ...(id.length > 0 && { id: [...id] }),
-    ...(before && { expires_before: before }),
+  const filter = only({
+    type: options.value('type') as Application['type'] | undefined,
+    name: options.value('name') || undefined,
+    id: options.values('id'),
+    expires_before: options.value('expires-before') || undefined,
   });
-  return printList(call, entries, {
+  return printList(call, service.applications.all(filter), {
     noun: 'applications',
     head: ['ID', 'TYPE', 'NAME', 'GRANTS', 'EXPIRES'],
     row: (app) => [app.id, app.type, app.name, summarizeGrants(app), app.expires_at ?? 'never'],
@@ -137,16 +139,13 @@ async function create(call: Call): Promise<number> {
     ...only({
       name: options.value('name'),
       type: options.value('type'),
-      permissions: nonEmpty(options.values('permission')),
-      allowed_origins: nonEmpty(options.values('origin')),
+      permissions: options.values('permission'),
+      allowed_origins: options.values('origin'),
       expires_at: options.value('expires-at'),
     }),
   };
-  return withKey(
-    call,
-    () => service.applications.create(body as unknown as ApplicationCreate),
-    (app, keyFile) => showApplication(call, app, keyFile),
-  );
+  const request = body as unknown as ApplicationCreate;
+  return withKey(call, () => service.applications.create(request), show);
 }
 
 async function update(call: Call): Promise<number> {
@@ -155,45 +154,49 @@ async function update(call: Call): Promise<number> {
     ...(await input.body(options.value('file'))),
     ...only({
       name: options.value('name'),
-      permissions: nonEmpty(options.values('permission')),
-      allowed_origins: nonEmpty(options.values('origin')),
+      permissions: options.values('permission'),
+      allowed_origins: options.values('origin'),
     }),
   };
   if (Object.keys(sent).length === 0)
     throw new UsageError('nothing to update', 'pass --name, --permission, --origin or --file');
-  const { id, name, permissions, rules } = await findApplication(call);
+  const { id, name, permissions, rules } = await findApplication(call, call.args[0] as string);
   const body = { name, permissions, rules, ...sent };
-  return showApplication(call, await service.applications.update(id, body as ApplicationUpdate));
+  return show(call, await service.applications.update(id, body as ApplicationUpdate));
 }
 
 async function regenerate(call: Call): Promise<number> {
-  const app = await findApplication(call);
-  if (!(await confirm(call, `Replace the key of ${titleOf(app)}? All older keys are revoked immediately.`)))
-    return 1;
-  return withKey(
-    call,
-    () => call.service.applications.regenerate(app.id),
-    (app, keyFile) => showApplication(call, app, keyFile),
-  );
+  const app = await findApplication(call, call.args[0] as string);
+  await confirm(call, `Replace the key of ${titleOf(app)}? All older keys are revoked immediately.`);
+  return withKey(call, () => call.service.applications.regenerate(app.id), show);
 }
 
 async function remove(call: Call): Promise<number> {
-  const app = await findApplication(call);
-  if (!(await confirm(call, `Delete ${titleOf(app)}? Its keys and sessions are revoked immediately.`)))
-    return 1;
+  const app = await findApplication(call, call.args[0] as string);
+  await confirm(call, `Delete ${titleOf(app)}? Its keys and sessions are revoked immediately.`);
   await call.service.applications.delete(app.id);
-  call.print(call.json ? JSON.stringify({ deleted: app.id }) : `deleted ${app.id}`);
-  return 0;
+  return call.printResult({ deleted: app.id }, `deleted ${app.id}`);
+}
+
+async function showUsage(call: Call): Promise<number> {
+  const usage = await call.service.applications.usage(
+    (await findApplication(call, call.args[0] as string)).id,
+  );
+  const used = usage.uses.map((use) => [use.permission, use.container, use.last_used_at, '']);
+  const unused = usage.unused.map(({ permission, container, rule }) => [
+    permission,
+    container,
+    'never',
+    rule === 'permissions' ? 'permissions' : `rule ${rule}`,
+  ]);
+  const head = ['PERMISSION', 'CONTAINER', 'LAST USED', 'GRANTED BY'];
+  return printTable(call, usage, 'grants', head, [...used, ...unused]);
 }
 
 const idShape = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Finds an application by id or by exact name. Throws NotFoundError if none matches. */
-export async function findApplication({
-  args,
-  service,
-}: Pick<Call, 'args' | 'service'>): Promise<Application> {
-  const wanted = args[0] as string;
+/** Finds an application by id or by exact name. Throws if none or several match. */
+export async function findApplication({ service }: Call, wanted: string): Promise<Application> {
   if (idShape.test(wanted)) return service.applications.get(wanted);
   const found: Application[] = [];
   for await (const app of service.applications.all({ name: wanted })) {
@@ -201,9 +204,60 @@ export async function findApplication({
   }
   if (found.length === 1) return found[0] as Application;
   if (found.length === 0)
-    throw new NotFoundError(`no application named "${wanted}"`, 'run `sallyport apps list`');
+    throw new CommandError(`no application named "${wanted}" (not_found)`, 'run `sallyport apps list`', 4);
   throw new UsageError(
     `${found.length} applications are named "${wanted}"`,
     `use an id: ${found.map(({ id }) => id).join(', ')}`,
   );
+}
+
+function show({ printResult }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
+  return printResult(
+    { ...app, ...(keyFile && { key_file: keyFile }) },
+    fields([
+      ['id', app.id],
+      ['name', app.name],
+      ['type', app.type],
+      ['permissions', app.permissions.join(', ')],
+      ...app.rules.map((rule, index) => [`rule ${index + 1}`, formatRule(rule)] as const),
+      ['origins', app.allowed_origins?.join(', ')],
+      ['created', by(app.created_at, app.created_by)],
+      ['modified', by(app.modified_at, app.modified_by)],
+      ['expires', app.expires_at ?? 'never'],
+      ['last used', app.last_used_at],
+      ['key', 'key' in app ? `${app.key} (shown only once)` : keyFile && `written to ${keyFile}`],
+    ]),
+  );
+}
+
+export function formatRule({
+  priority,
+  permissions,
+  container,
+  conditions,
+  transform,
+  description,
+}: AccessRule): string {
+  const scope = [
+    ...(container ? [`in ${container}`] : []),
+    ...(conditions ?? []).map(({ attribute, operator, value }) => `where ${attribute} ${operator} ${value}`),
+  ];
+  const note = description ? ` (${description})` : '';
+  return `priority ${priority}: ${[permissions.join(', '), ...scope, `as ${transform}`].join(' ')}${note}`;
+}
+
+function by(at: string | undefined, actor: string | undefined): string | undefined {
+  return at && actor ? `${at} by ${actor}` : at;
+}
+
+export function summarizeGrants({ permissions, rules }: Pick<Application, 'permissions' | 'rules'>): string {
+  const [first = '', ...more] = [
+    ...permissions,
+    ...(rules.length > 0 ? [`${rules.length} rule${rules.length > 1 ? 's' : ''}`] : []),
+  ];
+  return more.length > 2 ? `${first} and ${more.length} more` : [first, ...more].join(', ');
+}
+
+function titleOf({ name, type, id }: Application): string {
+  return `${type} application "${name}" (${id})`;
 }

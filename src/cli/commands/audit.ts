@@ -1,19 +1,31 @@
 import { resolve } from 'node:path';
-import { timestamp } from '../../domain/common-fields.ts';
+import { z } from 'zod';
+import { type LogEntry, logFilter } from '../../domain/audit.ts';
+import { Id, timestamp } from '../../domain/common-fields.ts';
+import { check } from '../../domain/validate.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import type { Footer } from '../../store/audit/export-format.ts';
 import { anchorOf, genesis } from '../../store/audit/hash-chain.ts';
 import { type Anchor, type Verdict, verifyExport } from '../../store/audit/verify.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
-import type { Command, Invocation } from '../command.ts';
+import type { Command, Invocation, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
+import { withStore } from '../terminal/database.ts';
 import { readLines, writeLines } from '../terminal/files.ts';
-import { withStore } from '../terminal/open-store.ts';
+import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 
 export const auditCommands: readonly Command[] = [
   {
-    words: ['audit', 'export'],
-    args: ['FILE'],
+    usage: 'audit tail',
+    options: [...tailOptions, { name: 'tenant', value: 'ID', description: 'Filter by tenant.' }],
+    summary: 'Print the latest entries of the audit log of all tenants.',
+    examples: ['sallyport audit tail --lines 100 --json'],
+    details:
+      'Prints one line per entry, or one JSON object per line with --json. Reads the database directly, whether the service runs or not.',
+    run: tail,
+  },
+  {
+    usage: 'audit export <FILE>',
     summary: 'Export the audit log to a new file that can be verified.',
     details:
       'Works while the service runs. With -, the export goes to standard output and the anchor to standard error. The export contains no key that is usable without the master key.',
@@ -21,8 +33,7 @@ export const auditCommands: readonly Command[] = [
     run: exportAudit,
   },
   {
-    words: ['audit', 'verify'],
-    args: ['FILE'],
+    usage: 'audit verify <FILE>',
     options: [
       {
         name: 'anchor',
@@ -38,14 +49,82 @@ export const auditCommands: readonly Command[] = [
     run: verifyAudit,
   },
   {
-    words: ['audit', 'head'],
-    args: [],
+    usage: 'audit head',
     summary: 'Print an anchor for the end of the audit log.',
     details: 'Store it outside the database. `audit verify --anchor` then detects a truncated log.',
     examples: ['sallyport audit head'],
     run: printHead,
   },
 ];
+
+const Filter = z.strictObject({
+  ...logFilter,
+  tenant: Id.optional(),
+  lines,
+});
+type Filter = z.infer<typeof Filter>;
+
+async function tail(invocation: Invocation): Promise<number> {
+  const { options, terminal, config } = invocation;
+  const { lines, ...filter } = filterOf(options);
+  const show = (entries: readonly LogEntry[]) => printEntries(invocation, entries);
+  return withStore(invocation, async (maintenance) => {
+    const end = await chainAndGetEnd(maintenance);
+    show(await last(maintenance, filter, lines, end));
+    const poll = pollAfter(maintenance, filter, end, show);
+    if (options.on('follow')) await follow(poll, terminal, { databaseUrl: config.databaseUrl });
+    return 0;
+  });
+}
+
+function filterOf(options: Options): Filter {
+  const names = Object.keys(Filter.shape);
+  const values = Object.fromEntries(names.map((name) => [name, options.value(name)]));
+  const checked = check(Filter, values);
+  if ('data' in checked) return checked.data;
+  const [fault] = checked.faults;
+  throw new UsageError(`--${fault?.path[0] as string} ${fault?.message}`);
+}
+
+/** Chains all entries, so that the chain has every entry in order of arrival. Returns the number of the last one. */
+async function chainAndGetEnd(maintenance: Maintenance): Promise<number> {
+  await chainAll(maintenance);
+  return (await maintenance.audit.head())?.seq ?? 0;
+}
+
+/** Reads backwards from `end` until `count` entries match. */
+async function last(
+  maintenance: Maintenance,
+  filter: Omit<Filter, 'lines'>,
+  count: number,
+  end: number,
+): Promise<LogEntry[]> {
+  let found: LogEntry[] = [];
+  for (let upTo = end; upTo > 0 && found.length < count; ) {
+    const before = await maintenance.audit.range(filter, { after: 0, upTo }, 'newest');
+    found = [...before.entries, ...found];
+    upTo = (before.end ?? 1) - 1;
+  }
+  return found.slice(-count);
+}
+
+/** Each call shows the entries since the previous one. If a call fails, the next continues where it stopped. */
+function pollAfter(
+  maintenance: Maintenance,
+  filter: Omit<Filter, 'lines'>,
+  end: number,
+  show: (entries: readonly LogEntry[]) => void,
+): () => Promise<void> {
+  let last = end;
+  return async () => {
+    const now = await chainAndGetEnd(maintenance);
+    while (last < now) {
+      const more = await maintenance.audit.range(filter, { after: last, upTo: now }, 'oldest');
+      show(more.entries);
+      last = more.end ?? now;
+    }
+  };
+}
 
 /** Characters per write to standard output. */
 const chunkSize = 65_536;
@@ -56,7 +135,7 @@ export async function chainAll(maintenance: Maintenance): Promise<void> {
 }
 
 function exportAudit(invocation: Invocation): Promise<number> {
-  const { args, json, print, terminal } = invocation;
+  const { args, printResult, terminal } = invocation;
   const toStdout = args[0] === '-';
   const path = resolve(args[0] as string);
   return withStore(invocation, async (maintenance) => {
@@ -64,8 +143,9 @@ function exportAudit(invocation: Invocation): Promise<number> {
     const lines = maintenance.audit.export(Date.now());
     const footer = await (toStdout ? printLines(terminal, lines) : writeLines(path, lines));
     const { head: anchor } = JSON.parse(footer) as Footer;
-    if (toStdout) terminal.writeError(`anchor ${anchor}\n`);
-    else print(json ? JSON.stringify({ file: path, anchor }) : `wrote ${path}\nanchor ${anchor}`);
+    if (!toStdout) return printResult({ file: path, anchor }, `wrote ${path}\nanchor ${anchor}`);
+    terminal.writeError(`anchor ${anchor}\n`);
+    return 0;
   });
 }
 
@@ -86,13 +166,11 @@ async function printLines(
   return last;
 }
 
-async function verifyAudit({ config, args, options, json, print }: Invocation): Promise<number> {
+async function verifyAudit({ config, args, options, printResult }: Invocation): Promise<number> {
   const path = resolve(args[0] as string);
-  const anchors = options.values('anchor').map(toAnchor);
+  const anchors = (options.values('anchor') ?? []).map(toAnchor);
   const verdict = await verifyExport(readLines(path), { masters: masterKeys(config), anchors });
-  if (json) print(JSON.stringify(verdict));
-  else for (const line of formatVerdict(verdict)) print(line);
-  return verdict.ok ? 0 : 1;
+  return printResult(verdict, formatVerdict(verdict).join('\n'), verdict.ok ? 0 : 1);
 }
 
 export function formatVerdict({ ok, rows, checkpoints, head, findings, more }: Verdict): string[] {
@@ -109,11 +187,10 @@ function toAnchor(text: string): Anchor {
 }
 
 function printHead(invocation: Invocation): Promise<number> {
-  const { json, print } = invocation;
   return withStore(invocation, async (maintenance) => {
     await chainAll(maintenance);
     const head = await maintenance.audit.head();
     const anchor = anchorOf(head ?? { seq: 0, hash: genesis });
-    print(json ? JSON.stringify({ anchor, ...(head && { at: timestamp(head.at) }) }) : anchor);
+    return invocation.printResult({ anchor, ...(head && { at: timestamp(head.at) }) }, anchor);
   });
 }

@@ -8,16 +8,13 @@ import type { MasterKey } from '../../store/crypto/cipher.ts';
 import { lacking, type MasterKeys, WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { InUse, lockAlone } from '../../store/engine/sqlite-lock.ts';
 import type { Command, Invocation } from '../command.ts';
-import { CommandError, UsageError } from '../errors.ts';
+import { CommandError, describeSystemError, UsageError } from '../errors.ts';
+import { requireDatabase, sqlitePath } from '../terminal/database.ts';
 import { createFile, linkExclusively, requireUnused, syncFolderOf, writeError } from '../terminal/files.ts';
-import { requireDatabase } from '../terminal/open-store.ts';
-import { sqlitePath } from '../terminal/paths.ts';
 import { interruptible } from '../terminal/signals.ts';
-import { describeSystemError } from '../terminal/system-error.ts';
 
 export const backupCommand: Command = {
-  words: ['backup'],
-  args: ['FILE'],
+  usage: 'backup <FILE>',
   summary: 'Back up a SQLite database to a new file.',
   examples: ['sallyport backup /backups/sallyport.db'],
   details:
@@ -28,7 +25,7 @@ export const backupCommand: Command = {
 const pgDump =
   'pg_dump --format=custom --exclude-table-data=sessions --exclude-table-data=idempotency --file=FILE "$DATABASE_URL"';
 
-async function backup({ config, args, json, print, terminal }: Invocation): Promise<number> {
+async function backup({ config, args, printResult, terminal }: Invocation): Promise<number> {
   const from = sqlitePath(config.databaseUrl);
   if (from === undefined)
     throw new UsageError('sallyport backup is for SQLite only', `back up PostgreSQL with: ${pgDump}`);
@@ -41,10 +38,9 @@ async function backup({ config, args, json, print, terminal }: Invocation): Prom
     copy(from, path, masterKeys(config), checkInterrupted),
   );
   const bytes = statSync(path).size;
-  print(
-    json
-      ? JSON.stringify({ file: path, bytes, taken_at, master_key })
-      : `wrote ${path} (${bytes} bytes, MAC under master key ${master_key})`,
+  printResult(
+    { file: path, bytes, taken_at, master_key },
+    `wrote ${path} (${bytes} bytes, MAC under master key ${master_key})`,
   );
   if (foreign.length > 0)
     terminal.writeError(

@@ -16,8 +16,8 @@ import { anchorOf, type Checkpoint, isChainedOnWrite } from '../../store/audit/h
 import { newestSchema } from '../../store/engine/migrate.ts';
 import { connections } from '../../store/engine/postgres.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
-import { databaseLabel, shortPath, sqlitePath } from '../terminal/paths.ts';
-import { systemErrorOf } from '../terminal/system-error.ts';
+import { systemErrorOf } from '../errors.ts';
+import { databaseLabel, shortPath, sqlitePath } from '../terminal/database.ts';
 import { type Check, fail, ok, warn } from './doctor-check.ts';
 
 export async function checkDatabase(config: Config): Promise<Check[]> {

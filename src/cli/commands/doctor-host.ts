@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type Config, settingList } from '../../config.ts';
 import { callVariables } from '../terminal/connection.ts';
-import { shortPath, sqlitePath } from '../terminal/paths.ts';
+import { shortPath, sqlitePath } from '../terminal/database.ts';
 import { type Check, fail, ok, warn } from './doctor-check.ts';
 import { projectVariables } from './init.ts';
 

@@ -1,14 +1,13 @@
 import { ConfigError } from '../../config.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
-import type { Color } from '../terminal/colors.ts';
-import { systemErrorOf } from '../terminal/system-error.ts';
+import { systemErrorOf } from '../errors.ts';
+import type { Color } from '../terminal/terminal.ts';
 import { type Check, fail } from './doctor-check.ts';
 import { checkDatabase } from './doctor-database.ts';
 import { checkDisk, checkFiles, checkSettings } from './doctor-host.ts';
 
 export const doctorCommand: LocalCommand = {
-  words: ['doctor'],
-  args: [],
+  usage: 'doctor',
   summary: 'Check settings, files, clock, database and audit log.',
   details: 'Changes nothing and can run while the service runs. Exits with 1 if a check fails.',
   examples: ['sallyport doctor'],
@@ -18,17 +17,14 @@ export const doctorCommand: LocalCommand = {
 const colors: Record<Check['state'], Color> = { ok: 'green', warn: 'yellow', fail: 'red' };
 
 async function doctor(invocation: Invocation): Promise<number> {
-  const { json, print, colorize } = invocation;
+  const { printResult, colorize } = invocation;
   const checks = await runChecks(invocation);
   const passed = checks.every(({ state }) => state !== 'fail');
-  if (json) print(JSON.stringify({ ok: passed, checks }));
-  else {
-    for (const { name, state, message, hint } of checks) {
-      print(`${colorize(colors[state], state.padEnd(4))}  ${name.padEnd(13)}  ${message}`);
-      if (hint) print(`      ${''.padEnd(13)}  → ${hint}`);
-    }
-  }
-  return passed ? 0 : 1;
+  const lines = checks.flatMap(({ name, state, message, hint }) => [
+    `${colorize(colors[state], state.padEnd(4))}  ${name.padEnd(13)}  ${message}`,
+    ...(hint ? [`      ${''.padEnd(13)}  → ${hint}`] : []),
+  ]);
+  return printResult({ ok: passed, checks }, lines.join('\n'), passed ? 0 : 1);
 }
 
 async function runChecks(invocation: Invocation): Promise<Check[]> {

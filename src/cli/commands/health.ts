@@ -4,8 +4,7 @@ import type { Config } from '../../config.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 
 export const healthCommand: LocalCommand = {
-  words: ['health'],
-  args: [],
+  usage: 'health',
   summary: 'Check that the local service is ready.',
   details: 'For container health checks. Exits with 0 if it is ready, with 1 if not.',
   examples: ['sallyport health'],
@@ -14,7 +13,7 @@ export const healthCommand: LocalCommand = {
 
 const timeout = 3000;
 
-async function health({ config, json, print }: Invocation): Promise<number> {
+async function health({ config, printResult }: Invocation): Promise<number> {
   const url = `http://${localHost(config)}:${config.port}`;
   const reason = await new Sallyport({ url, timeout, retries: 0 }).ready().then(
     () => undefined,
@@ -23,10 +22,8 @@ async function health({ config, json, print }: Invocation): Promise<number> {
       throw error;
     },
   );
-  if (json)
-    print(JSON.stringify({ url, ready: reason === undefined, ...(reason !== undefined && { reason }) }));
-  else print(reason === undefined ? `${url} is ready` : `${url} is not ready: ${reason}`);
-  return reason === undefined ? 0 : 1;
+  if (reason === undefined) return printResult({ url, ready: true }, `${url} is ready`);
+  return printResult({ url, ready: false, reason }, `${url} is not ready: ${reason}`, 1);
 }
 
 /** Replaces an address that means all interfaces with the loopback address. */

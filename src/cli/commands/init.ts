@@ -2,32 +2,29 @@ import { basename } from 'node:path';
 import type { AccessRule, ApplicationCreate, ApplicationWithKey } from '../../../sdk/src/sallyport.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { confirm, yesOption } from '../terminal/confirm.ts';
-import { withNewFile } from '../terminal/key-file.ts';
+import { withNewFile } from '../terminal/files.ts';
+import { confirm, yesOption } from '../terminal/options.ts';
 
 /** The variables that `init` writes to the env file. */
 export const projectVariables = ['SALLYPORT_URL', 'SALLYPORT_KEY', 'SALLYPORT_PUBLIC_KEY'] as const;
 
-export const initCommands: readonly RemoteCommand[] = [
-  {
-    words: ['init'],
-    args: [],
-    options: [
-      {
-        name: 'name',
-        value: 'TEXT',
-        description: 'Project name; default is the name of the folder.',
-      },
-      { name: 'env-file', value: 'FILE', description: 'File for the keys; default .env.' },
-      yesOption,
-    ],
-    summary: 'Set up a project: create a backend and a browser application and write their keys to .env.',
-    details:
-      'Both are limited to one container. The backend reads and writes tokens there and authorizes sessions. The browser application only creates tokens. Needs a key with application:create, such as the first management key.',
-    examples: ['sallyport init --key-file data/management.key'],
-    call: init,
-  },
-];
+export const initCommand: RemoteCommand = {
+  usage: 'init',
+  options: [
+    {
+      name: 'name',
+      value: 'TEXT',
+      description: 'Project name; default is the name of the folder.',
+    },
+    { name: 'env-file', value: 'FILE', description: 'File for the keys; default .env.' },
+    yesOption,
+  ],
+  summary: 'Set up a project: create a backend and a browser application and write their keys to .env.',
+  details:
+    'Both are limited to one container. The backend reads and writes tokens there and authorizes sessions. The browser application only creates tokens. Needs a key with application:create, such as the first management key.',
+  examples: ['sallyport init --key-file data/management.key'],
+  call: init,
+};
 
 interface Project {
   readonly name: string;
@@ -36,7 +33,7 @@ interface Project {
 }
 
 async function init(call: Call): Promise<number> {
-  const { json, print, url } = call;
+  const { url, printResult } = call;
   const project = await projectOf(call);
   const { name, container, file } = project;
   await requireUnusedNames(call, project);
@@ -45,11 +42,10 @@ async function init(call: Call): Promise<number> {
       `Creates the applications "${name} backend" (private) and "${name} browser" (public) at ${url},\n` +
         `limited to the container ${container}, and writes their keys to ${file}.\n`,
     );
-    if (!(await confirm(call, 'Continue?'))) return 1;
+    await confirm(call, 'Continue?');
   }
   const created = await createApplications(call, project);
-  print(json ? JSON.stringify({ ...created, container, env_file: file }) : nextSteps(project));
-  return 0;
+  return printResult({ ...created, container, env_file: file }, nextSteps(project));
 }
 
 async function projectOf({ options, terminal }: Call): Promise<Project> {

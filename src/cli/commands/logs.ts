@@ -2,38 +2,32 @@ import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { DateTime } from '../../domain/common-fields.ts';
 import type { Call, Options, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { formatEntry, lines, tailOptions } from '../terminal/audit-line.ts';
-import { only } from '../terminal/body-options.ts';
-import { follow } from '../terminal/follow.ts';
+import { only } from '../terminal/options.ts';
+import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 
-export const logsCommands: readonly RemoteCommand[] = [
-  {
-    words: ['logs', 'tail'],
-    args: [],
-    options: tailOptions,
-    summary: "Print the latest entries of your tenant's audit log.",
-    examples: ['sallyport logs tail --follow --result denied'],
-    details: 'Prints one line per entry, or one JSON object per line with --json.',
-    call: tail,
-  },
-];
+export const logsTailCommand: RemoteCommand = {
+  usage: 'logs tail',
+  options: tailOptions,
+  summary: "Print the latest entries of your tenant's audit log.",
+  examples: ['sallyport logs tail --follow --result denied'],
+  details: 'Prints one line per entry, or one JSON object per line with --json.',
+  call: tail,
+};
 
 type Filter = NonNullable<Parameters<Call['service']['logs']['all']>[0]>;
 
-async function tail({ service, url, options, json, print, terminal }: Call): Promise<number> {
+async function tail(call: Call): Promise<number> {
+  const { service, url, options, terminal } = call;
   const count = lines.safeParse(options.value('lines'));
   if (!count.success) throw new UsageError(`--lines ${count.error.issues[0]?.message}`);
   const filter = filterOf(options);
-  const show = (entries: readonly LogEntry[]) => {
-    for (const entry of entries) print(json ? JSON.stringify(entry) : formatEntry(entry));
-  };
   const newEntries = new NewEntries(service, filter);
   if (options.on('follow')) await newEntries.poll();
   const page = { ...filter, size: Math.min(count.data, maxPageSize) };
   const last = await newest(service.logs.all(page), count.data);
-  show(last);
+  printEntries(call, last);
   newEntries.remember(last);
-  const poll = async (signal: AbortSignal) => show(await newEntries.poll(signal));
+  const poll = async (signal: AbortSignal) => printEntries(call, await newEntries.poll(signal));
   if (options.on('follow')) await follow(poll, terminal, { url });
   return 0;
 }

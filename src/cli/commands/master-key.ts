@@ -4,28 +4,39 @@ import { keysInFile, rotation } from '../../operations/master-key.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated } from '../../store/crypto/key-rotation.ts';
 import type { NewEntry } from '../../store/store.ts';
-import type { Invocation, Option } from '../command.ts';
+import type { Invocation, LocalCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { confirm } from '../terminal/confirm.ts';
-import { requireDatabase, withStore } from '../terminal/open-store.ts';
-import { shortPath } from '../terminal/paths.ts';
+import { requireDatabase, shortPath, withStore } from '../terminal/database.ts';
+import { confirm, yesOption } from '../terminal/options.ts';
 
-export async function printMasterKey({ print, json }: Pick<Invocation, 'print' | 'json'>): Promise<number> {
-  const key = Buffer.from(newMasterKey().bytes).toString('base64');
-  print(json ? JSON.stringify({ key }) : key);
-  return 0;
-}
+export const masterKeyCommands: readonly LocalCommand[] = [
+  {
+    usage: 'master-key new',
+    summary: 'Generate a master key and print it.',
+    standalone: true,
+    examples: ['(umask 077; sallyport master-key new > master.key)'],
+    run: async ({ printResult }) => {
+      const key = Buffer.from(newMasterKey().bytes).toString('base64');
+      return printResult({ key }, key);
+    },
+  },
+  {
+    usage: 'master-key rotate',
+    options: [
+      { name: 'drop-old', description: 'Remove the old key from the key file once no row needs it.' },
+      yesOption,
+    ],
+    summary: 'Rotate the master key while the service runs.',
+    details:
+      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it; --drop-old deletes it.\n\nWith SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
+    examples: ['sallyport master-key rotate'],
+    run: rotate,
+  },
+];
 
-export const dropOldOption: Option = {
-  name: 'drop-old',
-  description: 'Remove the old key from the key file once no row needs it.',
-};
-
-type RotateContext = Pick<Invocation, 'config' | 'options' | 'terminal' | 'print' | 'json'>;
-
-export async function rotate(invocation: RotateContext): Promise<number> {
-  const { config, options, print, json } = invocation;
-  const dropOld = options.on(dropOldOption.name);
+async function rotate(invocation: Invocation): Promise<number> {
+  const { config, options, printResult } = invocation;
+  const dropOld = options.on('drop-old');
   if (dropOld && config.masterKey)
     throw new UsageError(
       '--drop-old works only with a key file',
@@ -33,12 +44,12 @@ export async function rotate(invocation: RotateContext): Promise<number> {
     );
   requireDatabase(config);
   const keys = rotation(config, dropOld);
-  if (dropOld && !(await confirm(invocation, dropQuestion(config)))) return 1;
+  if (dropOld) await confirm(invocation, dropQuestion(config));
   return withStore(invocation, async (maintenance, store) => {
     const rotated = await maintenance.rotateMasterKey(keys);
     if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
     const note = config.masterKey || dropOld ? [] : [oldKeyNote(config.masterKeyFile)];
-    print(json ? JSON.stringify(rotated) : [formatResult(rotated), ...note].join('\n'));
+    return printResult(rotated, [formatResult(rotated), ...note].join('\n'));
   });
 }
 

@@ -1,10 +1,12 @@
-/** Computes the changes that make the applications of a tenant match a file. */
+/** Computes and prints the changes that make the applications of a tenant match a file. */
 import type { AccessRule, Application } from '../../../sdk/src/sallyport.ts';
 import type { ApplicationCreate } from '../../domain/application.ts';
+import { escapeText } from '../../domain/escape.ts';
+import type { Colorize } from '../terminal/terminal.ts';
 import type { Wanted } from './access-file.ts';
-import { formatRule } from './format-app.ts';
+import { formatRule } from './apps.ts';
 
-export interface Update {
+interface Update {
   readonly current: Application;
   readonly wanted: ApplicationCreate;
   /** Descriptions of the grants. */
@@ -21,7 +23,7 @@ export interface Plan {
   readonly unchanged: number;
 }
 
-export interface PlanOptions {
+interface PlanOptions {
   /** Whether to delete applications that are not in the file. */
   readonly prune: boolean;
   /** The id of the application whose key is used. It is never deleted. */
@@ -92,7 +94,7 @@ interface Grants {
 }
 
 /** One description per grant. Two grants are equal if their descriptions are. */
-export function describeGrants({ permissions, rules, allowed_origins }: Grants): string[] {
+function describeGrants({ permissions, rules, allowed_origins }: Grants): string[] {
   return [
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
@@ -106,4 +108,35 @@ export function describeGrants({ permissions, rules, allowed_origins }: Grants):
 
 export function isEmpty(plan: Plan): boolean {
   return plan.create.length + plan.update.length + plan.delete.length === 0;
+}
+
+export function formatPlan(plan: Plan, colorize: Colorize): string {
+  const unmanaged = plan.unmanaged.map(({ name, id }) => escapeText(`  ${name} (${id})`));
+  return [
+    ...plan.create.flatMap((one) => [
+      colorize('green', escapeText(`+ ${one.type} ${one.name}`)),
+      ...describeGrants(one).map((grant) => escapeText(`    + ${grant}`)),
+    ]),
+    ...plan.update.flatMap(({ current, add, remove }) => [
+      colorize('yellow', escapeText(`~ ${current.type} ${current.name}`)),
+      ...remove.map((grant) => escapeText(`    - ${grant}`)),
+      ...add.map((grant) => escapeText(`    + ${grant}`)),
+    ]),
+    ...plan.delete.map(({ type, name, id }) => colorize('red', escapeText(`- ${type} ${name} (${id})`))),
+    ...(unmanaged.length > 0 ? [colorize('dim', 'not in the file, unchanged:'), ...unmanaged] : []),
+    isEmpty(plan)
+      ? `no changes: ${plan.unchanged} applications match the file`
+      : `${plan.create.length} to create, ${plan.update.length} to update, ${plan.delete.length} to delete, ${plan.unchanged} unchanged`,
+  ].join('\n');
+}
+
+export function planToJson(plan: Plan) {
+  const brief = ({ id, name }: { id: string; name: string }) => ({ id, name });
+  return {
+    create: plan.create.map((one) => ({ name: one.name, type: one.type, add: describeGrants(one) })),
+    update: plan.update.map(({ current, add, remove }) => ({ ...brief(current), remove, add })),
+    delete: plan.delete.map(brief),
+    unmanaged: plan.unmanaged.map(brief),
+    unchanged: plan.unchanged,
+  };
 }

@@ -12,9 +12,9 @@ import { anchorOf } from '../../store/audit/hash-chain.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
-import { confirm, yesOption } from '../terminal/confirm.ts';
+import { requireDatabase, withStore } from '../terminal/database.ts';
 import { readLines } from '../terminal/files.ts';
-import { requireDatabase, withStore } from '../terminal/open-store.ts';
+import { confirm, yesOption } from '../terminal/options.ts';
 import { chainAll, formatVerdict } from './audit.ts';
 
 export const recoverOptions: readonly Option[] = [
@@ -27,8 +27,7 @@ export const recoverOptions: readonly Option[] = [
 ];
 
 export const recoverCommand: Command = {
-  words: ['recover'],
-  args: [],
+  usage: 'recover',
   options: [...recoverOptions, yesOption],
   summary: 'Clean up a database that was restored with other tools, such as pg_restore.',
   details:
@@ -45,14 +44,13 @@ export interface Report extends Recovered {
 }
 
 async function recover(invocation: Invocation): Promise<number> {
-  const { config, options, json, print } = invocation;
+  const { config, options, printResult } = invocation;
   checkRecoverOptions(options);
   requireDatabase(config);
-  const question = 'This ends all sessions of all tenants. Continue?';
-  if (!(await confirm(invocation, question))) return 1;
+  await confirm(invocation, 'This ends all sessions of all tenants. Continue?');
   const work = async (maintenance: Maintenance) => {
     const report = await recoverStore(maintenance, options, {});
-    print(json ? JSON.stringify(report) : ['recovered', ...reportLines(report)].join('\n'));
+    return printResult(report, ['recovered', ...reportLines(report)].join('\n'));
   };
   return withStore(invocation, work, { alone: true });
 }

@@ -17,15 +17,13 @@ import { makeFolder, makeLike } from '../../store/engine/file-ownership.ts';
 import { lockAlone } from '../../store/engine/sqlite-lock.ts';
 import { openStore } from '../../store/open.ts';
 import type { Command, Invocation } from '../command.ts';
-import { CommandError, UsageError } from '../errors.ts';
+import { CommandError, describeSystemError, UsageError } from '../errors.ts';
+import { sqlitePath } from '../terminal/database.ts';
 import { requireFile, syncFolderOf } from '../terminal/files.ts';
-import { sqlitePath } from '../terminal/paths.ts';
-import { describeSystemError } from '../terminal/system-error.ts';
 import { checkRecoverOptions, type Report, recoverOptions, recoverStore, reportLines } from './recover.ts';
 
 export const restoreCommand: Command = {
-  words: ['restore'],
-  args: ['FILE'],
+  usage: 'restore <FILE>',
   options: [
     { name: 'force', description: 'Replace an existing database. It is moved aside, not deleted.' },
     {
@@ -43,7 +41,7 @@ export const restoreCommand: Command = {
 };
 
 async function restore(invocation: Invocation): Promise<number> {
-  const { config, args, options, json, print } = invocation;
+  const { config, args, options, printResult } = invocation;
   const target = sqlitePath(config.databaseUrl);
   if (target === undefined)
     throw new UsageError(
@@ -64,12 +62,10 @@ async function restore(invocation: Invocation): Promise<number> {
       throw error;
     });
     const replaced = putInPlace(staged, target);
-    print(
-      json
-        ? JSON.stringify({ database: target, ...(replaced && { replaced }), backup: verification, ...report })
-        : formatResult(target, file, replaced, verification, report),
+    return printResult(
+      { database: target, ...(replaced && { replaced }), backup: verification, ...report },
+      formatResult(target, file, replaced, verification, report),
     );
-    return 0;
   } finally {
     unlock();
   }

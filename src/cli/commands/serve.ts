@@ -1,20 +1,145 @@
-import { openApp } from '../../app.ts';
-import type { Invocation } from '../command.ts';
+/** Runs the service in this process, or in several worker processes on one port. These share only the database. */
+import { type App, cannotListen, openApp, openData } from '../../app.ts';
+import type { Config } from '../../config.ts';
+import { makeLog } from '../../log.ts';
+import type { Invocation, LocalCommand } from '../command.ts';
 import { banner } from '../terminal/banner.ts';
 import { untilSignal } from '../terminal/signals.ts';
-import { disconnectSupervisor, isWorker, reportListening, superviseWorkers } from './workers.ts';
 
-export async function serve({ config, print }: Invocation): Promise<number> {
+export const serveCommand: LocalCommand = {
+  usage: 'serve',
+  summary: 'Run the service.',
+  details: 'On an empty database, the first start creates a tenant and writes its management key to a file.',
+  examples: ['sallyport serve', 'sallyport serve --port 8081 --data-dir /var/lib/sallyport'],
+  run: serve,
+};
+
+const workerVariable = 'SALLYPORT_IS_WORKER';
+const restartDelay = 1000;
+
+function isWorker(): boolean {
+  return process.env[workerVariable] === '1';
+}
+
+async function serve({ config, print }: Invocation): Promise<number> {
   if (config.workers > 1 && !isWorker()) return superviseWorkers(config, print);
   const stop = untilSignal();
   try {
     const app = await openApp(config, { shared: isWorker() });
-    if (isWorker()) reportListening(app);
-    else print(banner(config, app, app.metricsUrl === undefined ? [] : [app.metricsUrl]));
+    const { url, metricsUrl } = app;
+    if (isWorker()) process.send?.({ url, metricsUrl } satisfies Listening);
+    else print(banner(config, app, metricsUrl === undefined ? [] : [metricsUrl]));
     await stop;
     await app.close();
     return 0;
   } finally {
-    disconnectSupervisor();
+    // An open IPC channel prevents the worker from exiting.
+    if (process.connected) process.disconnect?.();
   }
+}
+
+type Listening = Pick<App, 'url' | 'metricsUrl'>;
+/** The exit code is that of a worker that could not start. */
+type Started = Listening | { code: number };
+
+async function superviseWorkers(config: Config, print: (line: string) => void): Promise<number> {
+  const log = makeLog({ level: config.logLevel });
+  const stopped = untilSignal();
+  requireFreePort(config);
+  const { migrated, bootstrapped, close } = await openData(config);
+  await close();
+  const running = new Set<Bun.Subprocess>();
+  /** The metrics port of each worker. A replacement gets the same one. */
+  const metricsPorts = Array.from({ length: config.workers }, (_, number) => metricsPortOf(config, number));
+  let { port } = config;
+  let isStopping = false;
+  process.on('exit', () => {
+    for (const worker of running) worker.kill('SIGKILL');
+  });
+
+  function start(number: number): Promise<Started> {
+    const started = Promise.withResolvers<Started>();
+    let isListening = false;
+    const worker = Bun.spawn([...program(), ...workerFlags(port, metricsPorts[number])], {
+      env: { ...process.env, [workerVariable]: '1' },
+      stdio: ['ignore', 'inherit', 'inherit'],
+      ipc: (listening: Listening) => {
+        isListening = true;
+        log.debug('worker listening', { pid: worker.pid });
+        metricsPorts[number] = portOf(listening.metricsUrl);
+        started.resolve(listening);
+      },
+      onExit: (self, code, signal) => {
+        running.delete(self);
+        started.resolve({ code: code ?? 1 });
+        if (isListening && !isStopping) replace(number, { code, signal });
+      },
+    });
+    running.add(worker);
+    return started.promise;
+  }
+
+  /** Waits before the restart, so that a permanent failure does not restart in a tight loop. */
+  function replace(number: number, ended: Record<string, unknown>): void {
+    log.error('worker exited; starting a replacement', ended);
+    setTimeout(async () => {
+      if (isStopping) return;
+      const started = await start(number);
+      if ('code' in started && !isStopping) replace(number, started);
+    }, restartDelay);
+  }
+
+  async function stop(): Promise<number> {
+    isStopping = true;
+    for (const worker of running) worker.kill('SIGTERM');
+    const codes = await Promise.all([...running].map((worker) => worker.exited));
+    return codes.every((code) => code === 0) ? 0 : 1;
+  }
+
+  const first = await start(0);
+  if ('code' in first) return first.code;
+  port = Number(new URL(first.url).port);
+  const others = await Promise.all(
+    Array.from({ length: config.workers - 1 }, (_, index) => start(index + 1)),
+  );
+  const failed = others.find((other) => 'code' in other);
+  if (failed) {
+    await stop();
+    return failed.code;
+  }
+  const metricsUrls = [first, ...others].flatMap((one) => ('metricsUrl' in one && one.metricsUrl) || []);
+  print(banner(config, { url: first.url, migrated, bootstrapped }, metricsUrls));
+  await stopped;
+  return stop();
+}
+
+/** SO_REUSEPORT would let the workers share the port with another program of the same user. */
+function requireFreePort({ host, port }: Config): void {
+  try {
+    Bun.listen({ hostname: host, port, socket: { data: () => {} } }).stop(true);
+  } catch (error) {
+    throw cannotListen('PORT', host, port, error);
+  }
+}
+
+/** Overrides the settings of the supervisor for one worker. */
+function workerFlags(port: number, metricsPort: number | undefined): string[] {
+  const metrics = metricsPort === undefined ? [] : ['--metrics-port', String(metricsPort)];
+  return ['--port', String(port), ...metrics, '--workers', '1'];
+}
+
+/** With 0, each worker picks a free port. */
+function metricsPortOf({ metricsPort }: Config, number: number): number | undefined {
+  return metricsPort ? metricsPort + number : metricsPort;
+}
+
+function portOf(url: string | undefined): number | undefined {
+  return url === undefined ? undefined : Number(new URL(url).port);
+}
+
+/** The command line of this process. The compiled executable has no script. */
+function program(): string[] {
+  const [, script, ...args] = process.argv;
+  const scripts = script === undefined || script.startsWith('/$bunfs/') ? [] : [script];
+  return [process.execPath, ...process.execArgv, ...scripts, ...args];
 }

@@ -1,25 +1,20 @@
 import type { Session, SessionAuthorize } from '../../../sdk/src/sallyport.ts';
 import { SessionState } from '../../domain/session.ts';
 import type { Call, RemoteCommand } from '../command.ts';
-import { expiryOption, fileOption, nonEmpty, only, permissionOption } from '../terminal/body-options.ts';
-import { confirm, yesOption } from '../terminal/confirm.ts';
-import { limitOption, printList } from '../terminal/list.ts';
-import { fields } from '../terminal/table.ts';
-import { appArgument, findApplication } from './apps.ts';
-import { summarizeGrants } from './format-app.ts';
+import { confirm, expiryOption, fileOption, only, permissionOption, yesOption } from '../terminal/options.ts';
+import { fields, limitOption, printList } from '../terminal/print.ts';
+import { appArgument, findApplication, summarizeGrants } from './apps.ts';
 
 export const sessionCommands: readonly RemoteCommand[] = [
   {
-    words: ['sessions', 'create'],
-    args: [],
+    usage: 'sessions create',
     summary: 'Create a session and print its key and nonce.',
     details: 'Needs the key of a public application. The session key and nonce are shown only once.',
     examples: ['sallyport sessions create --key-file web.key'],
     call: create,
   },
   {
-    words: ['sessions', 'authorize'],
-    args: [],
+    usage: 'sessions authorize',
     options: [
       permissionOption,
       { ...expiryOption, description: 'Expiry of the session, such as 2030-01-31T12:00:00Z.' },
@@ -32,8 +27,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
     call: authorize,
   },
   {
-    words: ['sessions', 'list'],
-    args: [],
+    usage: 'sessions list',
     options: [
       {
         name: 'state',
@@ -55,8 +49,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
     call: list,
   },
   {
-    words: ['sessions', 'end'],
-    args: ['ID'],
+    usage: 'sessions end <ID>',
     options: [yesOption],
     summary: 'End a session.',
     details: 'Its key is revoked immediately.',
@@ -65,37 +58,28 @@ export const sessionCommands: readonly RemoteCommand[] = [
   },
 ];
 
-async function create({ service, json, print }: Call): Promise<number> {
+async function create({ service, printResult }: Call): Promise<number> {
   const session = await service.sessions.create();
-  print(
-    json
-      ? JSON.stringify(session)
-      : fields([
-          ['session_key', session.session_key],
-          ['nonce', session.nonce],
-          ['expires_at', session.expires_at],
-        ]),
-  );
-  return 0;
+  const { session_key, nonce, expires_at } = session;
+  return printResult(session, fields(Object.entries({ session_key, nonce, expires_at })));
 }
 
-async function authorize({ service, options, input, json, print }: Call): Promise<number> {
+async function authorize({ service, options, input, printResult }: Call): Promise<number> {
   const file = await input.body(options.value('file'));
   const nonce = file.nonce ?? (await input.secret('SALLYPORT_NONCE', 'nonce'));
   const fromOptions = only({
-    permissions: nonEmpty(options.values('permission')),
+    permissions: options.values('permission'),
     expires_at: options.value('expires-at'),
   });
   await service.sessions.authorize({ ...file, ...fromOptions, nonce } as SessionAuthorize);
-  print(json ? JSON.stringify({ authorized: true }) : 'authorized');
-  return 0;
+  return printResult({ authorized: true }, 'authorized');
 }
 
 async function list(call: Call): Promise<number> {
   const { options, service } = call;
   const idOf = async (option: string) => {
     const wanted = options.value(option);
-    return wanted === undefined ? undefined : (await findApplication({ args: [wanted], service })).id;
+    return wanted === undefined ? undefined : (await findApplication(call, wanted)).id;
   };
   const filter = only({
     state: options.value('state') as Session['state'] | undefined,
@@ -118,8 +102,7 @@ async function list(call: Call): Promise<number> {
 
 async function end(call: Call): Promise<number> {
   const id = call.args[0] as string;
-  if (!(await confirm(call, `End session ${id}? Its key is revoked immediately.`))) return 1;
+  await confirm(call, `End session ${id}? Its key is revoked immediately.`);
   await call.service.sessions.end(id);
-  call.print(call.json ? JSON.stringify({ ended: id }) : `ended ${id}`);
-  return 0;
+  return call.printResult({ ended: id }, `ended ${id}`);
 }

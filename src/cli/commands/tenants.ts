@@ -4,87 +4,79 @@ import { Name } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { mint } from '../../domain/key.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
-import type { Maintenance, Tenants, TenantTransaction } from '../../store/maintenance.ts';
+import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
-import { confirmByName, yesOption } from '../terminal/confirm.ts';
-import { printTable, showProgress } from '../terminal/list.ts';
-import { withStore } from '../terminal/open-store.ts';
-import { fields } from '../terminal/table.ts';
+import { withStore } from '../terminal/database.ts';
+import { confirmByName, yesOption } from '../terminal/options.ts';
+import { fields, printTable, showProgress } from '../terminal/print.ts';
 
 const tenantArgument = 'TENANT is an id or a name. A name must be unique.';
 
 export const tenantCommands: readonly LocalCommand[] = [
   {
-    words: ['tenants', 'create'],
-    args: ['NAME'],
+    usage: 'tenants create <NAME>',
     summary: 'Create a tenant and print its first management key.',
     details: 'The key is shown only once.',
     examples: ['sallyport tenants create "Second shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => create(maintenance, invocation)),
   },
   {
-    words: ['tenants', 'list'],
-    args: [],
+    usage: 'tenants list',
     summary: 'List tenants and their state, oldest first.',
     examples: ['sallyport tenants list'],
     run: (invocation) => withStore(invocation, (maintenance) => list(maintenance, invocation)),
   },
   {
-    words: ['tenants', 'key'],
-    args: ['TENANT'],
+    usage: 'tenants key <TENANT>',
     summary: 'Create another management key for a tenant and print it.',
     details: `Use it when every management key is lost. Existing keys stay valid. The key is shown only once. ${tenantArgument}`,
     examples: ['sallyport tenants key "Second shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => addKey(maintenance, invocation)),
   },
   {
-    words: ['tenants', 'rename'],
-    args: ['TENANT', 'NAME'],
+    usage: 'tenants rename <TENANT> <NAME>',
     summary: 'Rename a tenant.',
     details: tenantArgument,
     examples: ['sallyport tenants rename "Second shop" "Third shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => rename(maintenance, invocation)),
   },
   {
-    words: ['tenants', 'disable'],
-    args: ['TENANT'],
+    usage: 'tenants disable <TENANT>',
     summary: 'Disable all keys and sessions of a tenant.',
     details: `Applies immediately. Data is unchanged. \`tenants enable\` undoes it. ${tenantArgument}`,
     examples: ['sallyport tenants disable "Second shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => setState(maintenance, invocation, 'disable')),
   },
   {
-    words: ['tenants', 'enable'],
-    args: ['TENANT'],
+    usage: 'tenants enable <TENANT>',
     summary: 'Enable a disabled tenant.',
     details: tenantArgument,
     examples: ['sallyport tenants enable "Second shop"'],
     run: (invocation) => withStore(invocation, (maintenance) => setState(maintenance, invocation, 'enable')),
   },
   {
-    words: ['tenants', 'delete'],
-    args: ['TENANT'],
+    usage: 'tenants delete <TENANT>',
     options: [yesOption],
     summary: 'Delete a tenant and all its data permanently.',
     details: `Revokes its keys and destroys its data key first, then removes its rows. Run it again if it is interrupted. The audit log is not deleted. ${tenantArgument}`,
     examples: ['sallyport tenants delete "Second shop"'],
-    run: remove,
+    run: (invocation) => withStore(invocation, (maintenance) => remove(maintenance, invocation)),
   },
 ];
 
-async function create(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
+async function create(maintenance: Maintenance, { args, printResult }: Invocation): Promise<number> {
   const tenant = newTenant(parseName(args[0]), Date.now());
   await maintenance.changeTenants(async (tx) => {
     await tx.tenants.create(tenant);
     tx.record(entry('tenant.create', tenant.id));
   });
   const key = tenant.secret.reveal();
-  print(json ? JSON.stringify({ tenant_id: tenant.id, key }) : `tenant  ${tenant.id}\nkey     ${key}`);
+  return printResult({ tenant_id: tenant.id, key }, `tenant  ${tenant.id}\nkey     ${key}`);
 }
 
-async function addKey(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
+async function addKey(maintenance: Maintenance, { args, printResult }: Invocation): Promise<number> {
   const key = mint('mgt');
   const now = Date.now();
   const created = await maintenance.changeTenants(async (tx) => {
@@ -94,21 +86,20 @@ async function addKey(maintenance: Maintenance, { args, json, print }: Invocatio
     return { tenant_id: tenant, application_id: id };
   });
   const secret = key.secret.reveal();
-  print(
-    json
-      ? JSON.stringify({ ...created, key: secret })
-      : `tenant       ${created.tenant_id}\napplication  ${created.application_id}\nkey          ${secret}`,
+  return printResult(
+    { ...created, key: secret },
+    `tenant       ${created.tenant_id}\napplication  ${created.application_id}\nkey          ${secret}`,
   );
 }
 
-async function list(maintenance: Maintenance, invocation: Invocation): Promise<void> {
+async function list(maintenance: Maintenance, invocation: Invocation): Promise<number> {
   const tenants = await maintenance.tenants.list();
-  if (invocation.json) return invocation.print(JSON.stringify(tenants));
   const rows = tenants.map((tenant) => [tenant.id, tenant.created_at, stateOf(tenant), tenant.name]);
-  printTable(invocation, 'tenants', ['ID', 'CREATED', 'STATE', 'NAME'], rows);
+  return printTable(invocation, tenants, 'tenants', ['ID', 'CREATED', 'STATE', 'NAME'], rows);
 }
 
-async function rename(maintenance: Maintenance, { args, json, print }: Invocation): Promise<void> {
+async function rename(maintenance: Maintenance, invocation: Invocation): Promise<number> {
+  const { args } = invocation;
   const name = parseName(args[1]);
   const tenant = await maintenance.changeTenants(async (tx) => {
     const before = await findChangeable(tx.tenants, args[0]);
@@ -116,54 +107,44 @@ async function rename(maintenance: Maintenance, { args, json, print }: Invocatio
     tx.record(entry('tenant.rename', before.id, { name: { from: before.name, to: name } }));
     return tx.tenants.get(before.id);
   });
-  print(formatTenant(tenant as Tenant, json));
+  return show(invocation, tenant as Tenant);
 }
 
 /** A tenant that already has the state is unchanged, without an audit entry. */
 async function setState(
   maintenance: Maintenance,
-  { args, json, print }: Invocation,
+  invocation: Invocation,
   change: 'disable' | 'enable',
-): Promise<void> {
+): Promise<number> {
   const tenant = await maintenance.changeTenants(async (tx) => {
-    const before = await findChangeable(tx.tenants, args[0]);
+    const before = await findChangeable(tx.tenants, invocation.args[0]);
     if ((before.disabled_at !== undefined) === (change === 'disable')) return before;
     await tx.tenants[change](before.id);
     tx.record(entry(`tenant.${change}`, before.id));
     return tx.tenants.get(before.id);
   });
-  print(formatTenant(tenant as Tenant, json));
+  return show(invocation, tenant as Tenant);
 }
 
 const batchSize = 500;
 
-function remove(invocation: Invocation): Promise<number> {
-  const { args, json, print, terminal } = invocation;
-  let code = 0;
-  const work = async (maintenance: Maintenance) => {
-    const { id, name } = await findTenant(maintenance.tenants, args[0]);
-    const warning = `This permanently deletes the tenant "${escapeText(name)}" (${id}) and all its data.`;
-    if (!(await confirmByName(invocation, warning, name))) {
-      code = 1;
-      return;
-    }
-    await maintenance.changeTenants((tx) => startDeletion(tx, id));
-    const progress = showProgress(terminal);
-    let total = 0;
-    for (let done = false; !done; progress.update(`${total} rows deleted`)) {
-      const step = await maintenance.removeTenantRows(id, batchSize);
-      total += step.removed;
-      done = step.done;
-    }
-    progress.clear();
-    print(json ? JSON.stringify({ deleted: id }) : `deleted ${id}`);
-  };
-  return withStore(invocation, work).then(() => code);
-}
-
-/** Records the deletion when it starts. Resuming an interrupted deletion adds no entry. */
-async function startDeletion(tx: TenantTransaction, id: string): Promise<void> {
-  if (await tx.tenants.markDeleted(id)) tx.record(entry('tenant.delete', id));
+async function remove(maintenance: Maintenance, invocation: Invocation): Promise<number> {
+  const { id, name } = await findTenant(maintenance.tenants, invocation.args[0]);
+  const warning = `This permanently deletes the tenant "${escapeText(name)}" (${id}) and all its data.`;
+  await confirmByName(invocation, warning, name);
+  await maintenance.changeTenants(async (tx) => {
+    // Resuming an interrupted deletion adds no entry.
+    if (await tx.tenants.markDeleted(id)) tx.record(entry('tenant.delete', id));
+  });
+  const progress = showProgress(invocation.terminal);
+  let total = 0;
+  for (let done = false; !done; progress.update(`${total} rows deleted`)) {
+    const step = await maintenance.removeTenantRows(id, batchSize);
+    total += step.removed;
+    done = step.done;
+  }
+  progress.clear();
+  return invocation.printResult({ deleted: id }, `deleted ${id}`);
 }
 
 function entry(operation: string, tenant: string, difference?: Difference): NewEntry {
@@ -210,11 +191,11 @@ function stateOf({ disabled_at, deleted_at }: Tenant): string {
   return disabled_at === undefined ? 'active' : 'disabled';
 }
 
-function formatTenant(tenant: Tenant, json: boolean): string {
-  if (json) return JSON.stringify(tenant);
-  return fields([
+function show({ printResult }: Invocation, tenant: Tenant): number {
+  const pairs = [
     ['tenant', tenant.id],
     ['name', tenant.name],
     ['state', stateOf(tenant)],
-  ]);
+  ] as const;
+  return printResult(tenant, fields(pairs));
 }

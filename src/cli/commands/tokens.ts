@@ -1,10 +1,8 @@
 import type { Token, TokenCreate, TokenPatch } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { expiryOption, fileOption, nonEmpty, only } from '../terminal/body-options.ts';
-import { confirm, yesOption } from '../terminal/confirm.ts';
-import { limitOption, printList } from '../terminal/list.ts';
-import { fields } from '../terminal/table.ts';
+import { confirm, expiryOption, fileOption, only, yesOption } from '../terminal/options.ts';
+import { fields, limitOption, printList } from '../terminal/print.ts';
 
 const metadataOption: Option = {
   name: 'metadata',
@@ -31,8 +29,7 @@ const bodyOptions: readonly Option[] = [
 
 export const tokenCommands: readonly RemoteCommand[] = [
   {
-    words: ['tokens', 'list'],
-    args: [],
+    usage: 'tokens list',
     options: [
       { name: 'type', value: 'WORD', description: 'Filter by type.' },
       { name: 'container', value: 'PATH', description: 'Filter by container; includes containers below it.' },
@@ -45,8 +42,7 @@ export const tokenCommands: readonly RemoteCommand[] = [
     call: list,
   },
   {
-    words: ['tokens', 'create'],
-    args: [],
+    usage: 'tokens create',
     options: [{ name: 'id', value: 'ID', description: 'Token id; generated if left out.' }, ...bodyOptions],
     summary: 'Create a token.',
     examples: [
@@ -60,15 +56,13 @@ export const tokenCommands: readonly RemoteCommand[] = [
     },
   },
   {
-    words: ['tokens', 'get'],
-    args: ['ID'],
+    usage: 'tokens get <ID>',
     summary: 'Show a token, with its data as your key may see it.',
     examples: ['sallyport tokens get card-42'],
     call: async (call) => show(call, await call.service.tokens.get(idOf(call))),
   },
   {
-    words: ['tokens', 'update'],
-    args: ['ID'],
+    usage: 'tokens update <ID>',
     options: bodyOptions,
     summary: 'Update a token.',
     details: 'Fields that you leave out are unchanged. --file is a JSON merge patch: null removes a field.',
@@ -81,8 +75,7 @@ export const tokenCommands: readonly RemoteCommand[] = [
     },
   },
   {
-    words: ['tokens', 'delete'],
-    args: ['ID'],
+    usage: 'tokens delete <ID>',
     options: [yesOption],
     summary: 'Delete a token and its data.',
     examples: ['sallyport tokens delete card-42'],
@@ -96,12 +89,11 @@ function idOf({ args }: Call): string {
 
 function list(call: Call): Promise<number> {
   const { options, service } = call;
-  const id = nonEmpty(options.values('id'));
   const filter = only({
     type: options.value('type'),
     container: options.value('container'),
     metadata: metadataOf(options.values('metadata')),
-    id,
+    id: options.values('id'),
   });
   return printList(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]), {
     noun: 'tokens',
@@ -139,8 +131,8 @@ async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>
   return { ...file, ...fromOptions, ...only({ data }) };
 }
 
-function metadataOf(pairs: readonly string[]): Record<string, string> | undefined {
-  if (pairs.length === 0) return undefined;
+function metadataOf(pairs: readonly string[] | undefined): Record<string, string> | undefined {
+  if (pairs === undefined) return undefined;
   return Object.fromEntries(
     pairs.map((pair) => {
       const at = pair.indexOf('=');
@@ -152,19 +144,15 @@ function metadataOf(pairs: readonly string[]): Record<string, string> | undefine
 
 async function remove(call: Call): Promise<number> {
   const id = idOf(call);
-  if (!(await confirm(call, `Delete token ${id} and its data?`))) return 1;
+  await confirm(call, `Delete token ${id} and its data?`);
   await call.service.tokens.delete(id);
-  call.print(call.json ? JSON.stringify({ deleted: id }) : `deleted ${id}`);
-  return 0;
+  return call.printResult({ deleted: id }, `deleted ${id}`);
 }
 
-function show({ json, print }: Call, token: Token): number {
-  if (json) {
-    print(JSON.stringify(token));
-    return 0;
-  }
+function show({ printResult }: Call, token: Token): number {
   const { id, type, container, data, mask, metadata } = token;
-  print(
+  return printResult(
+    token,
     fields([
       ['id', id],
       ['type', type],
@@ -177,7 +165,6 @@ function show({ json, print }: Call, token: Token): number {
       ['expires', token.expires_at ?? 'never'],
     ]),
   );
-  return 0;
 }
 
 function formatMetadata(metadata: Record<string, string> = {}): string {

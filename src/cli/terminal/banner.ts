@@ -4,7 +4,7 @@ import type { Secret } from '../../domain/key.ts';
 import type { Bootstrapped } from '../../operations/bootstrap.ts';
 import { newestSchema } from '../../store/engine/migrate.ts';
 import { version } from '../../version.ts';
-import { databaseLabel, shortPath } from './paths.ts';
+import { databaseLabel, shortPath } from './database.ts';
 
 type Opened = Pick<App, 'url' | 'migrated' | 'bootstrapped' | 'link'>;
 

@@ -13,10 +13,8 @@ import { escapeText } from '../../domain/escape.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
-import { CommandError, NotFoundError, UsageError } from '../errors.ts';
-import { noDatabaseHint } from './open-store.ts';
-import { databaseLabel } from './paths.ts';
-import { systemErrorOf } from './system-error.ts';
+import { CommandError, systemErrorOf, UsageError } from '../errors.ts';
+import { databaseLabel, noDatabaseHint } from './database.ts';
 
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
@@ -39,7 +37,7 @@ export interface CliError {
 
 /** The command and the database or service that it uses, if known. */
 export interface ErrorContext {
-  words?: readonly string[];
+  command?: string;
   databaseUrl?: string;
   url?: string;
 }
@@ -47,16 +45,11 @@ export interface ErrorContext {
 export function toCliError(error: unknown, context: ErrorContext): CliError {
   if (error instanceof ProblemError || error instanceof ConnectionError) return fromService(error, context);
   if (error instanceof UsageError) {
-    return {
-      errors: error.message.split('\n'),
-      hint: error.hint ?? `run \`${['sallyport', ...(context.words ?? []), '--help'].join(' ')}\``,
-      code: 2,
-    };
+    const help = ['sallyport', context.command, '--help'].filter(Boolean).join(' ');
+    return { errors: error.message.split('\n'), hint: error.hint ?? `run \`${help}\``, code: 2 };
   }
-  if (error instanceof NotFoundError) {
-    return { errors: [`${error.message} (not_found)`], hint: error.hint, code: 4 };
-  }
-  if (error instanceof CommandError) return { errors: [error.message], hint: error.hint, code: 1 };
+  if (error instanceof CommandError)
+    return { errors: [error.message], hint: error.hint, code: error.exitCode };
   if (error instanceof ConfigError) {
     const hint = error.hint ?? 'run `sallyport serve --help` for the settings';
     return { errors: [error.message], hint, code: 2 };

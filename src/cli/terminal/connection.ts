@@ -1,6 +1,5 @@
 /** The URL of the service and the key for API commands. */
 import { existsSync } from 'node:fs';
-import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import type { Option, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { type Input, parseSecret } from './input.ts';
@@ -53,11 +52,7 @@ export function serviceUrl(options: Options, { env }: Terminal): string {
   throw new UsageError(`${flag ? '--url' : 'SALLYPORT_URL'} must be a URL such as https://HOST:PORT`);
 }
 
-export async function openService(url: string, options: Options, terminal: Terminal, input: Input) {
-  return new Sallyport({ url, key: await keyOf(options, terminal, input) });
-}
-
-async function keyOf(options: Options, { env }: Terminal, input: Input): Promise<string> {
+export async function keyOf(options: Options, { env }: Terminal, input: Input): Promise<string> {
   const file = options.value('key-file');
   if (file !== undefined && options.on('key-stdin')) {
     throw new UsageError('--key-file and --key-stdin cannot both be given');

@@ -1,3 +1,4 @@
+/** Reads and writes files of the user. New files are readable only by their owner. */
 import {
   accessSync,
   closeSync,
@@ -10,12 +11,13 @@ import {
   rmSync,
   statSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { createExclusively } from '../../store/engine/file-ownership.ts';
-import { UsageError } from '../errors.ts';
+import type { Call, Option } from '../command.ts';
+import { describeSystemError, systemErrorOf, UsageError } from '../errors.ts';
 import { interruptible } from './signals.ts';
-import { describeSystemError, systemErrorOf } from './system-error.ts';
 
 const lineFeed = 0x0a;
 const maxLineBytes = 64 * 1024 * 1024;
@@ -128,5 +130,53 @@ export function syncFolderOf(path: string): void {
     fsyncSync(folder);
   } finally {
     closeSync(folder);
+  }
+}
+
+export const keyToOption: Option = {
+  name: 'key-to',
+  value: 'FILE',
+  description: 'Write the key to this new file (mode 0600) instead of printing it.',
+};
+
+/** Creates something with a key. With `--key-to`, the key goes to that file and `show` gets the file name instead. */
+export async function withKey<T extends { key: string }>(
+  call: Call,
+  create: () => Promise<T>,
+  show: (call: Call, created: T | Omit<T, 'key'>, keyFile?: string) => number,
+): Promise<number> {
+  const path = call.options.value('key-to');
+  if (path === undefined) return show(call, await create());
+  return withNewFile(path, async (write) => {
+    const { key, ...created } = await create();
+    write(`${key}\n`);
+    return show(call, created, path);
+  });
+}
+
+/**
+ * Creates the file before `work` creates a key, so that a key is never lost to an unwritable path. Removes the file if
+ * `work` fails before it calls `write`.
+ */
+export async function withNewFile<T>(
+  path: string,
+  work: (write: (text: string) => void) => Promise<T>,
+): Promise<T> {
+  const file = createFile(path);
+  let written = false;
+  try {
+    return await work((text) => {
+      try {
+        writeSync(file, text);
+        fsyncSync(file);
+        syncFolderOf(path);
+      } catch (error) {
+        throw describeSystemError(`cannot write ${path}`, error);
+      }
+      written = true;
+    });
+  } finally {
+    closeSync(file);
+    if (!written) rmSync(path, { force: true });
   }
 }

@@ -2,8 +2,7 @@
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import { escapeJson, escapeLines } from '../../domain/escape.ts';
-import { colorCodes } from './colors.ts';
-import { systemErrorOf } from './system-error.ts';
+import { systemErrorOf } from '../errors.ts';
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -18,6 +17,27 @@ export interface Terminal {
   /** Reads one line. Resolves with undefined at the end of input. */
   prompt(question: string): Promise<string | undefined>;
   readonly isTty: { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean };
+}
+
+export type Color = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+export type Colorize = (color: Color, text: string) => string;
+
+const codes: Record<Color, readonly [on: number, off: number]> = {
+  bold: [1, 22],
+  dim: [2, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+};
+
+/** Matches every sequence that `colorizer` writes. */
+export const colorCodes = new RegExp(`(\x1b\\[(?:${Object.values(codes).flat().join('|')})m)`);
+
+/** Colors on a terminal, unless NO_COLOR or TERM=dumb is set. */
+export function colorizer({ env, isTty }: Terminal): Colorize {
+  const plain = !isTty.stdout || Boolean(env.NO_COLOR) || env.TERM === 'dumb';
+  if (plain) return (_, text) => text;
+  return (color, text) => `\x1b[${codes[color][0]}m${text}\x1b[${codes[color][1]}m`;
 }
 
 /** Clears the line of a progress message. */

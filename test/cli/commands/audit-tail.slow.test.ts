@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { formatEntry } from '../../../src/cli/terminal/audit-line.ts';
+import { formatEntry } from '../../../src/cli/terminal/tail.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import {
   databases,

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { nameOf } from '../../../src/cli/command.ts';
 import { commands } from '../../../src/cli/commands.ts';
 import { completionScripts, shells } from '../../../src/cli/terminal/completion.ts';
 import { root } from '../../support/service.ts';
@@ -18,10 +19,11 @@ async function suggestions(...words: string[]): Promise<string[]> {
 }
 
 test('every command and every option of it is suggested', async () => {
-  for (const { words, options = [] } of commands) {
+  for (const command of commands) {
+    const words = nameOf(command).split(' ');
     for (const [index, word] of words.entries())
       expect(await suggestions(...words.slice(0, index), '')).toContain(word);
-    const names = options.map(({ name }) => `--${name}`);
+    const names = (command.options ?? []).map(({ name }) => `--${name}`);
     expect(await suggestions(...words, '-')).toEqual(expect.arrayContaining([...names, '--json', '--help']));
   }
 });

@@ -1,8 +1,8 @@
-/** Printing lists: one page after the other, up to --limit. */
-import type { Call, Option } from '../command.ts';
+/** Prints lists, tables and the progress of long work. */
+import { escapeText } from '../../domain/escape.ts';
+import type { Call, Context, Option } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { table } from './table.ts';
-import { clearLine } from './terminal.ts';
+import { clearLine, type Terminal } from './terminal.ts';
 
 const defaultLimit = 100;
 
@@ -43,7 +43,7 @@ export async function printList<T>(
   }
   progress.clear();
   if (json) terminal.write(']\n');
-  else printTable(call, noun, head, rows);
+  else printRows(call, noun, head, rows);
   if (more)
     terminal.writeError(
       `sallyport: hint: only the first ${count} are listed; pass --limit all to list all\n`,
@@ -51,15 +51,34 @@ export async function printList<T>(
   return 0;
 }
 
-/** An empty list is a message on standard error, so that a pipe gets no rows. */
+/** Prints a list that was read completely: `values` with --json, otherwise the rows. Returns the exit code. */
 export function printTable(
-  { print, colorize, terminal }: Pick<Call, 'print' | 'colorize' | 'terminal'>,
+  context: Context,
+  values: unknown,
+  noun: string,
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+): number {
+  if (context.json) context.print(JSON.stringify(values));
+  else printRows(context, noun, head, rows);
+  return 0;
+}
+
+/** An empty list is a message on standard error, so that a pipe gets no rows. */
+function printRows(
+  { print, colorize, terminal }: Context,
   noun: string,
   head: readonly string[],
   rows: readonly (readonly string[])[],
 ): void {
-  if (rows.length > 0) print(table(head, rows, colorize));
-  else terminal.writeError(`No ${noun} found.\n`);
+  if (rows.length === 0) {
+    terminal.writeError(`No ${noun} found.\n`);
+    return;
+  }
+  const escaped = rows.map((row) => row.map(escapeText));
+  const widths = columnWidths([head, ...escaped]);
+  const lines = escaped.map((row) => inColumns(row, widths));
+  print([colorize('dim', inColumns(head, widths)), ...lines].join('\n'));
 }
 
 function parseLimit(text: string | undefined): number {
@@ -70,7 +89,7 @@ function parseLimit(text: string | undefined): number {
 }
 
 /** Shows the progress of long work on a terminal, at most twice a second. */
-export function showProgress({ writeError, isTty }: Call['terminal']) {
+export function showProgress({ writeError, isTty }: Terminal) {
   const interval = 500;
   let next = performance.now() + interval;
   let visible = false;
@@ -85,4 +104,24 @@ export function showProgress({ writeError, isTty }: Call['terminal']) {
       if (visible) writeError(clearLine);
     },
   };
+}
+
+/** One "name  value" line per pair; pairs with an empty value are left out. */
+export function fields(pairs: readonly (readonly [name: string, value: string | undefined])[]): string {
+  const present = pairs.filter(([, value]) => value !== undefined && value !== '');
+  const width = Math.max(...present.map(([name]) => name.length));
+  return present.map(([name, value]) => `${name.padEnd(width)}  ${escapeText(value as string)}`).join('\n');
+}
+
+export function columnWidths(rows: readonly (readonly string[])[]): number[] {
+  return (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.map((row) => Bun.stringWidth(row[column] ?? ''))),
+  );
+}
+
+export function inColumns(cells: readonly string[], widths: readonly number[]): string {
+  return cells
+    .map((cell, column) => cell + ' '.repeat(Math.max(0, (widths[column] ?? 0) - Bun.stringWidth(cell))))
+    .join('  ')
+    .trimEnd();
 }

@@ -1,4 +1,6 @@
+/** The database of the service: its location, as shown to operators, and how commands open it. */
 import { statSync } from 'node:fs';
+import { relative } from 'node:path';
 import type { Config } from '../../config.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
@@ -6,7 +8,31 @@ import { type OpenOptions, openStore } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
 import type { Invocation } from '../command.ts';
 import { CommandError } from '../errors.ts';
-import { sqlitePath } from './paths.ts';
+
+/** Relative to the current folder if the path is below it, otherwise unchanged. */
+export function shortPath(path: string): string {
+  const fromHere = relative(process.cwd(), path);
+  return fromHere.startsWith('..') ? path : fromHere;
+}
+
+/**
+ * A database address without its credentials. A password may contain any character unescaped, so everything up to the
+ * last @ is removed, and so is the query. If an @ follows the query, the whole address is hidden.
+ */
+export function databaseLabel(databaseUrl: string): string {
+  const path = sqlitePath(databaseUrl);
+  if (path !== undefined) return shortPath(path);
+  const address = databaseUrl.replace(/^\w+:\/\//, '');
+  const query = address.search(/[?#]/);
+  if (query >= 0 && address.lastIndexOf('@') > query) return 'postgres://…';
+  const label = address.slice(address.lastIndexOf('@') + 1, query < 0 ? undefined : query);
+  return `postgres://${label}`;
+}
+
+/** Returns undefined for PostgreSQL. */
+export function sqlitePath(databaseUrl: string): string | undefined {
+  return databaseUrl.startsWith('sqlite:') ? databaseUrl.slice('sqlite:'.length) : undefined;
+}
 
 export const noDatabaseHint =
   'set SALLYPORT_DATA_DIR or DATABASE_URL to an existing database, or run `sallyport serve` to create one';
@@ -22,8 +48,8 @@ export function requireDatabase({ databaseUrl }: Config): void {
 
 /** Opens the existing database of the service with its master key, and closes it after `work`. */
 export async function withStore(
-  { config }: Pick<Invocation, 'config'>,
-  work: (maintenance: Maintenance, store: Store) => Promise<void>,
+  { config }: Invocation,
+  work: (maintenance: Maintenance, store: Store) => Promise<number>,
   options: Pick<OpenOptions, 'alone'> = {},
 ): Promise<number> {
   requireDatabase(config);
@@ -31,8 +57,7 @@ export async function withStore(
   const { databaseUrl, databaseTimeout: timeout } = config;
   const opened = await openStore(databaseUrl, { ...options, timeout, masters, existing: true });
   try {
-    await work(opened.maintenance, opened.store);
-    return 0;
+    return await work(opened.maintenance, opened.store);
   } finally {
     await opened.close();
   }

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { databaseLabel } from '../../../src/cli/terminal/paths.ts';
+import { databaseLabel } from '../../../src/cli/terminal/database.ts';
 import { readConfig } from '../../../src/config.ts';
 
 test.each([

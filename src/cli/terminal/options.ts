@@ -1,0 +1,61 @@
+/** Options that several commands share. */
+import type { Context, Option } from '../command.ts';
+import { Cancelled, UsageError } from '../errors.ts';
+
+export const fileOption: Option = {
+  name: 'file',
+  value: 'FILE',
+  description: 'Request body as JSON, or - for standard input. Options override its fields.',
+};
+export const permissionOption: Option = {
+  name: 'permission',
+  value: 'NAME',
+  repeatable: true,
+  description: 'Permission to grant; repeatable.',
+};
+
+export const originOption: Option = {
+  name: 'origin',
+  value: 'ORIGIN',
+  repeatable: true,
+  description: 'Allowed origin of a public application; repeatable.',
+};
+
+export const expiryOption: Option = {
+  name: 'expires-at',
+  value: 'TIME',
+  description: 'Expiry, such as 2030-01-31T12:00:00Z.',
+};
+
+/** Drops undefined fields. */
+export function only<T extends object>(fields: T): Defined<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
+}
+
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+export const yesOption: Option = { name: 'yes', description: 'Skip the confirmation prompt.' };
+
+type Prompting = Pick<Context, 'options' | 'terminal'>;
+
+/** Asks yes or no. Throws Cancelled for no, and UsageError without a terminal and without `--yes`. */
+export async function confirm(context: Prompting, question: string): Promise<void> {
+  await ask(context, `${question} [y/N] `, (answer) => /^y(es)?$/i.test(answer));
+}
+
+/** For deletions that cannot be undone: the user must type the name. */
+export async function confirmByName(context: Prompting, warning: string, name: string): Promise<void> {
+  await ask(context, `${warning} Type the name to confirm: `, (answer) => answer === name.trim());
+}
+
+async function ask(
+  { options, terminal }: Prompting,
+  question: string,
+  isYes: (answer: string) => boolean,
+): Promise<void> {
+  if (options.on('yes')) return;
+  if (!terminal.isTty.stdin)
+    throw new UsageError('cannot ask for confirmation: standard input is not a terminal', 'pass --yes');
+  const answer = await terminal.prompt(question);
+  if (answer === undefined || !isYes(answer.trim())) throw new Cancelled();
+}

@@ -1,0 +1,98 @@
+/** Shared by `logs tail` and `audit tail`: options, the line of an entry, and polling. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { ConnectionError, RateLimitError, UnavailableError } from '../../../sdk/src/sallyport.ts';
+import { type LogEntry, results } from '../../domain/audit.ts';
+import { Failure } from '../../domain/error.ts';
+import { escapeText } from '../../domain/escape.ts';
+import type { Context, Option } from '../command.ts';
+import { type ErrorContext, toCliError } from './cli-error.ts';
+import { untilSignal } from './signals.ts';
+import type { Terminal } from './terminal.ts';
+
+export const tailOptions: readonly Option[] = [
+  {
+    name: 'follow',
+    description: 'Print new entries until interrupted. Retries if the connection is lost.',
+  },
+  { name: 'lines', value: 'NUMBER', description: 'Number of entries to print first. Default: 20.' },
+  { name: 'actor', value: 'ID', description: 'Filter by the application or session that made the request.' },
+  { name: 'entity', value: 'ID', description: 'Filter by the id of the changed object.' },
+  { name: 'operation', value: 'NAME', description: 'Filter by operation, such as application.update.' },
+  {
+    name: 'result',
+    value: 'RESULT',
+    choices: results,
+    description: 'Filter by result.',
+  },
+  {
+    name: 'from',
+    value: 'TIME',
+    description: 'Only entries at or after this time, such as 2030-01-31T12:00:00Z.',
+  },
+  { name: 'to', value: 'TIME', description: 'Only entries before this time.' },
+];
+
+export const lines = z
+  .string()
+  .regex(/^[1-9]\d{0,5}$/, 'must be a whole number from 1 to 999999')
+  .default('20')
+  .transform(Number);
+
+type PrintableEntry = Omit<LogEntry, 'difference'> & { difference?: object | undefined };
+
+export function printEntries({ json, print }: Context, entries: readonly PrintableEntry[]): void {
+  for (const entry of entries) print(json ? JSON.stringify(entry) : formatEntry(entry));
+}
+
+export function formatEntry(entry: PrintableEntry): string {
+  const { at, result, operation, entity, actor, from, reason, count, difference, request_id } = entry;
+  const parts = [
+    at,
+    result.padEnd(7),
+    operation,
+    entity && `${entity.kind} ${entity.id}`,
+    `by ${[actor.kind, actor.id].filter(Boolean).join(' ')}`,
+    from.ip && `from ${from.ip}`,
+    reason,
+    count && `×${count}`,
+    difference && `changed ${Object.keys(difference).join(', ')}`,
+    request_id && `request ${request_id}`,
+  ];
+  return escapeText(parts.filter(Boolean).join('  '));
+}
+
+/** Milliseconds between two polls, and the longest delay between two retries. */
+const interval = 1000;
+const maxDelay = 30_000;
+
+/**
+ * Polls until interrupted. If the service or the database is unavailable, warns once and retries with exponential
+ * backoff.
+ */
+export async function follow(
+  poll: (signal: AbortSignal) => Promise<void>,
+  { writeError }: Pick<Terminal, 'writeError'>,
+  errorContext: ErrorContext,
+): Promise<void> {
+  const stop = new AbortController();
+  const { signal } = stop;
+  const interrupted = untilSignal().then(() => stop.abort());
+  for (let delay = interval; !signal.aborted; await sleep(delay, undefined, { signal }).catch(() => {})) {
+    try {
+      await Promise.race([poll(signal), interrupted]);
+      delay = interval;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!isTemporary(error)) throw error;
+      const [message] = toCliError(error, errorContext).errors;
+      if (delay === interval) writeError(`sallyport: warning: ${message}; retrying\n`);
+      delay = Math.min(2 * delay, maxDelay);
+    }
+  }
+}
+
+function isTemporary(error: unknown): boolean {
+  if (error instanceof Failure) return error.code === 'unavailable';
+  return [ConnectionError, RateLimitError, UnavailableError].some((kind) => error instanceof kind);
+}
