@@ -12,7 +12,7 @@ import { applications, originsText, toText } from '../store/applications.ts';
 import { insertEntries } from '../store/audit/log.ts';
 import { type Verdict, verifyExport } from '../store/audit/verify.ts';
 import type { Db, Queries } from '../store/engine/db.ts';
-import { Params } from '../store/engine/sql-params.ts';
+import { Params } from '../store/engine/sql.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { NewEntry } from '../store/store.ts';
 import { tenants } from '../store/tenants.ts';

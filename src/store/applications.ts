@@ -5,7 +5,7 @@ import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { all, Params } from './engine/sql-params.ts';
+import { all, Params } from './engine/sql.ts';
 import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
 
 export interface ApplicationRow {

@@ -3,7 +3,7 @@
  * may be short or empty although the list continues.
  */
 import type { DbTime, Executor, Value } from './engine/db.ts';
-import { all, Params } from './engine/sql-params.ts';
+import { all, Params } from './engine/sql.ts';
 import type { ListPage, ListWindow } from './store.ts';
 
 /** How many rows a request examines. */

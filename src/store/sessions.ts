@@ -3,9 +3,8 @@ import { timestamp } from '../domain/common-fields.ts';
 import type { Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
-import { inserter } from './engine/bulk-insert.ts';
 import type { DbTime, Executor } from './engine/db.ts';
-import { all, Params } from './engine/sql-params.ts';
+import { all, inserter, Params } from './engine/sql.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
 /** `c` is the application whose key limits the session. If that key is gone, the session is invalid. */

@@ -32,7 +32,7 @@ export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
         const row = newRow(key, tenant, id, content, change);
         const created = db.transaction((tx) => {
           const inserted = then(insert(tx, db, row), (done) => done || insertInsteadOfExpired(tx, db, row));
-          return then(inserted, (done) => done && then(indexToken(tx, row), () => true));
+          return then(inserted, (done) => done && then(indexToken(tx, db.dialect, row), () => true));
         });
         const counted = then(created, (done) => done && then(charge(row, 1, sizeOf(row)), () => true));
         return then(counted, (done) => (done ? toRecord(row) : undefined));
@@ -61,7 +61,7 @@ export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
         const growth = sizeOf(row) - sizeOf(old);
         await checkGrowth(tx, tenant, row.created_by, growth, quota);
         await update(tx, old, row);
-        await updateIndex(tx, old, row);
+        await updateIndex(tx, db.dialect, old, row);
         return { row, growth };
       });
       if (!updated) return undefined;

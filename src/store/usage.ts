@@ -2,9 +2,8 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { boundedUses, type LastUses, maxUses } from '../domain/usage.ts';
 import { notExpired } from './applications.ts';
-import { inserter } from './engine/bulk-insert.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import { Params } from './engine/sql-params.ts';
+import { inserter, Params } from './engine/sql.ts';
 import type { ApplicationUse, Usage } from './store.ts';
 
 /** How many containers are recorded per permission of an application. */

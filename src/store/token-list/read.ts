@@ -2,7 +2,7 @@
 import type { Transform } from '../../domain/transform.ts';
 import { notExpired } from '../applications.ts';
 import type { Queries } from '../engine/db.ts';
-import { Params } from '../engine/sql-params.ts';
+import { Params } from '../engine/sql.ts';
 import type { ShownToken, TokenQuery } from '../store.ts';
 import { decryptPart, type Part } from '../token-contents.ts';
 import { columns, type TokenRow, viewOf, withContents } from '../token-row.ts';

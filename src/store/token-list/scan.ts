@@ -6,7 +6,7 @@
 import type { Transform } from '../../domain/transform.ts';
 import { notExpired } from '../applications.ts';
 import { countBudget, scanBudget, top } from '../bounded-list.ts';
-import { all, Params, padded } from '../engine/sql-params.ts';
+import { all, Params, padded } from '../engine/sql.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
 import { type Budget, countRanges, type Range, type Scan } from './ranges.ts';
 import {

@@ -1,7 +1,7 @@
 /** Where the candidates of a list come from: the index that holds the fewest of them, in steps, newest first. */
 import type { Bound, Scope } from '../../domain/scope.ts';
 import { top } from '../bounded-list.ts';
-import { Params } from '../engine/sql-params.ts';
+import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 

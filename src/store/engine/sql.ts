@@ -1,4 +1,35 @@
+/** Helpers for SQL text and its parameters. */
 import type { Db, Queries, Value } from './db.ts';
+
+/** Collects the parameters of a statement while its text is built. */
+export class Params {
+  readonly values: Value[] = [];
+
+  /** Returns the placeholder for the value. */
+  add(value: Value): string {
+    return `$${this.values.push(value)}`;
+  }
+  /** A list for `in`, which matches nothing if it is empty. */
+  list(values: readonly Value[]): string {
+    if (values.length === 0) return '(null)';
+    return `(${padded(values)
+      .map((value) => this.add(value))
+      .join(', ')})`;
+  }
+}
+
+/** Repeats the last value until there are 1, 2, 4, 8 … of them, to limit the number of prepared statements. */
+export function padded<T>(values: readonly T[]): readonly T[] {
+  const last = values.at(-1);
+  if (last === undefined) return [];
+  const length = 2 ** Math.ceil(Math.log2(values.length));
+  return Array.from({ length }, (_, at) => values[at] ?? last);
+}
+
+/** Joins conditions with `and`. Leaves out missing ones. */
+export function all(...conditions: (string | false | undefined)[]): string {
+  return conditions.filter(Boolean).join(' and ');
+}
 
 type Type = 'uuid' | 'text' | 'integer' | 'bigint' | 'bytea';
 
@@ -26,16 +57,14 @@ export function inserter<R extends Record<string, Value>>(
       }
     },
     postgres: async (tx, rows) => {
-      await tx.run(many, [JSON.stringify(rows.map(inHex))]);
+      if (rows.length > 0) await tx.run(many, [JSON.stringify(rows.map(bytesToHex))]);
     },
   };
 }
 
-function inHex(row: Record<string, Value>): Record<string, Value> {
+function bytesToHex(row: Record<string, Value>): Record<string, Value> {
   const copy = { ...row };
-  for (const name in copy) {
-    const value = copy[name];
+  for (const [name, value] of Object.entries(copy))
     if (value instanceof Uint8Array) copy[name] = value.toHex();
-  }
   return copy;
 }
