@@ -13,9 +13,11 @@ interface Rows {
   readonly tokens: readonly {
     id: string;
     seq: string;
-    version: number | string;
+    content_version: number | string;
     created_by: string;
     size: number | string;
+    /** Absent if the token has no row in `token_contents`, or one of another size. */
+    contents: string | null;
   }[];
   readonly storage: readonly { application_id: string; tokens: number | string; bytes: number | string }[];
   readonly containers: readonly { seq: string }[];
@@ -30,8 +32,11 @@ const selects: Record<keyof Rows, string> = {
   keys: `select application_id from application_keys
     where application_id in (select id from applications where ${notDeleted})`,
   sessions: 'select id, authorized_at from sessions',
-  tokens: `select id, seq, version, created_by, (octet_length(data) + coalesce(octet_length(masked), 0)
-    + coalesce(octet_length(mask), 0) + coalesce(octet_length(metadata), 0) + 4095) / 4096 * 4096 as size from tokens`,
+  tokens: `select t.id, t.seq, t.content_version, t.created_by, c.seq as contents,
+      (t.data_bytes + t.masked_bytes + coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.metadata), 0)
+        + 4095) / 4096 * 4096 as size
+    from tokens t left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
+      and octet_length(c.data) = t.data_bytes and coalesce(octet_length(c.masked), 0) = t.masked_bytes`,
   storage: `select application_id, sum(tokens) as tokens, sum(bytes) as bytes from application_storage
     group by application_id`,
   containers: 'select seq from token_containers where own = 1',
@@ -40,7 +45,7 @@ const selects: Record<keyof Rows, string> = {
 
 /**
  * Broken invariants with their counts. Assumes unique application names, that ids of deleted tokens are not reused,
- * and that no session has expired.
+ * that every update of a token changes its data, and that no session has expired.
  */
 export async function brokenInvariants(databaseUrl: string): Promise<string[]> {
   const read = Object.entries(selects).map(async ([name, sql]) => [name, await runSql(databaseUrl, sql)]);
@@ -102,10 +107,11 @@ function sessionErrors({ sessions }: Rows, entries: Counts): string[] {
 function tokenErrors({ tokens, containers, audit }: Rows, entries: Counts): string[] {
   const contained = countNames(containers.map(({ seq }) => seq));
   const existing = new Set(tokens.map(({ id }) => id));
-  const found = tokens.flatMap(({ id, seq, version }) => [
+  const found = tokens.flatMap(({ id, seq, content_version, contents }) => [
     entries.get(`token.create ${id}`) !== 1 && 'a token without its creation entry',
-    Number(version) !== 1 + (entries.get(`token.update ${id}`) ?? 0) &&
-      'a token whose version differs from its entries',
+    Number(content_version) !== 1 + (entries.get(`token.update ${id}`) ?? 0) &&
+      'a token whose content version differs from its entries',
+    contents === null && 'a token whose data is missing or has another size',
     contained.get(seq) !== 1 && 'a token without its container row',
     entries.has(`token.delete ${id}`) && 'a deleted token that still exists',
   ]);

@@ -56,9 +56,14 @@ export class Filler {
       .join(' ')} end`;
     const now = Date.now();
     await this.#insert(
-      'tokens (tenant_id, seq, id, type, container, container_folded, version, data, metadata, created_at)',
-      `'${tenant}', ${seq}, 'filled-' || n, 'token', ${container}, ${container}, 1, ${this.#words.bytes},
-        ${metadata}, ${now} + n`,
+      `tokens (tenant_id, seq, id, type, container, container_folded, content_version, data_bytes, masked_bytes,
+        metadata, created_at)`,
+      `'${tenant}', ${seq}, 'filled-' || n, 'token', ${container}, ${container}, 1, 1, 0, ${metadata}, ${now} + n`,
+      count,
+    );
+    await this.#insert(
+      'token_contents (tenant_id, seq, data)',
+      `'${tenant}', ${seq}, ${this.#words.bytes}`,
       count,
     );
     for (const [own, path] of [
@@ -79,7 +84,7 @@ export class Filler {
         `n % ${metadataNames.length} <> ${at}`,
       );
     }
-    await this.#analyze('tokens', 'token_containers', 'token_metadata');
+    await this.#analyze('tokens', 'token_contents', 'token_containers', 'token_metadata');
   }
 
   /** Entries of 100 actors; the first half of them only created, the second half only updated. */
@@ -88,8 +93,8 @@ export class Filler {
     const operation = "case when n % 100 < 50 then 'application.create' else 'application.update' end";
     const quoted = `'{"actor":{"kind":"application"},"operation":"application.create","result":"success","from":{}}'`;
     await this.#insert(
-      'audit (id, tenant_id, at, actor_id, operation, entity_id, result, entry, seq, hash, mac)',
-      `${this.#words.id('01900002', 'n')}, '${tenant}', ${Date.now() - count} + n, ${actor}, ${operation},
+      'audit (id, format, tenant_id, at, actor_id, operation, entity_id, result, entry, seq, hash, mac)',
+      `${this.#words.id('01900002', 'n')}, 1, '${tenant}', ${Date.now() - count} + n, ${actor}, ${operation},
         'entity-' || n, 'success', ${quoted}, -n, ${this.#words.bytes}, ${this.#words.bytes}`,
       count,
     );
@@ -115,7 +120,7 @@ export class Filler {
 
   /** On PostgreSQL, because every remaining row is searched for secrets at the end of the run. */
   async clear(): Promise<void> {
-    if (this.#isPostgres) await runSql(this.#url, 'truncate token_metadata, token_containers, tokens, audit');
+    if (this.#isPostgres) await runSql(this.#url, 'truncate token_metadata, token_containers, token_contents, tokens, audit');
   }
 
   async #insert(into: string, values: string, count: number, where = '1 = 1'): Promise<void> {
