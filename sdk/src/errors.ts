@@ -24,7 +24,7 @@ export class ProblemError extends SallyportError {
   readonly retryAfter: number | undefined;
 
   constructor(problem: Problem, retryAfter?: number) {
-    super(`${problem.detail}${fieldErrors(problem)} (${problem.code}, request ${problem.request_id})`);
+    super(`${summaryOf(problem)} (${problem.code}, request ${problem.request_id})`);
     this.problem = problem;
     this.retryAfter = retryAfter;
   }
@@ -39,9 +39,10 @@ export class ProblemError extends SallyportError {
   }
 }
 
-function fieldErrors({ errors = {} }: Problem): string {
+/** The messages of the invalid fields, or `detail` if there are none. */
+function summaryOf({ title, detail, errors = {} }: Problem): string {
   const messages = Object.entries(errors).map(([field, reasons]) => `${field} ${reasons.join(' and ')}`);
-  return messages.length > 0 ? ` ${messages.join('; ')}` : '';
+  return messages.length > 0 ? `${title}: ${messages.join('; ')}` : detail;
 }
 
 /** 400: invalid input. `errors` has the messages by field. */

@@ -53,6 +53,8 @@ export interface Transport {
 }
 
 export function transport(options: ClientOptions): Transport {
+  // An unset environment variable, in code without types, would otherwise look like an unreachable service.
+  if (options.url === undefined) throw new SallyportError('`url` is required');
   const base = String(options.url).replace(/\/+$/, '');
   const send = options.fetch ?? globalThis.fetch.bind(globalThis);
 

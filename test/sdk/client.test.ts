@@ -125,9 +125,15 @@ describe('SDK client:', () => {
     const error = await thrown(admin.applications.create({ name: '', type: 'private' }));
     expect(error).toBeInstanceOf(ValidationError);
     expect(error.errors).toHaveProperty('name');
+    expect(error.message).toStartWith('Invalid request: name ');
     expect(error.requestId).toBe(error.problem.request_id);
     expect(error.status).toBe(400);
     const missing = await thrown(admin.tokens.get('none', { requestId: 'find-me' }));
     expect(missing.requestId).toBe('find-me');
+  });
+
+  test('a missing URL is not reported as an unreachable service', () => {
+    const url = process.env['UNSET_URL'] as string;
+    expect(() => new Sallyport({ url })).toThrow('`url` is required');
   });
 });
