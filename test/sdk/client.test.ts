@@ -133,7 +133,7 @@ describe('SDK client:', () => {
   });
 
   test('a missing URL is not reported as an unreachable service', () => {
-    const url = process.env['UNSET_URL'] as string;
+    const url = undefined as unknown as string;
     expect(() => new Sallyport({ url })).toThrow('`url` is required');
   });
 });
