@@ -186,7 +186,7 @@ function monotonicTime(): number {
 export function cannotListen(variable: string, host: string, port: number, error: unknown): ConfigError {
   return new ConfigError(
     `HOST and ${variable}: cannot listen on ${host}:${port}: ${(error as Error).message}`,
-    `if another program uses that port, set another one, or ${variable}=0 for any free port`,
+    `set HOST to an address of this machine; if another program uses the port, set ${variable} to another one, or to 0 for any free port`,
   );
 }
 
@@ -212,6 +212,9 @@ function createDataFolder(path: string): void {
   try {
     makeFolder(path);
   } catch (error) {
-    throw new ConfigError(`SALLYPORT_DATA_DIR: cannot create ${path}: ${(error as Error).message}`);
+    throw new ConfigError(
+      `SALLYPORT_DATA_DIR: cannot create ${path}: ${(error as Error).message}`,
+      'set SALLYPORT_DATA_DIR to a folder that this user can create or write to',
+    );
   }
 }

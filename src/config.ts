@@ -42,7 +42,7 @@ export const settings = {
   } satisfies Setting<string>,
   host: {
     variable: 'HOST',
-    description: 'Address to listen on.',
+    description: 'Address to listen on. 0.0.0.0 or :: means all addresses.',
     fallback: '127.0.0.1',
     parse: (text) => text ?? '127.0.0.1',
   } satisfies Setting<string>,
@@ -55,7 +55,7 @@ export const settings = {
   trustedProxies: {
     variable: 'SALLYPORT_TRUSTED_PROXIES',
     description:
-      'Addresses or networks of reverse proxies, separated by commas. Only these proxies may set X-Forwarded-For.',
+      'Addresses or networks of reverse proxies, separated by commas. Only these proxies may set X-Forwarded-For or Forwarded.',
     fallback: unset,
     parse: parseTrust,
   } satisfies Setting<Trust>,
@@ -67,26 +67,27 @@ export const settings = {
   } satisfies Setting<string>,
   databaseTimeout: {
     variable: 'SALLYPORT_DATABASE_TIMEOUT',
-    description: 'Timeout for PostgreSQL, in milliseconds. A request that waits longer fails with 503.',
+    description: 'Timeout of PostgreSQL queries, in milliseconds. A request that waits longer gets 503.',
     fallback: String(defaultTimeout),
     parse: (text) => integer(text, defaultTimeout, 100, 60_000),
   } satisfies Setting<number>,
   managementKeyFile: {
     variable: 'SALLYPORT_MANAGEMENT_KEY_FILE',
-    description: 'File that the first management key is written to (mode 0600).',
+    description: 'File to which the first start writes the management key (mode 0600).',
     fallback: '<data dir>/management.key',
     parse: (text, { dataDir }) => (text === undefined ? join(dataDir, 'management.key') : resolve(text)),
   } satisfies Setting<string>,
   masterKeyFile: {
     variable: 'SALLYPORT_MASTER_KEY_FILE',
-    description: 'File with the master key, which encrypts token data. The first start on SQLite creates it.',
+    description:
+      'File with the master key, without which token data cannot be decrypted. The first start on SQLite creates it. Older keys may follow, one per line.',
     fallback: '<data dir>/master.key',
     parse: (text, { dataDir }) => (text === undefined ? join(dataDir, 'master.key') : resolve(text)),
   } satisfies Setting<string>,
   masterKey: {
     variable: 'SALLYPORT_MASTER_KEY',
     description:
-      'Master key, instead of a file: 32 bytes in base64. Older keys may follow, separated by commas; they only decrypt.',
+      'Master key in base64 (32 bytes), instead of the file. Older keys may follow, separated by commas; they only decrypt.',
     fallback: unset,
     secret: true,
     parse: (text) => (text === undefined ? undefined : checkedMasterKey(text)),
@@ -111,7 +112,7 @@ export const settings = {
   } satisfies Setting<number>,
   keyBurst: {
     variable: 'SALLYPORT_BURST_PER_KEY',
-    description: 'Requests that one key may send in a burst, above the rate limit.',
+    description: 'Requests that one key may send at once before the rate limit applies.',
     fallback: '200000',
     parse: (text) => integer(text, 200_000, 1, 100_000_000),
   } satisfies Setting<number>,
@@ -124,7 +125,7 @@ export const settings = {
   } satisfies Setting<number>,
   addressBurst: {
     variable: 'SALLYPORT_BURST_PER_ADDRESS',
-    description: 'Requests that one client address may send in a burst, above the rate limit.',
+    description: 'Requests that one client address may send at once before the rate limit applies.',
     fallback: '200000',
     parse: (text) => integer(text, 200_000, 1, 100_000_000),
   } satisfies Setting<number>,
@@ -138,7 +139,7 @@ export const settings = {
   sessionBurst: {
     variable: 'SALLYPORT_SESSIONS_BURST',
     description:
-      'Sessions that one client address may create with one public key in a burst, above the rate limit.',
+      'Sessions that one client address may create with one public key at once before the rate limit applies.',
     fallback: '1000',
     parse: (text) => integer(text, 1000, 1, 100_000_000),
   } satisfies Setting<number>,
@@ -158,14 +159,14 @@ export const settings = {
   tokenByteRate: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_MINUTE',
     description:
-      'Rate limit for token request bodies per application (with its sessions) and process, in bytes per minute. At least 1048576, the largest request. 0 disables it.',
+      'Rate limit for token request bodies per application (with its sessions) and process, in bytes per minute. At least 1048576 (1 MiB, the largest request), or 0 to disable it.',
     fallback: '134217728',
     parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
   } satisfies Setting<number>,
   tokenBytes: {
     variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
     description:
-      'Storage quota per application (with its sessions), in bytes. Each token counts in steps of 4 KiB. 0 disables it.',
+      'Storage quota per application (with its sessions), in bytes. The size of each token is rounded up to 4 KiB. 0 disables it.',
     fallback: '21474836480',
     parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
   } satisfies Setting<number>,
@@ -184,7 +185,8 @@ export const settings = {
   } satisfies Setting<number | undefined>,
   drain: {
     variable: 'SALLYPORT_DRAIN',
-    description: 'Seconds to continue serving after a stop signal, while /readyz returns 503.',
+    description:
+      'Seconds to continue serving after a stop signal. /readyz returns 503 meanwhile, so that load balancers remove the node.',
     fallback: '1',
     parse: (text) => integer(text, 1, 0, 300) * 1000,
   } satisfies Setting<number>,

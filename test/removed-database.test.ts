@@ -33,7 +33,7 @@ describe('if the SQLite file of a running service is removed', () => {
       server.logged.length = 0;
       await server.flush();
       const logged = server.logged.map((line) => JSON.parse(line)).find(({ level }) => level === 'error');
-      expect(logged.error).toContain(`its file is no longer at ${path()}`);
+      expect(logged.error).toContain(`the database file was moved or deleted: ${path()}`);
       renameSync(`${path()}.away`, path());
       expect([await create(), await read(), await ready(), await up()]).toEqual([201, 200, 200, '1']);
     },

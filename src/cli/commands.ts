@@ -44,7 +44,8 @@ export const commands: readonly Command[] = [
   {
     usage: 'migrate',
     summary: 'Migrate the database schema.',
-    details: '`sallyport serve` does the same when it starts. Use this to migrate beforehand.',
+    details:
+      'Creates the schema in an empty database, and updates it after an upgrade. `sallyport serve` does the same when it starts; run `migrate` before it to see errors before anything listens.',
     examples: ['sallyport migrate'],
     run: migrateOnly,
   },

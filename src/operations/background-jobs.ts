@@ -48,12 +48,12 @@ export function startBackgroundJobs(
       if (tables.length > 0) log.debug('analyzed tables that have grown', { tables });
     }),
     job('ping the database', 5000, () =>
-      store.ping().catch((error) => log.error('the database is out of reach', { error })),
+      store.ping().catch((error) => log.error('the database is unreachable', { error })),
     ),
     job('sweep', 30_000, async () => {
       const removed = await whileFull(batchSize.sweep, maintenance.sweep);
       observer.swept(removed);
-      if (removed > 0) log.debug('swept', { removed });
+      if (removed > 0) log.debug('removed expired rows', { removed });
     }),
   ];
 

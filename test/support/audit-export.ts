@@ -28,7 +28,7 @@ export async function verify(lines: string[], options: Partial<VerifyOptions> = 
 
 /** Lines such as "changed_row 3". */
 export function named({ findings }: Verdict): string[] {
-  return findings.map(({ flaw, row }) => (row === undefined ? flaw : `${flaw} ${row}`));
+  return findings.map(({ code, row }) => (row === undefined ? code : `${code} ${row}`));
 }
 
 /** Entries with the same timestamp, and per checkpoint. */

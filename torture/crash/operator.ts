@@ -46,13 +46,15 @@ export async function operatorChecks(
 interface Check {
   readonly name: string;
   readonly state: 'ok' | 'warn' | 'fail';
-  readonly says: string;
+  readonly message: string;
 }
 
 function failuresIn({ out, err }: CommandResult): string[] {
   try {
     const { checks } = JSON.parse(out) as { checks: Check[] };
-    return checks.filter(({ state }) => state === 'fail').map(({ name, says }) => `doctor: ${name}: ${says}`);
+    return checks
+      .filter(({ state }) => state === 'fail')
+      .map(({ name, message }) => `doctor: ${name}: ${message}`);
   } catch {
     return [`doctor: ${out}${err}`];
   }

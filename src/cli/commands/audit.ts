@@ -17,7 +17,7 @@ import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 export const auditCommands: readonly Command[] = [
   {
     usage: 'audit tail',
-    options: [...tailOptions, { name: 'tenant', value: 'ID', description: 'Filter by tenant.' }],
+    options: [...tailOptions, { name: 'tenant', value: 'ID', description: 'Filter by the id of a tenant.' }],
     summary: 'Print the latest entries of the audit log of all tenants.',
     examples: ['sallyport audit tail --lines 100 --json'],
     details:
@@ -26,9 +26,9 @@ export const auditCommands: readonly Command[] = [
   },
   {
     usage: 'audit export <FILE>',
-    summary: 'Export the audit log to a new file that can be verified.',
+    summary: 'Export the audit log to a new file, for `audit verify`.',
     details:
-      'Works while the service runs. With -, the export goes to standard output and the anchor to standard error. The export contains no key that is usable without the master key.',
+      'Works while the service runs. Prints an anchor, the number and hash of the last entry. With -, the export goes to standard output and the anchor to standard error. The keys in the export are wrapped by the master key.',
     examples: ['sallyport audit export audit.jsonl'],
     run: exportAudit,
   },
@@ -44,14 +44,15 @@ export const auditCommands: readonly Command[] = [
     ],
     summary: 'Verify an export of the audit log.',
     details:
-      'Needs the file and the master key, not the database. Reports changed, removed, inserted and moved entries, and a truncated end. Exits with 1 if the log does not verify.',
+      'Needs the file and the master key, not the database. Reports changed, removed, inserted and moved entries, and a truncated end. Exits with 0 if the log is valid, with 1 if not.',
     examples: ['sallyport audit verify audit.jsonl'],
     run: verifyAudit,
   },
   {
     usage: 'audit head',
-    summary: 'Print an anchor for the end of the audit log.',
-    details: 'Store it outside the database. `audit verify --anchor` then detects a truncated log.',
+    summary: 'Print an anchor: the number and hash of the last entry of the audit log.',
+    details:
+      'Store it outside the database. If entries up to the anchor are removed or changed later, `audit verify --anchor` reports it.',
     examples: ['sallyport audit head'],
     run: printHead,
   },
@@ -176,7 +177,7 @@ async function verifyAudit({ config, args, options, printResult }: Invocation): 
 export function formatVerdict({ ok, rows, checkpoints, head, findings, more }: Verdict): string[] {
   if (ok) return [`valid: ${rows} entries, ${checkpoints} checkpoints`, `anchor ${head}`];
   const rest = more > 0 ? [`and ${more} more`] : [];
-  return [...findings.map(({ line, says }) => `line ${line}: ${says}`), ...rest];
+  return [...findings.map(({ line, code, message }) => `line ${line}: ${message} (${code})`), ...rest];
 }
 
 function toAnchor(text: string): Anchor {

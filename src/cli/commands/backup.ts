@@ -18,7 +18,7 @@ export const backupCommand: Command = {
   summary: 'Back up a SQLite database to a new file.',
   examples: ['sallyport backup /backups/sallyport.db'],
   details:
-    'Works while the service runs. Leaves out sessions and idempotency records. The file carries a MAC under the master key, which restore checks. It does not contain the master key: store that elsewhere. For PostgreSQL, prints what to run instead.',
+    'Works while the service runs. Leaves out sessions and idempotency records. Adds a MAC under the master key, which `restore` verifies. The file does not contain the master key: store that elsewhere. For PostgreSQL, prints the pg_dump command to run instead.',
   run: backup,
 };
 

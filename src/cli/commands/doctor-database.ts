@@ -17,7 +17,13 @@ import { newestSchema } from '../../store/engine/migrate.ts';
 import { connections } from '../../store/engine/postgres.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import { systemErrorOf } from '../errors.ts';
-import { databaseLabel, shortPath, sqlitePath } from '../terminal/database.ts';
+import {
+  databaseLabel,
+  masterKeyHint,
+  shortPath,
+  sqlitePath,
+  unavailableHint,
+} from '../terminal/database.ts';
 import { type Check, fail, ok, warn } from './doctor-check.ts';
 
 export async function checkDatabase(config: Config): Promise<Check[]> {
@@ -31,13 +37,13 @@ export async function checkDatabase(config: Config): Promise<Check[]> {
   } catch (error) {
     const known = systemErrorOf(error);
     const message = known?.reason ?? (error as Error).message;
-    const hint = known?.hint ?? reach;
+    const hint = known?.hint ?? unavailableHint(config.databaseUrl);
     return [fail('database', `${label}: ${message}`, isDamage(error as Error) ? restore : hint)];
   }
 }
 
-const reach = 'check that the database runs, and that this machine can connect and write to it';
 const restore = 'stop the service and restore a backup: see docs/operations/backups.md';
+const moveBack = `move the file back, or ${restore}`;
 
 function isDamage({ cause }: { cause?: unknown }): boolean {
   return cause instanceof SQLiteError && /^SQLITE_(CORRUPT|NOTADB)/.test(cause.code ?? '');
@@ -52,7 +58,7 @@ function checkPresence(path: string, config: Config): Check | undefined {
   if (size !== undefined && size > 0) return undefined;
   const message = `${shortPath(path)} ${size === 0 ? 'is empty' : 'does not exist'}`;
   const trace = tracesOf(path, config, size === 0).find((file) => existsSync(file));
-  if (trace) return fail('database', `${message}, but ${shortPath(trace)} shows that it was used`, restore);
+  if (trace) return fail('database', `${message}, but ${shortPath(trace)} shows that it was used`, moveBack);
   const create = 'run `sallyport serve` to create it';
   const restored = existsSync(config.masterKeyFile) ? '; if it existed before, restore a backup' : '';
   return warn('database', message, create + restored);
@@ -139,7 +145,7 @@ function checkSchema({ schema, schemaProblem }: Engine): Check {
   if (schema === newestSchema) return ok('schema', `version ${schema}`);
   return warn(
     'schema',
-    `version ${schema}, the newest is ${newestSchema}`,
+    `version ${schema}; this program needs version ${newestSchema}`,
     'run `sallyport migrate`, or start the service',
   );
 }
@@ -183,7 +189,7 @@ function checkHealth(engine: Engine, health: Health, quota: number): Check[] {
   return [
     master === undefined
       ? ok('master key', 'decrypts the data keys of the database')
-      : fail('master key', master, 'use the master key that the data was encrypted with'),
+      : fail('master key', master, masterKeyHint),
     sweepLag > maxSweepLag
       ? warn('sweep', `the oldest expired row is ${Math.round(sweepLag)} s overdue for removal`, start)
       : ok('sweep', 'no expired rows are overdue for removal'),

@@ -121,7 +121,7 @@ export function checkDisk(config: Config): Check[] {
   const { bavail, bsize } = statfsSync(folder);
   const free = bavail * bsize;
   const size = statSync(database, { throwIfNoEntry: false })?.size ?? 0;
-  const message = `${Math.floor(free / mebibyte)} MiB free; the database has ${Math.ceil(size / mebibyte)} MiB`;
+  const message = `${Math.floor(free / mebibyte)} MiB free; the database uses ${Math.ceil(size / mebibyte)} MiB`;
   if (free < minFree)
     return [fail('disk', message, 'free some space: on a full disk every write fails with 503')];
   if (free < 2 * size + minFree)

@@ -6,7 +6,8 @@ import type { Invocation, LocalCommand } from '../command.ts';
 export const healthCommand: LocalCommand = {
   usage: 'health',
   summary: 'Check that the local service is ready.',
-  details: 'For container health checks. Exits with 0 if it is ready, with 1 if not.',
+  details:
+    'For container health checks. Exits with 0 if it is ready, with 1 if not. Use `sallyport doctor` to find the cause.',
   examples: ['sallyport health'],
   run: health,
 };

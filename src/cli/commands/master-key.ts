@@ -23,12 +23,16 @@ export const masterKeyCommands: readonly LocalCommand[] = [
   {
     usage: 'master-key rotate',
     options: [
-      { name: 'drop-old', description: 'Remove the old key from the key file once no row needs it.' },
+      {
+        name: 'drop-old',
+        description:
+          'Delete every key that the database no longer uses from the key file. Older backups and audit exports then cannot be verified. Asks for confirmation.',
+      },
       yesOption,
     ],
     summary: 'Rotate the master key while the service runs.',
     details:
-      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it; --drop-old deletes it.\n\nWith SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
+      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it.\n\nWith SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: create a key with `master-key new`, restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. In a key file, NEW is the first line and OLD the second. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
     examples: ['sallyport master-key rotate'],
     run: rotate,
   },
@@ -48,7 +52,7 @@ async function rotate(invocation: Invocation): Promise<number> {
   return withStore(invocation, async (maintenance, store) => {
     const rotated = await maintenance.rotateMasterKey(keys);
     if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
-    const note = config.masterKey || dropOld ? [] : [oldKeyNote(config.masterKeyFile)];
+    const note = config.masterKey ? [] : [oldKeyNote(config.masterKeyFile, dropOld)];
     return printResult(rotated, [formatResult(rotated), ...note].join('\n'));
   });
 }
@@ -58,7 +62,8 @@ function dropQuestion(config: Config): string {
   return `${content} All but the new key will be deleted permanently; older backups and audit exports need them. Continue?`;
 }
 
-function oldKeyNote(file: string): string {
+function oldKeyNote(file: string, dropped: boolean): string {
+  if (dropped) return `deleted the old keys from ${shortPath(file)}`;
   return `the old key stays in ${shortPath(file)}, below the new one; older backups and audit exports need it`;
 }
 

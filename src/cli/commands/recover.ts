@@ -21,9 +21,10 @@ export const recoverOptions: readonly Option[] = [
   {
     name: 'audit',
     value: 'EXPORT',
-    description: 'Audit export made after the backup. Lists the revocations that the backup undid.',
+    description:
+      'Audit export made after the backup. Lists access that was revoked after the backup and is valid again.',
   },
-  { name: 'revoke', description: 'Repeat these revocations. Needs --audit.' },
+  { name: 'revoke', description: 'Revoke that access again. Needs --audit.' },
 ];
 
 export const recoverCommand: Command = {
@@ -97,15 +98,15 @@ async function readExport(
 export function reportLines({ sessions, replies, exported_at, revived, revoked }: Report): string[] {
   const ended = `ended ${sessions} sessions, deleted ${replies} idempotency records`;
   if (exported_at === undefined)
-    return [ended, 'revocations undone by the backup: unknown without --audit EXPORT'];
+    return [ended, 'access revoked after the backup may be valid again; pass --audit EXPORT to list it'];
   const { tenants, applications } = revived;
   if (tenants.length + applications.length === 0)
-    return [ended, `revocations undone by the backup: none until ${exported_at}`];
+    return [ended, `no access revoked between the backup and ${exported_at} is valid again`];
   return [
     ended,
     revoked
-      ? `revocations undone by the backup until ${exported_at}, now repeated:`
-      : `WARNING: revocations undone by the backup until ${exported_at}; this access WORKS AGAIN:`,
+      ? `revoked again, as between the backup and ${exported_at}:`
+      : `WARNING: this access was revoked between the backup and ${exported_at} and is valid again:`,
     ...tenants.map(
       ({ tenant_id, name, closed }) => `  tenant ${tenant_id}  ${quoteName(name)}  was ${closed}`,
     ),

@@ -34,9 +34,12 @@ export const restoreCommand: Command = {
     ...recoverOptions,
   ],
   summary: 'Restore a SQLite database from a backup.',
-  examples: ['sallyport restore /backups/sallyport.db'],
+  examples: [
+    'sallyport restore /backups/sallyport.db',
+    'sallyport restore /backups/sallyport.db --force --audit audit.jsonl --revoke',
+  ],
   details:
-    'Stop the service first. Checks the MAC of the backup, its integrity and its schema. Sessions, nonces and idempotency records are not restored.',
+    'Stop the service first. Verifies the MAC, the integrity and the schema of the backup before it changes anything. Sessions, nonces and idempotency records are not restored. Access that was revoked after the backup is valid again, unless you pass --audit and --revoke.',
   run: restore,
 };
 

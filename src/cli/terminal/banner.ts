@@ -46,7 +46,11 @@ function managementKey(
   { secret, keyFileValid }: Bootstrapped,
 ): { description: string; shellExpression: string } {
   if (!keyFileValid)
-    return { description: 'in the key file of the node that created this database', shellExpression: '$KEY' };
+    return {
+      description:
+        'in the key file of the node that created this database; if it is lost, run `sallyport tenants key TENANT`',
+      shellExpression: '$KEY',
+    };
   const file = shortPath(path);
   const location = secret && process.stdout.isTTY ? `${file} (${secret.reveal()})` : file;
   return {

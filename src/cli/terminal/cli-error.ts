@@ -14,7 +14,7 @@ import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
 import { CommandError, systemErrorOf, UsageError } from '../errors.ts';
-import { databaseLabel, noDatabaseHint } from './database.ts';
+import { databaseLabel, masterKeyHint, noDatabaseHint, unavailableHint } from './database.ts';
 
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
@@ -63,13 +63,13 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
   if (error instanceof WrongMasterKey) {
     return {
       errors: [error.message],
-      hint: 'use the master key that the data was encrypted with',
+      hint: masterKeyHint,
       code: 1,
     };
   }
   if (error instanceof Failure && error.code === 'unavailable') {
     const database = context.databaseUrl ? ` ${databaseLabel(context.databaseUrl)}` : '';
-    const hint = 'check that the database runs, and that this machine can connect and write to it';
+    const hint = unavailableHint(context.databaseUrl);
     return { errors: [`DATABASE_URL${database}: ${error.message}`], hint, code: 1 };
   }
   const known = systemErrorOf(error);

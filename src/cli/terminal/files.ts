@@ -55,7 +55,8 @@ function decode(bytes: Uint8Array): string {
 
 export function requireFile(path: string): void {
   const file = statSync(path, { throwIfNoEntry: false });
-  if (!file?.isFile()) throw new UsageError(`${path} ${file ? 'is not a file' : 'does not exist'}`);
+  if (!file?.isFile())
+    throw new UsageError(`${path} ${file ? 'is not a file' : 'does not exist'}`, 'check the path');
   accessSync(path, constants.R_OK);
 }
 

@@ -54,7 +54,7 @@ type BunHandler = (request: BunRequest, server: BunServer) => Response | Promise
 type ClientAddress = (server: BunServer) => (request: Request) => string | undefined;
 
 const untrustedProxy =
-  'received X-Forwarded-For from a proxy that is not trusted: its address is used for all clients behind it; set SALLYPORT_TRUSTED_PROXIES';
+  'received X-Forwarded-For from an address that is not a trusted proxy: all clients behind it share its rate limit; if it is your proxy, add it to SALLYPORT_TRUSTED_PROXIES';
 
 /** Warns once about an untrusted proxy if no proxy is configured. */
 function clientAddressOf(trusts: Trust, log: Log): ClientAddress {

@@ -12,7 +12,7 @@ import {
 } from './export-format.ts';
 import { type ChainKeys, checkpointText, genesis, link, macFor, signatureCheck } from './hash-chain.ts';
 
-export type Flaw =
+export type FindingCode =
   | 'not_an_export'
   | 'wrong_key'
   | 'unknown_format'
@@ -29,11 +29,11 @@ export type Flaw =
   | 'anchor_differs';
 
 export interface Finding {
-  readonly flaw: Flaw;
+  readonly code: FindingCode;
   readonly line: number;
   /** The number of the row in the chain. */
   readonly row?: number;
-  readonly says: string;
+  readonly message: string;
 }
 
 export interface Verdict {
@@ -245,13 +245,13 @@ class Check {
   /** The rest may depend on a line that this version does not understand. */
   #stop(format: unknown): void {
     this.#stopped = true;
-    const says = `line ${this.#lines} has the format ${format}, which this version cannot verify: use a newer version`;
-    this.#found('unknown_format', says);
+    const message = `line ${this.#lines} has the format ${format}, which this version cannot verify: use a newer version`;
+    this.#found('unknown_format', message);
   }
 
-  #found(flaw: Flaw, says: string, row?: number): void {
+  #found(code: FindingCode, message: string, row?: number): void {
     if (this.#findings.length >= maxFindings) this.#more += 1;
-    else this.#findings.push({ flaw, line: this.#lines, ...(row !== undefined && { row }), says });
+    else this.#findings.push({ code, line: this.#lines, ...(row !== undefined && { row }), message });
   }
 }
 

@@ -95,7 +95,7 @@ export function schemaProblem(
     const ours = known[at];
     if (ours && Number(version) === at + 1 && name === ours.name && hash === hashOf(dialect, ours)) continue;
     return new IncompatibleSchema(
-      `the database has applied migration ${name}, which differs from migration ${ours?.name ?? 'none'} of this program`,
+      `migration ${name} of the database differs from that of this version of Sallyport`,
       'run the version of Sallyport that created the database, or restore a backup made by an official build',
     );
   }

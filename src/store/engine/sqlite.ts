@@ -19,7 +19,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
   const { counters, writer, reader, letGo } = connectTwice(path, alone);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
-  const lost = () => (hasMoved(writer) ? `its file is no longer at ${path}` : undefined);
+  const lost = () => (hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined);
   const commits = watchCommits(counters, reads, checkFile);
   let last: Promise<unknown> = Promise.resolve();
 

@@ -58,13 +58,13 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     writeFileSync(copy, readFileSync(file, 'utf8').replace('"application.create"', '"application.delete"'));
     expect(await offline.run('audit', 'verify', copy)).toMatchObject({
       code: 1,
-      out: 'line 3: row 2 was changed: its MAC does not match\n',
+      out: 'line 3: row 2 was changed: its MAC does not match (changed_row)\n',
     });
     const { code, body } = await offline.json('audit', 'verify', copy);
     expect({ code, ...body }).toMatchObject({
       code: 1,
       ok: false,
-      findings: [{ flaw: 'changed_row', row: 2 }],
+      findings: [{ code: 'changed_row', row: 2 }],
     });
   });
 

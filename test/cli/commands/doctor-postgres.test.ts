@@ -64,7 +64,7 @@ describe('doctor on PostgreSQL', () => {
     const { checks } = await runDoctor(cli, ...at('latin'));
     expect(formatProblems(checks)).toEqual([
       'fail database: the encoding of the database is LATIN1',
-      `warn schema: version 0, the newest is ${newestSchema}`,
+      `warn schema: version 0; this program needs version ${newestSchema}`,
     ]);
     const nowhere = `postgres://postgres@127.0.0.1:${await freePort()}/postgres`;
     const { code, checks: none } = await runDoctor(cli, '--database-url', nowhere);

@@ -82,7 +82,7 @@ describe('doctor on SQLite', () => {
       'an edited migration',
       () => runSql(url(), "update schema_versions set hash = 'f00'"),
       1,
-      /^fail schema: the database has applied migration 0001_initial, which differs/,
+      /^fail schema: migration 0001_initial of the database differs/,
     ],
     [
       'a database of a build before 0.2.0',
@@ -206,7 +206,7 @@ describe('doctor on SQLite', () => {
         name: 'database',
         state: 'fail',
         message: expect.stringMatching(new RegExp(`does not exist, but .*${name} shows that it was used$`)),
-        hint: 'stop the service and restore a backup: see docs/operations/backups.md',
+        hint: 'move the file back, or stop the service and restore a backup: see docs/operations/backups.md',
       },
     ]);
   });

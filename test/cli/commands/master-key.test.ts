@@ -51,7 +51,9 @@ test('--drop-old deletes the old master key after a confirmation', async () => {
   expect(keys()).not.toEqual(before);
   expect(await cli.run('audit', 'verify', exported())).toMatchObject({
     code: 1,
-    out: expect.stringMatching(/which SALLYPORT_MASTER_KEY_FILE \S+master\.key does not contain$/m),
+    out: expect.stringMatching(
+      /which SALLYPORT_MASTER_KEY_FILE \S+master\.key does not contain \(wrong_key\)$/m,
+    ),
   });
   await succeed('tenants', 'list');
 });

@@ -168,7 +168,7 @@ describe('a restore', () => {
       [
         'with an edited migration',
         () => runSql(`sqlite:${backup()}`, "update schema_versions set hash = 'f00'"),
-        /has applied migration 0001_initial, which differs/,
+        /migration 0001_initial of the database differs/,
       ],
       [
         'of a build before 0.2.0',

@@ -80,7 +80,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
     expect([code, out]).toEqual([1, '']);
     expect(err.split('\n')).toEqual([
       expect.stringContaining(`sallyport: error: ${message}`),
-      'sallyport: hint: use the master key that the data was encrypted with',
+      expect.stringContaining('sallyport: hint: put that key into SALLYPORT_MASTER_KEY_FILE'),
       '',
     ]);
   }

@@ -160,7 +160,7 @@ describe('a failed start prints one error and one hint, without the password:', 
   test('a port in use, with a hint about PORT', async () => {
     const { err } = await shell(['serve'], { env: environment(folder, { PORT: String(taken.port) }) });
     expect(err).toEndWith(
-      'sallyport: hint: if another program uses that port, set another one, or PORT=0 for any free port\n',
+      'sallyport: hint: set HOST to an address of this machine; if another program uses the port, set PORT to another one, or to 0 for any free port\n',
     );
   });
 });

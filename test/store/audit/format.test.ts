@@ -43,7 +43,7 @@ test.each<[string, (line: string) => string]>([
 ])('%s is reported as that', async (_, change) => {
   const verdict = await verify(exported.map(change), { masters });
   expect(named(verdict)).toEqual(['unknown_format']);
-  expect(verdict.findings[0]?.says).toMatch(
+  expect(verdict.findings[0]?.message).toMatch(
     /^line \d has the format .*, which this version cannot verify: use a newer/,
   );
 });

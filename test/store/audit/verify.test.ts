@@ -157,7 +157,7 @@ describe('an export of the audit log', () => {
     const laid = async (seq: number) => {
       const { findings } = await verify(after, { anchors: [{ seq, hash: '' }] });
       expect(findings).toHaveLength(1);
-      return findings[0]?.says.endsWith('; row 4 records that the database was restored from a backup');
+      return findings[0]?.message.endsWith('; row 4 records that the database was restored from a backup');
     };
     const found = await Promise.all(
       [1, 2, 3, 4, 5, 6, 8, 9].map(async (seq) => ((await laid(seq)) ? [seq] : [])),

@@ -124,9 +124,7 @@ describe.each(databases)('migrations on %s', (name, database) => {
     await runSql(url, `update schema_versions ${change}`);
     const opening = open();
     await expect(opening).rejects.toThrow(IncompatibleSchema);
-    await expect(opening).rejects.toThrow(
-      /has applied migration 0001_\w+, which differs from migration 0001_initial/,
-    );
+    await expect(opening).rejects.toThrow(/migration 0001_\w+ of the database differs/);
   });
 
   test.each<[string, string[]]>([
@@ -145,7 +143,7 @@ describe.each(databases)('migrations on %s', (name, database) => {
   test('a migration that was edited after a database applied it is found', async () => {
     await migrate(connect(), all);
     const edited = [...all.slice(0, -1), { name: '9002_parts', sql: 'create table parts (id uuid)' }];
-    await expect(migrate(connect(), edited)).rejects.toThrow('has applied migration 9002_parts');
+    await expect(migrate(connect(), edited)).rejects.toThrow('migration 9002_parts of the database differs');
     const commented = all.map((one) => ({ ...one, sql: `-- A comment; it has no effect.\n${one.sql}` }));
     expect(await migrate(connect(), commented)).toEqual({ from: all.length, to: all.length });
   });
