@@ -112,7 +112,7 @@ export const settings = {
   } satisfies Setting<number>,
   keyBurst: {
     variable: 'SALLYPORT_BURST_PER_KEY',
-    description: 'Requests that one key may send at once before the rate limit applies.',
+    description: 'Burst per key: number of requests accepted before the rate limit applies.',
     fallback: '200000',
     parse: (text) => integer(text, 200_000, 1, 100_000_000),
   } satisfies Setting<number>,
@@ -125,7 +125,7 @@ export const settings = {
   } satisfies Setting<number>,
   addressBurst: {
     variable: 'SALLYPORT_BURST_PER_ADDRESS',
-    description: 'Requests that one client address may send at once before the rate limit applies.',
+    description: 'Burst per client address: number of requests accepted before the rate limit applies.',
     fallback: '200000',
     parse: (text) => integer(text, 200_000, 1, 100_000_000),
   } satisfies Setting<number>,
@@ -139,7 +139,7 @@ export const settings = {
   sessionBurst: {
     variable: 'SALLYPORT_SESSIONS_BURST',
     description:
-      'Sessions that one client address may create with one public key at once before the rate limit applies.',
+      'Burst per client address and public key: number of new sessions accepted before the rate limit applies.',
     fallback: '1000',
     parse: (text) => integer(text, 1000, 1, 100_000_000),
   } satisfies Setting<number>,
