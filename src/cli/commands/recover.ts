@@ -105,7 +105,7 @@ export function reportLines({ sessions, replies, exported_at, revived, revoked }
   return [
     ended,
     revoked
-      ? `revoked again, as between the backup and ${exported_at}:`
+      ? `revoked again what was revoked between the backup and ${exported_at}:`
       : `WARNING: this access was revoked between the backup and ${exported_at} and is valid again:`,
     ...tenants.map(
       ({ tenant_id, name, closed }) => `  tenant ${tenant_id}  ${quoteName(name)}  was ${closed}`,
