@@ -189,7 +189,7 @@ function cause(error: Error & { originalError?: Error & { variableName?: string 
   return malformedOutput;
 }
 
-/** A lone surrogate. The parts are well-formed Unicode, so no match crosses it. */
+/** A lone surrogate, which data cannot contain. So no value is found across the border of two pieces. */
 const separator = '\ud800';
 
 /** Whether every string, number and boolean of the data occurs in the masked value or its field names. False for empty data. */

@@ -38,7 +38,7 @@ export interface RevivedApplication {
   readonly deleted: boolean;
   /** Keys that were revoked and are valid again. */
   readonly keys: readonly { readonly id: string; readonly ending: string }[];
-  /** Its last access, if that was narrower than it is now. */
+  /** Its last grants and origins, if they allowed less than those of the backup. */
   readonly access?: Access;
 }
 

@@ -48,7 +48,7 @@ export async function boundedList<R>(
   return { rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)), next, total, tooDeep };
 }
 
-/** Undefined if there are more rows than are counted. */
+/** Returns undefined if there are more than `countBudget` rows. */
 export async function countFiltered<R>(
   db: Pick<Executor, 'all'>,
   list: Omit<Filtered<R>, 'read'>,
@@ -64,7 +64,7 @@ export async function countFiltered<R>(
   return row === undefined || Number(row.entries) > countBudget ? undefined : Number(row.count);
 }
 
-/** The last row that was examined; undefined if it is the last of the list. */
+/** The id of the last row that was examined. Returns undefined if the list ends there. */
 async function endOf<R>(
   db: Pick<Executor, 'all'>,
   list: Omit<Filtered<R>, 'read'>,

@@ -31,7 +31,7 @@ export interface FoundCredential {
   readonly principal: Principal;
   /** When it expires, if no commit changes that. */
   readonly until: number;
-  /** Characters of the grants it was made from. */
+  /** Length of the stored grants in characters, which is counted as its size in the cache. */
   readonly text: number;
 }
 

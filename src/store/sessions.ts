@@ -101,7 +101,7 @@ export function sessions(db: Executor): Sessions {
     },
   };
 
-  /** Finds out why no nonce was used up. */
+  /** Finds out why the nonce was not spent. */
   async function failure(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
     const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(
       `select s.authorized_at, ${latest('s', '$3')} as latest from sessions s

@@ -95,14 +95,14 @@ function newRow(key: Uint8Array, tenant: string, id: string, content: TokenConte
   };
 }
 
-/** What writes need. */
+/** A row with the sizes of its ciphertexts. */
 interface SizedRow extends TokenRow {
   readonly data_bytes: number;
   readonly masked_bytes: number;
 }
 type WholeRow = SizedRow & Ciphertexts;
 
-/** With ciphertexts only if they change. */
+/** Has ciphertexts only if they change. */
 function revisedRow(
   key: Uint8Array,
   old: SizedRow,

@@ -53,7 +53,7 @@ export function newChainKeys(): ChainKeys {
   return { mac: randomBytes(32), signing: privateKey.export({ type: 'pkcs8', format: 'der' }) };
 }
 
-/** Both keys in one, to be wrapped. */
+/** Concatenates both keys, to wrap them together. */
 export function packChainKeys({ mac, signing }: ChainKeys): Uint8Array {
   return Buffer.concat([mac, signing]);
 }

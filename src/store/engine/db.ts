@@ -7,7 +7,7 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { Failure, fail } from '../../domain/error.ts';
 
 export type Value = string | number | null | Uint8Array;
-/** Milliseconds in a row; PostgreSQL hands them out as text. */
+/** Milliseconds, as a column returns them. PostgreSQL returns them as text. */
 export type DbTime = number | string;
 
 /** Runs statements. Inside `transaction`, all of them take effect together or not at all. */

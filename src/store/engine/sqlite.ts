@@ -8,7 +8,7 @@ import { groupCommit } from './group-commit.ts';
 import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
 import { openFile } from './sqlite-open.ts';
 
-/** How many changes one commit may carry. */
+/** The maximum number of changes that share a commit. */
 const maxBatch = 512;
 
 /**
@@ -138,13 +138,13 @@ function hasMoved(db: Database): boolean {
   return answer[0] === 1;
 }
 
-/** The cache of prepared statements: how many, and how many characters of SQL. */
+/** Limits of the cache of prepared statements: their number, and the characters of their SQL. */
 const maxPrepared = 500;
 const maxPreparedText = 1_000_000;
 
 /**
- * Readable by its owner alone from the first moment. Never opened here once it exists: closing any file of a
- * database drops the locks that the whole process holds on it.
+ * Creates the file for its owner alone. Does not open an existing one: closing any descriptor of a database file
+ * releases the locks that the whole process holds on it.
  */
 function createPrivately(path: string): void {
   if (!existsSync(path)) createOwned(path);
@@ -199,7 +199,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
 
 type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 
-/** `$1` becomes `?1`, `:key` the only parameter, `:now` one more behind the last. */
+/** `$1` becomes `?1`. `:key` becomes `?1`: it is the only parameter. `:now` becomes an additional last parameter. */
 function translate(sql: string): string {
   const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
   const keyed = sql.includes(':key') ? 1 : last;

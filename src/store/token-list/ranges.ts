@@ -3,7 +3,7 @@ import { notExpired } from '../applications.ts';
 import { top } from '../bounded-list.ts';
 import type { DbTime, Executor, Value } from '../engine/db.ts';
 
-/** How much work one list may be. */
+/** Limits for the work of one list. */
 export interface Budget {
   /** Index entries that are read and checked one by one. */
   readonly scan: number;

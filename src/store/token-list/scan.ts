@@ -95,7 +95,10 @@ export async function findTokens(
 /** Walking counted ranges to their end reads each entry in its range and as a candidate, in uneven steps. */
 const readsPerEntry = 4;
 
-/** Where every entry of some ranges that do not overlap is in the list, they can be counted without a check. */
+/**
+ * Ranges that do not overlap and whose entries are exactly the tokens of the list, so that the tokens can be counted
+ * without a check. Returns undefined if there are no such ranges.
+ */
 function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Range[] | undefined {
   const { ids, type, metadata = {} } = filter;
   const filters = [...(type === undefined ? [] : [ofType(type)]), ...Object.entries(metadata).map(withEntry)];
@@ -104,7 +107,7 @@ function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Ra
   return filters.length === 0 && scopes.every(({ id }) => !id) ? scopes.flatMap(inContainer) : undefined;
 }
 
-/** Checks candidates, and counts what that takes. */
+/** Checks candidates and adds up the cost. */
 class Walk {
   spent = 0;
   readonly #scan: Scan;

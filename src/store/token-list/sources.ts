@@ -5,7 +5,7 @@ import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
 
-/** Everything from `before` down to `end` that may be in the list, newest first. No `end` means that is all. */
+/** All candidates from `before` down to `end`, newest first. Without `end`, there are no more. */
 interface Batch {
   readonly seqs: readonly string[];
   readonly end: string | undefined;
@@ -13,7 +13,7 @@ interface Batch {
   readonly read: number;
 }
 
-/** Reads about `limit` entries of each range. A call must continue where the one before ended, or above. */
+/** Reads about `limit` entries of each range. Each call must start at the `end` of the call before, or above it. */
 export type Source = (before: string, limit: number) => Promise<Batch>;
 
 export const everything: Range = { kind: 'all', values: [] };
@@ -66,8 +66,8 @@ async function sourceOfScopes(scan: Scan, scopes: readonly Scope[]): Promise<Sou
 }
 
 /**
- * Merges ranges of one kind, and some tokens. Of ranges that are read only in part, the batch is complete down to where
- * the first of them ends. Entries below that are buffered for the next call.
+ * Merges ranges of one kind, and the tokens `some`. Each range is read in parts. A batch ends where the first of these
+ * parts ends; entries below that are buffered for the next call.
  */
 function source(scan: Scan, ranges: readonly Range[], some: readonly string[] = []): Source {
   const buffers = ranges.map((range) => ({ range, seqs: [] as readonly string[], isRead: false }));

@@ -100,8 +100,8 @@ create table data_keys (
   master_id text not null
 );
 
--- seq is assigned here and orders tokens by age; id may be chosen by the caller. content_version increases whenever
--- token_contents is written. data_bytes and masked_bytes are the sizes of the ciphertexts there.
+-- seq is assigned here and orders tokens by age; id may be chosen by the caller. content_version increases with new
+-- data or a new mask. data_bytes and masked_bytes are the sizes of the ciphertexts there.
 create table tokens (
   tenant_id uuid not null references tenants (id),
   seq uuid not null,
