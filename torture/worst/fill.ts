@@ -120,7 +120,8 @@ export class Filler {
 
   /** On PostgreSQL, because every remaining row is searched for secrets at the end of the run. */
   async clear(): Promise<void> {
-    if (this.#isPostgres) await runSql(this.#url, 'truncate token_metadata, token_containers, token_contents, tokens, audit');
+    if (this.#isPostgres)
+      await runSql(this.#url, 'truncate token_metadata, token_containers, token_contents, tokens, audit');
   }
 
   async #insert(into: string, values: string, count: number, where = '1 = 1'): Promise<void> {
