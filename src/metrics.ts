@@ -56,11 +56,11 @@ export class Registry {
     };
   }
 
-  /** `read` is called on every scrape. */
+  /** `read` is called on every scrape. A name that ends in `_total` is a counter, as Prometheus expects. */
   gauge(name: string, help: string, read: () => Iterable<readonly [Labels, number]>): void {
     const lines = () =>
       valueLines(name, new Map(Array.from(read(), ([labels, value]) => [formatLabels(labels), value])));
-    this.#families.push({ name, help, type: 'gauge', lines });
+    this.#families.push({ name, help, type: name.endsWith('_total') ? 'counter' : 'gauge', lines });
   }
 
   text(): string {
