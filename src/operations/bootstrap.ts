@@ -5,7 +5,8 @@ import { ConfigError } from '../config.ts';
 import { mint, newId, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
 import { makeFolder, writeOwned } from '../store/engine/file-ownership.ts';
-import type { Maintenance, NewTenant } from '../store/maintenance.ts';
+import type { NewTenant } from '../store/maintenance.ts';
+import type { OpenedStore } from '../store/open.ts';
 import type { NewApplication, Store } from '../store/store.ts';
 
 export function newTenant(name: string, now: number): NewTenant & { secret: Secret } {
@@ -35,18 +36,13 @@ export interface Bootstrapped {
   readonly keyFileValid: boolean;
 }
 
-interface Opened {
-  readonly store: Store;
-  readonly maintenance: Maintenance;
-}
-
 /**
  * On an empty database, creates a tenant and writes its key to the file. The key is written to a temporary file before
  * the commit and renamed after it. Every start that finds a temporary file renames or deletes it. Neither a crash nor
  * concurrent starts can therefore leave a tenant without a key file, or a key file without a tenant.
  */
 export async function bootstrap(
-  { store, maintenance }: Opened,
+  { store, maintenance }: Pick<OpenedStore, 'store' | 'maintenance'>,
   keyFile: string,
   now: number,
 ): Promise<Bootstrapped> {

@@ -1,9 +1,17 @@
 /**
- * Reads the state of a database for `doctor`. Writes no data and does not migrate. A SQLite database is opened like the
- * service opens it, so that the reported settings are those of the service.
+ * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. A SQLite database is
+ * opened like the service opens it, so that the checked settings are those of the service.
  */
+import type { Config } from '../config.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { newId } from '../domain/key.ts';
-import { checkpointText, type SignedCheckpoint, signatureCheck } from '../store/audit/hash-chain.ts';
+import {
+  anchorOf,
+  checkpointText,
+  isChainedOnWrite,
+  type SignedCheckpoint,
+  signatureCheck,
+} from '../store/audit/hash-chain.ts';
 import { headOf } from '../store/audit/log.ts';
 import {
   bindMasterKey,
@@ -12,62 +20,73 @@ import {
   wrappedChainKeys,
 } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
-import {
-  appliedMigrations,
-  findSchemaProblem,
-  type IncompatibleSchema,
-  newestSchema,
-  versionOf,
-} from '../store/engine/migrate.ts';
-import { openPostgres } from '../store/engine/postgres.ts';
+import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
+import { connections, openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
+import { type Check, fail, ok, warn } from './check.ts';
+import { masterKeyHint } from './master-key.ts';
 
-export interface Engine {
-  readonly kind: 'sqlite' | 'postgres';
+export const restoreHint = 'stop the service and restore a backup: see docs/operations/backups.md';
+
+/** `now` is the clock of this machine. Runs all checks, if the schema is that of this version; otherwise only some. */
+export async function diagnose(
+  { databaseUrl: url, databaseTimeout, tokenBytes }: Config,
+  masters: MasterKeys,
+  now: () => number,
+): Promise<Check[]> {
+  const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
+  const db = path === undefined ? openPostgres(url, undefined, databaseTimeout) : openSqlite(path, now);
+  try {
+    const engine = await (db.dialect === 'sqlite' ? checkSqlite(db) : checkPostgres(db));
+    const schema = await checkSchema(db);
+    const isCurrent = schema.state === 'ok';
+    const clock = await checkClock(db, now, isCurrent);
+    if (!isCurrent) return [...engine, schema, clock];
+    const masterKey = await checkMasterKey(db, masters);
+    const auditHint = masterKey.state === 'ok' ? verify : keyFirst;
+    const { sweepLag, unchained } = await readGauges(db);
+    return [
+      ...engine,
+      schema,
+      clock,
+      masterKey,
+      checkSweep(sweepLag),
+      await checkStorage(db, tokenBytes),
+      await checkChained(db, unchained, auditHint),
+      ...(await checkHead(db, masters, auditHint)),
+    ];
+  } finally {
+    await db.close();
+  }
+}
+
+/** Older versions can corrupt a database in WAL mode when two connections write at the same time. */
+const minSqlite = '3.51.3';
+
+async function checkSqlite(db: Db): Promise<Check[]> {
+  const { version = '' } = (await db.get<{ version: string }>('select sqlite_version() as version')) ?? {};
+  const { journal_mode } = (await db.get<{ journal_mode: string }>('pragma journal_mode')) ?? {};
+  const { synchronous } = (await db.get<{ synchronous: number }>('pragma synchronous')) ?? {};
+  const checked = await db.all<{ quick_check: string }>('pragma quick_check(10)');
+  const flaws = checked.map(({ quick_check }) => quick_check).filter((text) => text !== 'ok');
+  const problems: Check[] = [];
+  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
+  if (version.localeCompare(minSqlite, 'en', { numeric: true }) < 0)
+    failed(`SQLite ${version} can lose data`, `run with SQLite ${minSqlite} or later: npm ci`);
+  if (flaws.length > 0) failed(`the database is damaged: ${flaws[0]}`, restoreHint);
+  if (journal_mode !== 'wal' || synchronous !== 2)
+    failed(
+      `journal_mode is ${journal_mode} and synchronous is ${synchronous}, not WAL and FULL`,
+      'put the database on a local disk that supports WAL mode',
+    );
+  return problems.length > 0 ? problems : [ok('database', `SQLite ${version}, integrity check passed`)];
+}
+
+const oldestPostgres = 140_000;
+
+interface PostgresState {
   readonly version: string;
-  /** The current time by the clock that decides on expiry. */
-  readonly now: number;
-  /** 0 if the database is empty. */
-  readonly schema: number;
-  /** The database has applied other migrations than this program. */
-  readonly schemaProblem?: IncompatibleSchema | undefined;
-}
-
-/** Known only if the schema is that of this version. */
-export interface Health {
-  /** Why the master key cannot unwrap every data key. */
-  readonly master: string | undefined;
-  /** Seconds since the oldest row that the sweep has not removed yet expired. */
-  readonly sweepLag: number;
-  /** The application that stores the most bytes. */
-  readonly fullest: Fullest | undefined;
-  readonly unchained: number;
-  /** Age of the oldest of them in milliseconds. */
-  readonly unchainedFor: number;
-  readonly head: SignedCheckpoint | undefined;
-  /** Whether the signature of the last checkpoint is valid; undefined without the master key. */
-  readonly headSigned: boolean | undefined;
-  /** Whether the row of the last checkpoint exists with the signed hash. */
-  readonly headKept: boolean;
-  /** The time of the newest audit entry. */
-  readonly newestEntry: number | undefined;
-  /** Whether that time is in the future because the clock was ahead for a while. */
-  readonly leapt: boolean;
-}
-
-export interface Fullest {
-  readonly application: string;
-  readonly bytes: number;
-}
-
-export interface SqliteState {
-  readonly journal: string;
-  readonly synchronous: number;
-  readonly flaws: readonly string[];
-}
-
-export interface PostgresState {
   readonly number: number;
   readonly standby: boolean;
   /** Whether transactions are read-only by default. */
@@ -80,120 +99,89 @@ export interface PostgresState {
   readonly left: number;
 }
 
-export interface Diagnosis {
-  readonly engine: Engine;
-  readonly sqlite?: SqliteState;
-  readonly postgres?: PostgresState;
-  readonly health?: Health;
-}
-
-/** `now` is the machine's clock, which decides on expiry on SQLite. */
-export async function diagnose(
-  { databaseUrl: url, databaseTimeout }: { databaseUrl: string; databaseTimeout: number },
-  masters: MasterKeys,
-  now: () => number,
-): Promise<Diagnosis> {
-  const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
-  const db = path === undefined ? openPostgres(url, undefined, databaseTimeout) : openSqlite(path, now);
-  try {
-    const engine = await engineOf(db);
-    const own =
-      db.dialect === 'sqlite' ? { sqlite: await sqliteState(db) } : { postgres: await postgresState(db) };
-    if (engine.schema !== newestSchema || engine.schemaProblem) return { engine, ...own };
-    return { engine, ...own, health: await healthOf(db, masters, engine.now) };
-  } finally {
-    await db.close();
-  }
-}
-
-async function engineOf(db: Db): Promise<Engine> {
-  const version =
-    db.dialect === 'sqlite' ? 'sqlite_version()' : "split_part(current_setting('server_version'), ' ', 1)";
-  const row = await db.get<{ version: string; now: DbTime }>(`select ${version} as version, :now as now`);
-  const applied = await appliedMigrations(db);
-  return {
-    kind: db.dialect,
-    version: row?.version as string,
-    now: Number(row?.now),
-    schema: versionOf(applied),
-    schemaProblem: await findSchemaProblem(db, applied),
-  };
-}
-
-async function sqliteState(db: Db): Promise<SqliteState> {
-  const journal = await db.get<{ journal_mode: string }>('pragma journal_mode');
-  const synchronous = await db.get<{ synchronous: number }>('pragma synchronous');
-  const checked = await db.all<{ quick_check: string }>('pragma quick_check(10)');
-  return {
-    journal: journal?.journal_mode ?? '',
-    synchronous: synchronous?.synchronous ?? 0,
-    flaws: checked.map(({ quick_check }) => quick_check).filter((text) => text !== 'ok'),
-  };
-}
-
-async function postgresState(db: Db): Promise<PostgresState> {
+async function checkPostgres(db: Db): Promise<Check[]> {
   const setting = (name: string) => `current_setting('${name}')`;
-  const row = await db.get<PostgresState>(
-    `select ${setting('server_version_num')}::int as number, pg_is_in_recovery() as standby,
+  const state = (await db.get<PostgresState>(
+    `select split_part(${setting('server_version')}, ' ', 1) as version,
+       ${setting('server_version_num')}::int as number, pg_is_in_recovery() as standby,
        ${setting('default_transaction_read_only')} = 'on' as "readOnly",
        ${setting('server_encoding')} as encoding, ${setting('fsync')} as fsync,
        ${setting('full_page_writes')} as "fullPageWrites",
        ${setting('synchronous_commit')} as "synchronousCommit",
        (${setting('max_connections')}::int - ${setting('superuser_reserved_connections')}::int -
          (select count(*) from pg_stat_activity where backend_type = 'client backend'))::int as left`,
+  )) as PostgresState;
+  const problems: Check[] = [];
+  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
+  const warned = (message: string, hint: string) => problems.push(warn('database', message, hint));
+  if (state.standby) failed('the server is a standby and read-only', 'set DATABASE_URL to the primary');
+  if (state.readOnly)
+    failed(
+      'default_transaction_read_only is on: every write fails with 503',
+      'set it to off; hosting providers turn it on when storage runs out',
+    );
+  if (state.fsync !== 'on')
+    failed('fsync is off: a crash can corrupt the database', 'set fsync = on in postgresql.conf');
+  if (state.fullPageWrites !== 'on')
+    failed(
+      'full_page_writes is off: a crash can corrupt the database',
+      'set full_page_writes = on in postgresql.conf',
+    );
+  if (state.synchronousCommit === 'off')
+    failed('synchronous_commit is off: a crash can lose acknowledged writes', 'set synchronous_commit = on');
+  if (state.encoding !== 'UTF8')
+    failed(`the encoding of the database is ${state.encoding}`, 'create a database with encoding UTF8');
+  if (state.number < oldestPostgres)
+    warned(`PostgreSQL ${state.version} is not supported`, 'use PostgreSQL 14 or later');
+  if (state.left < connections)
+    warned(
+      `only ${Math.max(0, state.left)} connections are free`,
+      `raise max_connections: one process uses up to ${connections}`,
+    );
+  return problems.length > 0
+    ? problems
+    : [ok('database', `PostgreSQL ${state.version}, ${state.left} connections free`)];
+}
+
+async function checkSchema(db: Db): Promise<Check> {
+  const applied = await appliedMigrations(db);
+  const problem = await findSchemaProblem(db, applied);
+  if (problem) return fail('schema', problem.message, problem.todo);
+  const version = versionOf(applied);
+  if (version === newestSchema) return ok('schema', `version ${version}`);
+  return warn(
+    'schema',
+    `version ${version}; this program needs version ${newestSchema}`,
+    'run `sallyport migrate`, or start the service',
   );
-  return row as PostgresState;
 }
 
-async function healthOf(db: Db, masters: MasterKeys, now: number): Promise<Health> {
-  const master = await masterProblem(db, masters);
-  const { sweepLag, unchained } = await readGauges(db);
-  const waiting = await db.get<{ at: DbTime | null }>('select min(at) as at from audit where seq is null');
-  const newest = await db.get<{ at: DbTime }>('select at from audit order by id desc limit 1');
-  const head = await headOf(db);
-  return {
-    master,
-    sweepLag,
-    fullest: await fullestApplication(db),
-    unchained,
-    unchainedFor: unchained === 0 ? 0 : now - Number(waiting?.at),
-    head,
-    headSigned: head && (await isSigned(db, masters, head)),
-    headKept: head === undefined || (await isKept(db, head)),
-    newestEntry: newest && Number(newest.at),
-    leapt: newest !== undefined && (await hasLeapt(db, now, Number(newest.at))),
-  };
-}
+const tolerance = 2000;
+const setClock =
+  'correct the clock: while it is slow, sessions and keys expire too late; if it was fast and is now correct, the next change clears this';
+const recheck = 'check that the clock is correct now; expiry times set before may be wrong';
 
-async function fullestApplication(db: Db): Promise<Fullest | undefined> {
-  const row = await db.get<{ application_id: string; bytes: DbTime }>(
-    `select application_id, sum(bytes) as bytes from application_storage
-     group by tenant_id, application_id order by 2 desc limit 1`,
-  );
-  return row && { application: row.application_id, bytes: Number(row.bytes) };
-}
-
-/** A database without a master key accepts any. */
-async function masterProblem(db: Db, masters: MasterKeys): Promise<string | undefined> {
-  if (!(await db.get('select 1 as one from master_key'))) return undefined;
-  try {
-    await bindMasterKey(db, masters);
-    return undefined;
-  } catch (error) {
-    return (error as Error).message;
+/** Compares the clock that decides on expiry with the audit log, if it can be read, and with this machine. */
+async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolean): Promise<Check> {
+  const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+  const difference = Math.abs(machineTime() - now);
+  const newest = hasAuditLog
+    ? await db.get<{ at: DbTime }>('select at from audit order by id desc limit 1')
+    : undefined;
+  const newestEntry = Number(newest?.at ?? 0);
+  if (now < newestEntry - tolerance) {
+    const message = `the time is ${timestamp(now)}, but the newest audit entry is from ${timestamp(newestEntry)}`;
+    return (await hasLeapt(db, now, newestEntry))
+      ? warn('clock', `${message}, written while the clock was fast`, recheck)
+      : fail('clock', message, setClock);
   }
-}
-
-async function isSigned(db: Db, masters: MasterKeys, head: SignedCheckpoint): Promise<boolean | undefined> {
-  const kept = await wrappedChainKeys(db);
-  const master = kept && masters.find(kept.master_id);
-  if (!master) return undefined;
-  const keys = unwrapChainKeys(master, kept.wrapped);
-  return keys !== undefined && signatureCheck(keys)(checkpointText(head), head.signature);
-}
-
-async function isKept(db: Db, { seq, hash }: SignedCheckpoint): Promise<boolean> {
-  return (await db.get('select 1 as one from audit where seq = $1 and hash = $2', [seq, hash])) !== undefined;
+  if (difference > tolerance)
+    return warn(
+      'clock',
+      `the clocks of this machine and the database are ${Math.round(difference / 1000)} s apart`,
+      'synchronize both with the same time servers; expiry uses the clock of the database',
+    );
+  return ok('clock', `${timestamp(now)} (${db.dialect === 'sqlite' ? 'this machine' : 'the database'})`);
 }
 
 /** Entries with a time in the future that are examined at most. */
@@ -217,4 +205,86 @@ async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
   const last = await at('seq is not null order by seq desc limit 1');
   const leap = (await at('seq = $1', [first])) - (await at('seq < $1 order by seq desc limit 1', [first]));
   return last <= now && leap >= newest - now;
+}
+
+/** A database without a master key accepts any. */
+async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
+  const isBound = await db.get('select 1 as one from master_key');
+  try {
+    if (isBound) await bindMasterKey(db, masters);
+    return ok('master key', 'decrypts the data keys of the database');
+  } catch (error) {
+    return fail('master key', (error as Error).message, masterKeyHint);
+  }
+}
+
+/** The service sweeps and chains every few seconds. Seconds and milliseconds after which a delay is a warning. */
+const maxSweepLag = 300;
+const maxUnchained = 60_000;
+
+const start = 'start the service, or look for errors in its log';
+const verify = 'run `sallyport audit export` and `sallyport audit verify`: see docs/operations/audit.md';
+const keyFirst = 'provide the correct master key first; the audit log cannot be verified without it';
+
+function checkSweep(lag: number): Check {
+  return lag > maxSweepLag
+    ? warn('sweep', `the oldest expired row is ${Math.round(lag)} s overdue for removal`, start)
+    : ok('sweep', 'no expired rows are overdue for removal');
+}
+
+/** The share of its storage quota from which an application is named. */
+const nearlyFull = 0.8;
+
+async function checkStorage(db: Db, quota: number): Promise<Check> {
+  const fullest = await db.get<{ application_id: string; bytes: DbTime }>(
+    `select application_id, sum(bytes) as bytes from application_storage
+     group by tenant_id, application_id order by 2 desc limit 1`,
+  );
+  const bytes = Number(fullest?.bytes ?? 0);
+  if (!fullest || bytes <= 0) return ok('storage', 'no tokens are stored');
+  const gibibytes = (count: number) => `${(count / 2 ** 30).toFixed(2)} GiB`;
+  const usage = `the largest application, ${fullest.application_id}, stores ${gibibytes(bytes)} of tokens`;
+  if (quota === 0) return ok('storage', `${usage}; no quota is set`);
+  const message = `${usage} of a quota of ${gibibytes(quota)}`;
+  if (bytes < nearlyFull * quota) return ok('storage', message);
+  return warn('storage', message, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
+}
+
+async function checkChained(db: Db, unchained: number, hint: string): Promise<Check> {
+  const entries = unchained === 1 ? '1 entry is' : `${unchained} entries are`;
+  if (isChainedOnWrite(db)) {
+    return unchained === 0
+      ? ok('audit log', 'all entries are chained')
+      : fail('audit log', `${entries} not chained: inserted or reset by another program`, hint);
+  }
+  const oldest = await db.get<{ age: DbTime | null }>(
+    'select :now - min(at) as age from audit where seq is null',
+  );
+  const age = Number(oldest?.age ?? 0);
+  return age > maxUnchained
+    ? warn('audit log', `${entries} not yet chained, the oldest for ${Math.round(age / 1000)} s`, start)
+    : ok('audit log', `${entries} not yet chained`);
+}
+
+/** Checks that the signature of the last checkpoint is valid, and that its entry exists with the signed hash. */
+async function checkHead(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
+  const head = await headOf(db);
+  if (!head) return [];
+  const isValid = await isSigned(db, masters, head);
+  if (isValid === undefined)
+    return [fail('audit log', 'the signature of the last checkpoint cannot be verified', hint)];
+  if (!isValid) return [fail('audit log', 'the signature of the last checkpoint is invalid', hint)];
+  const { seq, hash } = head;
+  if (!(await db.get('select 1 as one from audit where seq = $1 and hash = $2', [seq, hash])))
+    return [fail('audit log', `entry ${seq} was changed or removed after it was signed`, hint)];
+  return [ok('audit log', `signed up to anchor ${anchorOf(head)}`)];
+}
+
+/** Returns undefined without the master key. */
+async function isSigned(db: Db, masters: MasterKeys, head: SignedCheckpoint): Promise<boolean | undefined> {
+  const kept = await wrappedChainKeys(db);
+  const master = kept && masters.find(kept.master_id);
+  if (!master) return undefined;
+  const keys = unwrapChainKeys(master, kept.wrapped);
+  return keys !== undefined && signatureCheck(keys)(checkpointText(head), head.signature);
 }

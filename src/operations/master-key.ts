@@ -18,6 +18,10 @@ import type { Rotation } from '../store/crypto/key-rotation.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
 import { makeFolder, makeLike } from '../store/engine/file-ownership.ts';
 
+/** For a database that needs another master key. */
+export const masterKeyHint =
+  'put that key into SALLYPORT_MASTER_KEY_FILE or SALLYPORT_MASTER_KEY; without it token data cannot be decrypted';
+
 export function masterKeys(config: Config): MasterKeys {
   if (config.masterKey) {
     const given = parseMasterKeys(config.masterKey.reveal());

@@ -47,49 +47,47 @@ export interface Recovered {
   readonly replies: number;
 }
 
-export interface Recovery {
-  /**
-   * Reads an export of the audit log and returns the revocations in it that this database does not have. Returns none if
-   * the export does not verify or is of another log.
-   */
-  revived(lines: AsyncIterable<string>): Promise<{ verdict: Verdict; revived: Revived }>;
-  /**
-   * Deletes all sessions, nonces and idempotency records, revokes `revoke` again, and writes audit entries, in one
-   * transaction. The rows of deleted tenants are removed after it.
-   */
-  recover(at: number, story: Entry['difference'], revoke: Revived): Promise<Recovered>;
-}
-
 export const none: Revived = { tenants: [], applications: [] };
 
-export function recovery({ db, masters, chainKeys, removeTenantRows }: Maintenance): Recovery {
-  return {
-    revived: async (lines) => {
-      const changes: AuditRow[] = [];
-      const onRow = (row: AuditRow) => {
-        if (changesAccess(row)) changes.push(row);
-      };
-      const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
-      return { verdict, revived: verdict.ok ? await lookUp(db, await missingIn(db, changes)) : none };
-    },
-
-    recover: async (at, story, revoke) => {
-      const keys = await chainKeys();
-      const recovered = await db.exclusively(async (tx) => {
-        const sessions = await tx.run('delete from sessions');
-        const replies = await tx.run('delete from idempotency');
-        const record = (entry: Parameters<Write>[0]) =>
-          insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
-        await record({ operation: restoreOperation, ...(story && { difference: story }) });
-        for (const one of revoke.tenants) await close(db, tx, record, one);
-        for (const one of revoke.applications) await remove(tx, record, one);
-        return { sessions, replies };
-      }, 'slow');
-      for (const { tenant_id, closed } of revoke.tenants)
-        if (closed === 'deleted') while (!(await removeTenantRows(tenant_id, batchSize)).done);
-      return recovered;
-    },
+/**
+ * Reads an export of the audit log and returns the revocations in it that this database does not have. Returns none if
+ * the export does not verify or is of another log.
+ */
+export async function findRevived(
+  { db, masters, chainKeys }: Maintenance,
+  lines: AsyncIterable<string>,
+): Promise<{ verdict: Verdict; revived: Revived }> {
+  const changes: AuditRow[] = [];
+  const onRow = (row: AuditRow) => {
+    if (changesAccess(row)) changes.push(row);
   };
+  const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
+  return { verdict, revived: verdict.ok ? await lookUp(db, await missingIn(db, changes)) : none };
+}
+
+/**
+ * Deletes all sessions, nonces and idempotency records, revokes `revoke` again, and writes audit entries, in one
+ * transaction. The rows of deleted tenants are removed after it.
+ */
+export async function recover(
+  { db, chainKeys, removeTenantRows }: Maintenance,
+  at: number,
+  difference: NonNullable<Entry['difference']>,
+  revoke: Revived,
+): Promise<Recovered> {
+  const keys = await chainKeys();
+  const recovered = await db.exclusively(async (tx) => {
+    const sessions = await tx.run('delete from sessions');
+    const replies = await tx.run('delete from idempotency');
+    const record: Write = (entry) => insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
+    await record({ operation: restoreOperation, difference });
+    for (const one of revoke.tenants) await close(db, tx, record, one);
+    for (const one of revoke.applications) await remove(tx, record, one);
+    return { sessions, replies };
+  }, 'slow');
+  for (const { tenant_id, closed } of revoke.tenants)
+    if (closed === 'deleted') while (!(await removeTenantRows(tenant_id, batchSize)).done);
+  return recovered;
 }
 
 type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'difference'>) => Promise<void>;

@@ -41,13 +41,12 @@ interface Problem {
   readonly message: string;
 }
 
+const hint = 'no application was changed; correct the file and run the command again';
+
 export function reportProblems(name: string, problems: readonly Problem[]): void {
   if (problems.length === 0) return;
   const sorted = problems.toSorted((a, b) => a.line - b.line);
-  throw new UsageError(
-    sorted.map(({ line, message }) => `${name}:${line}: ${message}`).join('\n'),
-    'no application was changed; correct the file and run the command again',
-  );
+  throw new UsageError(sorted.map(({ line, message }) => `${name}:${line}: ${message}`).join('\n'), hint);
 }
 
 /** Rejects excessive aliases and values that JSON cannot represent. */
@@ -55,10 +54,7 @@ function toValue(document: Document, name: string): unknown {
   try {
     return document.toJS();
   } catch (error) {
-    throw new UsageError(
-      `${name}: ${(error as Error).message}`,
-      'no application was changed; correct the file and run the command again',
-    );
+    throw new UsageError(`${name}: ${(error as Error).message}`, hint);
   }
 }
 

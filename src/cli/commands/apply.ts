@@ -81,9 +81,8 @@ async function readAndPlan({ service, options, terminal }: Call, wanted: readonl
   }
   progress.clear();
   const own = (await service.applications.current()).id;
-  const now = Date.now();
-  reportProblems(basename(file), findConflicts(wanted, current, { now }));
-  return makePlan(wanted, current, { prune: options.on('prune'), own, now });
+  reportProblems(basename(file), findConflicts(wanted, current, Date.now()));
+  return makePlan(wanted, current, options.on('prune'), own);
 }
 
 /** Plans again after the confirmation, and throws if the plan has changed. */

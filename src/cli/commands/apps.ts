@@ -230,14 +230,8 @@ function show({ printResult }: Call, app: Application | ApplicationWithKey, keyF
   );
 }
 
-export function formatRule({
-  priority,
-  permissions,
-  container,
-  conditions,
-  transform,
-  description,
-}: AccessRule): string {
+export function formatRule(rule: AccessRule): string {
+  const { priority, permissions, container, conditions, transform, description } = rule;
   const scope = [
     ...(container ? [`in ${container}`] : []),
     ...(conditions ?? []).map(({ attribute, operator, value }) => `where ${attribute} ${operator} ${value}`),

@@ -3,9 +3,9 @@ import { existsSync, readFileSync, type Stats, statfsSync, statSync } from 'node
 import { dirname } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type Config, settingList } from '../../config.ts';
+import { type Check, fail, ok, warn } from '../../operations/check.ts';
 import { callVariables } from '../terminal/connection.ts';
 import { shortPath, sqlitePath } from '../terminal/database.ts';
-import { type Check, fail, ok, warn } from './doctor-check.ts';
 import { projectVariables } from './init.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -24,20 +24,13 @@ export function checkSettings(config: Config, env: Env): Check[] {
       !known.includes(name) &&
       !fromKubernetes.test(name),
   );
-  const unknownChecks = unknown.map((name) =>
+  const found = unknown.map((name) =>
     warn('settings', `${name} is not a setting`, `did you mean ${nearest(name, known)}?`),
   );
-  const both = config.masterKey && existsSync(config.masterKeyFile);
-  const ignoredFile = both
-    ? [
-        warn(
-          'settings',
-          `SALLYPORT_MASTER_KEY is set, so ${shortPath(config.masterKeyFile)} is ignored`,
-          'remove one of the two',
-        ),
-      ]
-    : [];
-  const found = [...unknownChecks, ...ignoredFile];
+  if (config.masterKey && existsSync(config.masterKeyFile)) {
+    const message = `SALLYPORT_MASTER_KEY is set, so ${shortPath(config.masterKeyFile)} is ignored`;
+    found.push(warn('settings', message, 'remove one of the two'));
+  }
   return found.length > 0 ? found : [ok('settings', 'all settings are known and valid')];
 }
 
@@ -72,8 +65,11 @@ export function checkFiles(config: Config): Check[] {
     ...(holdsSecrets(envFile()) ? ['.env'] : []),
   ];
   const data = database === undefined ? [] : ['', '-wal', '-shm', '-lock'].map((part) => database + part);
+  const name = shortPath(config.dataDir);
   const found = [
-    ...(folder ? checkFolderMode(config.dataDir, folder) : []),
+    ...(folder && isShared(folder)
+      ? [warn('files', `${name} is readable by other users`, `chmod 700 ${name}`)]
+      : []),
     ...files.flatMap((path) => checkFile(path, fail, folder)),
     ...data.flatMap((path) => checkFile(path, warn, folder)),
   ];
@@ -88,26 +84,21 @@ function holdsSecrets(text: string): boolean {
   return /^\s*(export\s+)?(SALLYPORT_MASTER_KEY|SALLYPORT_KEY)\s*=|:\/\/[^\s:/]+:[^\s@]+@/m.test(text);
 }
 
-function checkFolderMode(path: string, { mode }: Stats): Check[] {
-  if ((mode & groupAndOthers) === 0) return [];
-  return [warn('files', `${shortPath(path)} is readable by other users`, `chmod 700 ${shortPath(path)}`)];
+function isShared({ mode }: Stats): boolean {
+  return (mode & groupAndOthers) !== 0;
 }
 
 function checkFile(path: string, result: typeof fail, folder: Stats | undefined): Check[] {
   const file = statSync(path, { throwIfNoEntry: false });
   if (!file) return [];
   const name = shortPath(path);
-  const modeChecks =
-    (file.mode & groupAndOthers) === 0
-      ? []
-      : [result('files', `${name} is readable by other users`, `chmod 600 ${name}`)];
-  if (!folder || file.uid === folder.uid) return modeChecks;
-  const owner = warn(
-    'files',
-    `${name} belongs to user ${file.uid}, the data folder to ${folder.uid}`,
-    'make the user that runs the service the owner of both',
-  );
-  return [...modeChecks, owner];
+  const found: Check[] = [];
+  if (isShared(file)) found.push(result('files', `${name} is readable by other users`, `chmod 600 ${name}`));
+  if (folder && file.uid !== folder.uid) {
+    const message = `${name} belongs to user ${file.uid}, the data folder to ${folder.uid}`;
+    found.push(warn('files', message, 'make the user that runs the service the owner of both'));
+  }
+  return found;
 }
 
 const mebibyte = 1024 * 1024;
@@ -116,9 +107,8 @@ const minFree = 64 * mebibyte;
 /** Warns unless a backup and a write-ahead log of the size of the database both fit. */
 export function checkDisk(config: Config): Check[] {
   const database = sqlitePath(config.databaseUrl);
-  const folder = database === undefined ? undefined : dirname(database);
-  if (database === undefined || folder === undefined || !existsSync(folder)) return [];
-  const { bavail, bsize } = statfsSync(folder);
+  if (database === undefined || !existsSync(dirname(database))) return [];
+  const { bavail, bsize } = statfsSync(dirname(database));
   const free = bavail * bsize;
   const size = statSync(database, { throwIfNoEntry: false })?.size ?? 0;
   const message = `${Math.floor(free / mebibyte)} MiB free; the database uses ${Math.ceil(size / mebibyte)} MiB`;

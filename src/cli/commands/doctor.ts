@@ -1,9 +1,14 @@
-import { ConfigError } from '../../config.ts';
+import { SQLiteError } from 'bun:sqlite';
+import { existsSync, statSync } from 'node:fs';
+import { type Config, ConfigError } from '../../config.ts';
+import { type Check, fail, warn } from '../../operations/check.ts';
+import { diagnose, restoreHint } from '../../operations/diagnosis.ts';
+import { masterKeys } from '../../operations/master-key.ts';
+import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { systemErrorOf } from '../errors.ts';
+import { databaseLabel, shortPath, sqlitePath, unavailableHint } from '../terminal/database.ts';
 import type { Color } from '../terminal/terminal.ts';
-import { type Check, fail } from './doctor-check.ts';
-import { checkDatabase } from './doctor-database.ts';
 import { checkDisk, checkFiles, checkSettings } from './doctor-host.ts';
 
 export const doctorCommand: LocalCommand = {
@@ -51,4 +56,45 @@ function reportSystemErrors(name: string, check: () => Check[]): Check[] {
     if (!known) throw error;
     return [fail(name, `${known.path}: ${known.reason}`, known.hint)];
   }
+}
+
+async function checkDatabase(config: Config): Promise<Check[]> {
+  const path = sqlitePath(config.databaseUrl);
+  const label = databaseLabel(config.databaseUrl);
+  try {
+    const missing = path === undefined ? undefined : checkPresence(path, config);
+    if (missing) return [missing];
+    return await diagnose(config, masterKeys(config), Date.now);
+  } catch (error) {
+    const known = systemErrorOf(error);
+    const message = known?.reason ?? (error as Error).message;
+    const hint = known?.hint ?? unavailableHint(config.databaseUrl);
+    return [fail('database', `${label}: ${message}`, isDamage(error as Error) ? restoreHint : hint)];
+  }
+}
+
+function isDamage({ cause }: { cause?: unknown }): boolean {
+  return cause instanceof SQLiteError && /^SQLITE_(CORRUPT|NOTADB)/.test(cause.code ?? '');
+}
+
+/**
+ * Runs before the file is opened: SQLite deletes the write-ahead log of an empty database, which may hold the only copy
+ * of the data.
+ */
+function checkPresence(path: string, config: Config): Check | undefined {
+  const size = statSync(path, { throwIfNoEntry: false })?.size;
+  if (size !== undefined && size > 0) return undefined;
+  const message = `${shortPath(path)} ${size === 0 ? 'is empty' : 'does not exist'}`;
+  const trace = tracesOf(path, config, size === 0).find((file) => existsSync(file));
+  const hint = `move the file back, or ${restoreHint}`;
+  if (trace) return fail('database', `${message}, but ${shortPath(trace)} shows that it was used`, hint);
+  const create = 'run `sallyport serve` to create it';
+  const restored = existsSync(config.masterKeyFile) ? '; if it existed before, restore a backup' : '';
+  return warn('database', message, create + restored);
+}
+
+/** Files that exist only beside a used database. A failed first start leaves an empty database and a lock file. */
+function tracesOf(path: string, { managementKeyFile }: Config, empty: boolean): string[] {
+  const files = [managementKeyFile, `${path}-wal`, `${path}-shm`];
+  return empty ? files : [...files, lockFile(path)];
 }

@@ -11,11 +11,7 @@ export const projectVariables = ['SALLYPORT_URL', 'SALLYPORT_KEY', 'SALLYPORT_PU
 export const initCommand: RemoteCommand = {
   usage: 'init',
   options: [
-    {
-      name: 'name',
-      value: 'TEXT',
-      description: 'Project name; default is the name of the folder.',
-    },
+    { name: 'name', value: 'TEXT', description: 'Project name; default is the name of the folder.' },
     { name: 'env-file', value: 'FILE', description: 'File for the keys; default .env.' },
     yesOption,
   ],

@@ -3,7 +3,6 @@ import { byOperator } from '../../domain/audit.ts';
 import { keysInFile, rotation } from '../../operations/master-key.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated } from '../../store/crypto/key-rotation.ts';
-import type { NewEntry } from '../../store/store.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { requireDatabase, shortPath, withStore } from '../terminal/database.ts';
@@ -51,7 +50,11 @@ async function rotate(invocation: Invocation): Promise<number> {
   if (dropOld) await confirm(invocation, dropQuestion(config));
   return withStore(invocation, async (maintenance, store) => {
     const rotated = await maintenance.rotateMasterKey(keys);
-    if (rotated.from !== rotated.to) await store.audit.write([entryOf(rotated)]);
+    const { from, to } = rotated;
+    // The entry has fingerprints, which reveal nothing about the keys.
+    const difference = { master_key: { from, to } };
+    const entry = { at: Date.now(), ...byOperator, operation: 'master-key.rotate', difference };
+    if (from !== to) await store.audit.write([entry]);
     const note = config.masterKey ? [] : [oldKeyNote(config.masterKeyFile, dropOld)];
     return printResult(rotated, [formatResult(rotated), ...note].join('\n'));
   });
@@ -65,16 +68,6 @@ function dropQuestion(config: Config): string {
 function oldKeyNote(file: string, dropped: boolean): string {
   if (dropped) return `deleted the old keys from ${shortPath(file)}`;
   return `the old key stays in ${shortPath(file)}, below the new one; older backups and audit exports need it`;
-}
-
-/** The entry has fingerprints, which reveal nothing about the keys. */
-function entryOf({ from, to }: Rotated): NewEntry {
-  return {
-    at: Date.now(),
-    ...byOperator,
-    operation: 'master-key.rotate',
-    difference: { master_key: { from, to } },
-  };
 }
 
 function formatResult({ from, to, rewrapped }: Rotated): string {

@@ -23,19 +23,11 @@ export interface Plan {
   readonly unchanged: number;
 }
 
-interface PlanOptions {
-  /** Whether to delete applications that are not in the file. */
-  readonly prune: boolean;
-  /** The id of the application whose key is used. It is never deleted. */
-  readonly own: string;
-  readonly now: number;
-}
-
 /** Changes that the API does not allow, such as a new type. */
 export function findConflicts(
   wanted: readonly Wanted[],
   current: readonly Application[],
-  { now }: Pick<PlanOptions, 'now'>,
+  now: number,
 ): { line: number; message: string }[] {
   return wanted.flatMap(({ application, line }) => {
     const { name, type, expires_at } = application;
@@ -57,10 +49,12 @@ export function findConflicts(
   });
 }
 
+/** `own` is the id of the application whose key is used. It is never deleted. */
 export function makePlan(
   wanted: readonly Wanted[],
   current: readonly Application[],
-  { prune, own }: PlanOptions,
+  prune: boolean,
+  own: string,
 ): Plan {
   const byName = new Map(current.map((application) => [application.name, application]));
   const named = new Set(wanted.map(({ application }) => application.name));

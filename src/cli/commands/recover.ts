@@ -2,11 +2,12 @@ import { resolve } from 'node:path';
 import type { Entry } from '../../domain/audit.ts';
 import { escapeText } from '../../domain/escape.ts';
 import {
+  findRevived,
   none,
   type Recovered,
   type Revived,
   type RevivedApplication,
-  recovery,
+  recover,
 } from '../../operations/recovery.ts';
 import { anchorOf } from '../../store/audit/hash-chain.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
@@ -34,7 +35,7 @@ export const recoverCommand: Command = {
   details:
     'Run it after pg_restore or a point-in-time recovery, before the service starts. Ends every session of every tenant and deletes nonces and idempotency records. On SQLite the service must be stopped.',
   examples: ['sallyport recover --audit audit.jsonl --revoke'],
-  run: recover,
+  run: recoverDatabase,
 };
 
 export interface Report extends Recovered {
@@ -44,7 +45,7 @@ export interface Report extends Recovered {
   readonly revoked: boolean;
 }
 
-async function recover(invocation: Invocation): Promise<number> {
+async function recoverDatabase(invocation: Invocation): Promise<number> {
   const { config, options, printResult } = invocation;
   checkRecoverOptions(options);
   requireDatabase(config);
@@ -74,7 +75,8 @@ export async function recoverStore(
   const head = await maintenance.audit.head();
   const known = head ? { audit_head: { ...difference.audit_head, to: anchorOf(head) } } : {};
   const revived = auditExport?.revived ?? none;
-  const recovered = await recovery(maintenance).recover(
+  const recovered = await recover(
+    maintenance,
     Date.now(),
     { ...difference, ...known },
     revoked ? revived : none,
@@ -87,7 +89,7 @@ async function readExport(
   maintenance: Maintenance,
   path: string,
 ): Promise<{ revived: Revived; exportedAt: string }> {
-  const { verdict, revived } = await recovery(maintenance).revived(readLines(path));
+  const { verdict, revived } = await findRevived(maintenance, readLines(path));
   if (verdict.ok) return { revived, exportedAt: verdict.exported_at as string };
   throw new CommandError(
     `${path} is not a valid audit export of this database: ${formatVerdict(verdict)[0]}`,
@@ -115,14 +117,8 @@ export function reportLines({ sessions, replies, exported_at, revived, revoked }
   ];
 }
 
-function formatApplication({
-  tenant_id,
-  application_id,
-  name,
-  deleted,
-  keys,
-  access,
-}: RevivedApplication): string {
+function formatApplication(revived: RevivedApplication): string {
+  const { tenant_id, application_id, name, deleted, keys, access } = revived;
   const endings = keys.map(({ ending }) => `…${ending}`).join(', ');
   const changes = [
     deleted && 'was deleted',

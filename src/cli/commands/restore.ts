@@ -100,9 +100,8 @@ async function stage(
     throw new CommandError(`cannot verify ${file}: ${reason}`, `${hint}; ${orUnverified}`);
   };
   const unpacked = tryUnpack(file, staged, masters, requireUnverified);
-  const [flaw] = 'flaw' in unpacked ? [unpacked.flaw] : flaws(staged);
-  if (flaw || 'flaw' in unpacked)
-    throw new CommandError(`cannot restore ${file}: ${flaw}`, 'try an earlier backup');
+  const [flaw] = flaws(staged);
+  if (flaw) throw cannotRestore(file, flaw);
   const verification = withSchema(unpacked, foreignSchema(staged), requireUnverified);
   makeLike(target, staged);
   const { maintenance, close } = await openStore(`sqlite:${staged}`, { masters });
@@ -131,19 +130,22 @@ function withSchema(
 const orUnverified =
   'or pass --unverified if you trust the file and its storage: see docs/operations/backups.md';
 
-/** Returns a flaw if SQLite cannot read the file. */
+function cannotRestore(file: string, reason: string): CommandError {
+  return new CommandError(`cannot restore ${file}: ${reason}`, 'try an earlier backup');
+}
+
 function tryUnpack(
   file: string,
   staged: string,
   masters: MasterKeys,
   requireUnverified: (reason: string, hint: string) => void,
-): Verification | { flaw: string } {
+): Verification {
   try {
     return unpack(file, staged, masters, requireUnverified);
   } catch (error) {
     if (!(error instanceof SQLiteError)) throw error;
     if (error.code === 'SQLITE_FULL') throw describeSystemError(`cannot write ${staged}`, error);
-    return { flaw: error.message };
+    throw cannotRestore(file, error.message);
   }
 }
 
@@ -152,16 +154,13 @@ function tryUnpack(
  */
 function putInPlace(staged: string, target: string): string | undefined {
   settle(staged);
-  const replaced = anythingOf(target) ? `${target}.replaced-${stamp()}` : undefined;
+  const stamp = new Date().toISOString().replace(/[-:.]/g, '');
+  const replaced = anythingOf(target) ? `${target}.replaced-${stamp}` : undefined;
   if (replaced) moveAway(target, replaced);
   moveAway(staged, target);
   removeDatabase(staged);
   syncFolderOf(target);
   return replaced;
-}
-
-function stamp(): string {
-  return new Date().toISOString().replace(/[-:.]/g, '');
 }
 
 function formatResult(

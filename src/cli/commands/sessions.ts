@@ -29,12 +29,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
   {
     usage: 'sessions list',
     options: [
-      {
-        name: 'state',
-        value: 'STATE',
-        choices: SessionState.options,
-        description: 'Filter by state.',
-      },
+      { name: 'state', value: 'STATE', choices: SessionState.options, description: 'Filter by state.' },
       { name: 'app', value: 'APP', description: 'Filter by the application that created the session.' },
       {
         name: 'authorized-by',

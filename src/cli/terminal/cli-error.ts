@@ -10,11 +10,12 @@ import {
 import { ConfigError } from '../../config.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
+import { masterKeyHint } from '../../operations/master-key.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
 import { CommandError, systemErrorOf, UsageError } from '../errors.ts';
-import { databaseLabel, masterKeyHint, noDatabaseHint, unavailableHint } from './database.ts';
+import { databaseLabel, noDatabaseHint, unavailableHint } from './database.ts';
 
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [

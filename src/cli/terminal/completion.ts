@@ -66,12 +66,10 @@ export function completionsFor(program: Program, words: readonly string[]): stri
 }
 
 function optionsOf(command: Program): ProgramOption[] {
-  const inherited = command.parent ? command.createHelp().visibleGlobalOptions(command) : [];
-  const [help] = command
-    .createHelp()
-    .visibleOptions(command)
-    .filter(({ long }) => long === '--help');
-  return [...command.options, ...inherited, ...(help ? [help] : [])];
+  const help = command.createHelp();
+  const inherited = command.parent ? help.visibleGlobalOptions(command) : [];
+  const helpOption = help.visibleOptions(command).filter(({ long }) => long === '--help');
+  return [...command.options, ...inherited, ...helpOption];
 }
 
 function optionLine({ long, description }: ProgramOption): string {

@@ -60,12 +60,7 @@ export async function keyOf(options: Options, { env }: Terminal, input: Input): 
   if (file !== undefined) return parseSecret(await input.text(file, '--key-file'), `--key-file ${file}`);
   if (options.on('key-stdin')) return parseSecret(await input.standard('--key-stdin'), '--key-stdin');
   if (env.SALLYPORT_KEY) return parseSecret(env.SALLYPORT_KEY, 'SALLYPORT_KEY');
-  throw new UsageError('no key was given', keyHint());
-}
-
-/** Names the key file that the first start wrote, if it exists. */
-function keyHint(): string {
-  const first = 'data/management.key';
-  const example = existsSync(first) ? first : 'FILE';
-  return `pass --key-file ${example} or --key-stdin, or set SALLYPORT_KEY`;
+  const firstKey = 'data/management.key';
+  const example = existsSync(firstKey) ? firstKey : 'FILE';
+  throw new UsageError('no key was given', `pass --key-file ${example} or --key-stdin, or set SALLYPORT_KEY`);
 }

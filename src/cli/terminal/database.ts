@@ -37,9 +37,6 @@ export function sqlitePath(databaseUrl: string): string | undefined {
 export const noDatabaseHint =
   'set SALLYPORT_DATA_DIR or DATABASE_URL to an existing database, or run `sallyport serve` to create one';
 
-export const masterKeyHint =
-  'put that key into SALLYPORT_MASTER_KEY_FILE or SALLYPORT_MASTER_KEY; without it token data cannot be decrypted';
-
 export function unavailableHint(databaseUrl: string | undefined): string {
   return databaseUrl?.startsWith('sqlite:')
     ? 'check that this user may write to the file and its folder, and run `sallyport doctor`'

@@ -28,19 +28,16 @@ export class Input {
   /** Rejects numbers that JavaScript cannot represent exactly, because they would be sent changed. */
   async json(path: string, option: string): Promise<unknown> {
     const text = await this.text(path, option);
+    let value: unknown;
     try {
-      const value: unknown = JSON.parse(text);
-      const inexact = findInexactNumber(text);
-      if (inexact === undefined) return value;
-      const field = inexact || 'the value';
-      throw new UsageError(
-        `${option} ${path}: ${field} is a number with too many digits`,
-        'send it as a string',
-      );
-    } catch (error) {
-      if (error instanceof UsageError) throw error;
+      value = JSON.parse(text);
+    } catch {
       throw new UsageError(`${option} ${path}: not valid JSON`);
     }
+    const inexact = findInexactNumber(text);
+    if (inexact === undefined) return value;
+    const reason = `${inexact || 'the value'} is a number with too many digits`;
+    throw new UsageError(`${option} ${path}: ${reason}`, 'send it as a string');
   }
 
   /** Reads the request body of `--file`. Returns an empty object without it. */

@@ -11,20 +11,12 @@ import { untilSignal } from './signals.ts';
 import type { Terminal } from './terminal.ts';
 
 export const tailOptions: readonly Option[] = [
-  {
-    name: 'follow',
-    description: 'Print new entries until interrupted. Retries if the connection is lost.',
-  },
+  { name: 'follow', description: 'Print new entries until interrupted. Retries if the connection is lost.' },
   { name: 'lines', value: 'NUMBER', description: 'Number of entries to print first. Default: 20.' },
   { name: 'actor', value: 'ID', description: 'Filter by the application or session that made the request.' },
   { name: 'entity', value: 'ID', description: 'Filter by the id of the changed object.' },
   { name: 'operation', value: 'NAME', description: 'Filter by operation, such as application.update.' },
-  {
-    name: 'result',
-    value: 'RESULT',
-    choices: results,
-    description: 'Filter by result.',
-  },
+  { name: 'result', value: 'RESULT', choices: results, description: 'Filter by result.' },
   {
     name: 'from',
     value: 'TIME',
