@@ -7,26 +7,24 @@ import { nameOf } from '../../src/cli/command.ts';
 import { commands } from '../../src/cli/commands.ts';
 import { parseAndRun } from '../../src/cli/program.ts';
 import { mint, newId } from '../../src/domain/key.ts';
-import { type ShellOptions, shell } from '../support/shell.ts';
+import { type ApiShell, apiShell, type ShellOptions, shell } from '../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
 let folder: string;
 let key: string;
+let call: ApiShell['call'];
 beforeAll(async () => {
   server = await openTestServer(sqlite);
   folder = mkdtempSync(join(tmpdir(), 'sallyport-calls-'));
   ({ key } = await server.tenant());
+  ({ call } = apiShell(server.url, key));
   writeFileSync(join(folder, 'key'), `${key}\n`);
 });
 afterAll(async () => {
   await server.close();
   rmSync(folder, { recursive: true });
 });
-
-function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-  return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
-}
 
 describe('the key', () => {
   const none = { SALLYPORT_KEY: '' };

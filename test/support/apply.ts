@@ -1,11 +1,14 @@
-/** Runs `sallyport apply` with a file, for a new tenant. */
+/** Runs `sallyport apply` with a file, for a new tenant in each test. */
+import { afterAll, afterEach, beforeAll, beforeEach } from 'bun:test';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ShellOptions, type ShellResult, shell } from './shell.ts';
-import type { TestServer } from './test-server.ts';
+import { apiShell, type ShellOptions, type ShellResult } from './shell.ts';
+import { openTestServer, sqlite, type TestServer } from './test-server.ts';
 
 export interface ApplyFixture {
+  readonly server: TestServer;
+  /** A folder for the files of one test. */
   readonly folder: string;
   /** The first management key of the tenant. */
   readonly key: string;
@@ -13,25 +16,40 @@ export interface ApplyFixture {
   apply(yaml: string, options?: string[], shellOptions?: ShellOptions): Promise<ShellResult>;
   /** All applications of the tenant by name. */
   applications(): Promise<Record<string, { id: string; [field: string]: unknown }>>;
-  remove(): void;
 }
 
-export async function openApplyFixture(server: TestServer): Promise<ApplyFixture> {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-apply-'));
-  const { key } = await server.tenant();
+/** Registers hooks that open one server for the test file, and a folder and a tenant for each test. */
+export function setUpApply(): ApplyFixture {
+  let server: TestServer;
+  let folder: string;
+  let key: string;
+  beforeAll(async () => {
+    server = await openTestServer(sqlite);
+  });
+  afterAll(() => server.close());
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sallyport-apply-'));
+    ({ key } = await server.tenant());
+  });
+  afterEach(() => rmSync(folder, { recursive: true }));
   return {
-    folder,
-    key,
+    get server() {
+      return server;
+    },
+    get folder() {
+      return folder;
+    },
+    get key() {
+      return key;
+    },
     apply: (yaml, options = [], shellOptions = {}) => {
       const file = join(folder, 'access.yaml');
       writeFileSync(file, yaml);
-      const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
-      return shell(['apply', file, ...options], { ...shellOptions, env });
+      return apiShell(server.url, key).call(['apply', file, ...options], shellOptions);
     },
     applications: async () => {
       const { body } = await server.call('GET', '/applications?size=100', { key });
       return Object.fromEntries(body.data.map((one: { name: string }) => [one.name, one]));
     },
-    remove: () => rmSync(folder, { recursive: true }),
   };
 }

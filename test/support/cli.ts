@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { environment, root } from './service.ts';
 import { type ShellResult, shell } from './shell.ts';
+import { testMasterKey } from './test-server.ts';
 
 /** An audit entry as `--json` prints it. */
 export interface PrintedEntry {
@@ -80,6 +81,14 @@ export function openCli(settings: (folder: string) => Record<string, string> = (
     start,
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };
+}
+
+/** With a SQLite database in `live.db` and the master key of `openTestServer`. */
+export function openSqliteCli(): Cli {
+  return openCli((folder) => ({
+    DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
+    SALLYPORT_MASTER_KEY: testMasterKey,
+  }));
 }
 
 function parseEntries(lines: string): PrintedEntry[] {

@@ -1,4 +1,5 @@
 /** Runs a command of the command line in this process. */
+import { expect } from 'bun:test';
 import { run } from '../../src/cli/run.ts';
 
 export interface ShellOptions {
@@ -41,4 +42,25 @@ export async function shell(
     isTty: { stdin: isTty, stdout: isTty, stderr: isTty },
   });
   return { code, out, err };
+}
+
+export interface ApiShell {
+  call(argv: readonly string[], options?: ShellOptions): Promise<ShellResult>;
+  /** Runs with `--json` and parses the output. The command must succeed without messages. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests check the shape themselves
+  json(argv: readonly string[], options?: ShellOptions): Promise<any>;
+}
+
+/** Runs API commands with this service and key. `env` of a call overrides both. */
+export function apiShell(url: string, key: string): ApiShell {
+  const call: ApiShell['call'] = (argv, { env, ...rest } = {}) =>
+    shell(argv, { env: { SALLYPORT_URL: url, SALLYPORT_KEY: key, ...env }, ...rest });
+  return {
+    call,
+    json: async (argv, options) => {
+      const { code, out, err } = await call([...argv, '--json'], options);
+      expect({ code, err }).toEqual({ code: 0, err: '' });
+      return JSON.parse(out);
+    },
+  };
 }

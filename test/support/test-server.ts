@@ -95,6 +95,7 @@ export interface TestServer {
   application(key: string, fields?: Record<string, unknown>): Promise<ApiResponse['body']>;
   /** Runs the background jobs, which have no timers in tests. */
   flush(): Promise<void>;
+  /** Does nothing the second time. */
   close(): Promise<void>;
 }
 
@@ -127,6 +128,7 @@ export async function openTestServer(
   const app = await openApp(config, { now: clock.now, log, checkReplies: true, timers: false, through });
 
   let lastCall = 0;
+  let isClosed = false;
 
   async function call(
     method: string,
@@ -180,6 +182,8 @@ export async function openTestServer(
     },
     flush: () => app.flush(),
     close: async () => {
+      if (isClosed) return;
+      isClosed = true;
       await app.close();
       rmSync(folder, { recursive: true, force: true });
     },

@@ -1,20 +1,8 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { type ApplyFixture, openApplyFixture } from '../../support/apply.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { setUpApply } from '../../support/apply.ts';
 
-let server: TestServer;
-let key: string;
-let apply: ApplyFixture['apply'];
-let applications: ApplyFixture['applications'];
-let remove: () => void;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-});
-afterAll(() => server.close());
-beforeEach(async () => {
-  ({ key, apply, applications, remove } = await openApplyFixture(server));
-});
-afterEach(() => remove());
+const fixture = setUpApply();
+const { apply, applications } = fixture;
 
 describe('an invalid file changes nothing, and every error names its line:', () => {
   const good = `applications:\n  - name: one\n    type: private\n    permissions: [token:read]\n`;
@@ -82,14 +70,14 @@ describe('an invalid file changes nothing, and every error names its line:', () 
   });
 
   test('a different type or expiry, or a name that several applications have', async () => {
-    await server.application(key, { name: 'one' });
+    await fixture.server.application(fixture.key, { name: 'one' });
     const changedType = await apply(good.replace('private', 'public'), ['--yes']);
     expect(changedType.err).toContain(
       'access.yaml:2: "one" is private; the type cannot be changed to public',
     );
     const changedExpiry = await apply(`${good}    expires_at: 2030-01-01T00:00:00Z\n`, ['--yes']);
     expect(changedExpiry.err).toContain('access.yaml:2: "one" expires never; this cannot be changed');
-    await server.application(key, { name: 'one' });
+    await fixture.server.application(fixture.key, { name: 'one' });
     expect((await apply(good, ['--yes'])).err).toContain(
       'access.yaml:2: "one" is the name of 2 applications',
     );

@@ -1,28 +1,15 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ApplyFixture, openApplyFixture } from '../../support/apply.ts';
+import { setUpApply } from '../../support/apply.ts';
 import { keyPattern } from '../../support/program.ts';
 import { shell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let server: TestServer;
-let folder: string;
-let key: string;
-let apply: ApplyFixture['apply'];
-let applications: ApplyFixture['applications'];
-let remove: () => void;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-});
-afterAll(() => server.close());
-beforeEach(async () => {
-  ({ folder, key, apply, applications, remove } = await openApplyFixture(server));
-});
-afterEach(() => remove());
+const fixture = setUpApply();
+const { apply, applications } = fixture;
 
 const works = async (candidate: string) =>
-  (await server.call('GET', '/applications/key', { key: candidate })).status !== 401;
+  (await fixture.server.call('GET', '/applications/key', { key: candidate })).status !== 401;
 
 const shop = `
 applications:
@@ -130,14 +117,14 @@ test('an update prints added and removed grants, and the key stays valid', async
 
 describe('applications that are not in the file', () => {
   test('are deleted only with --prune, except the one whose key is used', async () => {
-    const other = await server.application(key, { name: 'other' });
+    const other = await fixture.server.application(fixture.key, { name: 'other' });
     await apply(shop, ['--yes']);
     expect(await works(other.key)).toBe(true);
     const { code, out } = await apply(shop, ['--yes', '--prune']);
     expect(code).toBe(0);
     expect(out).toContain(`- private other (${other.id})`);
     expect(await works(other.key)).toBe(false);
-    expect(await works(key)).toBe(true);
+    expect(await works(fixture.key)).toBe(true);
     expect(out).toMatch(/^not in the file, unchanged:\n {2}.*first management key/m);
   });
 });
@@ -158,7 +145,7 @@ test('the application whose key is used is updated last', async () => {
 
 describe('new keys', () => {
   test('are written to files with mode 0600 and not printed', async () => {
-    const keys = join(folder, 'keys');
+    const keys = join(fixture.folder, 'keys');
     const { code, out, err } = await apply(shop, ['--yes', '--keys-dir', keys]);
     expect(code).toBe(0);
     expect(out + err).not.toMatch(keyPattern);
@@ -171,16 +158,16 @@ describe('new keys', () => {
 
   test('that would share a file, or replace one, are rejected before any change', async () => {
     const sameFile = shop.replace('shop browser', 'shop  backend');
-    const { code, err } = await apply(sameFile, ['--yes', '--keys-dir', join(folder, 'keys')]);
+    const { code, err } = await apply(sameFile, ['--yes', '--keys-dir', join(fixture.folder, 'keys')]);
     expect([code, err]).toEqual([2, expect.stringContaining('shop-backend.key')]);
-    writeFileSync(join(folder, 'shop-browser.key'), 'mine');
-    expect((await apply(shop, ['--yes', '--keys-dir', folder])).err).toContain('already exists');
+    writeFileSync(join(fixture.folder, 'shop-browser.key'), 'mine');
+    expect((await apply(shop, ['--yes', '--keys-dir', fixture.folder])).err).toContain('already exists');
     expect(Object.keys(await applications())).toHaveLength(1);
-    expect(readFileSync(join(folder, 'shop-browser.key'), 'utf8')).toBe('mine');
+    expect(readFileSync(join(fixture.folder, 'shop-browser.key'), 'utf8')).toBe('mine');
   });
 
   test('created before a failure are not lost', async () => {
-    const weak = await server.application(key, {
+    const weak = await fixture.server.application(fixture.key, {
       name: 'weak',
       type: 'management',
       permissions: ['application:create', 'application:read', 'application:update'],
@@ -188,24 +175,26 @@ describe('new keys', () => {
     const tooMuch = shop
       .replace('[token:create]\n', '[token:create, log:read]\n')
       .replace('public', 'private');
-    const file = join(folder, 'too-much.yaml');
+    const file = join(fixture.folder, 'too-much.yaml');
     writeFileSync(file, tooMuch);
     for (const options of [
-      ['--yes', '--keys-dir', folder],
+      ['--yes', '--keys-dir', fixture.folder],
       ['--yes', '--json'],
     ]) {
-      const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: weak.key };
+      const env = { SALLYPORT_URL: fixture.server.url, SALLYPORT_KEY: weak.key };
       const { code, out, err } = await shell(['apply', file, ...options], { env });
       expect([code, err]).toEqual([4, expect.stringContaining('grant_not_held')]);
       const json = options.includes('--json') && JSON.parse(out);
-      const issued = json ? json.keys[0].key : readFileSync(join(folder, 'shop-backend.key'), 'utf8').trim();
+      const issued = json
+        ? json.keys[0].key
+        : readFileSync(join(fixture.folder, 'shop-backend.key'), 'utf8').trim();
       expect(await works(issued)).toBe(true);
       if (json) expect(json.applied).toBe(false);
       await shell(['apps', 'delete', 'shop backend', '--yes'], {
-        env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key },
+        env: { SALLYPORT_URL: fixture.server.url, SALLYPORT_KEY: fixture.key },
       });
     }
-    expect(existsSync(join(folder, 'shop-browser.key'))).toBe(false);
+    expect(existsSync(join(fixture.folder, 'shop-browser.key'))).toBe(false);
   });
 });
 
@@ -220,7 +209,11 @@ describe('confirmation', () => {
 
   test('is void if the applications changed after the plan was printed', async () => {
     const meanwhile = async () => {
-      await server.application(key, { name: 'shop browser', type: 'public', permissions: ['token:create'] });
+      await fixture.server.application(fixture.key, {
+        name: 'shop browser',
+        type: 'public',
+        permissions: ['token:create'],
+      });
       return 'y';
     };
     const { code, err } = await apply(shop, [], { answers: [meanwhile] });

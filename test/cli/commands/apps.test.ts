@@ -3,12 +3,14 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { keyPattern } from '../../support/program.ts';
-import { type ShellOptions, shell } from '../../support/shell.ts';
+import { type ApiShell, apiShell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
 let folder: string;
 let key: string;
+let call: ApiShell['call'];
+let json: ApiShell['json'];
 beforeAll(async () => {
   server = await openTestServer(sqlite);
   folder = mkdtempSync(join(tmpdir(), 'sallyport-apps-'));
@@ -19,17 +21,8 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   ({ key } = await server.tenant());
+  ({ call, json } = apiShell(server.url, key));
 });
-
-function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-  return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
-}
-
-async function json(argv: string[], options?: ShellOptions) {
-  const { code, out, err } = await call([...argv, '--json'], options);
-  expect({ code, err }).toEqual({ code: 0, err: '' });
-  return JSON.parse(out);
-}
 
 const works = async (candidate: string) =>
   (await server.call('GET', '/applications/key', { key: candidate })).status !== 401;

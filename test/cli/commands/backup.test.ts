@@ -1,37 +1,26 @@
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { type Cli, openCli } from '../../support/cli.ts';
+import { type Cli, openSqliteCli } from '../../support/cli.ts';
 import { shell } from '../../support/shell.ts';
-import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { openTestServer, type TestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 let cli: Cli;
 let server: TestServer;
-let running: boolean;
 let key: string;
 const database = () => cli.path('live.db');
 const backup = () => cli.path('backup.db');
 
 beforeEach(async () => {
-  cli = openCli((folder) => ({
-    DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
-    SALLYPORT_MASTER_KEY: testMasterKey,
-  }));
+  cli = openSqliteCli();
   server = await openTestServer(`sqlite:${database()}`);
-  running = true;
   key = (await server.tenant()).key;
 });
 afterEach(async () => {
-  await stop();
+  await server.close();
   cli.remove();
 });
-
-async function stop(): Promise<void> {
-  if (running) await server.close();
-  running = false;
-}
 
 test('backup works while the service runs, writes with mode 0600 and never overwrites a file', async () => {
   const { id } = await server.application(key);
@@ -86,7 +75,7 @@ test('a backup has no sessions and no idempotency records', async () => {
 
 test('backup of a damaged database fails and leaves no file', async () => {
   await server.application(key);
-  await stop();
+  await server.close();
   const bytes = readFileSync(database());
   bytes.fill(0xff, 4096, 3 * 4096);
   writeFileSync(database(), bytes);
@@ -100,7 +89,7 @@ test('backup of a damaged database fails and leaves no file', async () => {
 });
 
 test('backup without the current master key fails and leaves no file', async () => {
-  await stop();
+  await server.close();
   const other = Buffer.alloc(32, 9).toString('base64');
   const { code, out, err } = await shell(['backup', backup()], {
     env: { DATABASE_URL: `sqlite:${database()}`, SALLYPORT_MASTER_KEY: other },

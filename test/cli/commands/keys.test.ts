@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { type ShellOptions, shell } from '../../support/shell.ts';
+import { type ApiShell, apiShell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
 let key: string;
+let call: ApiShell['call'];
+let json: ApiShell['json'];
 let shop: { id: string; key: string };
 beforeAll(async () => {
   server = await openTestServer(sqlite);
@@ -11,18 +13,15 @@ beforeAll(async () => {
 afterAll(() => server.close());
 beforeEach(async () => {
   ({ key } = await server.tenant());
+  ({ call, json } = apiShell(server.url, key));
   shop = await server.application(key, { name: 'shop', permissions: ['application:read'] });
 });
-
-function call(argv: string[], options: ShellOptions = {}) {
-  return shell(argv, { ...options, env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key } });
-}
 
 const works = async (candidate: string) =>
   (await server.call('GET', '/applications/key', { key: candidate })).status === 200;
 
 test('a key is created, listed by its ending, and an older one deleted', async () => {
-  const created = JSON.parse((await call(['keys', 'create', 'shop', '--json'])).out);
+  const created = await json(['keys', 'create', 'shop']);
   const listed = await call(['keys', 'list', shop.id]);
   expect(listed.out).not.toContain(created.key);
   const [head, first, second] = listed.out.split('\n');

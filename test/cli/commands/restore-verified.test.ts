@@ -5,8 +5,8 @@ import { copyFileSync, readdirSync, readFileSync, truncateSync, writeFileSync } 
 import { join } from 'node:path';
 import { mint, newId } from '../../../src/domain/key.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
-import { type Cli, openCli } from '../../support/cli.ts';
-import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { type Cli, openCli, openSqliteCli } from '../../support/cli.ts';
+import { openTestServer, type TestServer } from '../../support/test-server.ts';
 
 let cli: Cli;
 let key: string;
@@ -18,10 +18,7 @@ function open(): Promise<TestServer> {
 }
 
 beforeEach(async () => {
-  cli = openCli((folder) => ({
-    DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
-    SALLYPORT_MASTER_KEY: testMasterKey,
-  }));
+  cli = openSqliteCli();
   const server = await open();
   key = (await server.tenant()).key;
   await server.close();

@@ -12,45 +12,35 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
-import { type Cli, openCli } from '../../support/cli.ts';
+import { type Cli, openCli, openSqliteCli } from '../../support/cli.ts';
 import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 let cli: Cli;
 let server: TestServer;
-let running: boolean;
 let key: string;
 const database = () => cli.path('live.db');
 const backup = () => cli.path('backup.db');
 
 beforeEach(async () => {
-  cli = openCli((folder) => ({
-    DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
-    SALLYPORT_MASTER_KEY: testMasterKey,
-  }));
+  cli = openSqliteCli();
   await start();
   key = (await server.tenant()).key;
 });
 afterEach(async () => {
-  await stop();
+  await server.close();
   cli.remove();
 });
 
 async function start(): Promise<void> {
   server = await openTestServer(`sqlite:${database()}`);
-  running = true;
-}
-
-async function stop(): Promise<void> {
-  if (running) await server.close();
-  running = false;
 }
 
 /** A plain copy of the file has no MAC. */
 const copied = ['--unverified'];
 
 async function restore(...options: string[]) {
-  await stop();
+  await server.close();
   const done = await cli.json('restore', backup(), '--force', ...options);
   await start();
   return done.body;
@@ -78,16 +68,15 @@ describe('a restore', () => {
   test('creates a missing database', async () => {
     const { key: backedUp } = await server.application(key, { permissions: ['application:read'] });
     await cli.run('backup', backup());
-    await stop();
+    await server.close();
     const elsewhere = openCli((folder) => ({
       DATABASE_URL: `sqlite:${join(folder, 'new', 'live.db')}`,
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
     expect((await elsewhere.json('restore', backup())).body.replaced).toBeUndefined();
     server = await openTestServer(`sqlite:${elsewhere.path('new/live.db')}`);
-    running = true;
     expect(await statusOf(backedUp)).toBe(200);
-    await stop();
+    await server.close();
     elsewhere.remove();
   });
 
@@ -120,7 +109,7 @@ describe('a restore', () => {
     await cli.run('backup', backup());
     const inUse = { code: 1, out: '', err: expect.stringContaining('is in use') };
     expect(await cli.run('restore', backup(), '--force')).toMatchObject(inUse);
-    await stop();
+    await server.close();
     const serving = cli.start('serve');
     for await (const chunk of serving.stdout)
       if (new TextDecoder().decode(chunk).includes('listening')) break;
@@ -133,7 +122,7 @@ describe('a restore', () => {
   test('does not replace a database without --force', async () => {
     await cli.run('backup', backup());
     const lost = await server.application(key, { permissions: ['application:read'] });
-    await stop();
+    await server.close();
     expect(await cli.run('restore', backup())).toMatchObject({
       code: 1,
       err: expect.stringContaining('pass --force to replace it'),
@@ -186,7 +175,7 @@ describe('a restore', () => {
       await cli.run('backup', backup());
       const { key: valid } = await server.application(key, { permissions: ['application:read'] });
       await change();
-      await stop();
+      await server.close();
       const { code, out, err } = await cli.run('restore', backup(), '--force', '--unverified');
       expect({ code, out }).toEqual({ code: 1, out: '' });
       expect(err).toMatch(message);
@@ -199,7 +188,7 @@ describe('a restore', () => {
   test('works after an interrupted restore, and if the old database is unreadable', async () => {
     const { key: backedUp } = await server.application(key, { permissions: ['application:read'] });
     await cli.run('backup', backup());
-    await stop();
+    await server.close();
     writeFileSync(`${database()}.restoring`, 'half');
     writeFileSync(database(), 'rubbish');
     writeFileSync(`${database()}-wal`, 'rubbish');
@@ -214,7 +203,7 @@ describe('a restore', () => {
     await cli.run('backup', backup());
     const { key: later } = await server.application(key, { permissions: ['application:read'] });
     const log = readFileSync(`${database()}-wal`);
-    await stop();
+    await server.close();
     rmSync(database());
     writeFileSync(`${database()}-wal`, log);
     const { body } = await cli.json('restore', backup());
@@ -224,7 +213,7 @@ describe('a restore', () => {
   });
 
   test('accepts an audit export for the backup of a database without entries', async () => {
-    await stop();
+    await server.close();
     const young = openCli();
     await young.run('migrate');
     await young.run('audit', 'head');

@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { type ShellOptions, shell } from '../../support/shell.ts';
+import { type ApiShell, apiShell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('sessions', () => {
   let server: TestServer;
   let key: string;
+  let call: ApiShell['call'];
+  let json: ApiShell['json'];
   let page: { id: string; key: string };
   beforeAll(async () => {
     server = await openTestServer(sqlite);
@@ -12,17 +14,10 @@ describe('sessions', () => {
   afterAll(() => server.close());
   beforeEach(async () => {
     ({ key } = await server.tenant());
+    ({ call, json } = apiShell(server.url, key));
     page = await server.application(key, { name: 'page', type: 'public', permissions: ['token:create'] });
   });
 
-  function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-    return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
-  }
-  async function json(argv: string[], options?: ShellOptions) {
-    const { code, out, err } = await call([...argv, '--json'], options);
-    expect({ code, err }).toEqual({ code: 0, err: '' });
-    return JSON.parse(out);
-  }
   const create = () => json(['sessions', 'create'], { env: { SALLYPORT_KEY: page.key } });
   const mayList = async (session: { session_key: string }) =>
     (await server.call('GET', '/tokens', { key: session.session_key })).status;

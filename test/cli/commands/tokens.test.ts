@@ -1,26 +1,19 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { type ShellOptions, shell } from '../../support/shell.ts';
+import { type ApiShell, apiShell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
 let key: string;
+let call: ApiShell['call'];
+let json: ApiShell['json'];
 beforeAll(async () => {
   server = await openTestServer(sqlite);
 });
 afterAll(() => server.close());
 beforeEach(async () => {
   ({ key } = await server.tenant());
+  ({ call, json } = apiShell(server.url, key));
 });
-
-function call(argv: string[], { env, ...rest }: ShellOptions = {}) {
-  return shell(argv, { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env }, ...rest });
-}
-
-async function json(argv: string[], options?: ShellOptions) {
-  const { code, out, err } = await call([...argv, '--json'], options);
-  expect({ code, err }).toEqual({ code: 0, err: '' });
-  return JSON.parse(out);
-}
 
 describe('a token', () => {
   const card = [

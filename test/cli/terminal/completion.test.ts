@@ -83,7 +83,7 @@ describe('the bash script', () => {
   test('completes commands, options and values', async () => {
     expect(completionScripts.bash).toContain('eval "$(sallyport completion bash)"');
     expect(await complete('help', 'ap')).toEqual(['apps', 'apply']);
-    expect(await complete('serve', '--p')).toEqual(['--port']);
+    expect(await complete('serve', '--po')).toEqual(['--port']);
     expect(await complete('apps', 'create', '--type', 'p')).toEqual(['private', 'public']);
     expect(await complete('backup', '')).toEqual([]);
     rmSync(folder, { recursive: true });

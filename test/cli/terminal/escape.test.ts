@@ -2,9 +2,8 @@
 import { Database } from 'bun:sqlite';
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { makeLog } from '../../../src/log.ts';
-import { type Cli, openCli } from '../../support/cli.ts';
+import { type Cli, openSqliteCli } from '../../support/cli.ts';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
@@ -19,10 +18,7 @@ let key: string;
 let ids: { app: string; tenant: string };
 
 beforeAll(async () => {
-  cli = openCli((folder) => ({
-    DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
-    SALLYPORT_MASTER_KEY: testMasterKey,
-  }));
+  cli = openSqliteCli();
   server = await openTestServer(`sqlite:${cli.path('live.db')}`);
   const tenant = await server.tenant();
   key = tenant.key;
