@@ -1,6 +1,6 @@
 /**
- * Keys and nonces: `slp_<kind>_`, then 256 random bits as 43 base62 digits, then the CRC-32 of everything before as 6
- * base62 digits. The checksum rejects typos without a database read. Only the SHA-256 digest is stored.
+ * Keys and nonces: `slp_<kind>_`, then 43 random base62 digits, which hold 256 bits, then the CRC-32 of everything
+ * before as 6 base62 digits. The checksum rejects typos without a database read. Only the SHA-256 digest is stored.
  */
 export const applicationKinds = { management: 'mgt', private: 'pvt', public: 'pub' } as const;
 export type Kind = 'mgt' | 'pvt' | 'pub' | 'ses' | 'non';
@@ -34,30 +34,36 @@ export interface Minted {
   readonly ending: string;
 }
 
-export type Random = (bytes: Uint8Array<ArrayBuffer>) => Uint8Array;
-
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const shape = /^slp_(mgt|pvt|pub|ses|non)_[0-9A-Za-z]{49}$/;
-const prefixLength = 8;
+/** 62^43 is just above 2^256. */
 const randomLength = 43;
 const checksumLength = 6;
-const checksumAt = prefixLength + randomLength;
+
+type Random = (bytes: Uint8Array<ArrayBuffer>) => Uint8Array;
 
 export function mint(kind: Kind, random: Random = (bytes) => crypto.getRandomValues(bytes)): Minted {
-  const bytes = Buffer.allocUnsafe(checksumAt + checksumLength);
-  bytes.write(`slp_${kind}_`, 'latin1');
-  writeRandom(bytes, random(new Uint8Array(32)));
-  writeChecksum(bytes);
-  const text = bytes.toString('latin1');
+  const body = `slp_${kind}_${randomDigits(random)}`;
+  const text = body + checksumOf(body);
   return { secret: new Secret(text), digest: digestOf(text), ending: text.slice(-4) };
+}
+
+/** Skips the bytes from 248 (4 * 62) on, so that every digit has the same probability. */
+function randomDigits(random: Random): string {
+  const bytes = random(new Uint8Array(64));
+  let text = '';
+  for (let at = 0; text.length < randomLength; at++) {
+    const byte = bytes[at];
+    if (byte === undefined) return randomDigits(random); // Once in about 10^17 calls.
+    if (byte < 248) text += digits[byte % 62];
+  }
+  return text;
 }
 
 /** Returns undefined unless the text is a key or nonce with a correct checksum. */
 export function parseKey(text: string): { kind: Kind; digest: Digest } | undefined {
   const kind = shape.exec(text)?.[1] as Kind | undefined;
-  if (!kind) return undefined;
-  if (numberAt(text, text.length - checksumLength) !== Bun.hash.crc32(text.slice(0, -checksumLength)))
-    return undefined;
+  if (!kind || text.slice(-checksumLength) !== checksumOf(text.slice(0, -checksumLength))) return undefined;
   return { kind, digest: digestOf(text) };
 }
 
@@ -123,56 +129,10 @@ function digestOf(text: string): Digest {
   return digest;
 }
 
-const codes = Uint8Array.from(digits, (digit) => digit.charCodeAt(0));
-
-/** Base62 digits of 2^0, 2^32, … 2^224. `powers[8 * place + word]` is the digit of 2^(32 * word) at that place. */
-const powers = new Float64Array(8 * randomLength);
-for (let word = 0; word < 8; word++) {
-  let power = 2n ** BigInt(32 * word);
-  for (let place = 0; place < randomLength; place++, power /= 62n)
-    powers[8 * place + word] = Number(power % 62n);
-}
-
-/**
- * Writes 32 bytes as 43 base62 digits; 62^43 is just above 2^256. Each digit is the sum over the 32-bit words plus the
- * carry. The sums stay below 2^53, so they are exact.
- */
-function writeRandom(target: Buffer, bytes: Uint8Array): void {
-  const words = new Float64Array(8);
-  for (let word = 0; word < 8; word++) words[word] = wordAt(bytes, 28 - 4 * word);
-  let carry = 0;
-  for (let place = 0; place < randomLength; place++) {
-    let sum = 0;
-    for (let word = 0; word < 8; word++)
-      sum += (words[word] as number) * (powers[8 * place + word] as number);
-    sum += carry;
-    carry = Math.floor(sum / 62);
-    target[checksumAt - 1 - place] = codes[sum - carry * 62] as number;
-  }
-}
-
-function wordAt(bytes: Uint8Array, at: number): number {
-  let word = 0;
-  for (let next = at; next < at + 4; next++) word = word * 256 + (bytes[next] as number);
-  return word;
-}
-
-/** Writes the CRC-32 of everything before it. */
-function writeChecksum(target: Buffer): void {
-  let rest = Bun.hash.crc32(target.toString('latin1', 0, checksumAt));
-  for (let at = target.length - 1; at >= checksumAt; at--) {
-    const carry = Math.floor(rest / 62);
-    target[at] = codes[rest - carry * 62] as number;
-    rest = carry;
-  }
-}
-
-const values = new Uint8Array(128);
-for (const [value, code] of codes.entries()) values[code] = value;
-
-/** Parses base62 digits from `from` to the end. */
-function numberAt(text: string, from: number): number {
-  let value = 0;
-  for (let at = from; at < text.length; at++) value = value * 62 + (values[text.charCodeAt(at)] as number);
-  return value;
+/** The CRC-32 in base62. */
+function checksumOf(body: string): string {
+  let text = '';
+  for (let rest = Bun.hash.crc32(body); text.length < checksumLength; rest = Math.floor(rest / 62))
+    text = (digits[rest % 62] as string) + text;
+  return text;
 }
