@@ -8,7 +8,7 @@ import { exitCodes } from '../src/cli/terminal/cli-error.ts';
 import { callOptions, callVariables } from '../src/cli/terminal/connection.ts';
 import { flagOf, settingList, unset } from '../src/config.ts';
 import { type Code, codes, problem } from '../src/domain/error.ts';
-import { builtIn, descriptionOf, isA } from '../src/domain/permission.ts';
+import { builtIn, descriptionOf, hasTrait } from '../src/domain/permission.ts';
 import { failuresOf } from '../src/http/pipeline/route.ts';
 import { routes } from '../src/http/routes.ts';
 import type { StoredResults } from '../torture/results-table.ts';
@@ -94,9 +94,9 @@ function permissionsPage(): string {
   const rows = builtIn.map((name) => [
     `\`${name}\``,
     descriptionOf(name),
-    mark(isA('browser', name)),
-    mark(isA('management', name)),
-    mark(isA('scoped', name)),
+    mark(hasTrait(name, 'browser')),
+    mark(hasTrait(name, 'management')),
+    mark(hasTrait(name, 'scoped')),
   ]);
   return lines(
     '# Permissions',

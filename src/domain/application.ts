@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DateTime, Id, Name, optional, Timestamp, timestamp } from './common-fields.ts';
+import { changeFields, DateTime, Id, Name, optional, Timestamp, timestamp } from './common-fields.ts';
 import type { Errors } from './error.ts';
 import { grantFields } from './grant.ts';
 import { Origins } from './origin.ts';
@@ -32,16 +32,7 @@ export const Application = z
       .array(z.string())
       .optional()
       .describe('Origins whose pages may use its key in a browser. Absent if every origin may.'),
-    created_by: z.uuid().optional().describe('The application that created it.'),
-    created_at: Timestamp.describe('When it was created.'),
-    modified_by: z
-      .uuid()
-      .optional()
-      .describe('The application that last changed it. Absent if it was never changed.'),
-    modified_at: Timestamp.optional().describe('When it was last changed. Absent if it was never changed.'),
-    expires_at: Timestamp.optional().describe(
-      'When it expires: from then on it is treated as deleted. Absent if it never expires.',
-    ),
+    ...changeFields,
     last_used_at: Timestamp.optional().describe(
       'When one of its keys or sessions was last used, to the minute. Absent if never.',
     ),
@@ -49,12 +40,14 @@ export const Application = z
   .meta({ id: 'Application' });
 export type Application = z.infer<typeof Application>;
 
-/** Only the responses of create and regenerate contain the key. */
-export const ApplicationWithKey = Application.extend({
+const keyField = {
   key: z
     .string()
     .describe('The key. It is returned only here and cannot be retrieved later: only a hash is stored.'),
-}).meta({ id: 'ApplicationWithKey' });
+};
+
+/** Only the responses of create and regenerate contain the key. */
+export const ApplicationWithKey = Application.extend(keyField).meta({ id: 'ApplicationWithKey' });
 
 /** Enough to rotate: the current key, its successor and a spare. */
 export const maxKeys = 3;
@@ -71,11 +64,7 @@ export const ApplicationKey = z
 export type ApplicationKey = z.infer<typeof ApplicationKey>;
 
 /** Only the response that creates a key contains it. */
-export const ApplicationKeyCreated = ApplicationKey.extend({
-  key: z
-    .string()
-    .describe('The key. It is returned only here and cannot be retrieved later: only a hash is stored.'),
-}).meta({ id: 'ApplicationKeyCreated' });
+export const ApplicationKeyCreated = ApplicationKey.extend(keyField).meta({ id: 'ApplicationKeyCreated' });
 
 export const ApplicationCreate = z
   .strictObject({
@@ -101,6 +90,16 @@ function readOnly(kind: { format?: string; enum?: readonly string[] }) {
 }
 const ReadOnlyId = readOnly({ format: 'uuid' });
 const ReadOnlyDateTime = readOnly({ format: 'date-time' });
+const readOnlyFields = {
+  id: ReadOnlyId,
+  tenant_id: ReadOnlyId,
+  type: readOnly({ enum: ApplicationType.options }),
+  created_by: ReadOnlyId,
+  created_at: ReadOnlyDateTime,
+  modified_by: ReadOnlyId,
+  modified_at: ReadOnlyDateTime,
+  expires_at: ReadOnlyDateTime,
+};
 
 export const ApplicationUpdate = z
   .strictObject({
@@ -109,14 +108,7 @@ export const ApplicationUpdate = z
     allowed_origins: optional(Origins).describe(
       'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may.',
     ),
-    id: ReadOnlyId,
-    tenant_id: ReadOnlyId,
-    type: readOnly({ enum: ApplicationType.options }),
-    created_by: ReadOnlyId,
-    created_at: ReadOnlyDateTime,
-    modified_by: ReadOnlyId,
-    modified_at: ReadOnlyDateTime,
-    expires_at: ReadOnlyDateTime,
+    ...readOnlyFields,
     last_used_at: ReadOnlyDateTime.describe(
       'Read-only. Any value is ignored, since it changes with every use.',
     ),
@@ -124,23 +116,12 @@ export const ApplicationUpdate = z
   .meta({ id: 'ApplicationUpdate' });
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;
 
-const readOnlyFields = [
-  'id',
-  'tenant_id',
-  'type',
-  'created_by',
-  'created_at',
-  'modified_by',
-  'modified_at',
-  'expires_at',
-] as const satisfies (keyof ApplicationUpdate & keyof Application)[];
-
 /** Errors for read-only fields whose value differs from the stored one. */
 export function readOnlyErrors(current: Application, sent: ApplicationUpdate): Errors {
-  const differing = readOnlyFields.filter((field) => {
-    const value = sent[field] ?? undefined;
-    return value !== undefined && normalized(field, value) !== current[field];
-  });
+  const fields = Object.keys(readOnlyFields) as (keyof typeof readOnlyFields)[];
+  const differing = fields.filter(
+    (field) => sent[field] !== undefined && normalized(field, sent[field]) !== current[field],
+  );
   return Object.fromEntries(
     differing.map((field) => [field, ['is read-only: omit it or send its current value']]),
   );

@@ -1,5 +1,6 @@
 /** Field types that several resources share. Every string in a request passes one of them. */
 import { z } from 'zod';
+import { throwIfInvalid } from './error.ts';
 import { codePoint } from './escape.ts';
 import { redactSecrets } from './key.ts';
 
@@ -24,6 +25,27 @@ export function optionalList<S extends z.ZodType<unknown[]>>(schema: S) {
     .nullish()
     .transform((value) => (value ?? []) as z.output<S>)
     .meta({ default: [] });
+}
+
+/** Original indexes of lists whose duplicates were removed, for the paths of validation errors. */
+const originalIndexes = new WeakMap<readonly unknown[], readonly number[]>();
+
+/** Returns the first entry of each identity. */
+export function dedupe<T>(list: T[], identityOf: (entry: T) => unknown): T[] {
+  const firstIndex = new Map<unknown, number>();
+  for (const [index, entry] of list.entries()) {
+    const identity = identityOf(entry);
+    if (!firstIndex.has(identity)) firstIndex.set(identity, index);
+  }
+  const indexes = [...firstIndex.values()];
+  const unique = indexes.map((index) => list[index] as T);
+  originalIndexes.set(unique, indexes);
+  return unique;
+}
+
+/** The index of an entry before duplicates were removed. */
+export function originalIndex(list: readonly unknown[], index: number): number {
+  return originalIndexes.get(list)?.[index] ?? index;
 }
 
 /** For fields that are stored unencrypted: they must not contain a key or a nonce. */
@@ -103,16 +125,11 @@ const latest = Date.parse('9999-12-31T23:59:59.999Z');
 export function parseDateTime(value: string): number | undefined {
   const match = isoDateTime.exec(value);
   if (!match) return undefined;
-  const [year, month, day, hour, minute, second] = match.slice(1, 7).map((part) => Number(part ?? 0)) as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
+  const part = (index: number) => Number(match[index] ?? 0);
+  const [year, month, day] = [part(1), part(2), part(3)];
+  const [hour, minute, second] = [part(4), part(5), part(6)];
   const millisecond = Number((match[7] ?? '').padEnd(3, '0').slice(0, 3));
-  const [offsetHour, offsetMinute] = [Number(match[9] ?? 0), Number(match[10] ?? 0)];
+  const [offsetHour, offsetMinute] = [part(9), part(10)];
   if (hour > 23 || minute > 59 || second > 59 || offsetHour > 23 || offsetMinute > 59) return undefined;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
@@ -140,4 +157,23 @@ export const Timestamp = z.iso.datetime({ precision: 3 });
 
 export function timestamp(time: number): string {
   return new Date(time).toISOString();
+}
+
+/** Who created and last changed a resource, in responses. */
+export const changeFields = {
+  created_by: z.uuid().optional().describe('The application that created it.'),
+  created_at: Timestamp.describe('When it was created.'),
+  modified_by: z
+    .uuid()
+    .optional()
+    .describe('The application that last changed it. Absent if it was never changed.'),
+  modified_at: Timestamp.optional().describe('When it was last changed. Absent if it was never changed.'),
+  expires_at: Timestamp.optional().describe(
+    'When it expires: from then on it is treated as deleted. Absent if it never expires.',
+  ),
+};
+
+/** Throws `validation_failed` if an `expires_at` in a request has passed. */
+export function requireFuture(expiresAt: number | undefined, now: number): void {
+  if (expiresAt !== undefined && expiresAt <= now) throwIfInvalid({ expires_at: ['must be in the future'] });
 }

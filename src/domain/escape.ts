@@ -1,25 +1,16 @@
 /** Scripts whose letters are shaped by the zero-width joiner and non-joiner. */
-const joiningScripts = [
-  ...[
-    'Arabic',
-    'Bengali',
-    'Devanagari',
-    'Gujarati',
-    'Gurmukhi',
-    'Kannada',
-    'Khmer',
-    'Malayalam',
-    'Mongolian',
-  ],
-  ...['Myanmar', 'Oriya', 'Sinhala', 'Syriac', 'Tamil', 'Telugu'],
-];
+const joiningScripts =
+  'Arabic Bengali Devanagari Gujarati Gurmukhi Kannada Khmer Malayalam Mongolian Myanmar Oriya Sinhala Syriac Tamil Telugu'
+    .split(' ')
+    .map((script) => `\\p{Script=${script}}`)
+    .join('');
 
 /** Zero-width characters in their proper place: within an emoji, or after a letter of such a script. */
 const shaping = [
   '(?<=[\\p{Extended_Pictographic}\\p{Emoji_Modifier}\\u{fe0f}])\\u{200d}',
   '(?<=\\p{Extended_Pictographic})[\\u{fe0e}\\u{fe0f}]',
   '(?<=[0-9#*])\\u{fe0f}(?=\\u{20e3})',
-  `(?<=[${joiningScripts.map((script) => `\\p{Script=${script}}`).join('')}])[\\u{200c}\\u{200d}]`,
+  `(?<=[${joiningScripts}])[\\u{200c}\\u{200d}]`,
 ];
 
 /**

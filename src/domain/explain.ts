@@ -1,8 +1,9 @@
 /** Explains decisions: the same result as `decideUnder`, with the reason, the deciding rule and the missing grant. */
 
-import { isA } from './permission.ts';
+import { hasTrait } from './permission.ts';
 import {
   type CompiledRule,
+  canonicalResource,
   decide,
   isGrantedSomewhere,
   matches,
@@ -10,9 +11,7 @@ import {
   type Resource,
   type Verdict,
 } from './policy.ts';
-import { canonicalContainer } from './rule.ts';
-import type { Test } from './scope.ts';
-import { compareTransforms, type Transform } from './transform.ts';
+import { type Condition, compareTransforms, type Transform } from './rule.ts';
 
 export type Holder = 'application' | 'session' | 'authorizer';
 
@@ -95,7 +94,7 @@ function allowed(
 
 function denied(of: Holder, policy: Policy, permission: string, resource: Resource): Explanation {
   const { container } = resource;
-  const isScoped = container !== undefined && isA('scoped', permission);
+  const isScoped = container !== undefined && hasTrait(permission, 'scoped');
   return {
     allowed: false,
     reason: denyReason(of, policy, permission, resource),
@@ -127,17 +126,17 @@ export function missingReason({ holder, policy }: Question, permission: string):
 }
 
 function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resource): Step[] {
-  const scoped = isA('scoped', permission);
-  const given = canonical(resource);
+  const scoped = hasTrait(permission, 'scoped');
+  const given = canonicalResource(resource);
   const steps = policy.rules.map((compiled): Step => {
-    const { rule, tests } = compiled;
+    const { rule, conditions } = compiled;
     return {
       of,
       rule: compiled.index + 1,
       priority: rule.priority,
       transform: rule.transform,
       grants: compiled.permissions.has(permission),
-      matches: !scoped || allHold(tests, given),
+      matches: !scoped || matches(conditions, given),
       why: why(compiled, permission, given),
     };
   });
@@ -154,44 +153,38 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
   ];
 }
 
-function why({ tests }: CompiledRule, permission: string, given: Resource): string {
-  return isA('scoped', permission)
-    ? describeTests(tests, given)
+function why({ conditions }: CompiledRule, permission: string, given: Resource): string {
+  return hasTrait(permission, 'scoped')
+    ? describeConditions(conditions, given)
     : `${permission} does not apply to data, so containers and conditions are ignored`;
 }
 
-function canonical({ id, container }: Resource): Resource {
-  return { id, container: container === undefined ? undefined : canonicalContainer(container) };
-}
-
-function allHold(tests: readonly Test[], { id, container }: Resource): boolean {
-  return matches(tests, id, container);
-}
-
-function failing(tests: readonly Test[], { id, container }: Resource): Test[] {
-  return tests.filter((test) => !matches([test], id, container));
+function failing(conditions: readonly Condition[], given: Resource): Condition[] {
+  return conditions.filter((condition) => !matches([condition], given));
 }
 
 /** Limits the length of a reason: a rule may have 20 conditions of 500 characters. */
 const maxConditions = 3;
 
 /** Lists the conditions that do not hold. If all hold, lists them. */
-function describeTests(tests: readonly Test[], given: Resource): string {
-  if (tests.length === 0) return 'it applies to every resource';
-  const [relevant, describe] = allHold(tests, given)
-    ? [tests, describeMatch]
-    : [failing(tests, given), describeMismatch];
-  const sentences = relevant.slice(0, maxConditions).map((test) => describe(test, given[test.attribute]));
+function describeConditions(conditions: readonly Condition[], given: Resource): string {
+  if (conditions.length === 0) return 'it applies to every resource';
+  const [relevant, describe] = matches(conditions, given)
+    ? [conditions, describeMatch]
+    : [failing(conditions, given), describeMismatch];
+  const sentences = relevant
+    .slice(0, maxConditions)
+    .map((condition) => describe(condition, given[condition.attribute]));
   const more = relevant.length - sentences.length;
   return [...sentences, ...(more > 0 ? [`${more} more`] : [])].join(' and ');
 }
 
-function describeMatch({ attribute, value }: Test, given: string | undefined): string {
+function describeMatch({ attribute, value }: Condition, given: string | undefined): string {
   if (given === value) return `${attribute} is ${value}`;
   return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
 }
 
-function describeMismatch({ attribute, operator, value }: Test, given: string | undefined): string {
+function describeMismatch({ attribute, operator, value }: Condition, given: string | undefined): string {
   if (given === undefined) return `no ${attribute} was given to compare with ${value}`;
   const subject = `${attribute} ${given}`;
   if (operator === 'equals') return `${subject} is not ${value}`;
@@ -205,36 +198,36 @@ function allowReason(
   resource: Resource,
 ): string {
   if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform mask`;
-  const because = why(rule, permission, canonical(resource));
+  const because = why(rule, permission, canonicalResource(resource));
   return `${ruleOf(of, rule)} grants ${permission} with the transform ${rule.rule.transform}: ${because}`;
 }
 
 /** Names the smallest change that would allow it: another permission in a matching rule, a wider rule, or a new grant. */
 function denyReason(of: Holder, policy: Policy, permission: string, resource: Resource): string {
-  if (!isA('scoped', permission)) return notGranted(of, policy, permission);
-  const given = canonical(resource);
+  if (!hasTrait(permission, 'scoped')) return notGranted(of, policy, permission);
+  const given = canonicalResource(resource);
   const [matching] = policy.rules
-    .filter(({ tests }) => allHold(tests, given))
-    .sort((a, b) => narrowness(b.tests) - narrowness(a.tests));
+    .filter(({ conditions }) => matches(conditions, given))
+    .sort((a, b) => narrowness(b.conditions) - narrowness(a.conditions));
   if (matching)
     return `${ruleOf(of, matching)} matches but grants ${firstThree(matching.rule.permissions)}, not ${permission}`;
   const [nearest] = policy.rules
     .filter(({ permissions }) => permissions.has(permission))
-    .map((rule) => ({ rule, distance: distance(rule.tests, given) }))
+    .map((rule) => ({ rule, distance: distance(rule.conditions, given) }))
     .sort((a, b) => a.distance - b.distance);
   if (!nearest) return notGranted(of, policy, permission);
-  const because = describeTests(nearest.rule.tests, given);
+  const because = describeConditions(nearest.rule.conditions, given);
   return `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`;
 }
 
 /** Longer values match fewer resources, so adding a permission to that rule grants less. */
-function narrowness(tests: readonly Test[]): number {
-  return tests.reduce((sum, { value }) => sum + value.length, 0);
+function narrowness(conditions: readonly Condition[]): number {
+  return conditions.reduce((sum, { value }) => sum + value.length, 0);
 }
 
 /** How far a rule is from matching: by the number of failing conditions, then by the length of the common prefixes. */
-function distance(tests: readonly Test[], given: Resource): number {
-  return failing(tests, given)
+function distance(conditions: readonly Condition[], given: Resource): number {
+  return failing(conditions, given)
     .map(({ attribute, value }) => 2 - commonPrefix(given[attribute], value))
     .reduce((sum, one) => sum + one, 0);
 }

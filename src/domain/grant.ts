@@ -1,9 +1,8 @@
 /** Grants: the permissions and rules of an application or session, and which owner may hold which. */
 import { z } from 'zod';
-import { optionalList } from './common-fields.ts';
-import { originalIndex } from './dedupe.ts';
+import { optionalList, originalIndex } from './common-fields.ts';
 import type { Errors } from './error.ts';
-import { isA, Permissions } from './permission.ts';
+import { hasTrait, Permissions } from './permission.ts';
 import { type Rule, Rules } from './rule.ts';
 
 export const grantFields = {
@@ -46,7 +45,7 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
 
 /** A key in a browser must not change credentials or grant access. */
 function mayHold(owner: Owner, permission: string): boolean {
-  return owner === 'private' || owner === 'management' || isA('browser', permission);
+  return owner === 'private' || owner === 'management' || hasTrait(permission, 'browser');
 }
 
 function scopeError(owner: Owner, rule: Rule): { field: string; message: string } | undefined {

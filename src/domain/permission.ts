@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { dedupe } from './dedupe.ts';
+import { dedupe } from './common-fields.ts';
 
 /**
  * The permissions that Sallyport checks, with their traits.
@@ -41,16 +41,10 @@ export function descriptionOf(permission: BuiltIn): string {
 }
 
 /** Custom permissions have the traits `browser` and `scoped`. */
-export function isA(trait: Trait, permission: string): boolean {
-  return traits[trait].has(permission) || (trait !== 'management' && !Object.hasOwn(table, permission));
+export function hasTrait(permission: string, trait: Trait): boolean {
+  if (!Object.hasOwn(table, permission)) return trait !== 'management';
+  return table[permission as BuiltIn][1].includes(trait);
 }
-
-const withTrait = (trait: Trait) => new Set<string>(builtIn.filter((name) => table[name][1].includes(trait)));
-const traits = {
-  management: withTrait('management'),
-  browser: withTrait('browser'),
-  scoped: withTrait('scoped'),
-};
 
 function familyOf(permission: string): string {
   return permission.slice(0, permission.indexOf(':'));

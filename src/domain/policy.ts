@@ -1,9 +1,15 @@
 /** Access decisions. A policy is a list of grants, compiled so that a decision reads only the rules it needs. */
 import type { Grants } from './grant.ts';
-import { isA } from './permission.ts';
-import { canonicalContainer, type Rule } from './rule.ts';
-import { narrowest, type Test } from './scope.ts';
-import { compareTransforms, stricter, type Transform } from './transform.ts';
+import { hasTrait } from './permission.ts';
+import {
+  type Condition,
+  canonicalContainer,
+  compareTransforms,
+  type Rule,
+  stricter,
+  type Transform,
+} from './rule.ts';
+import { narrowest } from './scope.ts';
 
 /** What a permission is used on. A missing attribute never matches a condition. */
 export interface Resource {
@@ -16,13 +22,13 @@ export interface CompiledRule {
   readonly index: number;
   readonly rule: Rule;
   readonly permissions: ReadonlySet<string>;
-  /** All must hold. A rule without tests matches every resource. */
-  readonly tests: readonly Test[];
+  /** In canonical form, also that on the container. All must hold; without conditions, the rule matches every resource. */
+  readonly conditions: readonly Condition[];
 }
 
 /** A rule that grants a permission, with the verdict if it matches. */
 interface Step {
-  readonly tests: readonly Test[];
+  readonly conditions: readonly Condition[];
   readonly verdict: Verdict;
 }
 
@@ -47,7 +53,7 @@ export function compilePolicy(grants: Grants): Policy {
     index,
     rule,
     permissions: new Set(rule.permissions),
-    tests: testsOf(rule),
+    conditions: conditionsOf(rule),
   }));
   rules.sort(
     (a, b) => a.rule.priority - b.rule.priority || compareTransforms(a.rule.transform, b.rule.transform),
@@ -65,36 +71,27 @@ function rulesFor(
   plain: ReadonlySet<string>,
   rules: readonly CompiledRule[],
 ): PermissionRules {
-  const scoped = isA('scoped', permission);
+  const scoped = hasTrait(permission, 'scoped');
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
     .flatMap((rule): Step[] => {
-      // At most two tests remain, however many conditions the rule has.
-      const tests = scoped ? narrowest(rule.tests) : [];
-      return tests ? [{ tests, verdict: { allowed: true, transform: rule.rule.transform, rule } }] : [];
+      // At most two remain, however many conditions the rule has.
+      const conditions = scoped ? narrowest(rule.conditions) : [];
+      const verdict = { allowed: true, transform: rule.rule.transform, rule } as const;
+      return conditions ? [{ conditions, verdict }] : [];
     });
   return { steps, otherwise: plain.has(permission) ? allowedByPermission : denied };
 }
 
-function testsOf(rule: Rule): Test[] {
-  if (rule.container !== undefined) {
-    return withoutRoot([
-      { attribute: 'container', operator: 'starts_with', value: canonicalContainer(rule.container) },
-    ]);
-  }
-  const tests = (rule.conditions ?? []).map(({ attribute, operator, value }) => ({
-    attribute,
-    operator,
-    value: attribute === 'container' ? canonicalContainer(value) : value,
-  }));
-  return withoutRoot(tests);
-}
-
-/** The root container includes every resource, also one without a container. */
-function withoutRoot(tests: Test[]): Test[] {
-  return tests.filter(
-    ({ attribute, operator, value }) => attribute === 'id' || operator === 'equals' || value !== '/',
-  );
+/** Omits the root container, which includes every resource, also one without a container. */
+function conditionsOf({ container, conditions = [] }: Rule): Condition[] {
+  const all: Condition[] =
+    container === undefined
+      ? conditions
+      : [{ attribute: 'container', operator: 'starts_with', value: container }];
+  return all
+    .map((each) => (each.attribute === 'id' ? each : { ...each, value: canonicalContainer(each.value) }))
+    .filter(({ attribute, operator, value }) => attribute === 'id' || operator === 'equals' || value !== '/');
 }
 
 /** `rule` is undefined if the permission is granted without a rule. */
@@ -105,11 +102,11 @@ export type Verdict =
 const denied: Verdict = { allowed: false };
 const allowedByPermission: Verdict = { allowed: true, transform: 'mask', rule: undefined };
 
-export function decide(policy: Policy, permission: string, { id, container }: Resource): Verdict {
+export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
   const granted = policy.byPermission.get(permission);
   if (!granted) return denied;
-  const canonical = container === undefined ? undefined : canonicalContainer(container);
-  for (const { tests, verdict } of granted.steps) if (matches(tests, id, canonical)) return verdict;
+  const given = canonicalResource(resource);
+  for (const { conditions, verdict } of granted.steps) if (matches(conditions, given)) return verdict;
   return granted.otherwise;
 }
 
@@ -132,16 +129,16 @@ export function isGrantedSomewhere(policy: Policy, permission: string): boolean 
   return policy.byPermission.has(permission);
 }
 
-/** `container` must be canonical, so that `starts_with` compares whole segments. */
-export function matches(
-  tests: readonly Test[],
-  id: string | undefined,
-  container: string | undefined,
-): boolean {
-  for (const test of tests) {
-    const value = test.attribute === 'id' ? id : container;
-    if (value === undefined) return false;
-    if (test.operator === 'equals' ? value !== test.value : !value.startsWith(test.value)) return false;
+export function canonicalResource({ id, container }: Resource): Resource {
+  return { id, container: container === undefined ? undefined : canonicalContainer(container) };
+}
+
+/** Whether a canonical resource meets all conditions. */
+export function matches(conditions: readonly Condition[], resource: Resource): boolean {
+  for (const { attribute, operator, value } of conditions) {
+    const given = resource[attribute];
+    if (given === undefined) return false;
+    if (operator === 'equals' ? given !== value : !given.startsWith(value)) return false;
   }
   return true;
 }

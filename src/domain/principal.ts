@@ -4,9 +4,9 @@ import { fail } from './error.ts';
 import { denialReason, missingReason, type Question } from './explain.ts';
 import { type Grants, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
-import { isA } from './permission.ts';
+import { hasTrait } from './permission.ts';
 import { decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
-import type { Transform } from './transform.ts';
+import type { Transform } from './rule.ts';
 
 interface Caller {
   readonly tenantId: string;
@@ -90,7 +90,9 @@ function missing(permission: string, reason: string) {
  * affects the old and the new grants of the application. A new key affects all of its grants.
  */
 export function denyEscalation(principal: Principal, ...affected: Grants[]): void {
-  const permissions = affected.flatMap(permissionsIn).filter((permission) => isA('management', permission));
+  const permissions = affected
+    .flatMap(permissionsIn)
+    .filter((permission) => hasTrait(permission, 'management'));
   const missing = firstUnheld(principal, permissions);
   if (missing === undefined) return;
   throw fail('grant_not_held', {

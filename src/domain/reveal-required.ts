@@ -1,8 +1,7 @@
 /** Decides which changes of a token need the transform `reveal`: those that change who sees its existing data, or how. */
 import { decideUnder, type Resource } from './policy.ts';
 import { isInBrowser, type Principal } from './principal.ts';
-import { canonicalContainer } from './rule.ts';
-import { stricter, type Transform } from './transform.ts';
+import { canonicalContainer, stricter, type Transform } from './rule.ts';
 
 interface TokenLocation extends Resource {
   readonly container: string;

@@ -1,8 +1,6 @@
 import { z } from 'zod';
-import { containsNoSecret, Description, line, optional, secretError } from './common-fields.ts';
-import { dedupe } from './dedupe.ts';
+import { containsNoSecret, Description, dedupe, line, optional, secretError } from './common-fields.ts';
 import { Permissions } from './permission.ts';
-import { Transform } from './transform.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
 const notPath = 'must be a path such as /pci/high/, with letters, digits, - and _';
@@ -45,6 +43,21 @@ export function canonicalContainer(container: string): string {
   const folded = container.toLowerCase();
   const opened = folded.startsWith('/') ? folded : `/${folded}`;
   return opened.endsWith('/') ? opened : `${opened}/`;
+}
+
+/** How much of a token's data a response contains, strictest first. */
+const transforms = ['redact', 'mask', 'reveal'] as const;
+
+export const Transform = z.enum(transforms);
+export type Transform = z.infer<typeof Transform>;
+
+/** Negative if `a` is stricter than `b`. */
+export function compareTransforms(a: Transform, b: Transform): number {
+  return transforms.indexOf(a) - transforms.indexOf(b);
+}
+
+export function stricter(a: Transform, b: Transform): Transform {
+  return compareTransforms(a, b) <= 0 ? a : b;
 }
 
 export const Condition = z

@@ -1,11 +1,5 @@
 /** Scopes: sets of resources, bounded by id and container. */
-
-/** A condition on a resource, normalized for comparison. */
-export interface Test {
-  readonly attribute: 'id' | 'container';
-  readonly operator: 'equals' | 'starts_with';
-  readonly value: string;
-}
+import type { Condition } from './rule.ts';
 
 /** Matches one value, or every value with that prefix. */
 export interface Bound {
@@ -19,27 +13,23 @@ export interface Scope {
   readonly id?: Bound | undefined;
 }
 
-/** The resources that pass all tests. Returns undefined if the tests contradict each other. */
-export function scopeOf(tests: readonly Test[]): Scope | undefined {
-  return tests.reduce<Scope | undefined>((scope, test) => scope && intersect(scope, asScope(test)), {});
-}
-
-/** Reduces the tests to at most one per attribute. Returns undefined if they contradict each other. */
-export function narrowest(tests: readonly Test[]): Test[] | undefined {
-  const scope = scopeOf(tests);
-  return (
-    scope &&
-    (['id', 'container'] as const).flatMap((attribute): Test[] => {
-      const bound = scope[attribute];
-      return bound
-        ? [{ attribute, operator: bound.exact ? 'equals' : 'starts_with', value: bound.value }]
-        : [];
-    })
+/** The resources that meet all conditions, in canonical form. Returns undefined if the conditions contradict each other. */
+export function scopeOf(conditions: readonly Condition[]): Scope | undefined {
+  return conditions.reduce<Scope | undefined>(
+    (scope, { attribute, operator, value }) =>
+      scope && intersect(scope, { [attribute]: { value, exact: operator === 'equals' } }),
+    {},
   );
 }
 
-function asScope({ attribute, operator, value }: Test): Scope {
-  return { [attribute]: { value, exact: operator === 'equals' } };
+/** Reduces the conditions to at most one per attribute. Returns undefined if they contradict each other. */
+export function narrowest(conditions: readonly Condition[]): Condition[] | undefined {
+  const scope = scopeOf(conditions);
+  if (!scope) return undefined;
+  return (['id', 'container'] as const).flatMap((attribute) => {
+    const bound = scope[attribute];
+    return bound ? [{ attribute, operator: bound.exact ? 'equals' : 'starts_with', value: bound.value }] : [];
+  });
 }
 
 /** Returns undefined if the scopes do not overlap. */

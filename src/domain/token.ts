@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import {
+  changeFields,
   containsNoSecret,
   DateTime,
   isWellFormed,
   label,
   optional,
   secretError,
-  Timestamp,
   text,
 } from './common-fields.ts';
 import { JsonText } from './json-text.ts';
@@ -96,16 +96,7 @@ export const Token = z
       ),
     mask: z.unknown().optional().describe('The mask template.'),
     metadata: z.record(z.string(), z.string()).optional().describe('Unencrypted names and values.'),
-    created_by: z.uuid().optional().describe('The application that created it.'),
-    created_at: Timestamp.describe('When it was created.'),
-    modified_by: z
-      .uuid()
-      .optional()
-      .describe('The application that last changed it. Absent if it was never changed.'),
-    modified_at: Timestamp.optional().describe('When it was last changed. Absent if it was never changed.'),
-    expires_at: Timestamp.optional().describe(
-      'When it expires: from then on it is treated as deleted. Absent if it never expires.',
-    ),
+    ...changeFields,
   })
   .meta({ id: 'Token' });
 export type Token = z.infer<typeof Token>;
@@ -164,3 +155,18 @@ export const TokenPatch = z
   .refine((patch) => Object.keys(patch).length > 0, 'must contain at least one field')
   .meta({ id: 'TokenPatch', minProperties: 1 });
 export type TokenPatch = z.infer<typeof TokenPatch>;
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** JSON merge patch (RFC 7396): null removes a field, an object is merged, any other value replaces. */
+export function mergePatch(target: unknown, patch: unknown): unknown {
+  if (!isObject(patch)) return patch;
+  const merged = new Map(isObject(target) ? Object.entries(target) : []);
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) merged.delete(name);
+    else merged.set(name, mergePatch(merged.get(name), value));
+  }
+  return Object.fromEntries(merged);
+}

@@ -41,7 +41,7 @@ function scopesOf(policy: Policy, permission: string): Scope[] {
   if (policy.plain.has(permission)) return [{}];
   return policy.rules
     .filter((rule) => rule.permissions.has(permission))
-    .map(({ tests }) => scopeOf(tests))
+    .map(({ conditions }) => scopeOf(conditions))
     .filter((scope) => scope !== undefined);
 }
 

@@ -8,9 +8,9 @@ import type { JsonText } from '../domain/json-text.ts';
 import type { Digest } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Resource } from '../domain/policy.ts';
+import type { Transform } from '../domain/rule.ts';
 import type { SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
-import type { Transform } from '../domain/transform.ts';
 import type { LastUses } from '../domain/usage.ts';
 import type { Visible } from '../domain/visible-scopes.ts';
 

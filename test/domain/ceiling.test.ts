@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { type Grants, noGrants } from '../../src/domain/grant.ts';
 import { compilePolicy, decideUnder, type Resource } from '../../src/domain/policy.ts';
-import type { Transform } from '../../src/domain/transform.ts';
+import type { Transform } from '../../src/domain/rule.ts';
 import { at, grants, type Outcome, outcome, when } from '../support/grants.ts';
 
 const pci = { container: '/pci/' };

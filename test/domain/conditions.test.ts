@@ -43,6 +43,8 @@ test('a rule with a container is equal to one condition', () => {
     grants({ container: '/pci/' }),
     grants(when(['container', 'starts_with', '/pci/'])),
   ].map((given) => compilePolicy(given).rules[0]);
-  expect(byContainer?.tests).toEqual([{ attribute: 'container', operator: 'starts_with', value: '/pci/' }]);
-  expect(byCondition?.tests).toEqual(byContainer?.tests);
+  expect(byContainer?.conditions).toEqual([
+    { attribute: 'container', operator: 'starts_with', value: '/pci/' },
+  ]);
+  expect(byCondition?.conditions).toEqual(byContainer?.conditions);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { mergePatch } from '../../src/domain/merge-patch.ts';
+import { mergePatch } from '../../src/domain/token.ts';
 
 type Json = unknown;
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { builtIn, descriptionOf, isA, Permission, Permissions } from '../../src/domain/permission.ts';
+import { builtIn, descriptionOf, hasTrait, Permission, Permissions } from '../../src/domain/permission.ts';
 
 const errorOf = (name: unknown) => Permission.safeParse(name).error?.issues[0]?.message;
 const accepted = (name: unknown) => errorOf(name) === undefined;
@@ -79,7 +79,7 @@ describe('a permission', () => {
 
 describe('built-in permissions', () => {
   test('that only a holder can grant', () => {
-    expect(builtIn.filter((name) => isA('management', name))).toEqual([
+    expect(builtIn.filter((name) => hasTrait(name, 'management'))).toEqual([
       'application:create',
       'application:read',
       'application:update',
@@ -93,7 +93,7 @@ describe('built-in permissions', () => {
   });
 
   test('that public applications and sessions cannot have', () => {
-    expect(builtIn.filter((name) => !isA('browser', name))).toEqual([
+    expect(builtIn.filter((name) => !hasTrait(name, 'browser'))).toEqual([
       'application:create',
       'application:update',
       'application:delete',
@@ -103,7 +103,7 @@ describe('built-in permissions', () => {
   });
 
   test('that rules limit to containers are those of tokens', () => {
-    expect(builtIn.filter((name) => isA('scoped', name))).toEqual(
+    expect(builtIn.filter((name) => hasTrait(name, 'scoped'))).toEqual(
       builtIn.filter((name) => name.startsWith('token:')),
     );
   });
@@ -111,7 +111,11 @@ describe('built-in permissions', () => {
 
 test('custom permissions can be granted freely, held by any owner and limited by rules', () => {
   for (const name of ['invoice:pay', 'constructor:x', 'a:b:c']) {
-    expect([isA('management', name), isA('browser', name), isA('scoped', name)]).toEqual([false, true, true]);
+    expect([hasTrait(name, 'management'), hasTrait(name, 'browser'), hasTrait(name, 'scoped')]).toEqual([
+      false,
+      true,
+      true,
+    ]);
   }
 });
 

@@ -1,7 +1,16 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { z } from 'zod';
-import { Condition, Container, canonicalContainer, Rule, Rules } from '../../src/domain/rule.ts';
+import {
+  Condition,
+  Container,
+  canonicalContainer,
+  compareTransforms,
+  Rule,
+  Rules,
+  stricter,
+  Transform,
+} from '../../src/domain/rule.ts';
 
 const accepts = (schema: z.ZodType, value: unknown) => schema.safeParse(value).success;
 const errorsOf = (schema: z.ZodType, value: unknown) =>
@@ -196,5 +205,22 @@ describe('a rule', () => {
     const many = Array.from({ length: 51 }, (_, index) => ({ ...rule, priority: index + 1 }));
     expect(accepts(Rules, many.slice(1))).toBe(true);
     expect(accepts(Rules, many)).toBe(false);
+  });
+});
+
+describe('a transform', () => {
+  test('is stricter the less it shows', () => {
+    const strictest = ['redact', 'mask', 'reveal'] as const;
+    strictest.forEach((a, at) => {
+      strictest.forEach((b, other) => {
+        expect(stricter(a, b)).toBe(strictest[Math.min(at, other)]!);
+        expect(Math.sign(compareTransforms(a, b))).toBe(Math.sign(at - other));
+      });
+    });
+  });
+
+  test('is one of three', () => {
+    expect(Transform.options).toEqual(['redact', 'mask', 'reveal']);
+    expect(Transform.safeParse('show').success).toBe(false);
   });
 });

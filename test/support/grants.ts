@@ -1,8 +1,7 @@
 /** Short builders for grants, rules and resources. */
 import type { Grants } from '../../src/domain/grant.ts';
 import type { Resource, Verdict } from '../../src/domain/policy.ts';
-import type { Condition, Rule } from '../../src/domain/rule.ts';
-import type { Transform } from '../../src/domain/transform.ts';
+import type { Condition, Rule, Transform } from '../../src/domain/rule.ts';
 
 /** Strings are plain permissions, objects are rules. */
 export function grants(...parts: (string | Partial<Rule>)[]): Grants {

@@ -1,4 +1,4 @@
-import { builtIn, isA } from '../../src/domain/permission.ts';
+import { builtIn, hasTrait } from '../../src/domain/permission.ts';
 import { type Body, type Clients, clientsOf, forEachConcurrently, oneNode } from '../fleet-clients.ts';
 import type { Random } from '../random.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
@@ -12,8 +12,8 @@ export const escalation: Row = {
 };
 
 const stepsOfEach = 25;
-const management = builtIn.filter((name) => isA('management', name));
-const ofSessions = management.filter((name) => isA('browser', name));
+const management = builtIn.filter((name) => hasTrait(name, 'management'));
+const ofSessions = management.filter((name) => hasTrait(name, 'browser'));
 const free = ['token:read', 'mine:x'];
 /** Holders of these permissions may grant a session anything. */
 const freely = ['session:authorize', 'application:create'];

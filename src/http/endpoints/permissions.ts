@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { builtIn, descriptionOf, isA } from '../../domain/permission.ts';
+import { builtIn, descriptionOf, hasTrait } from '../../domain/permission.ts';
 import { readQuery } from '../pipeline/read-input.ts';
 import { openEndpoint } from '../pipeline/route.ts';
 
@@ -15,8 +15,8 @@ const PermissionView = z
 const data = builtIn.map((name) => ({
   name,
   description: descriptionOf(name),
-  browser: isA('browser', name),
-  management: isA('management', name),
+  browser: hasTrait(name, 'browser'),
+  management: hasTrait(name, 'management'),
 }));
 
 export const listPermissions = openEndpoint({

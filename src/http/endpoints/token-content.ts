@@ -5,17 +5,18 @@ import { type Difference, difference } from '../../domain/audit.ts';
 import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
-import { mergePatch } from '../../domain/merge-patch.ts';
 import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
 import { needsReveal } from '../../domain/reveal-required.ts';
+import { stricter, type Transform } from '../../domain/rule.ts';
 import {
   Data,
   defaultContainer,
   defaultType,
+  isObject,
+  mergePatch,
   TokenContentFields,
   type TokenPatch,
 } from '../../domain/token.ts';
-import { stricter, type Transform } from '../../domain/transform.ts';
 import { validate } from '../../domain/validate.ts';
 import type { LockedToken, TokenContent, TokenRecord, TokenRevision } from '../../store/store.ts';
 
@@ -125,8 +126,4 @@ function contentDifference(
     ]),
     ...Object.fromEntries(withoutValues.map((field) => [field, {}])),
   };
-}
-
-function isObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -5,7 +5,7 @@ import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
 import { decideUnder } from '../../domain/policy.ts';
 import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
-import { Container, canonicalContainer } from '../../domain/rule.ts';
+import { Container, canonicalContainer, type Transform } from '../../domain/rule.ts';
 import {
   MetadataFilter,
   maxTokenBytes,
@@ -16,7 +16,6 @@ import {
   TokenType,
   Token as TokenView,
 } from '../../domain/token.ts';
-import type { Transform } from '../../domain/transform.ts';
 import { visible, within } from '../../domain/visible-scopes.ts';
 import type { LockedToken, StoredToken, StoreTransaction, TokenRecord } from '../../store/store.ts';
 import {

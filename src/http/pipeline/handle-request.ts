@@ -2,7 +2,7 @@
 import { type Awaitable, then } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import { parseKey } from '../../domain/key.ts';
-import { isA } from '../../domain/permission.ts';
+import { hasTrait } from '../../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, StoreTransaction } from '../../store/store.ts';
 import { checkFailure, checkReply } from './check-reply.ts';
@@ -112,7 +112,10 @@ function requireOrigin({ origins }: Principal, headers: Headers): void {
 
 /** For permissions that rules limit to containers, the handler records the container. */
 function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: HandlerContext): void {
-  usage.record(principal, permission !== undefined && isA('scoped', permission) ? undefined : permission);
+  usage.record(
+    principal,
+    permission !== undefined && hasTrait(permission, 'scoped') ? undefined : permission,
+  );
 }
 
 /** Commits the change, its audit entry and its idempotency record in one transaction. */

@@ -1,6 +1,6 @@
 /** The lists of error codes and permissions. */
 import { type Code, codes, problem } from '../../domain/error.ts';
-import { type BuiltIn, builtIn, descriptionOf, isA } from '../../domain/permission.ts';
+import { type BuiltIn, builtIn, descriptionOf, hasTrait } from '../../domain/permission.ts';
 import { fieldTree } from './fields.ts';
 import { type Html, html } from './html.ts';
 import type { Document } from './openapi.ts';
@@ -41,14 +41,16 @@ export function permissionSection(entries: Entry[]): Html {
 }
 
 function permissionEntry(name: BuiltIn, entries: Entry[]): Html {
-  const holders = isA('browser', name) ? 'All types of keys' : 'Not for public applications and sessions';
+  const holders = hasTrait(name, 'browser')
+    ? 'All types of keys'
+    : 'Not for public applications and sessions';
   const links = entries
     .filter(({ operation }) => operation['x-permission'] === name)
     .map(({ operation: { operationId, summary } }) => html`<a href="#${operationId}">${summary}</a>`);
   return html`<li id="permission-${name}">
 <h3><a href="#permission-${name}"><code>${name}</code></a></h3>
 <p>${descriptionOf(name)}</p>
-<p class="limits">${holders}${isA('management', name) && ' · Can only be granted by a key that holds it'}</p>
+<p class="limits">${holders}${hasTrait(name, 'management') && ' · Can only be granted by a key that holds it'}</p>
 ${links.length > 0 && html`<p class="limits">Required for ${links.map((link, index) => [index > 0 && ', ', link])}</p>`}
 </li>`;
 }

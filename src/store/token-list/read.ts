@@ -1,5 +1,5 @@
 /** Reads and decrypts the tokens of a page. */
-import type { Transform } from '../../domain/transform.ts';
+import type { Transform } from '../../domain/rule.ts';
 import { notExpired } from '../applications.ts';
 import type { Queries } from '../engine/db.ts';
 import { Params } from '../engine/sql.ts';

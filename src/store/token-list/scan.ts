@@ -3,7 +3,7 @@
  * checked by the same decision as a single read. When the budget is used up, the page is short and the list continues
  * with the next request. So the cost of a request does not depend on how many tokens are hidden.
  */
-import type { Transform } from '../../domain/transform.ts';
+import type { Transform } from '../../domain/rule.ts';
 import { notExpired } from '../applications.ts';
 import { countBudget, scanBudget, top } from '../bounded-list.ts';
 import { all, Params, padded } from '../engine/sql.ts';
