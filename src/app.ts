@@ -3,18 +3,18 @@ import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
+import { oneUseLink } from './http/endpoints/console-link.ts';
 import { denialLog } from './http/pipeline/denial-log.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { listenForScrapes } from './http/pipeline/metrics-server.ts';
-import { oneUseLink } from './http/pipeline/one-use-link.ts';
-import { type Quota, quota, unlimited } from './http/pipeline/quota.ts';
+import { quota } from './http/pipeline/quota.ts';
 import type { HandlerContext } from './http/pipeline/route.ts';
 import { listen } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
-import { type Observed, type Observer, observe, unobserved } from './observe.ts';
+import { type Observer, observe, unobserved } from './observe.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
@@ -55,7 +55,13 @@ export interface AppOptions {
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
-  const metrics = config.metricsPort === undefined ? undefined : observeStore(() => data.maintenance);
+  const metrics =
+    config.metricsPort === undefined
+      ? undefined
+      : observe(
+          () => data.maintenance.gauges(),
+          () => data.maintenance.inFlight(),
+        );
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
   const data = await openData(config, storeOptions);
@@ -73,9 +79,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     observed: metrics !== undefined || log.isEnabled('debug'),
     denials,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
-    pendingSessions: pendingSessionQuota(config, store, clock, observer),
+    ...quotas(config, store, clock, observer),
     largeReplies: new LargeReplies(),
-    ...storageQuota(config, store, clock, observer),
     usage,
     idempotentRequests: new Set(),
     link,
@@ -129,13 +134,6 @@ function urlOf(host: string, port: number): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-function observeStore(maintenance: () => Maintenance): Observed {
-  return observe(
-    () => maintenance().gauges(),
-    () => maintenance().inFlight(),
-  );
-}
-
 function ratesOf(config: Config): Rates {
   return {
     address: { rate: config.addressRate, per: 1000, burst: config.addressBurst },
@@ -146,36 +144,29 @@ function ratesOf(config: Config): Rates {
   };
 }
 
-function pendingSessionQuota(
-  { pendingSessions }: Config,
-  { sessions }: Store,
+function quotas(
+  { pendingSessions: maxPending, tokenBytes }: Config,
+  { sessions, tokens }: Store,
   now: () => number,
   observer: Observer,
-): Quota {
-  if (pendingSessions === 0) return unlimited;
-  const detail = `This application already has ${pendingSessions} pending sessions, the maximum. Retry when some have been authorized or have expired.`;
-  const count = async (tenant: string, application: string, max: number) =>
-    sessions.countPending(tenant, application, max);
-  return quota(pendingSessions, count, now, () => {
+): Pick<HandlerContext, 'pendingSessions' | 'storage' | 'storageQuota'> {
+  const tooManyPending = () => {
     observer.limited('pending-sessions');
-    return fail('too_many_requests', { detail });
-  });
-}
-
-function storageQuota(
-  { tokenBytes }: Config,
-  { tokens }: Store,
-  now: () => number,
-  observer: Observer,
-): Pick<HandlerContext, 'storage' | 'storageQuota'> {
-  if (tokenBytes === 0) return { storage: unlimited, storageQuota: undefined };
-  const count = async (tenant: string, application: string) =>
-    (await tokens.storageUsed(tenant, application)).bytes;
-  const exceeded = () => {
+    return fail('too_many_requests', {
+      detail: `This application already has ${maxPending} pending sessions, the maximum. Retry when some have been authorized or have expired.`,
+    });
+  };
+  const storageFull = () => {
     observer.limited('storage');
     return fail('storage_full');
   };
-  return { storage: quota(tokenBytes, count, now, exceeded), storageQuota: tokenBytes };
+  const bytesOf = async (tenant: string, application: string) =>
+    (await tokens.storageUsed(tenant, application)).bytes;
+  return {
+    pendingSessions: quota(maxPending, sessions.countPending, now, tooManyPending),
+    storage: quota(tokenBytes, bytesOf, now, storageFull),
+    storageQuota: tokenBytes === 0 ? undefined : tokenBytes,
+  };
 }
 
 /** In milliseconds; unaffected by changes of the system clock. */

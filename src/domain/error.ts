@@ -163,3 +163,9 @@ export function fail(code: Code, options?: FailureOptions): Failure {
 export function throwIfInvalid(errors: Errors): void {
   if (Object.keys(errors).length > 0) throw fail('validation_failed', { errors });
 }
+
+/** Returns the value, or throws `not_found` if there is none. */
+export function orNotFound<T>(value: T | undefined | false): T {
+  if (value === undefined || value === false) throw fail('not_found');
+  return value;
+}

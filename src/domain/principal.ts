@@ -43,6 +43,18 @@ export function ownerOf(principal: Principal): Owner {
   return principal.kind === 'session' ? 'session' : principal.application.type;
 }
 
+/** As audit entries and decisions identify the principal. */
+export function identityOf(principal: Principal) {
+  const { kind, applicationId } = principal;
+  const id = kind === 'session' ? principal.sessionId : applicationId;
+  return { kind, id, application_id: applicationId };
+}
+
+/** Who changes a resource, and when. */
+export function changeBy({ applicationId, now }: Principal) {
+  return { by: applicationId, at: now };
+}
+
 /** Whether the key is used in browsers, where others hold the same public key or other sessions. */
 export function isInBrowser(principal: Principal): boolean {
   const owner = ownerOf(principal);

@@ -9,14 +9,14 @@ import {
   readOnlyErrors,
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
-import { DateTime, Id, NameFilter } from '../../domain/common-fields.ts';
-import { fail, throwIfInvalid } from '../../domain/error.ts';
+import { DateTime, Id, NameFilter, requireFuture } from '../../domain/common-fields.ts';
+import { orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { applicationKinds, mint, newId } from '../../domain/key.ts';
 import { originErrors } from '../../domain/origin.ts';
-import { denyEscalation, type Principal } from '../../domain/principal.ts';
-import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '../pipeline/pagination.ts';
+import { changeBy, denyEscalation } from '../../domain/principal.ts';
+import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
@@ -25,15 +25,12 @@ export const params = z.object({
   id: Id.meta({ description: 'The id of the application.', examples: [example.application.id] }),
 });
 
-const ListQuery = z
-  .strictObject({
-    ...pageFields,
-    id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
-    type: ApplicationType.optional().describe('Filter by type.'),
-    name: NameFilter.optional().describe('Filter by a part of the name. Ignores case.'),
-    expires_before: DateTime.optional().describe('Return only applications that expire before this time.'),
-  })
-  .refine(notBoth, notBothError);
+const ListQuery = listQuery({
+  id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
+  type: ApplicationType.optional().describe('Filter by type.'),
+  name: NameFilter.optional().describe('Filter by a part of the name. Ignores case.'),
+  expires_before: DateTime.optional().describe('Return only applications that expire before this time.'),
+});
 
 export const createApplication = changeEndpoint({
   name: 'createApplication',
@@ -53,9 +50,7 @@ export const createApplication = changeEndpoint({
   failures: ['grant_not_held'],
   handle: async ({ principal, body }, { store }) => {
     throwIfInvalid({ ...grantErrors(body.type, body), ...originErrors(body.type, body.allowed_origins) });
-    if (body.expires_at !== undefined && body.expires_at <= principal.now) {
-      throwIfInvalid({ expires_at: ['must be in the future'] });
-    }
+    requireFuture(body.expires_at, principal.now);
     denyEscalation(principal, body);
     const key = mint(applicationKinds[body.type]);
     const application = await store.applications.create(
@@ -116,7 +111,8 @@ export const getApplicationByKey = readEndpoint({
   failures: ['not_found'],
   handle: async ({ principal }, { store }) => {
     if (principal.kind === 'application') return { status: 200, body: jsonOf(principal.application) };
-    return foundReply(await store.applications.get(principal.tenantId, principal.applicationId));
+    const application = await store.applications.get(principal.tenantId, principal.applicationId);
+    return { status: 200, body: orNotFound(application) };
   },
 });
 
@@ -129,8 +125,10 @@ export const getApplication = readEndpoint({
     200: { description: 'The application.', schema: ApplicationView, example: example.application },
   },
   failures: ['not_found'],
-  handle: async ({ principal, params }, { store }) =>
-    foundReply(await store.applications.get(principal.tenantId, params.id)),
+  handle: async ({ principal, params }, { store }) => {
+    const application = await store.applications.get(principal.tenantId, params.id);
+    return { status: 200, body: orNotFound(application) };
+  },
 });
 
 export const updateApplication = changeEndpoint({
@@ -152,24 +150,25 @@ export const updateApplication = changeEndpoint({
   failures: ['grant_not_held', 'not_found'],
   handle: async ({ principal, params, body }, { store }) => {
     let before: Application | undefined;
-    const after = await store.applications.update(
-      principal.tenantId,
-      params.id,
-      changeBy(principal),
-      (current) => {
-        throwIfInvalid({
-          ...readOnlyErrors(current, body),
-          ...grantErrors(current.type, body),
-          ...originErrors(current.type, body.allowed_origins),
-        });
-        denyEscalation(principal, current, body);
-        before = current;
-        const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
-        return { name, permissions, rules, ...(allowed_origins && { allowed_origins }) };
-      },
-    );
-    if (!after || !before) throw fail('not_found');
-    const changed = difference(before, after, ['name', 'permissions', 'rules', 'allowed_origins']);
+    const revise = (current: Application) => {
+      throwIfInvalid({
+        ...readOnlyErrors(current, body),
+        ...grantErrors(current.type, body),
+        ...originErrors(current.type, body.allowed_origins),
+      });
+      denyEscalation(principal, current, body);
+      before = current;
+      const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
+      return { name, permissions, rules, ...(allowed_origins && { allowed_origins }) };
+    };
+    const change = changeBy(principal);
+    const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
+    const changed = difference(orNotFound(before), after, [
+      'name',
+      'permissions',
+      'rules',
+      'allowed_origins',
+    ]);
     return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
   },
 });
@@ -191,17 +190,15 @@ export const regenerateKey = changeEndpoint({
   },
   failures: ['grant_not_held', 'not_found'],
   handle: async ({ principal, params }, { store }) => {
-    const done = await store.applications.regenerate(
-      principal.tenantId,
-      params.id,
-      changeBy(principal),
-      (current) => {
-        denyEscalation(principal, current);
-        return mint(applicationKinds[current.type]);
-      },
+    const newKey = (current: Application) => {
+      denyEscalation(principal, current);
+      return mint(applicationKinds[current.type]);
+    };
+    const change = changeBy(principal);
+    const { application, key } = orNotFound(
+      await store.applications.regenerate(principal.tenantId, params.id, change, newKey),
     );
-    if (!done) throw fail('not_found');
-    const body = { ...done.application, key: done.key.secret.reveal() };
+    const body = { ...application, key: key.secret.reveal() };
     return { status: 200, body, entity: entityOf(params.id) };
   },
 });
@@ -215,17 +212,13 @@ export const deleteApplication = changeEndpoint({
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
-    if (!(await store.applications.delete(principal.tenantId, params.id))) throw fail('not_found');
+    orNotFound(await store.applications.delete(principal.tenantId, params.id));
     return { status: 204, entity: entityOf(params.id) };
   },
 });
 
 export function entityOf(id: string) {
   return { kind: 'application', id };
-}
-
-export function changeBy(principal: Principal) {
-  return { by: principal.applicationId, at: principal.now };
 }
 
 const jsonTexts = new WeakMap<Application, JsonText>();
@@ -238,9 +231,4 @@ function jsonOf(application: Application): JsonText {
     jsonTexts.set(application, json);
   }
   return json;
-}
-
-function foundReply(application: Application | undefined) {
-  if (!application) throw fail('not_found');
-  return { status: 200, body: application };
 }

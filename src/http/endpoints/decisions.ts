@@ -5,7 +5,7 @@ import { explain, trace } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
-import { isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
+import { identityOf, isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
 import { Container, Transform } from '../../domain/rule.ts';
 import type { Credentials } from '../../store/store.ts';
 import { readEndpoint } from '../pipeline/route.ts';
@@ -144,7 +144,7 @@ export const decide = readEndpoint({
       if (!body.explain) return outcome;
       return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };
-    const who = subject && { principal: viewOf(subject) };
+    const who = subject && { principal: identityOf(subject) };
     if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? anyResource) } };
     const decisions = JsonText.list(withinLimit(body.resources, outcomeOf));
     return { status: 200, body: JsonText.extended({ ...who }, 'decisions', decisions) };
@@ -178,13 +178,4 @@ async function subjectOf(
   }
   const found = key && (await credentials.find(key.kind, key.digest));
   return found?.tenantId === caller.tenantId ? found : undefined;
-}
-
-function viewOf(principal: Principal): z.infer<typeof PrincipalView> {
-  const { kind, applicationId } = principal;
-  return {
-    kind,
-    id: kind === 'session' ? principal.sessionId : applicationId,
-    application_id: applicationId,
-  };
 }

@@ -1,13 +1,18 @@
 /** Several keys per application, so that a new key can be deployed before the old one is deleted. */
 import { z } from 'zod';
-import { ApplicationKey, ApplicationKeyCreated, maxKeys } from '../../domain/application.ts';
+import {
+  type Application,
+  ApplicationKey,
+  ApplicationKeyCreated,
+  maxKeys,
+} from '../../domain/application.ts';
 import { Id } from '../../domain/common-fields.ts';
-import { fail } from '../../domain/error.ts';
+import { fail, orNotFound } from '../../domain/error.ts';
 import { applicationKinds, mint } from '../../domain/key.ts';
-import { denyEscalation } from '../../domain/principal.ts';
+import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { changeBy, entityOf, params } from './applications.ts';
+import { entityOf, params } from './applications.ts';
 
 const tag = 'Applications';
 
@@ -27,18 +32,15 @@ export const createKey = changeEndpoint({
   },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
   handle: async ({ principal, params }, { store }) => {
-    const done = await store.keys.create(
-      principal.tenantId,
-      params.id,
-      changeBy(principal),
-      (current, keys) => {
-        denyEscalation(principal, current);
-        if (keys >= maxKeys) throw fail('too_many_keys');
-        return mint(applicationKinds[current.type]);
-      },
+    const newKey = (current: Application, keys: number) => {
+      denyEscalation(principal, current);
+      if (keys >= maxKeys) throw fail('too_many_keys');
+      return mint(applicationKinds[current.type]);
+    };
+    const change = changeBy(principal);
+    const { created, key } = orNotFound(
+      await store.keys.create(principal.tenantId, params.id, change, newKey),
     );
-    if (!done) throw fail('not_found');
-    const { created, key } = done;
     return {
       status: 201,
       body: { ...created, key: key.secret.reveal() },
@@ -67,9 +69,7 @@ export const listKeys = readEndpoint({
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
     const data = await store.keys.list(principal.tenantId, params.id);
-    if (data.length === 0 && !(await store.applications.get(principal.tenantId, params.id))) {
-      throw fail('not_found');
-    }
+    if (data.length === 0) orNotFound(await store.applications.get(principal.tenantId, params.id));
     return { status: 200, body: { data } };
   },
 });
@@ -90,8 +90,8 @@ export const deleteKey = changeEndpoint({
     const deleted = await store.keys.delete(principal.tenantId, params.id, params.key_id, (current) =>
       denyEscalation(principal, current),
     );
-    if (!deleted) throw fail('not_found');
-    return { status: 204, entity: entityOf(params.id), difference: { keys: { from: auditedKey(deleted) } } };
+    const difference = { keys: { from: auditedKey(orNotFound(deleted)) } };
+    return { status: 204, entity: entityOf(params.id), difference };
   },
 });
 

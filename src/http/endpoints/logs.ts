@@ -1,14 +1,8 @@
 import { z } from 'zod';
 import { LogEntry, logFilter } from '../../domain/audit.ts';
-import { defaultSize, pageFields, pageOf, paginationOf } from '../pipeline/pagination.ts';
+import { pageFields, pageOf, paginationOf } from '../pipeline/pagination.ts';
 import { readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-
-const ListQuery = z.strictObject({
-  size: pageFields.size,
-  start: pageFields.start,
-  ...logFilter,
-});
 
 export const listLogs = readEndpoint({
   name: 'listLogs',
@@ -16,11 +10,11 @@ export const listLogs = readEndpoint({
   summary: 'List audit log entries',
   description:
     'Returns audit log entries, newest first. Changes are listed once they are committed. Denials are aggregated and follow within seconds. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`.',
-  query: ListQuery,
+  query: z.strictObject({ size: pageFields.size, start: pageFields.start, ...logFilter }),
   replies: {
     200: { description: 'A page of audit log entries.', schema: pageOf(LogEntry), example: example.logPage },
   },
-  handle: async ({ principal, query: { size = defaultSize, start, ...filter } }, { store }) => {
+  handle: async ({ principal, query: { size, start, ...filter } }, { store }) => {
     const { entries, next } = await store.audit.list(principal.tenantId, filter, {
       limit: size,
       before: start,

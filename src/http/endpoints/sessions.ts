@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { type Difference, difference } from '../../domain/audit.ts';
-import { Id, timestamp } from '../../domain/common-fields.ts';
-import { fail, throwIfInvalid } from '../../domain/error.ts';
-import { type Grants, grantErrors, permissionsIn } from '../../domain/grant.ts';
+import { difference } from '../../domain/audit.ts';
+import { Id, requireFuture, timestamp } from '../../domain/common-fields.ts';
+import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { type Grants, grantErrors, noGrants, permissionsIn } from '../../domain/grant.ts';
 import { mint, newId, parseKey } from '../../domain/key.ts';
 import { denyUnheldGrants, holds } from '../../domain/principal.ts';
 import {
@@ -13,7 +13,7 @@ import {
   sessionExpiry,
 } from '../../domain/session.ts';
 import type { Authorized } from '../../store/store.ts';
-import { notBoth, notBothError, oneOrMore, pageFields, pageOf, paginate } from '../pipeline/pagination.ts';
+import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
@@ -81,9 +81,7 @@ export const authorizeSession = changeEndpoint({
   failures: ['grant_not_held', 'nonce_not_found', 'nonce_used'],
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
     throwIfInvalid(grantErrors('session', body));
-    if (body.expires_at !== undefined && body.expires_at <= principal.now) {
-      throwIfInvalid({ expires_at: ['must be in the future'] });
-    }
+    requireFuture(body.expires_at, principal.now);
     const unrestricted = unrestrictedBy.find((permission) => holds(principal, permission));
     if (unrestricted) usage.record(principal, unrestricted);
     else denyUnheldGrants(principal, permissionsIn(body));
@@ -99,7 +97,11 @@ export const authorizeSession = changeEndpoint({
     };
     const result = await store.sessions.authorize(principal.tenantId, nonce.digest, authorization);
     const id = authorizedId(result);
-    return { status: 204, entity: { kind: 'session', id }, difference: grantDifference(body) };
+    return {
+      status: 204,
+      entity: { kind: 'session', id },
+      difference: difference<Grants>(noGrants, body, ['permissions', 'rules']),
+    };
   },
 });
 
@@ -118,22 +120,12 @@ function authorizedId(result: Authorized): string {
   }
 }
 
-function grantDifference({ permissions, rules }: SessionAuthorize): Difference {
-  return difference({ permissions: [], rules: [] } as Grants, { permissions, rules }, [
-    'permissions',
-    'rules',
-  ]);
-}
-
-const ListQuery = z
-  .strictObject({
-    ...pageFields,
-    id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
-    application_id: Id.optional().describe('Filter by the application that created the session.'),
-    authorized_by: Id.optional().describe('Filter by the application that authorized the session.'),
-    state: SessionState.optional().describe('Filter by state.'),
-  })
-  .refine(notBoth, notBothError);
+const ListQuery = listQuery({
+  id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
+  application_id: Id.optional().describe('Filter by the application that created the session.'),
+  authorized_by: Id.optional().describe('Filter by the application that authorized the session.'),
+  state: SessionState.optional().describe('Filter by state.'),
+});
 
 export const listSessions = readEndpoint({
   name: 'listSessions',
@@ -165,8 +157,7 @@ export const endSession = changeEndpoint({
   replies: { 204: { description: 'The session has ended.' } },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
-    const ended = await store.sessions.end(principal.tenantId, params.id);
-    if (!ended) throw fail('not_found');
+    orNotFound(await store.sessions.end(principal.tenantId, params.id));
     return { status: 204, entity: { kind: 'session', id: params.id } };
   },
 });

@@ -2,7 +2,8 @@
 
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
-import { fail, throwIfInvalid } from '../../domain/error.ts';
+import { requireFuture } from '../../domain/common-fields.ts';
+import { fail } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
 import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
@@ -32,8 +33,7 @@ export function contentOf(fields: z.output<typeof TokenContentFields>, now: numb
 }
 
 function openContent({ type, container, mask, metadata, expires_at }: OpenFields, now?: number) {
-  if (now !== undefined && expires_at !== undefined && expires_at <= now)
-    throwIfInvalid({ expires_at: ['must be in the future'] });
+  if (now !== undefined) requireFuture(expires_at, now);
   return {
     type: type ?? defaultType,
     container: container ?? defaultContainer,

@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { fail } from '../../domain/error.ts';
+import { fail, orNotFound } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
-import { decideUnder } from '../../domain/policy.ts';
-import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
+import { decideUnder, type Resource } from '../../domain/policy.ts';
+import { changeBy, type Principal, permit, permitNamed } from '../../domain/principal.ts';
 import { Container, canonicalContainer, type Transform } from '../../domain/rule.ts';
 import {
   MetadataFilter,
@@ -18,15 +18,7 @@ import {
 } from '../../domain/token.ts';
 import { visible, within } from '../../domain/visible-scopes.ts';
 import type { LockedToken, StoredToken, StoreTransaction, TokenRecord } from '../../store/store.ts';
-import {
-  defaultSize,
-  notBoth,
-  notBothError,
-  oneOrMore,
-  pageFields,
-  pageOf,
-  paginationOf,
-} from '../pipeline/pagination.ts';
+import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, type Reply, readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { contentOf, type PatchedContent, patchedContent } from './token-content.ts';
@@ -69,17 +61,14 @@ export const createToken = changeEndpoint({
   },
 });
 
-const ListQuery = z
-  .strictObject({
-    ...pageFields,
-    id: oneOrMore(TokenId, { type: 'string' }),
-    type: TokenType.optional().describe('Filter by type.'),
-    container: Container.optional().describe('Filter by container. Includes the containers below it.'),
-    metadata: MetadataFilter.optional().describe(
-      'Filter by metadata, as `metadata.NAME=VALUE`, at most 10 times.',
-    ),
-  })
-  .refine(notBoth, notBothError);
+const ListQuery = listQuery({
+  id: oneOrMore(TokenId, { type: 'string' }),
+  type: TokenType.optional().describe('Filter by type.'),
+  container: Container.optional().describe('Filter by container. Includes the containers below it.'),
+  metadata: MetadataFilter.optional().describe(
+    'Filter by metadata, as `metadata.NAME=VALUE`, at most 10 times.',
+  ),
+});
 
 export const listTokens = readEndpoint({
   name: 'listTokens',
@@ -95,22 +84,16 @@ export const listTokens = readEndpoint({
     const container = canonicalContainer(query.container ?? '/');
     const readable = within(visible(principal, 'token:read'), container);
     for (const scope of readable.scopes) usage.record(principal, 'token:read', scope.container?.value);
-    const { size = defaultSize, start: before } = query;
-    const page = before === undefined ? (query.page ?? 1) : undefined;
-    const found = await store.tokens.list(principal.tenantId, {
-      visible: readable,
-      show: (token) => {
-        if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
-        const decision = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
-        return decision.allowed ? decision.transform : undefined;
-      },
-      filter: { ids: query.id, type: query.type, metadata: query.metadata },
-      size,
-      page,
-      before,
-    });
-    const pagination = paginationOf(size, page, found);
-    const views = found.rows.map(({ token, data }) => viewOf(token, data));
+    const show = (token: Resource) => {
+      if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
+      const decision = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
+      return decision.allowed ? decision.transform : undefined;
+    };
+    const filter = { ids: query.id, type: query.type, metadata: query.metadata };
+    const { pagination, data } = await paginate(query, (window) =>
+      store.tokens.list(principal.tenantId, { visible: readable, show, filter, ...window }),
+    );
+    const views = data.map((shown) => viewOf(shown.token, shown.data));
     return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };
   },
 });
@@ -123,8 +106,7 @@ export const getToken = readEndpoint({
   replies: { 200: reply },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store, usage }) => {
-    const token = await store.tokens.get(principal.tenantId, params.id);
-    if (!token) throw fail('not_found');
+    const token = orNotFound(await store.tokens.get(principal.tenantId, params.id));
     const transform = permit(principal, 'token:read', token);
     usage.record(principal, 'token:read', token.container);
     return { status: 200, body: transformed(token, transform) };
@@ -156,9 +138,10 @@ export const updateToken = changeEndpoint({
       return next.content;
     };
     const change = changeBy(principal);
-    const token = await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota);
-    if (!token || !next) throw fail('not_found');
-    const { transform, visibleData, difference } = next;
+    const token = orNotFound(
+      await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota),
+    );
+    const { transform, visibleData, difference } = orNotFound(next);
     const entity = { kind: 'token', id: params.id } as const;
     return { ...tokenReply(200, token, transform, visibleData), entity, difference };
   },
@@ -176,7 +159,7 @@ export const deleteToken = changeEndpoint({
       permit(principal, 'token:delete', current);
       usage.record(principal, 'token:delete', current.container);
     });
-    if (!deleted) throw fail('not_found');
+    orNotFound(deleted);
     return { status: 204, entity: { kind: 'token', id: params.id } };
   },
 });
@@ -219,8 +202,4 @@ async function replay(
   const stored = await store.tokens.get(principal.tenantId, token.id);
   const isUnchanged = stored && isDeepStrictEqual(stored.token, token);
   return { status, body: isUnchanged ? transformed(stored, transform) : token };
-}
-
-function changeBy(principal: Principal) {
-  return { by: principal.applicationId, at: principal.now };
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { Timestamp } from '../../domain/common-fields.ts';
-import { fail } from '../../domain/error.ts';
+import { orNotFound } from '../../domain/error.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { maxUses, UnusedGrant, Use, unusedGrants } from '../../domain/usage.ts';
 import { readEndpoint } from '../pipeline/route.ts';
@@ -32,8 +32,7 @@ export const getUsage = readEndpoint({
   },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
-    const application = await store.applications.get(principal.tenantId, params.id);
-    if (!application) throw fail('not_found');
+    const application = orNotFound(await store.applications.get(principal.tenantId, params.id));
     const uses = await store.usage.list(principal.tenantId, params.id);
     const { last_used_at } = application;
     const unused = unusedGrants(compilePolicy(application), uses);

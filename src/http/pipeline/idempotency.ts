@@ -1,6 +1,6 @@
 /** Requests with an `Idempotency-Key` header. The records are stored by src/store/idempotency.ts. */
 import { fail, throwIfInvalid } from '../../domain/error.ts';
-import type { Principal } from '../../domain/principal.ts';
+import { identityOf, type Principal } from '../../domain/principal.ts';
 import type { Repeatable } from '../../store/store.ts';
 import { type Call, type Route, takesIdempotencyKey } from './route.ts';
 
@@ -18,9 +18,12 @@ export function idempotencyOf(
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
     throwIfInvalid({ [header]: ['must have 1 to 255 visible ASCII characters'] });
   }
-  const caller = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
   const target = `${route.method} ${route.path} ${JSON.stringify(params)}`;
-  return { caller, key, request: `${target}\n${grantsOf(route, principal)}\n${bodyText}` };
+  return {
+    caller: identityOf(principal).id,
+    key,
+    request: `${target}\n${grantsOf(route, principal)}\n${bodyText}`,
+  };
 }
 
 /**

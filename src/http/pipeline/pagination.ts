@@ -30,11 +30,23 @@ const Cursor = z
 /** The query parameters that every list takes. */
 export const pageFields = {
   page: integer(1, 1_000_000_000, 1, 'The page number, starting at 1.'),
-  size: integer(1, 100, 20, 'The maximum number of entries on a page.'),
+  size: integer(1, 100, 20, 'The maximum number of entries on a page.').transform((size) => size ?? 20),
   start: Cursor,
 };
 
-export const PageQuery = z.strictObject(pageFields);
+const PageQuery = z.strictObject(pageFields);
+type PageQuery = z.output<typeof PageQuery>;
+
+/** The query of a list: pagination and filters. */
+export function listQuery<F extends z.ZodRawShape>(filters: F) {
+  return PageQuery.extend(filters).refine(
+    (query) => {
+      const { page, start } = query as PageQuery;
+      return page === undefined || start === undefined;
+    },
+    { path: ['start'], error: 'cannot be combined with page' },
+  );
+}
 
 /** Filters by id: `id=A&id=B` or `id=A,B`. */
 export function oneOrMore<S extends z.ZodType<unknown, string>>(
@@ -53,12 +65,6 @@ export function oneOrMore<S extends z.ZodType<unknown, string>>(
       description: 'Filter by ids. Repeat the parameter or separate ids with commas.',
     });
 }
-
-/** Rejects `page` together with `start`. */
-export function notBoth(query: z.output<typeof PageQuery>): boolean {
-  return query.page === undefined || query.start === undefined;
-}
-export const notBothError = { path: ['start'], error: 'cannot be combined with page' };
 
 export const Pagination = z
   .object({
@@ -92,21 +98,12 @@ export function pageOf<S extends z.ZodType>(schema: S) {
     .meta(name ? { id: `${name}Page` } : {});
 }
 
-interface Page<T> {
-  readonly pagination: z.infer<typeof Pagination>;
-  readonly data: T[];
-}
-
-export const defaultSize = 20;
-
-export const pageTooDeep = 'is too high to be reached: use `next` as `start` instead';
-
 type PageInfo = Partial<Omit<ListPage<unknown>, 'rows'>>;
 
 export async function paginate<T>(
-  { size = defaultSize, page: given, start: before }: z.output<typeof PageQuery>,
+  { size, page: given, start: before }: PageQuery,
   fetch: (window: ListWindow) => Promise<ListPage<T>>,
-): Promise<Page<T>> {
+): Promise<{ pagination: z.infer<typeof Pagination>; data: T[] }> {
   const page = before === undefined ? (given ?? 1) : undefined;
   const found = await fetch({ size, page, before });
   return { pagination: paginationOf(size, page, found), data: [...found.rows] };
@@ -117,7 +114,7 @@ export function paginationOf(
   page: number | undefined,
   { total, next, tooDeep }: PageInfo,
 ): z.infer<typeof Pagination> {
-  if (tooDeep) throwIfInvalid({ page: [pageTooDeep] });
+  if (tooDeep) throwIfInvalid({ page: ['is too high to be reached: use `next` as `start` instead'] });
   return {
     ...(total !== undefined && { total_items: total }),
     ...(page !== undefined && { page_number: page }),

@@ -2,6 +2,7 @@
  * Quotas per application: pending sessions, and bytes of stored tokens. With them, a public key cannot fill the
  * disk. A count from the database is reused for one second; requests of this process since then are added to it.
  */
+import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Failure } from '../../domain/error.ts';
 
 export interface Quota {
@@ -28,9 +29,11 @@ interface CachedCount {
 }
 
 /** Counts up to `max`. */
-type Count = (tenant: string, application: string, max: number) => Promise<number>;
+type Count = (tenant: string, application: string, max: number) => Awaitable<number>;
 
+/** A quota of 0 is no limit. */
 export function quota(max: number, count: Count, now: () => number, exceeded: () => Failure): Quota {
+  if (max === 0) return { reserve: async () => () => {} };
   const cache = new Map<string, CachedCount>();
 
   function cachedCount(application: string): CachedCount {
@@ -82,5 +85,3 @@ export function quota(max: number, count: Count, now: () => number, exceeded: ()
     },
   };
 }
-
-export const unlimited: Quota = { reserve: async () => () => {} };

@@ -1,7 +1,6 @@
 /** Facts about a request that do not depend on its key: id, path, client, and the rate limits it counted against. */
-import type { Entry } from '../../domain/audit.ts';
 import { redactSecrets } from '../../domain/key.ts';
-import type { Principal } from '../../domain/principal.ts';
+import { identityOf, type Principal } from '../../domain/principal.ts';
 
 const maxUserAgentLength = 200;
 
@@ -49,33 +48,13 @@ export class RequestInfo {
   }
 }
 
-/** A list of rate limits, as in `RateLimit-Policy`. One object per combination, so that headers can be cached by it. */
-export class RateLimitPolicies {
-  readonly text: string;
-  readonly #longer = new Map<string, RateLimitPolicies>();
-
-  constructor(text: string) {
-    this.text = text;
-  }
-
-  and(policy: string): RateLimitPolicies {
-    const known = this.#longer.get(policy);
-    if (known) return known;
-    const longer = new RateLimitPolicies(this.text === '' ? policy : `${this.text}, ${policy}`);
-    this.#longer.set(policy, longer);
-    return longer;
-  }
-}
-
-const noPolicies = new RateLimitPolicies('');
-
 /** The values of the `RateLimit-Policy` and `RateLimit` headers (IETF draft). */
 export class RateLimitStatus {
-  policies = noPolicies;
+  policies = '';
   remaining = '';
 
   add(policy: string, remaining: string): void {
-    this.policies = this.policies.and(policy);
+    this.policies = this.policies === '' ? policy : `${this.policies}, ${policy}`;
     this.remaining = this.remaining === '' ? remaining : `${this.remaining}, ${remaining}`;
   }
 }
@@ -85,19 +64,10 @@ export function auditFields(principal: Principal, requestInfo: RequestInfo) {
   return {
     tenantId: principal.tenantId,
     at: principal.now,
-    actor: actorOf(principal),
+    actor: identityOf(principal),
     from: requestInfo.from(),
     request_id: requestInfo.requestId,
     ...(requestInfo.traceId !== undefined && { trace_id: requestInfo.traceId }),
-  };
-}
-
-function actorOf(principal: Principal): Entry['actor'] {
-  const { kind, applicationId } = principal;
-  return {
-    kind,
-    id: kind === 'session' ? principal.sessionId : applicationId,
-    application_id: applicationId,
   };
 }
 

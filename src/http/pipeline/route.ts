@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import type { Difference, Entry } from '../../domain/audit.ts';
 import type { Code } from '../../domain/error.ts';
 import type { Owner } from '../../domain/grant.ts';
+import type { Secret } from '../../domain/key.ts';
 import type { BuiltIn } from '../../domain/permission.ts';
 import type { Principal } from '../../domain/principal.ts';
 import type { Log } from '../../log.ts';
@@ -12,7 +13,6 @@ import type { Tag } from '../reference/tags.ts';
 import type { DenialLog } from './denial-log.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits } from './limits.ts';
-import type { OneUseLink } from './one-use-link.ts';
 import type { Quota, Release } from './quota.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { UsageRecorder } from './usage-recorder.ts';
@@ -37,7 +37,7 @@ export interface HandlerContext<S = Store> {
   /** Requests with an idempotency key that this process is handling. */
   readonly idempotentRequests: Set<string>;
   /** The console link that the first start prints. */
-  readonly link: OneUseLink | undefined;
+  readonly link: { take(code: string): Secret | undefined } | undefined;
   readonly sessionTtl: number;
   readonly sessionTtlMax: number;
   /** False once the process is shutting down. */

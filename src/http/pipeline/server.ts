@@ -36,9 +36,8 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
     routes: handlersByPath(routes, context, clientAddress),
     fetch: (request, server) => {
       const requestInfo = new RequestInfo(request, clientAddress(server));
-      return respondWithoutRoute('unknownPath', requestInfo, context, () =>
-        problemResponse(fail('path_unknown'), requestInfo, context.log),
-      );
+      const response = problemResponse(fail('path_unknown'), requestInfo, context.log);
+      return withoutRoute('unknownPath', response, requestInfo, context);
     },
     error: (error) => {
       const requestInfo = new RequestInfo(new Request('http://unknown/'), () => undefined);
@@ -98,26 +97,22 @@ function handlerOf(
     const route = byMethod.get(request.method);
     if (route) return handle(route, request, request.params ?? {}, requestInfo, context);
     if (request.method === 'OPTIONS')
-      return respondWithoutRoute('preflight', requestInfo, context, () =>
-        preflightResponse(requestInfo, allow),
-      );
-    return respondWithoutRoute('wrongMethod', requestInfo, context, () =>
-      problemResponse(fail('method_not_allowed'), requestInfo, context.log, { Allow: allow }),
-    );
+      return withoutRoute('preflight', preflightResponse(requestInfo, allow), requestInfo, context);
+    const failure = fail('method_not_allowed');
+    const response = problemResponse(failure, requestInfo, context.log, { Allow: allow });
+    return withoutRoute('wrongMethod', response, requestInfo, context);
   };
 }
 
 /** Metrics use the fixed `name`, since the path can be anything. */
-function respondWithoutRoute(
+function withoutRoute(
   name: string,
+  response: Response,
   requestInfo: RequestInfo,
   context: HandlerContext,
-  respond: () => Response,
 ): Response {
-  const start = performance.now();
-  const response = closeIfStopping(respond(), context);
-  if (context.observed) observe(name, false, requestInfo, response, start, context);
-  return response;
+  if (context.observed) observe(name, false, requestInfo, response, 0, context);
+  return closeIfStopping(response, context);
 }
 
 async function handleAndObserve(
@@ -125,7 +120,8 @@ async function handleAndObserve(
 ): Promise<Response> {
   const start = performance.now();
   const response = await handleRequest(route, request, pathParams, requestInfo, context);
-  observe(route.name, route.kind !== 'open', requestInfo, response, start, context);
+  const seconds = (performance.now() - start) / 1000;
+  observe(route.name, route.kind !== 'open', requestInfo, response, seconds, context);
   return response;
 }
 
@@ -134,10 +130,9 @@ function observe(
   requiresKey: boolean,
   requestInfo: RequestInfo,
   { status }: Response,
-  start: number,
+  seconds: number,
   { observer, log }: HandlerContext,
 ): void {
-  const seconds = (performance.now() - start) / 1000;
   observer.request(name, requiresKey, status, seconds);
   log.debug('request', { ...logFields(requestInfo), status, seconds });
 }

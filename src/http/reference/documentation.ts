@@ -4,7 +4,6 @@ import { JsonText } from '../../domain/json-text.ts';
 import { version } from '../../version.ts';
 import { readQuery } from '../pipeline/read-input.ts';
 import { openEndpoint, type Reply, type Route } from '../pipeline/route.ts';
-import { acceptsGzip } from './accept-encoding.ts';
 import { openApi } from './openapi.ts';
 import { contentSecurityPolicy, referencePage } from './page.ts';
 
@@ -69,6 +68,18 @@ function withGzip(request: Request, reply: Reply, compressed: () => Uint8Array<A
   const headers = { ...reply.headers, Vary: 'Accept-Encoding' };
   if (!acceptsGzip(request.headers.get('accept-encoding'))) return { ...reply, headers };
   return { ...reply, encoded: compressed(), headers: { ...headers, 'Content-Encoding': 'gzip' } };
+}
+
+/** Whether an `Accept-Encoding` header accepts gzip (RFC 9110). Without the header, responses are not compressed. */
+export function acceptsGzip(header: string | null): boolean {
+  const weights = new Map<string, number>();
+  for (const item of (header ?? '').split(',')) {
+    const [coding = '', ...parameters] = item.split(';').map((part) => part.trim().toLowerCase());
+    const weight = parameters.find((parameter) => parameter.startsWith('q='))?.slice(2);
+    weights.set(coding, weight === undefined ? 1 : Number(weight));
+  }
+  const weight = weights.get('gzip') ?? weights.get('x-gzip') ?? weights.get('*') ?? 0;
+  return weight > 0;
 }
 
 function compress(text: string): Uint8Array<ArrayBuffer> {

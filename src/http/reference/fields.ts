@@ -1,9 +1,8 @@
 /** Renders parameters and the fields of bodies as nested lists. */
 
-import { type Html, html } from './html.ts';
+import { type Html, html, inline } from './html.ts';
 import { type Schema, withoutNull } from './json-schema.ts';
 import type { Parameter } from './openapi-types.ts';
-import { inline } from './prose.ts';
 
 export type Schemas = Record<string, Schema>;
 /** Requests mark required fields, responses mark optional ones. */

@@ -1,12 +1,10 @@
 /** Renders one operation: description, parameters, bodies and errors, with examples beside them. */
 
-import { requestSample } from './code-samples.ts';
 import { fieldDetails, fieldTree, parameterTree, type Schemas } from './fields.ts';
-import { type Html, html } from './html.ts';
+import { type Html, html, inline, paragraphs } from './html.ts';
 import { type OpenApiResponse, type Operation, problemJson } from './openapi.ts';
 import type { Parameter } from './openapi-types.ts';
-import { inline, paragraphs } from './prose.ts';
-import { figure, json } from './samples.ts';
+import { figure, json, requestSample } from './samples.ts';
 
 export interface Entry {
   readonly method: string;

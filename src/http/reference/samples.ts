@@ -1,9 +1,10 @@
-/** Code blocks, and JSON with syntax highlighting. */
+/** Code blocks: JSON with syntax highlighting, and requests in curl, JavaScript and Python. */
 
 import { type Html, html, type Part } from './html.ts';
+import { type Operation, pathExample } from './openapi.ts';
 
 /** The script of the page replaces it by the address of the service. */
-export const origin = html`<span class="origin">http://127.0.0.1:8080</span>`;
+const origin = html`<span class="origin">http://127.0.0.1:8080</span>`;
 
 export function figure(caption: Part, code: Html): Html {
   return html`<figure class="sample"><figcaption>${caption}</figcaption><pre><code>${code}</code></pre></figure>`;
@@ -14,7 +15,7 @@ curl ${origin}/applications/key \\
   -H "SVC-API-KEY: $SALLYPORT_KEY"`;
 
 /** How a language writes the values of JSON. */
-export interface Syntax {
+interface Syntax {
   readonly indent: string;
   /** Whether names of fields are quoted if they are identifiers. */
   readonly quotesNames: boolean;
@@ -32,7 +33,7 @@ const jsonSyntax: Syntax = {
 const lineWidth = 60;
 
 /** Formats a value. A short list of scalars is on one line. */
-export function format(value: unknown, indent = '', syntax = jsonSyntax): string {
+function format(value: unknown, indent = '', syntax = jsonSyntax): string {
   if (typeof value !== 'object' || value === null) return syntax.scalar(value);
   const inner = indent + syntax.indent;
   if (!Array.isArray(value)) {
@@ -65,7 +66,7 @@ const token =
   /("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')(\s*:)?|\b(?:true|false|null|True|False|None)\b|-?\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b/g;
 
 /** Marks strings and other values. Names of fields are not marked. */
-export function highlighted(text: string): Html {
+function highlighted(text: string): Html {
   const parts: Part[] = [];
   let end = 0;
   for (const match of text.matchAll(token)) {
@@ -77,4 +78,122 @@ export function highlighted(text: string): Html {
   }
   parts.push(text.slice(end));
   return html`${parts}`;
+}
+
+interface SampleRequest {
+  readonly method: string;
+  readonly path: string;
+  /** Name of the environment variable with the key; undefined if no key is needed. */
+  readonly keyVariable: string | undefined;
+  readonly body: unknown;
+  /** Whether the response has a JSON body. */
+  readonly returnsJson: boolean;
+}
+
+const languages = [
+  { id: 'curl', name: 'curl', sample: curl },
+  { id: 'javascript', name: 'JavaScript', sample: javascript },
+  { id: 'python', name: 'Python', sample: python },
+] as const;
+
+/** All three languages. The script of the page shows one of them at a time. */
+export function requestSample(method: string, path: string, operation: Operation): Html {
+  const request = sampleRequest(method, path, operation);
+  const blocks = languages.map(
+    ({ id, name, sample }) =>
+      html`<pre data-language="${id}" aria-label="${name}"><code>${sample(request)}</code></pre>`,
+  );
+  return html`<figure class="sample"><figcaption><span>Request</span><span class="languages">${languages.map(
+    ({ id, name }) => html`<button type="button" data-choose="${id}">${name}</button>`,
+  )}</span></figcaption>${blocks}</figure>`;
+}
+
+function sampleRequest(method: string, path: string, operation: Operation): SampleRequest {
+  const success = Object.entries(operation.responses).find(([status]) => status.startsWith('2'))?.[1];
+  return {
+    method: method.toUpperCase(),
+    path: pathExample(path, operation.parameters),
+    keyVariable: operation.security?.length === 0 ? undefined : keyVariable(operation['x-callers']),
+    body: operation.requestBody?.content['application/json']?.example,
+    returnsJson:
+      success !== undefined && 'content' in success && success.content?.['application/json'] !== undefined,
+  };
+}
+
+/** The management key, unless the operation does not accept it. */
+function keyVariable(callers: readonly string[] = ['management']): string {
+  return callers.includes('management') ? 'SALLYPORT_KEY' : `${callers[0]?.toUpperCase()}_KEY`;
+}
+
+function curl({ method, path, keyVariable, body }: SampleRequest): Html {
+  const options: Html[] = [];
+  if (keyVariable !== undefined) options.push(html`-H "SVC-API-KEY: $${keyVariable}"`);
+  if (body !== undefined) {
+    options.push(html`-H "Content-Type: application/json"`);
+    options.push(html`-d '${highlighted(format(body, '  ').replaceAll("'", "'\\''"))}'`);
+  }
+  return html`curl ${method === 'GET' ? '' : `-X ${method} `}${origin}${path}${options.map(
+    (option) => html` \\\n  ${option}`,
+  )}`;
+}
+
+const javascriptSyntax: Syntax = {
+  indent: '  ',
+  quotesNames: false,
+  trailingComma: true,
+  scalar: (value) => (typeof value === 'string' ? quoted(value) : JSON.stringify(value)),
+};
+
+function quoted(text: string): string {
+  return `'${JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'")}'`;
+}
+
+function javascript({ method, path, keyVariable, body, returnsJson }: SampleRequest): Html {
+  const options: Html[] = [];
+  if (method !== 'GET') options.push(html`method: <i>'${method}'</i>`);
+  const headers: Html[] = [];
+  if (keyVariable !== undefined) headers.push(html`'SVC-API-KEY': process.env.${keyVariable}`);
+  if (body !== undefined) {
+    headers.push(html`'Content-Type': <i>'application/json'</i>`);
+  }
+  if (headers.length > 0)
+    options.push(html`headers: {${headers.map((header) => html`\n    ${header},`)}\n  }`);
+  if (body !== undefined)
+    options.push(html`body: JSON.stringify(${highlighted(format(body, '  ', javascriptSyntax))})`);
+  const init = options.length > 0 && html`, {${options.map((option) => html`\n  ${option},`)}\n}`;
+  const result = returnsJson && '\nconst result = await response.json();';
+  return html`const response = await fetch(<i>'${origin}${path}'</i>${init});${result}`;
+}
+
+const pythonSyntax: Syntax = {
+  indent: '    ',
+  quotesNames: true,
+  trailingComma: true,
+  scalar: (value) => pythonWords.get(value) ?? JSON.stringify(value),
+};
+const pythonWords = new Map<unknown, string>([
+  [true, 'True'],
+  [false, 'False'],
+  [null, 'None'],
+]);
+
+/** Uses the standard library only. */
+function python({ method, path, keyVariable, body, returnsJson }: SampleRequest): Html {
+  const usesJson = body !== undefined || returnsJson;
+  const modules = [usesJson && 'json', keyVariable !== undefined && 'os', 'urllib.request'];
+  const headers: Html[] = [];
+  if (keyVariable !== undefined) headers.push(html`"SVC-API-KEY": os.environ[<i>"${keyVariable}"</i>]`);
+  if (body !== undefined) headers.push(html`"Content-Type": <i>"application/json"</i>`);
+  const options: Html[] = [html`<i>"${origin}${path}"</i>`];
+  if (method !== 'GET') options.push(html`method=<i>"${method}"</i>`);
+  if (headers.length > 0)
+    options.push(html`headers={${headers.map((header) => html`\n        ${header},`)}\n    }`);
+  if (body !== undefined)
+    options.push(html`data=json.dumps(${highlighted(format(body, '    ', pythonSyntax))}).encode()`);
+  const result = returnsJson ? 'json.load(response)' : 'response.status';
+  return html`${modules.filter((name) => name !== false).map((name) => `import ${name}\n`)}
+request = urllib.request.Request(${options.map((option) => html`\n    ${option},`)}
+)
+with urllib.request.urlopen(request) as response:
+    print(${result})`;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { Buckets } from '../../../src/http/pipeline/token-buckets.ts';
+import { Buckets } from '../../../src/http/pipeline/limits.ts';
 
 describe('a token bucket', () => {
   const start = 1_000_000;

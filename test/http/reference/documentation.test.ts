@@ -1,7 +1,7 @@
 /** The OpenAPI document and the reference page over HTTP. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { hash } from 'node:crypto';
-import { acceptsGzip } from '../../../src/http/reference/accept-encoding.ts';
+import { acceptsGzip } from '../../../src/http/reference/documentation.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
 

@@ -3,10 +3,9 @@ import { z } from 'zod';
 import { codes, problem } from '../../../src/domain/error.ts';
 import { builtIn, descriptionOf } from '../../../src/domain/permission.ts';
 import { keysOf, readEndpoint, route } from '../../../src/http/pipeline/route.ts';
-import { html } from '../../../src/http/reference/html.ts';
+import { html, inline } from '../../../src/http/reference/html.ts';
 import { openApi } from '../../../src/http/reference/openapi.ts';
 import { referencePage } from '../../../src/http/reference/page.ts';
-import { inline } from '../../../src/http/reference/prose.ts';
 import { routes } from '../../../src/http/routes.ts';
 
 const page = referencePage(openApi(routes, '1.2.3'));
