@@ -49,6 +49,8 @@ export interface AppOptions {
   readonly shared?: boolean;
   /** Whether background jobs run on timers; true by default. If false, only `flush` runs them. */
   readonly timers?: boolean;
+  /** Replaces the limit of unread responses, in tests. */
+  readonly largeReplies?: LargeReplies | undefined;
   /** See `openStore`. */
   readonly through?: OpenOptions['through'];
 }
@@ -80,7 +82,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     denials,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     ...quotas(config, store, clock, observer),
-    largeReplies: new LargeReplies(),
+    largeReplies: options.largeReplies ?? new LargeReplies(),
     usage,
     idempotentRequests: new Set(),
     link,

@@ -2,7 +2,8 @@
 import type { CallOptions, TestServer } from './test-server.ts';
 
 export interface ChangeRequest {
-  readonly path?: string;
+  /** Replaces `:id` in the path of the route. */
+  readonly id?: string;
   readonly key_id?: string;
   readonly options: CallOptions;
 }
@@ -15,17 +16,17 @@ export const changeRequests: Record<string, (server: TestServer, key: string) =>
     options: { key, body: { name: 'x', type: 'private', ...grants } },
   }),
   updateApplication: async (server, key) => ({
-    path: (await server.application(key)).id,
+    id: (await server.application(key)).id,
     options: { key, body: { name: 'y', ...grants } },
   }),
-  regenerateKey: async (server, key) => ({ path: (await server.application(key)).id, options: { key } }),
-  createKey: async (server, key) => ({ path: (await server.application(key)).id, options: { key } }),
+  regenerateKey: async (server, key) => ({ id: (await server.application(key)).id, options: { key } }),
+  createKey: async (server, key) => ({ id: (await server.application(key)).id, options: { key } }),
   deleteKey: async (server, key) => {
     const { id } = await server.application(key);
     const { data } = (await ask(server, 'GET', `/applications/${id}/keys`, { key })).body;
-    return { path: id, key_id: data[0].id, options: { key } };
+    return { id, key_id: data[0].id, options: { key } };
   },
-  deleteApplication: async (server, key) => ({ path: (await server.application(key)).id, options: { key } }),
+  deleteApplication: async (server, key) => ({ id: (await server.application(key)).id, options: { key } }),
   createSession: async (server, key) => ({
     options: { key: (await server.application(key, { type: 'public' })).key },
   }),
@@ -38,14 +39,14 @@ export const changeRequests: Record<string, (server: TestServer, key: string) =>
     const { key: web } = await server.application(key, { type: 'public' });
     await ask(server, 'POST', '/sessions', { key: web });
     const { data } = (await ask(server, 'GET', '/sessions', { key })).body;
-    return { path: data[0].id, options: { key } };
+    return { id: data[0].id, options: { key } };
   },
   createToken: async (_, key) => ({ options: { key, body: { data: 'x' } } }),
   updateToken: async (server, key) => ({
-    path: await createToken(server, key),
+    id: await createToken(server, key),
     options: { key, body: { data: 'y' } },
   }),
-  deleteToken: async (server, key) => ({ path: await createToken(server, key), options: { key } }),
+  deleteToken: async (server, key) => ({ id: await createToken(server, key), options: { key } }),
 };
 
 /** Returns the id of a new token. */

@@ -148,17 +148,18 @@ async function prepared(
   route: Route,
   key: string,
   headers: Record<string, string>,
-): Promise<(id: string) => Promise<ApiResponse>> {
+): Promise<(requestId: string) => Promise<ApiResponse>> {
   const make = changeRequests[route.name];
-  const { path = '', key_id = '', options } = await (make ? make(server, key) : reading(server, key, route));
-  const at = route.path.replace(':id', path).replace(':key_id', key_id);
-  return (id) => server.call(route.method, at, { ...options, headers: { ...headers, 'SVC-REQUEST-ID': id } });
+  const { id = '', key_id = '', options } = await (make ? make(server, key) : reading(server, key, route));
+  const at = route.path.replace(':id', id).replace(':key_id', key_id);
+  return (requestId) =>
+    server.call(route.method, at, { ...options, headers: { ...headers, 'SVC-REQUEST-ID': requestId } });
 }
 
 /** Requests of read-only routes. */
-async function reading(server: TestServer, key: string, { path: at }: Route): Promise<ChangeRequest> {
-  if (at === '/decisions') return { options: { key, body: { credential: key, permission: 'token:read' } } };
-  if (!at.includes(':id')) return { options: { key } };
-  const path = at.startsWith('/tokens') ? await createToken(server, key) : (await server.application(key)).id;
-  return { path, options: { key } };
+async function reading(server: TestServer, key: string, { path }: Route): Promise<ChangeRequest> {
+  if (path === '/decisions') return { options: { key, body: { credential: key, permission: 'token:read' } } };
+  if (!path.includes(':id')) return { options: { key } };
+  const id = path.startsWith('/tokens') ? await createToken(server, key) : (await server.application(key)).id;
+  return { id, options: { key } };
 }

@@ -8,24 +8,16 @@ import { fail } from '../../domain/error.ts';
 export const largeReply = 262_144;
 
 /** Maximum bytes that wait to be sent. */
-export interface ReplyBudget {
-  readonly perApplication: number;
-  readonly total: number;
-}
-
-export const defaultReplyBudget: ReplyBudget = {
-  perApplication: 64 * 1024 * 1024,
-  total: 256 * 1024 * 1024,
-};
+const defaultBudget = { perApplication: 64 * 1024 * 1024, total: 256 * 1024 * 1024 };
 
 const chunkBytes = 65_536;
 
 export class LargeReplies {
-  readonly #budget: ReplyBudget;
+  readonly #budget: typeof defaultBudget;
   readonly #unsent = new Map<string, number>();
   #totalUnsent = 0;
 
-  constructor(budget: ReplyBudget = defaultReplyBudget) {
+  constructor(budget = defaultBudget) {
     this.#budget = budget;
   }
 

@@ -8,6 +8,8 @@ const management = [
   'application:update',
   'application:delete',
   'session:authorize',
+  'session:read',
+  'session:delete',
   'log:read',
   'tenant:read',
 ];

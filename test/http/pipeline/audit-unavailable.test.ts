@@ -23,12 +23,12 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
     const { key } = await server.tenant();
     await createToken(server, key);
     const {
-      path = '',
+      id = '',
       key_id = '',
       options,
     } = await (changeRequests[route.name] as (typeof changeRequests)[string])(server, key);
     const send = () =>
-      server.call(route.method, route.path.replace(':id', path).replace(':key_id', key_id), {
+      server.call(route.method, route.path.replace(':id', id).replace(':key_id', key_id), {
         ...options,
         headers,
       });
