@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
-import { oneUseLink } from './http/endpoints/console-link.ts';
+import { oneUseLink } from './http/endpoints/console-page.ts';
 import { denialLog } from './http/pipeline/denial-log.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
@@ -162,10 +162,12 @@ function quotas(
     observer.limited('storage');
     return fail('storage_full');
   };
+  const pendingOf = async (tenant: string, application: string, max: number) =>
+    sessions.countPending(tenant, application, max);
   const bytesOf = async (tenant: string, application: string) =>
     (await tokens.storageUsed(tenant, application)).bytes;
   return {
-    pendingSessions: quota(maxPending, sessions.countPending, now, tooManyPending),
+    pendingSessions: quota(maxPending, pendingOf, now, tooManyPending),
     storage: quota(tokenBytes, bytesOf, now, storageFull),
     storageQuota: tokenBytes === 0 ? undefined : tokenBytes,
   };

@@ -75,7 +75,7 @@ describe('imports:', () => {
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
       to === 'src/version.ts' ||
-      (from === 'src/http/endpoints/console-files.ts' && to === 'console/build.ts') ||
+      (from === 'src/http/endpoints/console-page.ts' && to === 'console/build.ts') ||
       (typesOnly && types.includes(to));
     expect(outside('src/http/', allowed)).toEqual([]);
   });
@@ -107,7 +107,7 @@ describe('imports:', () => {
     expect(consoleSources.length).toBeGreaterThan(10);
     expect(forbidden.map(arrow)).toEqual([]);
     const importers = imports.filter(
-      ({ from, to }) => to.startsWith('console/') && from !== 'src/http/endpoints/console-files.ts',
+      ({ from, to }) => to.startsWith('console/') && from !== 'src/http/endpoints/console-page.ts',
     );
     expect(importers.map(arrow)).toEqual([]);
   });

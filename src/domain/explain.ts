@@ -1,5 +1,6 @@
 /** Explains decisions: the same result as `decideUnder`, with the reason, the deciding rule and the missing grant. */
 
+import { z } from 'zod';
 import { hasTrait } from './permission.ts';
 import {
   type CompiledRule,
@@ -11,35 +12,58 @@ import {
   type Resource,
   type Verdict,
 } from './policy.ts';
-import { type Condition, compareTransforms, type Transform } from './rule.ts';
+import { type Condition, compareTransforms, Transform } from './rule.ts';
 
-export type Holder = 'application' | 'session' | 'authorizer';
+const Holder = z.enum(['application', 'session', 'authorizer']);
+type Holder = z.infer<typeof Holder>;
 
-/** Whether one rule grants the permission and matches the resource. Rules are numbered from 1 in list order. */
-export interface Step {
-  readonly of: Holder;
-  readonly rule: number | 'permissions';
-  readonly priority?: number;
-  readonly transform: Transform;
-  readonly grants: boolean;
-  readonly matches: boolean;
-  readonly why: string;
-}
+const ruleFields = {
+  of: Holder.describe('The owner of the rule.'),
+  rule: z
+    .union([z.int(), z.literal('permissions')])
+    .describe('The position of the rule, starting at 1, or `permissions` for the permissions without a rule.'),
+};
 
-/** The smallest grant that would allow it. Without a container, the grant must apply to every resource. */
-export interface MissingGrant {
-  readonly permission: string;
-  readonly container?: string;
-}
+/** Whether one rule grants the permission and matches the resource. */
+export const Step = z
+  .object({
+    ...ruleFields,
+    priority: z
+      .int()
+      .exactOptional()
+      .describe('The priority of the rule. Absent for the permissions without a rule, which come last.'),
+    transform: Transform.describe('The transform of the rule.'),
+    grants: z.boolean().describe('Whether the rule grants the permission.'),
+    matches: z.boolean().describe('Whether the rule matches the resource.'),
+    why: z.string().describe('Why the rule matches or does not match.'),
+  })
+  .meta({ id: 'DecisionStep' });
+export type Step = z.infer<typeof Step>;
 
-export interface Explanation {
-  readonly allowed: boolean;
-  readonly transform?: Transform;
-  readonly reason: string;
-  /** The deciding rule. */
-  readonly rule?: Pick<Step, 'of' | 'rule'> & { readonly description?: string };
-  readonly missing?: MissingGrant;
-}
+const DecidingRule = z
+  .object({ ...ruleFields, description: z.string().exactOptional().describe('The description of the rule.') })
+  .meta({ id: 'DecidingRule' });
+
+const MissingGrant = z
+  .object({
+    permission: z.string().describe('The missing permission.'),
+    container: z
+      .string()
+      .exactOptional()
+      .describe('The container to grant it on. Absent if the grant needs no container.'),
+  })
+  .meta({ id: 'MissingGrant' });
+
+export const Explanation = z.object({
+  allowed: z.boolean().describe('Whether the credential has access.'),
+  transform: Transform.exactOptional().describe('How to show the data. Absent if denied.'),
+  reason: z.string().describe('The reason, as a sentence.'),
+  rule: DecidingRule.exactOptional().describe('The rule that allowed it.'),
+  missing: MissingGrant.exactOptional().describe(
+    'The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules.',
+  ),
+});
+export type Explanation = z.infer<typeof Explanation>;
 
 export interface Question {
   readonly holder: 'application' | 'session';

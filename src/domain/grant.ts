@@ -33,13 +33,20 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
     errors.permissions = ['must not be empty unless rules are given'];
   }
   const holder = owner === 'session' ? 'session' : 'public application';
-  for (const [path, permission] of permissionPaths(grants)) {
-    if (!mayHold(owner, permission)) errors[path] = [`${permission} cannot be granted to a ${holder}`];
-  }
-  grants.rules.forEach((rule, index) => {
+  const checkPermissions = (permissions: string[], path: string) => {
+    for (const [index, permission] of permissions.entries())
+      if (!mayHold(owner, permission))
+        errors[`${path}.${originalIndex(permissions, index)}`] = [
+          `${permission} cannot be granted to a ${holder}`,
+        ];
+  };
+  checkPermissions(grants.permissions, 'permissions');
+  for (const [index, rule] of grants.rules.entries()) {
+    const path = `rules.${originalIndex(grants.rules, index)}`;
+    checkPermissions(rule.permissions, `${path}.permissions`);
     const error = scopeError(owner, rule);
-    if (error) errors[`rules.${originalIndex(grants.rules, index)}.${error.field}`] = [error.message];
-  });
+    if (error) errors[`${path}.${error.field}`] = [error.message];
+  }
   return errors;
 }
 
@@ -58,15 +65,4 @@ function scopeError(owner: Owner, rule: Rule): { field: string; message: string 
   if (conditions) return { field: 'conditions', message: 'is only for sessions: use container instead' };
   if (owner === 'management' || container) return undefined;
   return { field: 'container', message: `is required in a rule of a ${owner} application` };
-}
-
-function* permissionPaths({ permissions, rules }: Grants): Generator<[path: string, permission: string]> {
-  yield* pathsIn(permissions, 'permissions');
-  for (const [index, rule] of rules.entries())
-    yield* pathsIn(rule.permissions, `rules.${originalIndex(rules, index)}.permissions`);
-}
-
-function* pathsIn(permissions: string[], parent: string): Generator<[path: string, permission: string]> {
-  for (const [index, permission] of permissions.entries())
-    yield [`${parent}.${originalIndex(permissions, index)}`, permission];
 }

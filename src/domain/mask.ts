@@ -17,7 +17,10 @@ const maxSearches = 512;
 /** The value comes from the JSON parser, so its structure is not checked again. */
 export const Mask = z
   .unknown()
-  .refine(isTextOrObject, { error: 'must be a string, an object or a list', abort: true })
+  .refine((mask): boolean => typeof mask === 'string' || (typeof mask === 'object' && mask !== null), {
+    error: 'must be a string, an object or a list',
+    abort: true,
+  })
   .refine((mask) => hasLength(JSON.stringify(mask), 0, maxMaskLength), {
     error: `must have at most ${maxMaskLength} characters as JSON`,
     abort: true,
@@ -31,10 +34,6 @@ export const Mask = z
       'Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data.',
   });
 export type Mask = z.infer<typeof Mask>;
-
-function isTextOrObject(mask: unknown): boolean {
-  return typeof mask === 'string' || (typeof mask === 'object' && mask !== null);
-}
 
 function depth(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;

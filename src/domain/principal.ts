@@ -102,23 +102,13 @@ function missing(permission: string, reason: string) {
  * affects the old and the new grants of the application. A new key affects all of its grants.
  */
 export function denyEscalation(principal: Principal, ...affected: Grants[]): void {
-  const permissions = affected
-    .flatMap(permissionsIn)
-    .filter((permission) => hasTrait(permission, 'management'));
-  const missing = firstUnheld(principal, permissions);
-  if (missing === undefined) return;
-  throw fail('grant_not_held', {
-    detail: `You cannot grant or change \`${missing}\`: your key does not hold it.`,
-  });
+  const management = affected.flatMap(permissionsIn).filter((name) => hasTrait(name, 'management'));
+  denyUnheldGrants(principal, management, 'grant or change');
 }
 
 /** Throws `grant_not_held` if the principal does not hold one of the permissions. */
-export function denyUnheldGrants(principal: Principal, permissions: string[]): void {
-  const missing = firstUnheld(principal, permissions);
+export function denyUnheldGrants(principal: Principal, permissions: string[], verb = 'grant'): void {
+  const missing = permissions.find((permission) => !holds(principal, permission));
   if (missing === undefined) return;
-  throw fail('grant_not_held', { detail: `You cannot grant \`${missing}\`: your key does not hold it.` });
-}
-
-function firstUnheld(principal: Principal, permissions: string[]): string | undefined {
-  return permissions.find((permission) => !holds(principal, permission));
+  throw fail('grant_not_held', { detail: `You cannot ${verb} \`${missing}\`: your key does not hold it.` });
 }

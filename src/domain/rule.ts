@@ -3,35 +3,25 @@ import { containsNoSecret, Description, dedupe, line, optional, secretError } fr
 import { Permissions } from './permission.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
-const notPath = 'must be a path such as /pci/high/, with letters, digits, - and _';
-
 const maxLength = 250;
+/** The store has an index entry for each level of a token's container. */
 const maxLevels = 16;
-const tooLong = `must have at most ${maxLength} characters, including a slash at each end`;
-const tooDeep = `must have at most ${maxLevels} levels`;
 
 /** `/a/b/`. The leading and the trailing slash are optional; `/` is the root. Stored as given. */
 export const Container = z
   .string()
-  .refine(isShort, { error: tooLong, abort: true })
-  .regex(path, { error: notPath, abort: true })
-  .refine(isShallow, tooDeep)
-  .refine(containsNoSecret, secretError)
+  .superRefine((value, context) => {
+    const error = containerError(value);
+    if (error !== undefined) context.addIssue(error);
+  })
   .meta({ maxLength, pattern: path.source });
 
-function isShort(container: string): boolean {
-  return container.length <= maxLength && canonicalContainer(container).length <= maxLength;
-}
-
 function containerError(value: string): string | undefined {
-  if (!isShort(value)) return tooLong;
-  if (!path.test(value)) return notPath;
-  return isShallow(value) ? undefined : tooDeep;
-}
-
-/** The store has an index entry for each level of a token's container. */
-function isShallow(container: string): boolean {
-  return container.split('/').filter(Boolean).length <= maxLevels;
+  if (value.length > maxLength || canonicalContainer(value).length > maxLength)
+    return `must have at most ${maxLength} characters, including a slash at each end`;
+  if (!path.test(value)) return 'must be a path such as /pci/high/, with letters, digits, - and _';
+  if (value.split('/').filter(Boolean).length > maxLevels) return `must have at most ${maxLevels} levels`;
+  return containsNoSecret(value) ? undefined : secretError;
 }
 
 /** No upper-case letters and only ASCII. */

@@ -53,8 +53,3 @@ export const Session = z
   })
   .meta({ id: 'Session' });
 export type Session = z.infer<typeof Session>;
-
-/** A new session expires after `ttl`, or with its application if that is earlier. */
-export function sessionExpiry(now: number, ttl: number, applicationExpiry: number | undefined): number {
-  return Math.min(now + ttl, applicationExpiry ?? Number.POSITIVE_INFINITY);
-}

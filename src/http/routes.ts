@@ -8,8 +8,7 @@ import {
   regenerateKey,
   updateApplication,
 } from './endpoints/applications.ts';
-import { getConsole, getConsoleFile } from './endpoints/console-files.ts';
-import { openConsoleLink } from './endpoints/console-link.ts';
+import { getConsole, getConsoleFile, openConsoleLink } from './endpoints/console-page.ts';
 import { decide } from './endpoints/decisions.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';

@@ -1,12 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { Session, SessionAuthorize, SessionCreated, sessionExpiry } from '../../src/domain/session.ts';
-
-test('a session expires after its lifetime, or with its application if that is earlier', () => {
-  expect(sessionExpiry(1000, 180, undefined)).toBe(1180);
-  expect(sessionExpiry(1000, 180, 1100)).toBe(1100);
-  expect(sessionExpiry(1000, 180, 1180)).toBe(1180);
-  expect(sessionExpiry(1000, 180, 2000)).toBe(1180);
-});
+import { Session, SessionAuthorize, SessionCreated } from '../../src/domain/session.ts';
 
 test('SessionCreated has the key, the nonce and the expiry', () => {
   const made = { session_key: 'slp_ses', nonce: 'slp_non', expires_at: '2030-01-01T00:00:00.000Z' };

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { optional, text } from '../../domain/common-fields.ts';
 import { fail, throwIfInvalid } from '../../domain/error.ts';
-import { explain, trace } from '../../domain/explain.ts';
+import { Explanation, explain, Step, trace } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
 import { identityOf, isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
-import { Container, Transform } from '../../domain/rule.ts';
+import { Container } from '../../domain/rule.ts';
 import type { Credentials } from '../../store/store.ts';
 import { readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -48,55 +48,9 @@ const DecisionRequest = z
   })
   .meta({ id: 'DecisionRequest' });
 
-const ruleFields = {
-  of: z.enum(['application', 'session', 'authorizer']).describe('The owner of the rule.'),
-  rule: z
-    .union([z.int(), z.literal('permissions')])
-    .describe(
-      'The position of the rule, starting at 1, or `permissions` for the permissions without a rule.',
-    ),
-};
-
-const Step = z
-  .object({
-    ...ruleFields,
-    priority: z
-      .int()
-      .optional()
-      .describe('The priority of the rule. Absent for the permissions without a rule, which come last.'),
-    transform: Transform.describe('The transform of the rule.'),
-    grants: z.boolean().describe('Whether the rule grants the permission.'),
-    matches: z.boolean().describe('Whether the rule matches the resource.'),
-    why: z.string().describe('Why the rule matches or does not match.'),
-  })
-  .meta({ id: 'DecisionStep' });
-
-const DecidingRule = z
-  .object({ ...ruleFields, description: z.string().optional().describe('The description of the rule.') })
-  .meta({ id: 'DecidingRule' });
-
-const MissingGrant = z
-  .object({
-    permission: z.string().describe('The missing permission.'),
-    container: z
-      .string()
-      .optional()
-      .describe('The container to grant it on. Absent if the grant needs no container.'),
-  })
-  .meta({ id: 'MissingGrant' });
-
-const Outcome = z
-  .object({
-    allowed: z.boolean().describe('Whether the credential has access.'),
-    transform: Transform.optional().describe('How to show the data. Absent if denied.'),
-    reason: z.string().describe('The reason, as a sentence.'),
-    rule: DecidingRule.optional().describe('The rule that allowed it.'),
-    missing: MissingGrant.optional().describe(
-      'The smallest grant that would allow it. Absent if allowed, if the credential is invalid, and if the authorizer of the session lacks the grant and you cannot see its rules.',
-    ),
-    trace: z.array(Step).optional().describe('All rules in order of evaluation. Only with `explain`.'),
-  })
-  .meta({ id: 'Outcome' });
+const Outcome = Explanation.extend({
+  trace: z.array(Step).optional().describe('All rules in order of evaluation. Only with `explain`.'),
+}).meta({ id: 'Outcome' });
 
 const PrincipalView = z
   .object({

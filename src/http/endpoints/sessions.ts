@@ -5,13 +5,7 @@ import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { type Grants, grantErrors, noGrants, permissionsIn } from '../../domain/grant.ts';
 import { mint, newId, parseKey } from '../../domain/key.ts';
 import { denyUnheldGrants, holds } from '../../domain/principal.ts';
-import {
-  Session,
-  SessionAuthorize,
-  SessionCreated,
-  SessionState,
-  sessionExpiry,
-} from '../../domain/session.ts';
+import { Session, SessionAuthorize, SessionCreated, SessionState } from '../../domain/session.ts';
 import type { Authorized } from '../../store/store.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
@@ -39,12 +33,9 @@ export const createSession = changeEndpoint({
     return pendingSessions.reserve(principal.tenantId, principal.applicationId);
   },
   handle: async ({ principal }, { store, sessionTtl }) => {
-    const expiry = principal.kind === 'application' ? principal.application.expires_at : undefined;
-    const expiresAt = sessionExpiry(
-      principal.now,
-      sessionTtl,
-      expiry === undefined ? undefined : Date.parse(expiry),
-    );
+    const applicationExpiry = principal.kind === 'application' && principal.application.expires_at;
+    const latest = applicationExpiry ? Date.parse(applicationExpiry) : Number.POSITIVE_INFINITY;
+    const expiresAt = Math.min(principal.now + sessionTtl, latest);
     const [key, nonce] = [mint('ses'), mint('non')];
     const id = newId(principal.now);
     const session = {
@@ -115,8 +106,9 @@ function authorizedId(result: Authorized): string {
     case 'used':
       throw fail('nonce_used');
     case 'too_long':
-      throwIfInvalid({ expires_at: [`must be at most ${timestamp(result.latest)} for this session`] });
-      throw fail('internal');
+      throw fail('validation_failed', {
+        errors: { expires_at: [`must be at most ${timestamp(result.latest)} for this session`] },
+      });
   }
 }
 

@@ -1,7 +1,22 @@
+import { z } from 'zod';
+import { Timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
-import { Tenant } from '../../domain/tenant.ts';
 import { readEndpoint } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
+
+/** The tenant of the caller. A disabled tenant is never returned, since its keys are rejected. */
+const Tenant = z
+  .object({
+    id: z.uuid().describe('Unique identifier of the tenant.'),
+    name: z.string().describe('Display name.'),
+    created_at: Timestamp.describe('When it was created.'),
+    applications: z
+      .int()
+      .min(0)
+      .optional()
+      .describe('Number of applications. Absent if there are too many to count.'),
+  })
+  .meta({ id: 'Tenant' });
 
 export const getTenant = readEndpoint({
   name: 'getTenant',

@@ -47,10 +47,17 @@ export function denialLog(store: Store, log: Log, now: () => number): DenialLog 
 
   return {
     record: (operation, principal, error, requestInfo) => {
-      if (!(error instanceof Failure) || !isDenial(error)) return;
+      if (!(error instanceof Failure)) return;
       const reason = error.code;
-      if (principal) add({ ...auditFields(principal, requestInfo), operation, result: 'denied', reason });
-      else add({ ...anonymousFields(requestInfo, now()), operation, result: 'failed', reason });
+      const { status } = problem(reason);
+      if (status !== 401 && status !== 403) return;
+      if (principal) {
+        add({ ...auditFields(principal, requestInfo), operation, result: 'denied', reason });
+        return;
+      }
+      const actor = { kind: 'anonymous' as const };
+      const from = requestInfo.from();
+      add({ at: now(), actor, from, request_id: requestInfo.requestId, operation, result: 'failed', reason });
     },
     flush: async () => {
       const entries = [...pending.values()].flatMap((group) => [...group.values()]);
@@ -73,18 +80,4 @@ function withoutCaller({ request_id: _, trace_id: __, ...entry }: NewEntry): New
   const { application_id: id } = entry.actor;
   const actor = id === undefined ? { kind: 'anonymous' as const } : { kind: 'application' as const, id };
   return { ...entry, actor: { ...actor, ...(id !== undefined && { application_id: id }) }, from: {} };
-}
-
-function isDenial({ code }: Failure): boolean {
-  const { status } = problem(code);
-  return status === 401 || status === 403;
-}
-
-function anonymousFields(requestInfo: RequestInfo, at: number) {
-  return {
-    at,
-    actor: { kind: 'anonymous' as const },
-    from: requestInfo.from(),
-    request_id: requestInfo.requestId,
-  };
 }

@@ -92,7 +92,9 @@ function authenticate({ kind, digest }: PresentedKey, credentials: Credentials):
 }
 
 function requireAccess({ callers, permission }: KeyedRoute, principal: Principal, headers: Headers): void {
-  requireOrigin(principal, headers);
+  // Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed.
+  const origin = principal.origins ? headers.get('origin') : null;
+  if (origin !== null && !principal.origins?.includes(origin)) throw fail('origin_refused');
   const owner = ownerOf(principal);
   if (callers && !callers.includes(owner)) {
     const presented = owner === 'session' ? 'a session' : `a ${owner} application`;
@@ -101,13 +103,6 @@ function requireAccess({ callers, permission }: KeyedRoute, principal: Principal
     });
   }
   if (permission) mustHold(principal, permission);
-}
-
-/** Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed. */
-function requireOrigin({ origins }: Principal, headers: Headers): void {
-  if (!origins) return;
-  const origin = headers.get('origin');
-  if (origin !== null && !origins.includes(origin)) throw fail('origin_refused');
 }
 
 /** For permissions that rules limit to containers, the handler records the container. */

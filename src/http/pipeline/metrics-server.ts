@@ -1,12 +1,8 @@
 /** Serves Prometheus metrics on a separate port, so that access to them can be restricted separately. */
 import type { Observed } from '../../observe.ts';
+import type { Server } from './server.ts';
 
-export interface MetricsServer {
-  readonly port: number;
-  close(): Promise<void>;
-}
-
-export function listenForScrapes(host: string, port: number, observed: Observed): MetricsServer {
+export function listenForScrapes(host: string, port: number, observed: Observed): Server {
   const server = Bun.serve({
     hostname: host,
     port,

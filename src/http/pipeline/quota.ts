@@ -2,7 +2,6 @@
  * Quotas per application: pending sessions, and bytes of stored tokens. With them, a public key cannot fill the
  * disk. A count from the database is reused for one second; requests of this process since then are added to it.
  */
-import type { Awaitable } from '../../domain/awaitable.ts';
 import type { Failure } from '../../domain/error.ts';
 
 export interface Quota {
@@ -29,7 +28,7 @@ interface CachedCount {
 }
 
 /** Counts up to `max`. */
-type Count = (tenant: string, application: string, max: number) => Awaitable<number>;
+type Count = (tenant: string, application: string, max: number) => Promise<number>;
 
 /** A quota of 0 is no limit. */
 export function quota(max: number, count: Count, now: () => number, exceeded: () => Failure): Quota {
@@ -40,7 +39,13 @@ export function quota(max: number, count: Count, now: () => number, exceeded: ()
     const known = cache.get(application);
     if (known) return known;
     if (cache.size >= maxApplications) cache.clear();
-    const entry = { countedAt: -maxCountAge, counted: 0, since: 0, reserved: 0, counting: undefined };
+    const entry: CachedCount = {
+      countedAt: -maxCountAge,
+      counted: 0,
+      since: 0,
+      reserved: 0,
+      counting: undefined,
+    };
     cache.set(application, entry);
     return entry;
   }
@@ -62,14 +67,11 @@ export function quota(max: number, count: Count, now: () => number, exceeded: ()
   }
 
   /** Concurrent requests share one count. */
-  async function refresh(entry: CachedCount, tenant: string, application: string): Promise<void> {
-    const counting = entry.counting ?? recount(entry, tenant, application);
-    entry.counting = counting;
-    try {
-      await counting;
-    } finally {
-      if (entry.counting === counting) entry.counting = undefined;
-    }
+  function refresh(entry: CachedCount, tenant: string, application: string): Promise<void> {
+    entry.counting ??= recount(entry, tenant, application).finally(() => {
+      entry.counting = undefined;
+    });
+    return entry.counting;
   }
 
   return {

@@ -91,45 +91,34 @@ interface EndpointDocs {
   readonly failures?: readonly Code[];
 }
 
-interface KeyedEndpoint<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> extends EndpointDocs {
+/** The generic types are those of the validated path parameters, query and body. */
+interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   /** The operation's name in the audit log, if it does not follow from the permission. */
   readonly operation?: string;
   /** Checks limits of this endpoint before the input is validated. Throws if one is exceeded. */
-  readonly checkLimits?: (
-    request: LimitedRequest,
-    context: HandlerContext,
-    // biome-ignore format: one line
-  ) => Promise<Release | undefined>;
-  readonly params?: P;
-  readonly query?: Q;
-  readonly body?: B;
+  readonly checkLimits?: (request: LimitedRequest, context: HandlerContext) => Promise<Release | undefined>;
+  readonly params?: z.ZodType<P>;
+  readonly query?: z.ZodType<Q>;
+  readonly body?: z.ZodType<B>;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
 }
 
-type CallOf<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType> = Call<
-  z.output<P>,
-  z.output<Q>,
-  z.output<B>
->;
-
-interface ReadDeclaration<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
-  extends KeyedEndpoint<P, Q, B> {
-  readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext) => Promise<Reply>;
+interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
+  readonly handle: (call: Call<P, Q, B>, context: HandlerContext) => Promise<Reply>;
 }
 
-interface ChangeDeclaration<P extends z.ZodType, Q extends z.ZodType, B extends z.ZodType>
-  extends KeyedEndpoint<P, Q, B> {
+interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {
   /** False if `Idempotency-Key` is ignored: many browsers share a public key and could get each other's replies. */
   readonly idempotent?: false;
   /** Builds the reply to a retry from `idempotencyRecord`, without data that has changed since. */
   readonly replay?: (
     idempotencyRecord: unknown,
-    call: CallOf<P, Q, B>,
+    call: Call<P, Q, B>,
     context: HandlerContext<StoreTransaction>,
   ) => Promise<Reply>;
   /** Runs in a transaction, so it may await only the store. */
-  readonly handle: (call: CallOf<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
+  readonly handle: (call: Call<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }
 
 /** Requires a permission, the key of some kinds of owners, or no key. */
@@ -143,13 +132,12 @@ export function keysOf(...callers: Owner[]): KeysOf {
   return { callers };
 }
 
-type Any = z.ZodType;
 type OpenEndpoint = EndpointDocs & {
   readonly kind: 'open';
   readonly handle: (context: HandlerContext, request: Request) => Promise<Reply>;
 };
-type ReadEndpoint = ReadDeclaration<Any, Any, Any> & { readonly kind: 'read' };
-type ChangeEndpoint = ChangeDeclaration<Any, Any, Any> & { readonly kind: 'change' };
+type ReadEndpoint = ReadDeclaration & { readonly kind: 'read' };
+type ChangeEndpoint = ChangeDeclaration & { readonly kind: 'change' };
 export type Endpoint = OpenEndpoint | ReadEndpoint | ChangeEndpoint;
 
 interface RoutePath {
@@ -176,17 +164,13 @@ export function route(method: Method, path: string, access: Access, endpoint: En
 }
 
 /** Declares an endpoint that requires a key and changes nothing. */
-export function readEndpoint<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
-  declaration: ReadDeclaration<P, Q, B>,
-): Endpoint {
-  return { ...(declaration as unknown as ReadDeclaration<Any, Any, Any>), kind: 'read' };
+export function readEndpoint<P, Q, B>(declaration: ReadDeclaration<P, Q, B>): Endpoint {
+  return { ...(declaration as unknown as ReadDeclaration), kind: 'read' };
 }
 
 /** Declares an endpoint that requires a key and changes data, in one transaction with its audit entry. */
-export function changeEndpoint<P extends z.ZodType<object>, Q extends z.ZodType<object>, B extends z.ZodType>(
-  declaration: ChangeDeclaration<P, Q, B>,
-): Endpoint {
-  return { ...(declaration as unknown as ChangeDeclaration<Any, Any, Any>), kind: 'change' };
+export function changeEndpoint<P, Q, B>(declaration: ChangeDeclaration<P, Q, B>): Endpoint {
+  return { ...(declaration as unknown as ChangeDeclaration), kind: 'change' };
 }
 
 /** Declares an endpoint that requires no key. */

@@ -98,12 +98,19 @@ const logEntry = {
   difference: { permissions: { from: ['token:create'], to: ['token:create', 'token:read'] } },
 };
 
+function onePage(entry: object) {
+  return {
+    pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
+    data: [entry],
+  };
+}
+
 export const example = {
   logPage: { pagination: { page_size: 20 }, data: [logEntry] },
   tokenCreate,
   token,
   tokenPatch: { metadata: { customer: '42', checked: 'yes' } },
-  tokenPage: { pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 }, data: [token] },
+  tokenPage: onePage(token),
   decisionRequest: {
     credential: 'slp_ses_…',
     permission: 'token:read',
@@ -143,18 +150,9 @@ export const example = {
     ],
     unused: [{ rule: 'permissions', permission: 'token:create', container: '/' }],
   },
-  applicationPage: {
-    pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
-    data: [application],
-  },
+  applicationPage: onePage(application),
   sessionCreated: { session_key: 'slp_ses_…', nonce: 'slp_non_…', expires_at: '2026-11-15T09:33:00.000Z' },
-  sessionAuthorize: {
-    nonce: 'slp_non_…',
-    rules: sessionRules,
-  },
+  sessionAuthorize: { nonce: 'slp_non_…', rules: sessionRules },
   session,
-  sessionPage: {
-    pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
-    data: [session],
-  },
+  sessionPage: onePage(session),
 };

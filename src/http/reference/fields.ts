@@ -2,7 +2,6 @@
 
 import { type Html, html, inline } from './html.ts';
 import { type Schema, withoutNull } from './json-schema.ts';
-import type { Parameter } from './openapi-types.ts';
 
 export type Schemas = Record<string, Schema>;
 /** Requests mark required fields, responses mark optional ones. */
@@ -13,10 +12,6 @@ interface Field {
   readonly schema: Schema;
   readonly description?: string | undefined;
   readonly required: boolean;
-}
-
-export function parameterTree(parameters: readonly Parameter[], schemas: Schemas): Html {
-  return tree(parameters, schemas, 'request', []);
 }
 
 export function fieldTree(
@@ -43,7 +38,13 @@ function readOnlyFields(fields: Field[], schemas: Schemas, direction: Direction,
   return html`<details class="nested"><summary>Read-only: ${names}</summary>${tree(fields, schemas, direction, above)}</details>`;
 }
 
-function tree(fields: readonly Field[], schemas: Schemas, direction: Direction, above: string[]): Html {
+/** Also for parameters, which have the same fields. */
+export function tree(
+  fields: readonly Field[],
+  schemas: Schemas,
+  direction: Direction,
+  above: string[] = [],
+): Html {
   return html`<ul class="fields">${fields.map((field) => row(field, schemas, direction, above))}</ul>`;
 }
 

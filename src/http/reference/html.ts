@@ -25,19 +25,7 @@ function render(part: Part): string {
   if (part === false || part === undefined) return '';
   if (part instanceof Html) return part.toString();
   if (typeof part === 'object') return part.map(render).join('');
-  return escaped(String(part));
-}
-
-const entities: Record<string, string> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-
-function escaped(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => entities[character] as string);
+  return Bun.escapeHTML(String(part));
 }
 
 export function prose(text: string): Html[] {

@@ -85,7 +85,8 @@ function tidy({ anyOf, ...own }: Schema): Schema {
   if (schema.maximum === Number.MAX_SAFE_INTEGER) delete schema.maximum;
   if (schema.propertyNames?.type === 'string') delete schema.propertyNames;
   if (schema.items) schema.items = tidy(schema.items);
-  if (schema.properties) schema.properties = mapValues(schema.properties, tidy);
+  for (const [name, field] of Object.entries(schema.properties ?? {}))
+    (schema.properties as Record<string, Schema>)[name] = tidy(field);
   if (typeof schema.additionalProperties === 'object') {
     schema.additionalProperties = tidy(schema.additionalProperties);
   }
@@ -106,8 +107,4 @@ function hoisted(options: Schema[]): Schema {
 /** True only for an option of `z.json()`. */
 function isListOfAnything({ type, items }: Schema): boolean {
   return type === 'array' && items !== undefined && Object.keys(items).length === 0;
-}
-
-function mapValues<A, B>(record: Record<string, A>, change: (value: A) => B): Record<string, B> {
-  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
 }

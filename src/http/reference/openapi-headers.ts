@@ -1,7 +1,21 @@
 /** Request and response headers in the OpenAPI document. */
-
 import { type Route, takesIdempotencyKey } from '../pipeline/route.ts';
-import type { Parameter, Reference } from './openapi-types.ts';
+import type { Schema } from './json-schema.ts';
+
+export interface Reference {
+  readonly $ref: string;
+}
+
+export interface Parameter {
+  readonly name: string;
+  readonly in: 'path' | 'query' | 'header';
+  readonly required: boolean;
+  readonly description?: string;
+  readonly style?: 'form';
+  readonly explode?: boolean;
+  readonly schema: Schema;
+  readonly example?: unknown;
+}
 
 const text = { type: 'string' };
 const requestId = { ...text, pattern: '^[A-Za-z0-9._:-]{1,128}$' };

@@ -6,8 +6,14 @@ import { bodyLimit, jsonTypes, mergePatchTypes } from '../pipeline/read-input.ts
 import { failuresOf, type Route } from '../pipeline/route.ts';
 import introduction from './introduction.md' with { type: 'text' };
 import { jsonSchema, type Schema, withoutNull } from './json-schema.ts';
-import { requestHeaders, responseHeaders, responseHeadersOf, successHeaders } from './openapi-headers.ts';
-import type { Parameter, Reference } from './openapi-types.ts';
+import {
+  type Parameter,
+  type Reference,
+  requestHeaders,
+  responseHeaders,
+  responseHeadersOf,
+  successHeaders,
+} from './openapi-headers.ts';
 import { tags } from './tags.ts';
 
 export interface Content {

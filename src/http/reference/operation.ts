@@ -1,9 +1,9 @@
 /** Renders one operation: description, parameters, bodies and errors, with examples beside them. */
 
-import { fieldDetails, fieldTree, parameterTree, type Schemas } from './fields.ts';
+import { fieldDetails, fieldTree, type Schemas, tree } from './fields.ts';
 import { type Html, html, inline, paragraphs } from './html.ts';
 import { type OpenApiResponse, type Operation, problemJson } from './openapi.ts';
-import type { Parameter } from './openapi-types.ts';
+import type { Parameter } from './openapi-headers.ts';
 import { figure, json, requestSample } from './samples.ts';
 
 export interface Entry {
@@ -56,7 +56,7 @@ function parameters(
   schemas: Schemas,
 ): Html | false {
   const matching = operation.parameters.filter((each) => each.in === location && each.name !== commonHeader);
-  return matching.length > 0 && html`<h4>${heading}</h4>${parameterTree(matching, schemas)}`;
+  return matching.length > 0 && html`<h4>${heading}</h4>${tree(matching, schemas, 'request')}`;
 }
 
 function requestBody({ requestBody }: Operation, schemas: Schemas): Html | undefined {

@@ -51,7 +51,7 @@ const expectedRequests = operations.map(({ path, method, operation }): RecordedR
   };
 });
 
-const entities: Record<string, string> = { quot: '"', '#39': "'", lt: '<', gt: '>', amp: '&' };
+const entities: Record<string, string> = { quot: '"', '#x27': "'", lt: '<', gt: '>', amp: '&' };
 
 /** The text of each example, as the Copy button copies it, with the address of the recording server. */
 function samples(language: string): string[] {

@@ -85,7 +85,7 @@ describe('the reference page', () => {
       evil,
     );
     const broken = referencePage(document);
-    expect(broken).toContain('&quot;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;');
+    expect(broken).toContain('&quot;&#x27;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;');
     expect(broken.split('<script>').length - 1).toBe(1);
     expect(broken).not.toContain('alert(1)</script>');
   });
