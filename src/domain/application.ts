@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { changeFields, DateTime, Id, Name, optional, Timestamp, timestamp } from './common-fields.ts';
 import type { Errors } from './error.ts';
 import { grantFields } from './grant.ts';
-import { Origins } from './origin.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';
 
@@ -12,6 +11,33 @@ export const ApplicationType = z
     '`private`: for backends that can store a key secretly. `public`: for browsers and mobile apps. `management`: for managing the service.',
   );
 export type ApplicationType = z.infer<typeof ApplicationType>;
+
+/** No path, query, fragment or credentials, and no wildcard. */
+const originShape = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\\s*]+$/i;
+
+/** The form that browsers send in `Origin`. Returns undefined if the text is not an origin. */
+export function originOf(text: string): string | undefined {
+  if (!originShape.test(text) || !URL.canParse(text)) return undefined;
+  const { protocol, host } = new URL(text);
+  return `${protocol}//${host.toLowerCase()}`;
+}
+
+const Origin = z
+  .string()
+  .max(300)
+  .transform((text, context) => {
+    const origin = originOf(text);
+    if (origin !== undefined) return origin;
+    context.addIssue(
+      'must be an origin such as https://shop.example or http://localhost:3000, without a path',
+    );
+    return z.NEVER;
+  });
+
+export const Origins = z
+  .array(Origin)
+  .max(20)
+  .transform((origins) => [...new Set(origins)]);
 
 /** An application in responses, without its key. */
 export const Application = z
@@ -132,4 +158,13 @@ function normalized(field: string, sent: unknown): unknown {
   if (!field.endsWith('_at')) return Id.safeParse(sent).data ?? sent;
   const time = DateTime.safeParse(sent).data;
   return time === undefined ? sent : timestamp(time);
+}
+
+export function originErrors(type: string, origins: readonly string[] | undefined): Errors {
+  if (type === 'public' || !origins || origins.length === 0) return {};
+  return {
+    allowed_origins: [
+      `is only for public applications: the key of a ${type} application must not be used in a browser`,
+    ],
+  };
 }

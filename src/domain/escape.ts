@@ -24,12 +24,12 @@ const invisible = new RegExp(
 
 /** Escapes as `\u{202e}`, for a value on one line. */
 export function escapeText(text: string): string {
-  return text.replace(invisible, asEscape);
+  return text.replace(invisible, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
 }
 
 /** Like `escapeText`, but leaves line feeds and tabs. */
 export function escapeLines(text: string): string {
-  return text.replace(invisible, (character) => (isLayout(character) ? character : asEscape(character)));
+  return text.replace(invisible, (character) => (isLayout(character) ? character : escapeText(character)));
 }
 
 /** Escapes JSON text as `\u202e`, so that it parses to the same value. Leaves line feeds and tabs. */
@@ -42,10 +42,6 @@ export function escapeJson(json: string): string {
 /** `U+202E` */
 export function codePoint(character: string): string {
   return `U+${hex(character.codePointAt(0) as number).toUpperCase()}`;
-}
-
-function asEscape(character: string): string {
-  return `\\u{${character.codePointAt(0)?.toString(16)}}`;
 }
 
 function asUnit(unit: string): string {

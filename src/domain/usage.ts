@@ -88,14 +88,9 @@ export function boundedUses(
   const recent = uses.size <= max ? [...uses] : mostRecent(uses, max);
   for (let limit = maxContainers; ; limit >>= 1) {
     const bounded = recent.map(([permission, times]) => [permission, mergeContainers(times, limit)] as const);
-    if (limit === 1 || countOf(bounded) <= max) return new Map(bounded);
+    const count = bounded.reduce((sum, [, times]) => sum + times.size, 0);
+    if (limit === 1 || count <= max) return new Map(bounded);
   }
-}
-
-function countOf(uses: Iterable<readonly [string, LastUses]>): number {
-  let count = 0;
-  for (const [, times] of uses) count += times.size;
-  return count;
 }
 
 function mostRecent(uses: ReadonlyMap<string, LastUses>, count: number): [string, LastUses][] {

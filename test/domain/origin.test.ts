@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { Origins, originErrors, originOf } from '../../src/domain/origin.ts';
+import { Origins, originErrors, originOf } from '../../src/domain/application.ts';
 
 describe('an origin', () => {
   test.each([

@@ -1,9 +1,8 @@
 /** Reads the file of `sallyport apply`: the applications of a tenant, as YAML or JSON. */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import { z } from 'zod';
-import { ApplicationCreate } from '../../domain/application.ts';
+import { ApplicationCreate, originErrors } from '../../domain/application.ts';
 import { grantErrors } from '../../domain/grant.ts';
-import { originErrors } from '../../domain/origin.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 

@@ -6,6 +6,7 @@ import {
   ApplicationUpdate,
   Application as ApplicationView,
   ApplicationWithKey,
+  originErrors,
   readOnlyErrors,
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
@@ -14,10 +15,9 @@ import { orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { applicationKinds, mint, newId } from '../../domain/key.ts';
-import { originErrors } from '../../domain/origin.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
-import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
+import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const tag = 'Applications';
@@ -41,11 +41,7 @@ export const createApplication = changeEndpoint({
   body: ApplicationCreate,
   bodyExample: example.applicationCreate,
   replies: {
-    201: {
-      description: 'The new application, with its key.',
-      schema: ApplicationWithKey,
-      example: example.applicationWithKey,
-    },
+    201: reply('The new application, with its key.', ApplicationWithKey, example.applicationWithKey),
   },
   failures: ['grant_not_held'],
   handle: async ({ principal, body }, { store }) => {
@@ -82,13 +78,7 @@ export const listApplications = readEndpoint({
   summary: 'List applications',
   description: 'Returns the applications of your tenant, newest first. Filters can be combined.',
   query: ListQuery,
-  replies: {
-    200: {
-      description: 'A page of applications.',
-      schema: pageOf(ApplicationView),
-      example: example.applicationPage,
-    },
-  },
+  replies: { 200: reply('A page of applications.', pageOf(ApplicationView), example.applicationPage) },
   handle: async ({ principal, query }, { store }) => {
     const { id: ids, type, name, expires_before: expiresBefore } = query;
     const filter = { ids, type, name, expiresBefore };
@@ -105,9 +95,7 @@ export const getApplicationByKey = readEndpoint({
   summary: 'Get the application of your key',
   description:
     'Returns the application that your key belongs to. With a session key, returns the application of the session.',
-  replies: {
-    200: { description: 'The application.', schema: ApplicationView, example: example.application },
-  },
+  replies: { 200: reply('The application.', ApplicationView, example.application) },
   failures: ['not_found'],
   handle: async ({ principal }, { store }) => {
     if (principal.kind === 'application') return { status: 200, body: jsonOf(principal.application) };
@@ -121,9 +109,7 @@ export const getApplication = readEndpoint({
   tag,
   summary: 'Get an application',
   params,
-  replies: {
-    200: { description: 'The application.', schema: ApplicationView, example: example.application },
-  },
+  replies: { 200: reply('The application.', ApplicationView, example.application) },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
     const application = await store.applications.get(principal.tenantId, params.id);
@@ -140,13 +126,7 @@ export const updateApplication = changeEndpoint({
   params,
   body: ApplicationUpdate,
   bodyExample: example.applicationUpdate,
-  replies: {
-    200: {
-      description: 'The updated application.',
-      schema: ApplicationView,
-      example: example.applicationUpdated,
-    },
-  },
+  replies: { 200: reply('The updated application.', ApplicationView, example.applicationUpdated) },
   failures: ['grant_not_held', 'not_found'],
   handle: async ({ principal, params, body }, { store }) => {
     let before: Application | undefined;
@@ -182,11 +162,7 @@ export const regenerateKey = changeEndpoint({
     'Creates a new key and revokes all existing keys of the application immediately. Only this response contains the new key. Your key must hold every management permission of the application.',
   params,
   replies: {
-    200: {
-      description: 'The application, with its new key.',
-      schema: ApplicationWithKey,
-      example: example.applicationWithKey,
-    },
+    200: reply('The application, with its new key.', ApplicationWithKey, example.applicationWithKey),
   },
   failures: ['grant_not_held', 'not_found'],
   handle: async ({ principal, params }, { store }) => {

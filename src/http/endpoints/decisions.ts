@@ -8,7 +8,7 @@ import { Permission } from '../../domain/permission.ts';
 import { identityOf, isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
 import type { Credentials } from '../../store/store.ts';
-import { readEndpoint } from '../pipeline/route.ts';
+import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const Resource = z
@@ -85,9 +85,7 @@ export const decide = readEndpoint({
   description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
-  replies: {
-    200: { description: 'The decision, with its reason.', schema: Decision, example: example.decision },
-  },
+  replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
   handle: async ({ principal, body }, { store, observer, usage }) => {
     const subject = await subjectOf(body.credential, principal, store.credentials);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };

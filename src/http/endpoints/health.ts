@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { fail } from '../../domain/error.ts';
-import { openEndpoint } from '../pipeline/route.ts';
+import { openEndpoint, reply } from '../pipeline/route.ts';
 
 const Status = z.object({
   status: z.literal('ok').describe('Always `ok`. Otherwise, the response is an error.'),
@@ -12,7 +12,7 @@ export const livez = openEndpoint({
   name: 'live',
   tag,
   summary: 'Check liveness',
-  replies: { 200: { description: 'The process is running.', schema: Status, example: ok.body } },
+  replies: { 200: reply('The process is running.', Status, ok.body) },
   handle: async () => ok,
 });
 
@@ -21,7 +21,7 @@ export const readyz = openEndpoint({
   tag,
   summary: 'Check readiness',
   description: 'Returns 503 while the database is unreachable or the process is shutting down.',
-  replies: { 200: { description: 'The service accepts requests.', schema: Status, example: ok.body } },
+  replies: { 200: reply('The service accepts requests.', Status, ok.body) },
   failures: ['unavailable'],
   handle: async ({ ready, store }) => {
     if (!ready()) throw fail('unavailable', { detail: 'The service is shutting down.', expected: true });

@@ -10,7 +10,7 @@ import { Id } from '../../domain/common-fields.ts';
 import { fail, orNotFound } from '../../domain/error.ts';
 import { applicationKinds, mint } from '../../domain/key.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
-import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
+import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { entityOf, params } from './applications.ts';
 
@@ -23,13 +23,7 @@ export const createKey = changeEndpoint({
   summary: 'Create a key',
   description: `Adds a key to an application. Existing keys stay valid. An application can have up to ${maxKeys} keys. Only this response contains the key. Your key must hold every management permission of the application.`,
   params,
-  replies: {
-    201: {
-      description: 'The new key.',
-      schema: ApplicationKeyCreated,
-      example: example.applicationKeyCreated,
-    },
-  },
+  replies: { 201: reply('The new key.', ApplicationKeyCreated, example.applicationKeyCreated) },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
   handle: async ({ principal, params }, { store }) => {
     const newKey = (current: Application, keys: number) => {
@@ -50,6 +44,10 @@ export const createKey = changeEndpoint({
   },
 });
 
+const ApplicationKeys = z
+  .object({ data: z.array(ApplicationKey).describe(`The keys, at most ${maxKeys}.`) })
+  .meta({ id: 'ApplicationKeys' });
+
 export const listKeys = readEndpoint({
   name: 'listKeys',
   tag,
@@ -58,13 +56,7 @@ export const listKeys = readEndpoint({
     'Returns the keys of an application, newest first. Each is identified by its id and its last four characters.',
   params,
   replies: {
-    200: {
-      description: 'All keys of the application.',
-      schema: z
-        .object({ data: z.array(ApplicationKey).describe(`The keys, at most ${maxKeys}.`) })
-        .meta({ id: 'ApplicationKeys' }),
-      example: { data: [example.applicationKey] },
-    },
+    200: reply('All keys of the application.', ApplicationKeys, { data: [example.applicationKey] }),
   },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { builtIn, descriptionOf, hasTrait } from '../../domain/permission.ts';
 import { readQuery } from '../pipeline/read-input.ts';
-import { openEndpoint } from '../pipeline/route.ts';
+import { openEndpoint, reply } from '../pipeline/route.ts';
 
 const PermissionView = z
   .object({
@@ -19,21 +19,17 @@ const data = builtIn.map((name) => ({
   management: hasTrait(name, 'management'),
 }));
 
+const PermissionList = z.object({
+  data: z.array(PermissionView).describe('All built-in permissions, without pagination.'),
+});
+
 export const listPermissions = openEndpoint({
   name: 'listPermissions',
   tag: 'Reference',
   summary: 'List the built-in permissions',
   description:
     'Returns all built-in permissions. You can use permission names in other families for your own resources.',
-  replies: {
-    200: {
-      description: 'All built-in permissions.',
-      schema: z.object({
-        data: z.array(PermissionView).describe('All built-in permissions, without pagination.'),
-      }),
-      example: { data },
-    },
-  },
+  replies: { 200: reply('All built-in permissions.', PermissionList, { data }) },
   failures: ['validation_failed'],
   handle: async (_, { url }) => {
     readQuery(undefined, url);

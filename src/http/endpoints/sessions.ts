@@ -8,7 +8,7 @@ import { denyUnheldGrants, holds } from '../../domain/principal.ts';
 import { Session, SessionAuthorize, SessionCreated, SessionState } from '../../domain/session.ts';
 import type { Authorized } from '../../store/store.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
-import { changeEndpoint, readEndpoint } from '../pipeline/route.ts';
+import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const tag = 'Sessions';
@@ -22,11 +22,7 @@ export const createSession = changeEndpoint({
   description:
     'Creates a pending session. Call it from the browser with the key of a public application, and send the nonce to your backend. The session key has no access until the backend authorizes the session.',
   replies: {
-    201: {
-      description: 'The pending session, with its key and nonce.',
-      schema: SessionCreated,
-      example: example.sessionCreated,
-    },
+    201: reply('The pending session, with its key and nonce.', SessionCreated, example.sessionCreated),
   },
   checkLimits: async ({ principal, requestInfo }, { limits, pendingSessions }) => {
     limits.checkSessions(principal.digest, requestInfo);
@@ -126,9 +122,7 @@ export const listSessions = readEndpoint({
   description:
     'Returns the pending and active sessions of your tenant, newest first. Filters can be combined.',
   query: ListQuery,
-  replies: {
-    200: { description: 'A page of sessions.', schema: pageOf(Session), example: example.sessionPage },
-  },
+  replies: { 200: reply('A page of sessions.', pageOf(Session), example.sessionPage) },
   handle: async ({ principal, query }, { store }) => {
     const { id: ids, application_id: application, authorized_by: authorizer, state } = query;
     const filter = { ids, application, authorizer, state };

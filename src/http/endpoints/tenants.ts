@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { Timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
-import { readEndpoint } from '../pipeline/route.ts';
+import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 /** The tenant of the caller. A disabled tenant is never returned, since its keys are rejected. */
@@ -22,7 +22,7 @@ export const getTenant = readEndpoint({
   name: 'getTenant',
   tag: 'Tenants',
   summary: 'Get the tenant of your key',
-  replies: { 200: { description: 'The tenant.', schema: Tenant, example: example.tenant } },
+  replies: { 200: reply('The tenant.', Tenant, example.tenant) },
   handle: async ({ principal: { tenantId } }, { store }) => {
     const [tenant, applications] = await Promise.all([
       store.tenants.get(tenantId),

@@ -113,17 +113,14 @@ function readVisibleData(transform: Transform, { data, mask, masked }: TokenRevi
 /** Says only that data, mask, metadata or expiry changed, so that their values stay out of the audit log. */
 function contentDifference(
   before: TokenRecord['token'],
-  { type, container }: TokenRevision,
+  content: TokenRevision,
   patch: TokenPatch,
 ): Difference {
   const withoutValues = (['data', 'mask', 'metadata', 'expires_at'] as const).filter(
     (field) => patch[field] !== undefined,
   );
   return {
-    ...difference({ type: before.type, container: before.container }, { type, container }, [
-      'type',
-      'container',
-    ]),
+    ...difference<Pick<TokenRevision, 'type' | 'container'>>(before, content, ['type', 'container']),
     ...Object.fromEntries(withoutValues.map((field) => [field, {}])),
   };
 }

@@ -19,7 +19,7 @@ import {
 import { visible, within } from '../../domain/visible-scopes.ts';
 import type { LockedToken, StoredToken, StoreTransaction, TokenRecord } from '../../store/store.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
-import { changeEndpoint, type Reply, readEndpoint } from '../pipeline/route.ts';
+import { changeEndpoint, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { contentOf, type PatchedContent, patchedContent } from './token-content.ts';
 
@@ -27,11 +27,7 @@ const tag = 'Tokens';
 const params = z.object({
   id: TokenId.meta({ description: 'The id of the token.', examples: [example.token.id] }),
 });
-const reply = {
-  description: 'The token. `data` depends on your transform.',
-  schema: TokenView,
-  example: example.token,
-};
+const tokenReplyDocs = reply('The token. `data` depends on your transform.', TokenView, example.token);
 
 export const createToken = changeEndpoint({
   name: 'createToken',
@@ -42,7 +38,7 @@ export const createToken = changeEndpoint({
   body: TokenCreate,
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenCreate,
-  replies: { 201: reply },
+  replies: { 201: tokenReplyDocs },
   failures: ['token_exists', 'storage_full'],
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
     limits.checkTokens(principal.applicationId, bodyBytes, requestInfo);
@@ -77,9 +73,7 @@ export const listTokens = readEndpoint({
   description:
     'Returns the tokens that your key can read, newest first. `data` depends on the transform for each token. A request examines a limited number of tokens, and a page has at most 8 MiB. A page can therefore be short or empty and still have `next`. Totals are absent if there are too many tokens to count.',
   query: ListQuery,
-  replies: {
-    200: { description: 'A page of tokens.', schema: pageOf(TokenView), example: example.tokenPage },
-  },
+  replies: { 200: reply('A page of tokens.', pageOf(TokenView), example.tokenPage) },
   handle: async ({ principal, query }, { store, usage }) => {
     const container = canonicalContainer(query.container ?? '/');
     const readable = within(visible(principal, 'token:read'), container);
@@ -103,7 +97,7 @@ export const getToken = readEndpoint({
   tag,
   summary: 'Get a token',
   params,
-  replies: { 200: reply },
+  replies: { 200: tokenReplyDocs },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store, usage }) => {
     const token = orNotFound(await store.tokens.get(principal.tenantId, params.id));
@@ -123,7 +117,7 @@ export const updateToken = changeEndpoint({
   body: TokenPatch,
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenPatch,
-  replies: { 200: reply },
+  replies: { 200: tokenReplyDocs },
   failures: ['not_found', 'reveal_required', 'storage_full'],
   replay,
   checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits }) => {

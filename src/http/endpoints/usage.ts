@@ -3,7 +3,7 @@ import { Timestamp } from '../../domain/common-fields.ts';
 import { orNotFound } from '../../domain/error.ts';
 import { compilePolicy } from '../../domain/policy.ts';
 import { maxUses, UnusedGrant, Use, unusedGrants } from '../../domain/usage.ts';
-import { readEndpoint } from '../pipeline/route.ts';
+import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { params } from './applications.ts';
 
@@ -27,9 +27,7 @@ export const getUsage = readEndpoint({
   description:
     'Returns when each permission of an application was last used, in which container, and which grants were never used. Usage is recorded once a minute. Requests of a session count for its authorizer if the session is limited by it, and otherwise for no application. An allowed decision counts for the credential in question.',
   params,
-  replies: {
-    200: { description: 'The recorded usage.', schema: ApplicationUsage, example: example.usage },
-  },
+  replies: { 200: reply('The recorded usage.', ApplicationUsage, example.usage) },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {
     const application = orNotFound(await store.applications.get(principal.tenantId, params.id));

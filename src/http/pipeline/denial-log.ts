@@ -26,17 +26,10 @@ const maxDetailed = 20;
 export function denialLog(store: Store, log: Log, now: () => number): DenialLog {
   let pending = new Map<string | undefined, Map<string, NewEntry>>();
 
-  function entriesOf(application: string | undefined): Map<string, NewEntry> {
-    const known = pending.get(application);
-    if (known) return known;
-    const entries = new Map<string, NewEntry>();
-    pending.set(application, entries);
-    return entries;
-  }
-
   function add(entry: NewEntry): void {
     const { actor, operation, reason, from } = entry;
-    const entries = entriesOf(actor.application_id);
+    const entries = pending.get(actor.application_id) ?? new Map<string, NewEntry>();
+    pending.set(actor.application_id, entries);
     const detailed = JSON.stringify([operation, reason, actor.id, from.ip && networkOf(from.ip)]);
     const isDetailed = entries.has(detailed) || entries.size < maxDetailed;
     const name = isDetailed ? detailed : JSON.stringify([operation, reason]);

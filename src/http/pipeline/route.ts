@@ -80,13 +80,25 @@ export interface ChangeReply extends Reply {
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
+interface DeclaredReply {
+  readonly description: string;
+  readonly schema?: z.ZodType;
+  readonly example?: unknown;
+}
+
+/** Declares a reply with a JSON body. */
+export function reply(description: string, schema: z.ZodType, example: unknown): DeclaredReply {
+  return { description, schema, example };
+}
+
 interface EndpointDocs {
   /** The operation's name in OpenAPI and the SDK. */
   readonly name: string;
   readonly tag: Tag;
   readonly summary: string;
   readonly description?: string;
-  readonly replies: Record<number, { description: string; schema?: z.ZodType; example?: unknown }>;
+  /** By status. */
+  readonly replies: Record<number, DeclaredReply>;
   /** Error codes in addition to those of `failuresOf`. */
   readonly failures?: readonly Code[];
 }

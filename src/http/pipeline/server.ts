@@ -1,6 +1,7 @@
 /** Listens, and passes each request to its route. */
 import { fail } from '../../domain/error.ts';
 import type { Log } from '../../log.ts';
+import type { Observed } from '../../observe.ts';
 import { senderOf, type Trust, trustNobody, unwrapped } from './client-address.ts';
 import { handleRequest } from './handle-request.ts';
 import { problemResponse } from './problem.ts';
@@ -73,12 +74,12 @@ function handlersByPath(
   context: HandlerContext,
   clientAddress: ClientAddress,
 ): Record<string, BunHandler> {
-  const entries = [...Map.groupBy(routes, ({ path }) => path)].flatMap(([path, group]) => {
-    const handler = handlerOf(group, context, clientAddress);
-    const paths = path === '/' ? [path] : [path, `${path}/`];
-    return paths.map((each) => [each, handler] as const);
-  });
-  return Object.fromEntries(entries);
+  const handlers: Record<string, BunHandler> = {};
+  for (const [path, group] of Map.groupBy(routes, ({ path }) => path)) {
+    handlers[path] = handlerOf(group, context, clientAddress);
+    if (path !== '/') handlers[`${path}/`] = handlers[path];
+  }
+  return handlers;
 }
 
 /** Bun matches the path. The method is matched here, so that a wrong one gets 405 with `Allow`. */
@@ -135,4 +136,29 @@ function observe(
 ): void {
   observer.request(name, requiresKey, status, seconds);
   log.debug('request', { ...logFields(requestInfo), status, seconds });
+}
+
+/** Serves Prometheus metrics on a separate port, so that access to them can be restricted separately. */
+export function listenForScrapes(host: string, port: number, observed: Observed): Server {
+  const server = Bun.serve({
+    hostname: host,
+    port,
+    reusePort: false,
+    development: false,
+    idleTimeout: 10,
+    maxRequestBodySize: 0,
+    routes: {
+      '/metrics': {
+        GET: async () =>
+          new Response(await observed.text(), {
+            headers: {
+              'Content-Type': 'text/plain; version=0.0.4; charset=utf-8',
+              'Cache-Control': 'no-store',
+            },
+          }),
+      },
+    },
+    fetch: () => new Response('GET /metrics\n', { status: 404 }),
+  });
+  return { port: server.port as number, close: () => server.stop(true) };
 }

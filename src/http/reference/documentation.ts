@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { JsonText } from '../../domain/json-text.ts';
 import { version } from '../../version.ts';
 import { readQuery } from '../pipeline/read-input.ts';
-import { openEndpoint, type Reply, type Route } from '../pipeline/route.ts';
+import { openEndpoint, type Reply, type Route, reply } from '../pipeline/route.ts';
 import { openApi } from './openapi.ts';
 import { contentSecurityPolicy, referencePage } from './page.ts';
 
@@ -36,7 +36,7 @@ export function documentation(api: () => readonly Route[]) {
     tag: 'Reference',
     summary: 'Get the OpenAPI document',
     description: 'Returns the OpenAPI 3.1 description of this API.',
-    replies: { 200: { description: 'The OpenAPI document.', schema: OpenApi, example: sample } },
+    replies: { 200: reply('The OpenAPI document.', OpenApi, sample) },
     failures: ['validation_failed'],
     handle: async (_, request) => {
       readQuery(undefined, request.url);

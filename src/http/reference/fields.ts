@@ -54,8 +54,9 @@ function row(
   direction: Direction,
   above: string[],
 ): Html {
-  const { enum: values } = resolve(schema, schemas);
-  const limits = limitsOf(resolve(schema, schemas));
+  const resolved = resolve(schema, schemas);
+  const { enum: values } = resolved;
+  const limits = limitsOf(resolved);
   const requiredMark = direction === 'request' && required && html` <span class="mark">required</span>`;
   const optionalMark =
     direction === 'response' && !required && html` <span class="mark quiet">optional</span>`;
