@@ -128,10 +128,11 @@ interface FailureOptions {
   /** Replaces the default detail of the code. */
   readonly detail?: string;
   readonly errors?: Errors;
-  /** Seconds. */
+  /** Seconds until a retry can succeed, if known. */
   readonly retryAfter?: number;
   /** Logged, but never sent to the client. */
   readonly cause?: unknown;
+  /** Whether a 5xx is part of normal operation, such as during shutdown. Then it is not logged as an error. */
   readonly expected?: true;
 }
 
@@ -139,9 +140,7 @@ export class Failure extends Error {
   readonly code: Code;
   readonly detail: string;
   readonly errors: Errors | undefined;
-  /** Seconds until a retry can succeed, if known. */
   readonly retryAfter: number | undefined;
-  /** Whether a 5xx is part of normal operation, such as during shutdown. Expected failures are not logged as errors. */
   readonly expected: boolean;
 
   constructor(code: Code, options: FailureOptions = {}) {

@@ -21,7 +21,9 @@ const ruleFields = {
   of: Holder.describe('The owner of the rule.'),
   rule: z
     .union([z.int(), z.literal('permissions')])
-    .describe('The position of the rule, starting at 1, or `permissions` for the permissions without a rule.'),
+    .describe(
+      'The position of the rule, starting at 1, or `permissions` for the permissions without a rule.',
+    ),
 };
 
 /** Whether one rule grants the permission and matches the resource. */

@@ -40,13 +40,15 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
           `${permission} cannot be granted to a ${holder}`,
         ];
   };
+  const pathOf = (index: number) => `rules.${originalIndex(grants.rules, index)}`;
   checkPermissions(grants.permissions, 'permissions');
-  for (const [index, rule] of grants.rules.entries()) {
-    const path = `rules.${originalIndex(grants.rules, index)}`;
-    checkPermissions(rule.permissions, `${path}.permissions`);
+  grants.rules.forEach((rule, index) => {
+    checkPermissions(rule.permissions, `${pathOf(index)}.permissions`);
+  });
+  grants.rules.forEach((rule, index) => {
     const error = scopeError(owner, rule);
-    if (error) errors[`${path}.${error.field}`] = [error.message];
-  }
+    if (error) errors[`${pathOf(index)}.${error.field}`] = [error.message];
+  });
   return errors;
 }
 

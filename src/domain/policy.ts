@@ -32,20 +32,13 @@ interface Step {
   readonly verdict: Verdict;
 }
 
-/** The rules that grant one permission. */
-interface PermissionRules {
-  /** In order of precedence. */
-  readonly steps: readonly Step[];
-  /** The verdict if no step matches. */
-  readonly otherwise: Verdict;
-}
-
 export interface Policy {
   readonly grants: Grants;
   readonly plain: ReadonlySet<string>;
   /** In order of precedence: the first that grants the permission and matches the resource decides. */
   readonly rules: readonly CompiledRule[];
-  readonly byPermission: ReadonlyMap<string, PermissionRules>;
+  /** The same by permission. A permission without a rule is the last step. */
+  readonly byPermission: ReadonlyMap<string, readonly Step[]>;
 }
 
 export function compilePolicy(grants: Grants): Policy {
@@ -61,16 +54,12 @@ export function compilePolicy(grants: Grants): Policy {
   const plain = new Set(grants.permissions);
   const named = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
   const byPermission = new Map(
-    Array.from(named, (permission) => [permission, rulesFor(permission, plain, rules)] as const),
+    Array.from(named, (permission) => [permission, stepsFor(permission, plain, rules)] as const),
   );
   return { grants, plain, rules, byPermission };
 }
 
-function rulesFor(
-  permission: string,
-  plain: ReadonlySet<string>,
-  rules: readonly CompiledRule[],
-): PermissionRules {
+function stepsFor(permission: string, plain: ReadonlySet<string>, rules: readonly CompiledRule[]): Step[] {
   const scoped = hasTrait(permission, 'scoped');
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
@@ -80,7 +69,7 @@ function rulesFor(
       const verdict = { allowed: true, transform: rule.rule.transform, rule } as const;
       return conditions ? [{ conditions, verdict }] : [];
     });
-  return { steps, otherwise: plain.has(permission) ? allowedByPermission : denied };
+  return plain.has(permission) ? [...steps, { conditions: [], verdict: allowedByPermission }] : steps;
 }
 
 /** Omits the root container, which includes every resource, also one without a container. */
@@ -103,11 +92,11 @@ const denied: Verdict = { allowed: false };
 const allowedByPermission: Verdict = { allowed: true, transform: 'mask', rule: undefined };
 
 export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
-  const granted = policy.byPermission.get(permission);
-  if (!granted) return denied;
+  const steps = policy.byPermission.get(permission);
+  if (!steps) return denied;
   const given = canonicalResource(resource);
-  for (const { conditions, verdict } of granted.steps) if (matches(conditions, given)) return verdict;
-  return granted.otherwise;
+  for (const { conditions, verdict } of steps) if (matches(conditions, given)) return verdict;
+  return denied;
 }
 
 /** With a ceiling, both policies must allow. The stricter transform applies. */

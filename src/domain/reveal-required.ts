@@ -3,9 +3,7 @@ import { decideUnder, type Resource } from './policy.ts';
 import { isInBrowser, type Principal } from './principal.ts';
 import { canonicalContainer, stricter, type Transform } from './rule.ts';
 
-interface TokenLocation extends Resource {
-  readonly container: string;
-}
+type TokenLocation = Resource & { readonly container: string };
 
 /** A patch that does not replace the data as a whole. */
 export interface PartialPatch {

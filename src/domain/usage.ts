@@ -35,34 +35,26 @@ type PermissionUse = Pick<Use, 'permission' | 'container'>;
  * container is above that of the grant, since it may stand for containers below.
  */
 export function unusedGrants(policy: Policy, uses: readonly PermissionUse[]): UnusedGrant[] {
-  const decided = Map.groupBy(
-    uses.map((use) => ({ ...use, by: decidedBy(policy, use) })),
-    ({ permission }) => permission,
-  );
+  const decided = uses.map((use) => ({ ...use, by: decidedBy(policy, use) }));
+  const byPermission = Map.groupBy(decided, ({ permission }) => permission);
+  const isUsed = ({ by, permission, container }: Grant) =>
+    byPermission
+      .get(permission)
+      ?.some((use) => use.by === by || (container !== use.container && container.startsWith(use.container)));
   return [...grantsOf(policy)]
-    .filter(
-      ({ by, permission, container }) =>
-        !decided
-          .get(permission)
-          ?.some(
-            (use) => use.by === by || (container !== use.container && container.startsWith(use.container)),
-          ),
-    )
-    .map(({ by, permission, container }) => ({
-      rule: by === 'permissions' ? by : by.index + 1,
-      permission,
-      container,
-    }));
+    .filter((grant) => !isUsed(grant))
+    .map(({ by, ...grant }) => ({ rule: by === 'permissions' ? by : by.index + 1, ...grant }));
 }
 
 type Grantor = CompiledRule | 'permissions';
+type Grant = PermissionUse & { by: Grantor };
 
 function decidedBy(policy: Policy, { permission, container }: PermissionUse): Grantor | undefined {
   const verdict = decide(policy, permission, { container });
   return verdict.allowed ? (verdict.rule ?? 'permissions') : undefined;
 }
 
-function* grantsOf(policy: Policy): Generator<PermissionUse & { by: Grantor }> {
+function* grantsOf(policy: Policy): Generator<Grant> {
   for (const permission of policy.plain) yield { by: 'permissions', permission, container: '/' };
   for (const by of policy.rules.toSorted((a, b) => a.index - b.index)) {
     const container = canonicalContainer(by.rule.container ?? '/');

@@ -18,9 +18,6 @@ const Resource = z
   })
   .meta({ id: 'Resource' });
 
-/** A request without a resource: only grants for all resources match. */
-const anyResource: z.output<typeof Resource> = { id: undefined, container: undefined };
-
 const maxResources = 100;
 const maxReplyBytes = 4_194_304;
 /** Reserved for the parts of a reply other than its decisions. */
@@ -89,7 +86,7 @@ export const decide = readEndpoint({
   handle: async ({ principal, body }, { store, observer, usage }) => {
     const subject = await subjectOf(body.credential, principal, store.credentials);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
-    const outcomeOf = (resource: z.output<typeof Resource>) => {
+    const outcomeOf = (resource: { id?: string | undefined; container?: string | undefined }) => {
       const outcome = question ? explain(question, body.permission, resource) : invalidCredential;
       observer.decision(outcome.allowed);
       if (subject && outcome.allowed) usage.record(subject, body.permission, resource.container);
@@ -97,7 +94,7 @@ export const decide = readEndpoint({
       return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };
     const who = subject && { principal: identityOf(subject) };
-    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? anyResource) } };
+    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? {}) } };
     const decisions = JsonText.list(withinLimit(body.resources, outcomeOf));
     return { status: 200, body: JsonText.extended({ ...who }, 'decisions', decisions) };
   },

@@ -1,6 +1,6 @@
 /** Requests with an `Idempotency-Key` header. The records are stored by src/store/idempotency.ts. */
 import { fail, throwIfInvalid } from '../../domain/error.ts';
-import { identityOf, type Principal } from '../../domain/principal.ts';
+import { identityOf } from '../../domain/principal.ts';
 import type { Repeatable } from '../../store/store.ts';
 import { type Call, type Route, takesIdempotencyKey } from './route.ts';
 
@@ -19,19 +19,11 @@ export function idempotencyOf(
     throwIfInvalid({ [header]: ['must have 1 to 255 visible ASCII characters'] });
   }
   const target = `${route.method} ${route.path} ${JSON.stringify(params)}`;
-  return {
-    caller: identityOf(principal).id,
-    key,
-    request: `${target}\n${grantsOf(route, principal)}\n${bodyText}`,
-  };
-}
-
-/**
- * A reply depends on the caller's grants, so a retry with other grants does not get the stored reply. A PUT is an
- * exception: its reply contains no secret, and it may have changed the caller's own grants.
- */
-function grantsOf({ method }: Route, { policy, ceiling }: Principal): string {
-  return method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants]);
+  // A reply depends on the caller's grants, so a retry with other grants does not get the stored reply. A PUT is an
+  // exception: its reply contains no secret, and it may have changed the caller's own grants.
+  const { policy, ceiling } = principal;
+  const grants = route.method === 'PUT' ? '' : JSON.stringify([policy.grants, ceiling?.grants]);
+  return { caller: identityOf(principal).id, key, request: `${target}\n${grants}\n${bodyText}` };
 }
 
 /**
