@@ -173,29 +173,23 @@ class SharedTransaction implements Transaction {
     this.#deferred = deferred;
   }
 
-  readonly get = <R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined> => {
-    this.#open++;
-    return then(this.#queries.get<R>(sql, params), (row) => {
-      this.#answered(row !== undefined && !readOnly.test(sql));
-      return row;
-    });
-  };
+  readonly get = <R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined> =>
+    this.#track(
+      () => this.#queries.get<R>(sql, params),
+      (row) => row !== undefined && !readOnly.test(sql),
+    );
 
-  readonly all = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> => {
-    this.#open++;
-    return then(this.#queries.all<R>(sql, params), (rows) => {
-      this.#answered(rows.length > 0 && !readOnly.test(sql));
-      return rows;
-    });
-  };
+  readonly all = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> =>
+    this.#track(
+      () => this.#queries.all<R>(sql, params),
+      (rows) => rows.length > 0 && !readOnly.test(sql),
+    );
 
-  readonly run = (sql: string, params?: readonly Value[]): Awaitable<number> => {
-    this.#open++;
-    return then(this.#queries.run(sql, params), (changes) => {
-      this.#answered(changes > 0);
-      return changes;
-    });
-  };
+  readonly run = (sql: string, params?: readonly Value[]): Awaitable<number> =>
+    this.#track(
+      () => this.#queries.run(sql, params),
+      (changes) => changes > 0,
+    );
 
   readonly defer = <T>(write: (tx: Queries, rows: readonly T[]) => Promise<void>, row: T): void => {
     this.#wrote = true;
@@ -206,8 +200,12 @@ class SharedTransaction implements Transaction {
     return this.#wrote || this.#open > 0;
   }
 
-  #answered(wrote: boolean): void {
-    this.#open--;
-    if (wrote) this.#wrote = true;
+  #track<T>(send: () => Awaitable<T>, hasWritten: (answer: T) => boolean): Awaitable<T> {
+    this.#open++;
+    return then(send(), (answer) => {
+      this.#open--;
+      if (hasWritten(answer)) this.#wrote = true;
+      return answer;
+    });
   }
 }

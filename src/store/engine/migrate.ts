@@ -1,4 +1,4 @@
-import type { Db, Queries } from './db.ts';
+import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
 import initialSqlite from './migrations/0001_initial.sqlite.sql' with { type: 'text' };
@@ -142,69 +142,44 @@ export function hashOf(dialect: Dialect, migration: Migration): string {
  * Applies the missing migrations. If several nodes start concurrently, one migrates and the others wait. Throws
  * `IncompatibleSchema` if the database has applied other migrations than these.
  *
- * Next to nodes that serve requests, every migration runs in a separate transaction and alters one existing table.
- * A transaction that holds a lock on one table while it waits for another could deadlock with a request.
+ * Every migration runs in a separate transaction and alters at most one existing table. A transaction that holds a lock
+ * on one table while it waits for another could deadlock with a request of another node.
  */
 export async function migrate(db: Db, known: readonly Migration[] = migrations): Promise<Migrated> {
   const to = known.length;
-  const from = await db.exclusively((tx) => begin(db, tx, known), 'slow');
-  if (hasNoOtherUsers(db, from)) return { from, to };
-  for (let version = from; version < to; version++) {
-    await db.exclusively(async (tx) => {
-      const applied = await tx.all<AppliedMigration>(selectApplied);
-      if (versionOf(applied) === version) await apply(db, tx, version, known);
-    }, 'slow');
-  }
+  const from = await applyNext(db, known);
+  for (let version = from; version < to - 1; ) version = await applyNext(db, known);
   return { from, to };
 }
 
-/** Returns the version before. If the database has no other users, applies all migrations in this transaction. */
-async function begin(db: Db, tx: Queries, known: readonly Migration[]): Promise<number> {
-  await tx.run(versionsTable);
-  const applied = await tx.all<AppliedMigration>(selectApplied);
-  const problem = await findSchemaProblem({ dialect: db.dialect, all: tx.all }, applied, known);
-  if (problem) throw problem;
-  const from = versionOf(applied);
-  if (!hasNoOtherUsers(db, from)) return from;
-  for (let version = from; version < known.length; version++) await apply(db, tx, version, known, isNotLock);
-  return from;
-}
-
-/** SQLite has a single lock, and no node serves from an empty database. */
-function hasNoOtherUsers(db: Db, from: number): boolean {
-  return db.dialect === 'sqlite' || from === 0;
-}
-
-async function apply(
-  { dialect }: Db,
-  tx: Queries,
-  version: number,
-  known: readonly Migration[],
-  wanted: (statement: string) => boolean = () => true,
-): Promise<void> {
-  const migration = known[version] as Migration;
-  for (const statement of statementsFor(dialect, migration).filter(wanted)) await tx.run(statement);
-  await tx.run('insert into schema_versions (version, name, hash) values ($1, $2, $3)', [
-    version + 1,
-    migration.name,
-    hashOf(dialect, migration),
-  ]);
+/** Applies one missing migration. Returns the version before. */
+function applyNext(db: Db, known: readonly Migration[]): Promise<number> {
+  return db.exclusively(async (tx) => {
+    await tx.run(versionsTable);
+    const applied = await tx.all<AppliedMigration>(selectApplied);
+    const problem = await findSchemaProblem({ dialect: db.dialect, all: tx.all }, applied, known);
+    if (problem) throw problem;
+    const version = versionOf(applied);
+    const next = known[version];
+    if (!next) return version;
+    for (const statement of statementsFor(db.dialect, next)) await tx.run(statement);
+    await tx.run('insert into schema_versions (version, name, hash) values ($1, $2, $3)', [
+      version + 1,
+      next.name,
+      hashOf(db.dialect, next),
+    ]);
+    return version;
+  }, 'slow');
 }
 
 /** The statements that create a SQLite database of this version. */
 export function sqliteStatements(version: number): string[] {
-  const statements = migrations.slice(0, version).flatMap((one) => statementsFor('sqlite', one));
-  return [versionsTable, ...statements.filter(isNotLock)];
+  return [versionsTable, ...migrations.slice(0, version).flatMap((one) => statementsFor('sqlite', one))];
 }
 
 function statementsFor(dialect: Dialect, { sql, only }: Migration): string[] {
   const common = statements(sql);
   return [...(dialect === 'sqlite' ? common.map(toSqlite) : common), ...statements(only?.[dialect] ?? '')];
-}
-
-/** Without other users no lock is needed, and some databases compatible with PostgreSQL have no `lock table`. */
-function isNotLock(statement: string): boolean {
-  return !statement.startsWith('lock table');
 }
 
 /** Splits at semicolons, except those inside the `begin` and `end` of a trigger. */

@@ -178,27 +178,10 @@ async function execute<R>(
   params: readonly Value[],
   clock: (() => number) | undefined,
 ): Promise<Result<R>> {
-  if (clock === undefined) return (await on.unsafe(translated(sql), [...params])) as Result<R>;
-  const withClock = /:now\b/.test(sql);
-  const text = translate(sql, `($${params.length + 1}::bigint)`);
-  return (await on.unsafe(text, withClock ? [...params, clock()] : [...params])) as Result<R>;
-}
-
-function translate(sql: string, now: string): string {
-  return sql.replace(/:now\b/g, now).replace(/:key\b/g, 'any($1)');
-}
-
-const translations = new Map<string, string>();
-const maxTranslations = 500;
-
-/** Uses the database's own clock. */
-function translated(sql: string): string {
-  const cached = translations.get(sql);
-  if (cached !== undefined) return cached;
-  if (translations.size >= maxTranslations) translations.clear();
-  const text = translate(sql, databaseClock);
-  translations.set(sql, text);
-  return text;
+  const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;
+  const text = sql.replace(/:now\b/g, now).replace(/:key\b/g, 'any($1)');
+  const values = clock !== undefined && text.includes(now) ? [...params, clock()] : [...params];
+  return (await on.unsafe(text, values)) as Result<R>;
 }
 
 /** Checks the deadline before and after: even one statement may wait longer for a connection than its caller waits. */
