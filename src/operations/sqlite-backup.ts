@@ -5,9 +5,8 @@ import { anchorOf } from '../store/audit/hash-chain.ts';
 import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
 import { lacking, type MasterKeys } from '../store/crypto/keyring.ts';
 import { generationFile } from '../store/engine/commit-watch.ts';
-import { createExclusively, inRealFolder } from '../store/engine/file-ownership.ts';
+import { createExclusively, inRealFolder, openDatabase } from '../store/engine/file-ownership.ts';
 import { lockFile, shareLock } from '../store/engine/sqlite-lock.ts';
-import { openFile } from '../store/engine/sqlite-open.ts';
 import { schemaDifferences } from '../store/engine/sqlite-schema.ts';
 
 /** Tables that a backup leaves out: sessions with their nonces, and idempotency records. */
@@ -169,7 +168,7 @@ export function removeParts(path: string): void {
 }
 
 function within<T>(path: string, work: (db: Database) => T): T {
-  const db = openFile(path, 'existing');
+  const db = openDatabase(path, 'existing');
   try {
     db.run('pragma busy_timeout = 5000');
     // The file may come from an untrusted place.

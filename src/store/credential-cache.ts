@@ -24,10 +24,9 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import type { Digest } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
-import { BoundedCache } from './bounded-cache.ts';
 import type { DbTime, Local } from './engine/db.ts';
 
-export interface FoundCredential {
+export interface CachedCredential {
   readonly principal: Principal;
   /** When it expires, if no commit changes that. */
   readonly until: number;
@@ -35,45 +34,52 @@ export interface FoundCredential {
   readonly text: number;
 }
 
-interface Entry<R> extends FoundCredential {
+interface Entry<R> extends CachedCredential {
   readonly row: R;
   /** Undefined if a commit was in progress at the lookup, and on PostgreSQL. */
   readonly generation: number | undefined;
 }
 
-export class CredentialCache<R extends { readonly now: DbTime }> {
-  readonly #entries = new BoundedCache<Entry<R>>(10_000);
-  readonly #local: Local | undefined;
-  readonly #lookUp: (digest: Digest) => Awaitable<R | undefined>;
-  readonly #toCredential: (row: R, digest: Digest) => FoundCredential;
+/** The limits of a cache. An entry takes several times as much memory as its text. */
+const maxEntries = 10_000;
+const maxText = 16_000_000;
 
-  constructor(
-    local: Local | undefined,
-    lookUp: (digest: Digest) => Awaitable<R | undefined>,
-    toCredential: (row: R, digest: Digest) => FoundCredential,
-  ) {
-    this.#local = local;
-    this.#lookUp = lookUp;
-    this.#toCredential = toCredential;
+/** Returns a function like `Credentials.find`. */
+export function cached<R extends { readonly now: DbTime }>(
+  local: Local | undefined,
+  lookUp: (digest: Digest) => Awaitable<R | undefined>,
+  toCredential: (row: R, digest: Digest) => CachedCredential,
+): (digest: Digest) => Awaitable<Principal | undefined> {
+  const entries = new Map<string, Entry<R>>();
+  let totalText = 0;
+
+  /** Drops all entries when a new one exceeds a limit. */
+  function save(name: string, entry: Entry<R>): void {
+    totalText -= entries.get(name)?.text ?? 0;
+    entries.delete(name);
+    if (entries.size >= maxEntries || totalText + entry.text > maxText) {
+      entries.clear();
+      totalText = 0;
+    }
+    entries.set(name, entry);
+    totalText += entry.text;
   }
 
-  /** See `Credentials.find`. */
-  find(digest: Digest): Awaitable<Principal | undefined> {
+  return (digest) => {
     const name = digest.toString('latin1');
-    const generation = this.#local?.generation();
-    const known = this.#entries.get(name);
-    if (this.#local && known && generation !== undefined && known.generation === generation) {
-      const now = this.#local.now();
-      return now < known.until ? { ...known.principal, now } : undefined;
+    const generation = local?.generation();
+    const entry = entries.get(name);
+    if (local && entry && generation !== undefined && entry.generation === generation) {
+      const now = local.now();
+      return now < entry.until ? { ...entry.principal, now } : undefined;
     }
-    return then(this.#lookUp(digest), (row) => {
+    return then(lookUp(digest), (row) => {
       if (!row) return undefined;
-      const found = known && isSame(known.row, row) ? known : this.#toCredential(row, digest);
-      const { principal, until, text } = found;
-      this.#entries.set(name, { principal, until, text, row, generation }, text);
+      const { principal, until, text } = entry && isSame(entry.row, row) ? entry : toCredential(row, digest);
+      save(name, { principal, until, text, row, generation });
       return { ...principal, now: Number(row.now) };
     });
-  }
+  };
 }
 
 /** Ignores the time of the lookup, and the key, by which both were found. */

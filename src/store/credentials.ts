@@ -9,7 +9,7 @@ import {
   toGrants,
   toOrigins,
 } from './applications.ts';
-import { CredentialCache, type FoundCredential } from './credential-cache.ts';
+import { type CachedCredential, cached } from './credential-cache.ts';
 import type { Db, DbTime } from './engine/db.ts';
 import { withAuthorizer, works } from './sessions.ts';
 import type { Credentials } from './store.ts';
@@ -52,21 +52,17 @@ const bySessionKey = `
   where s.key_digest = :key and ${works}`;
 
 export function credentials(db: Db): Credentials {
-  const keys = new CredentialCache(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key), fromKey);
-  const sessionKeys = new CredentialCache(
-    db.local,
-    (key) => db.lookup<SessionRow>(bySessionKey, key),
-    fromSession,
-  );
+  const findKey = cached(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key), fromKey);
+  const findSession = cached(db.local, (key) => db.lookup<SessionRow>(bySessionKey, key), fromSession);
   return {
     find: (kind, digest) => {
       if (kind === 'non') return undefined;
-      return kind === 'ses' ? sessionKeys.find(digest) : keys.find(digest);
+      return kind === 'ses' ? findSession(digest) : findKey(digest);
     },
   };
 }
 
-function fromKey(row: KeyRow, digest: Digest): FoundCredential {
+function fromKey(row: KeyRow, digest: Digest): CachedCredential {
   const application = toApplication(row);
   const principal: Principal = {
     kind: 'application',
@@ -83,7 +79,7 @@ function fromKey(row: KeyRow, digest: Digest): FoundCredential {
   return { principal, until: earliest(row.expires_at), text };
 }
 
-function fromSession(row: SessionRow, digest: Digest): FoundCredential {
+function fromSession(row: SessionRow, digest: Digest): CachedCredential {
   const { ceiling_permissions: permissions, ceiling_rules: rules } = row;
   const { authorizer_id: applicationId, authorizer_key_id: keyId } = row;
   const principal: Principal = {

@@ -15,8 +15,8 @@ import { applicationKeys } from './keys.ts';
 import type { Maintenance } from './maintenance.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
-import { sweep } from './sweep.ts';
-import { createFirst, removeRows, tenants } from './tenants.ts';
+import { removeTenantRows, sweep } from './sweep.ts';
+import { createFirst, tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
 import { type TransactionRunner, transactionRunner } from './transaction-scope.ts';
 import { usage } from './usage.ts';
@@ -80,8 +80,6 @@ const noMasters: MasterKeys = {
 };
 
 function storeOn(db: Db, keys: Keyring, run: TransactionRunner): Store {
-  const { get } = tenants(db);
-  const { write, list } = auditLog(db, keys.ofChain);
   return {
     applications: applications(db),
     keys: applicationKeys(db),
@@ -89,8 +87,8 @@ function storeOn(db: Db, keys: Keyring, run: TransactionRunner): Store {
     sessions: sessions(db),
     tokens: tokens(db, keys),
     credentials: credentials(db),
-    tenants: { get },
-    audit: { write, list },
+    tenants: tenants(db),
+    audit: auditLog(db, keys.ofChain),
     change: run,
     ping: async () => {
       checkFileInPlace(db);
@@ -105,13 +103,12 @@ function maintenanceOn(
   keys: Keyring,
   run: TransactionRunner,
 ): Maintenance {
-  const { append, head, range, export: exportLines } = auditLog(db, keys.ofChain);
   return {
     tenants: tenants(db),
-    audit: { append, head, range, export: exportLines },
+    audit: auditLog(db, keys.ofChain),
     changeTenants: (work) => run(undefined, work),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.ofChain(), prepare),
-    removeTenantRows: (id, limit) => removeRows(db, id, limit),
+    removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
       const removed = await sweep(db, limit);

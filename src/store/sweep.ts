@@ -1,7 +1,17 @@
 /** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
 import { type Db, rowLock } from './engine/db.ts';
-import { primaryKeys } from './tables.ts';
+import type { TenantRemoval } from './maintenance.ts';
 import { deleteTokens } from './token-storage.ts';
+
+/** Primary keys of the tables with a `tenant_id`. Rows of all other tables are deleted by cascade. */
+const primaryKeys = {
+  sessions: 'tenant_id, id',
+  idempotency: 'tenant_id, caller_id, key_digest',
+  tokens: 'tenant_id, seq',
+  application_uses: 'tenant_id, application_id, permission, container',
+  applications: 'tenant_id, id',
+  data_keys: 'tenant_id',
+};
 
 /** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction has locked are skipped. */
 export async function sweep(db: Db, limit: number): Promise<number> {
@@ -46,4 +56,27 @@ async function removeOrphanedSessions(db: Db, limit: number): Promise<number> {
     );
   }
   return removed;
+}
+
+/**
+ * Deletes in batches, so that transactions are short. The last one deletes the tenant under a lock, together with rows that
+ * running requests have added meanwhile: their foreign keys lock the tenant too.
+ */
+export async function removeTenantRows(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
+  const deleted = 'select id from tenants where id = $1 and deleted_at is not null';
+  if (!(await db.get(deleted, [tenant]))) return { removed: 0, done: true };
+  for (const [table, key] of Object.entries(primaryKeys)) {
+    const removed = await db.run(
+      `delete from ${table} where (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
+      [tenant, limit],
+    );
+    if (removed > 0) return { removed, done: false };
+  }
+  await db.transaction(async (tx) => {
+    await tx.get(`${deleted} ${rowLock(db, 'for update')}`, [tenant]);
+    for (const table of Object.keys(primaryKeys))
+      await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
+    await tx.run('delete from tenants where id = $1', [tenant]);
+  });
+  return { removed: 1, done: true };
 }

@@ -4,10 +4,9 @@ import { timestamp } from '../domain/common-fields.ts';
 import { insertApplication } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/log.ts';
-import { type Db, type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
-import type { NewTenant, TenantRemoval, Tenants } from './maintenance.ts';
+import type { Db, DbTime, Executor, Queries } from './engine/db.ts';
+import type { NewTenant, Tenants } from './maintenance.ts';
 import type { Tenant } from './store.ts';
-import { primaryKeys } from './tables.ts';
 
 interface TenantRow {
   id: string;
@@ -80,27 +79,4 @@ function toTenant(row: TenantRow): Tenant {
     ...(row.disabled_at !== null && { disabled_at: timestamp(Number(row.disabled_at)) }),
     ...(row.deleted_at !== null && { deleted_at: timestamp(Number(row.deleted_at)) }),
   };
-}
-
-/**
- * Deletes in batches, so that transactions are short. The last one deletes the tenant under a lock, together with rows that
- * running requests have added meanwhile: their foreign keys lock the tenant too.
- */
-export async function removeRows(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
-  const deleted = 'select id from tenants where id = $1 and deleted_at is not null';
-  if (!(await db.get(deleted, [tenant]))) return { removed: 0, done: true };
-  for (const [table, key] of Object.entries(primaryKeys)) {
-    const removed = await db.run(
-      `delete from ${table} where (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
-      [tenant, limit],
-    );
-    if (removed > 0) return { removed, done: false };
-  }
-  await db.transaction(async (tx) => {
-    await tx.get(`${deleted} ${rowLock(db, 'for update')}`, [tenant]);
-    for (const table of Object.keys(primaryKeys))
-      await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
-    await tx.run('delete from tenants where id = $1', [tenant]);
-  });
-  return { removed: 1, done: true };
 }

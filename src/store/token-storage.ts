@@ -27,45 +27,42 @@ export interface Charge extends StorageUsed {
   readonly creator: string | null;
 }
 
+const columns = 'tenant_id, application_id, shard, tokens, bytes';
+const addToStored = `on conflict (tenant_id, application_id, shard)
+  do update set tokens = stored.tokens + excluded.tokens, bytes = stored.bytes + excluded.bytes`;
+
 /** Charges of deleted applications are dropped. */
-const update = `update application_storage set tokens = tokens + $3, bytes = bytes + $4
-  where tenant_id = $1 and application_id = $2 and shard = 0`;
-const insert = `insert into application_storage (tenant_id, application_id, shard, tokens, bytes)
-  select tenant_id, id, 0, $3, $4 from applications where tenant_id = $1 and id = $2`;
+const addOne = `insert into application_storage as stored (${columns})
+  select tenant_id, id, 0, $3, $4 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
 
 /**
  * A transaction locks one of 16 rows until it commits: which one depends on its connection, so that few wait for
  * each other. Rows are locked in the order of the applications, so that transactions cannot deadlock.
  */
-const insertAll = `insert into application_storage as stored (tenant_id, application_id, shard, tokens, bytes)
+const addAll = `insert into application_storage as stored (${columns})
   select c.tenant, c.creator, pg_backend_pid() % 16, c.tokens, c.bytes
   from json_to_recordset(cast(cast($1 as text) as json))
     as c (tenant uuid, creator uuid, tokens bigint, bytes bigint)
-  join applications a on a.tenant_id = c.tenant and a.id = c.creator order by c.creator
-  on conflict (tenant_id, application_id, shard)
-  do update set tokens = stored.tokens + excluded.tokens, bytes = stored.bytes + excluded.bytes`;
+  join applications a on a.tenant_id = c.tenant and a.id = c.creator order by c.creator ${addToStored}`;
 
 export const writeCharges: Record<
   Executor['dialect'],
-  (tx: Queries, all: readonly Charge[]) => Promise<void>
+  (tx: Queries, charges: readonly Charge[]) => Promise<void>
 > = {
-  sqlite: async (tx, all) => {
-    for (const { tenant, creator, tokens, bytes } of summed(all)) {
-      const params = [tenant, creator, tokens, bytes];
-      if ((await tx.run(update, params)) === 0) await tx.run(insert, params);
-    }
+  sqlite: async (tx, charges) => {
+    for (const { tenant, creator, tokens, bytes } of summed(charges))
+      await tx.run(addOne, [tenant, creator, tokens, bytes]);
   },
-  postgres: async (tx, all) => {
-    const charges = summed(all);
-    if (charges.length > 0) await tx.run(insertAll, [JSON.stringify(charges)]);
+  postgres: async (tx, charges) => {
+    const sums = summed(charges);
+    if (sums.length > 0) await tx.run(addAll, [JSON.stringify(sums)]);
   },
 };
 
 /** One charge for each application. */
-function summed(all: readonly Charge[]): Charge[] {
-  if (all.length === 1) return all[0]?.creator === null ? [] : [...all];
+function summed(charges: readonly Charge[]): Charge[] {
   const sums = new Map<string, Charge>();
-  for (const charge of all) {
+  for (const charge of charges) {
     if (charge.creator === null) continue;
     const name = `${charge.tenant} ${charge.creator}`;
     const sum = sums.get(name);

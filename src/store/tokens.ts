@@ -6,11 +6,19 @@ import { notExpired } from './applications.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
 import type { Change, LockedToken, StoredToken, TokenContent, TokenRevision, Tokens } from './store.ts';
-import { type Ciphertexts, decryptPart, encryptContent, type Part } from './token-contents.ts';
 import { indexToken, updateIndex } from './token-index.ts';
 import { readTokens, withinBytes } from './token-list/read.ts';
 import { findTokens } from './token-list/scan.ts';
-import { columns, type TokenRow, toRecord, viewOf, withContents } from './token-row.ts';
+import {
+  type Ciphertexts,
+  columns,
+  decryptPart,
+  encryptContent,
+  type Part,
+  type TokenRow,
+  toRecord,
+  withContents,
+} from './token-row.ts';
 import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from './token-storage.ts';
 
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
@@ -27,16 +35,17 @@ export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
   return {
     storageUsed: (tenant, application) => storageUsedBy(db, tenant, application),
 
-    create: (tenant, id, content, change) =>
-      then(keyring.of(tenant), (key) => {
-        const row = newRow(key, tenant, id, content, change);
-        const created = db.transaction((tx) => {
-          const inserted = then(insert(tx, db, row), (done) => done || insertInsteadOfExpired(tx, db, row));
-          return then(inserted, (done) => done && then(indexToken(tx, db.dialect, row), () => true));
-        });
-        const counted = then(created, (done) => done && then(charge(row, 1, sizeOf(row)), () => true));
-        return then(counted, (done) => (done ? toRecord(row) : undefined));
-      }),
+    create: async (tenant, id, content, change) => {
+      const row = newRow(await keyring.of(tenant), tenant, id, content, change);
+      const created = await db.transaction(async (tx) => {
+        const inserted = (await insert(tx, db, row)) || (await insertInsteadOfExpired(tx, db, row));
+        if (inserted) await indexToken(tx, db.dialect, row);
+        return inserted;
+      });
+      if (!created) return undefined;
+      await charge(row, 1, sizeOf(row));
+      return toRecord(row);
+    },
 
     get: (tenant, id) =>
       then(keyring.of(tenant), (key) =>
@@ -135,14 +144,13 @@ const insertBoth = `with inserted as (${insertToken} returning tenant_id, seq)
   from inserted`;
 
 /** Returns false if the id is taken. */
-function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Awaitable<boolean> {
+async function insert(tx: Queries, { dialect }: Executor, row: WholeRow): Promise<boolean> {
   const { tenant_id, seq, id, created_by, created_at, masked, data } = row;
   const values = [tenant_id, seq, id, created_by, Number(created_at), ...changeable(row)];
-  if (dialect === 'postgres')
-    return then(tx.run(insertBoth, [...values, masked, data]), (inserted) => inserted > 0);
-  return then(tx.run(insertToken, values), (inserted) =>
-    inserted === 0 ? false : then(tx.run(insertContents, [tenant_id, seq, masked, data]), () => true),
-  );
+  if (dialect === 'postgres') return (await tx.run(insertBoth, [...values, masked, data])) > 0;
+  if ((await tx.run(insertToken, values)) === 0) return false;
+  await tx.run(insertContents, [tenant_id, seq, masked, data]);
+  return true;
 }
 
 /** Succeeds if the id was taken by an expired token, which a sweep may have removed meanwhile. */
@@ -182,10 +190,7 @@ function changeable(row: SizedRow): Value[] {
 
 function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
   return {
-    id: row.id,
-    container: row.container,
-    seq: row.seq,
-    token: viewOf(row),
+    ...toRecord(row),
     plaintext: () => decryptPart(key, row, 'data', row.data) as JsonText,
     masked: () => decryptPart(key, row, 'masked', row.masked),
   };

@@ -48,14 +48,10 @@ export function isChainedOnWrite({ dialect }: Pick<Db, 'dialect'>): boolean {
 /** Precedes the first link. */
 export const genesis = new Uint8Array(32);
 
-export function newChainKeys(): ChainKeys {
+/** New keys, packed to be wrapped. */
+export function newChainKeys(): Uint8Array {
   const { privateKey } = generateKeyPairSync('ed25519');
-  return { mac: randomBytes(32), signing: privateKey.export({ type: 'pkcs8', format: 'der' }) };
-}
-
-/** Concatenates both keys, to wrap them together. */
-export function packChainKeys({ mac, signing }: ChainKeys): Uint8Array {
-  return Buffer.concat([mac, signing]);
+  return Buffer.concat([randomBytes(32), privateKey.export({ type: 'pkcs8', format: 'der' })]);
 }
 
 export function unpackChainKeys(packed: Uint8Array): ChainKeys {

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
-import { type ChainKeys, newChainKeys, packChainKeys, unpackChainKeys } from '../audit/hash-chain.ts';
+import { type ChainKeys, newChainKeys, unpackChainKeys } from '../audit/hash-chain.ts';
 import { type Db, type Queries, rowLock } from '../engine/db.ts';
 import { decrypt, encrypt, type MasterKey } from './cipher.ts';
 
@@ -186,7 +186,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   }
 
   async function loadChain(): Promise<ChainKeys> {
-    chain = unpackChainKeys(await load(chainSlot, () => packChainKeys(newChainKeys())));
+    chain = unpackChainKeys(await load(chainSlot, newChainKeys));
     return chain;
   }
 

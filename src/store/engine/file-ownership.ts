@@ -3,6 +3,7 @@
  * creates must belong to that user. That user can create links in the folder at any time, so no link is followed to
  * create a file, to write to it or to change its owner.
  */
+import { Database, constants as sqlite } from 'bun:sqlite';
 import {
   closeSync,
   constants,
@@ -41,6 +42,18 @@ export function inRealFolder(path: string): string {
   return join(realpathSync(dirname(path)), basename(path));
 }
 
+/**
+ * Opens a SQLite file for reading and writing. A link that replaces the file after the check is not followed, nor is the
+ * target of `vacuum into` if it is a link.
+ */
+export function openDatabase(path: string, mode: 'create' | 'existing'): Database {
+  const create = mode === 'create' ? sqlite.SQLITE_OPEN_CREATE : 0;
+  return new Database(
+    pathWithoutLinks(path),
+    sqlite.SQLITE_OPEN_READWRITE | sqlite.SQLITE_OPEN_NOFOLLOW | create,
+  );
+}
+
 /** Creates a file for its owner alone and returns its descriptor. Throws EEXIST if a file or link exists. */
 export function createExclusively(path: string): number {
   return openSync(path, 'wx+', 0o600);
@@ -61,7 +74,7 @@ export function createOwned(path: string, model = dirname(path)): boolean {
 export function writeOwned(path: string, text: string, model = dirname(path)): void {
   const file = createExclusively(path);
   try {
-    giveFile(file, model);
+    giveTo(model, (uid, gid) => fchownSync(file, uid, gid));
     if (text === '') return;
     writeFileSync(file, text);
     fsyncSync(file);
@@ -70,25 +83,14 @@ export function writeOwned(path: string, text: string, model = dirname(path)): v
   }
 }
 
-/** Gives an open file the owner of `model`, if this process is root. */
-function giveFile(file: number, model: string): void {
+/** Gives a new file or folder the owner of `model`, if this process is root. */
+function giveTo(model: string, chown: (uid: number, gid: number) => void): void {
   if (!isRoot()) return;
   const { uid, gid } = statSync(model);
   try {
-    fchownSync(file, uid, gid);
+    chown(uid, gid);
   } catch {
     // Root in a container may lack the right. Then the file stays its own.
-  }
-}
-
-/** The same for a new folder. */
-function giveFolder(path: string, model: string): void {
-  if (!isRoot()) return;
-  const { uid, gid } = statSync(model);
-  try {
-    lchownSync(path, uid, gid);
-  } catch {
-    // As above.
   }
 }
 
@@ -96,19 +98,19 @@ function giveFolder(path: string, model: string): void {
 export function makeLike(old: string, path: string): void {
   const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
-    const made = fstatSync(file);
-    if (made.nlink !== 1) throw new Error(`${path} has more than one name`);
+    const created = fstatSync(file);
+    if (created.nlink !== 1) throw new Error(`${path} has more than one name`);
     const before = lstatSync(old, { throwIfNoEntry: false });
     if (!before?.isFile()) {
-      giveFile(file, dirname(old));
+      giveTo(dirname(old), (uid, gid) => fchownSync(file, uid, gid));
       return;
     }
     const { uid, gid, mode } = before;
     let shared = 0o777;
     try {
-      if (made.uid !== uid || made.gid !== gid) fchownSync(file, uid, gid);
+      if (created.uid !== uid || created.gid !== gid) fchownSync(file, uid, gid);
     } catch (error) {
-      if (made.uid !== uid) throw error;
+      if (created.uid !== uid) throw error;
       // The group could not be set, so it gets no access.
       shared = 0o707;
     }
@@ -123,5 +125,6 @@ export function makeFolder(path: string): void {
   const first = mkdirSync(path, { recursive: true, mode: 0o700 });
   if (first === undefined) return;
   const owner = dirname(first);
-  for (let made = path; made.length > owner.length; made = dirname(made)) giveFolder(made, owner);
+  for (let folder = path; folder.length > owner.length; folder = dirname(folder))
+    giveTo(owner, (uid, gid) => lchownSync(folder, uid, gid));
 }

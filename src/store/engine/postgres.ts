@@ -1,6 +1,6 @@
 import { SQL } from 'bun';
 import type { Awaitable } from '../../domain/awaitable.ts';
-import { batched } from './batched-lookup.ts';
+import { batched } from './batcher.ts';
 import { type Db, DbUnavailable, defaultTimeout, ownerDeleted, type Queries, type Value } from './db.ts';
 import { groupCommit } from './group-commit.ts';
 

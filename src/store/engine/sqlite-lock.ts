@@ -6,8 +6,7 @@ import type { Database, SQLiteError } from 'bun:sqlite';
 import { existsSync, lstatSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DbUnavailable } from './db.ts';
-import { createOwned, pathWithoutLinks } from './file-ownership.ts';
-import { openFile } from './sqlite-open.ts';
+import { createOwned, openDatabase, pathWithoutLinks } from './file-ownership.ts';
 
 export function lockFile(path: string): string {
   return `${path}-lock`;
@@ -42,7 +41,7 @@ function openLock(path: string, timeout: number): Database {
   createOwned(file, existsSync(path) ? path : dirname(path));
   if (lstatSync(file).isSymbolicLink())
     throw new DbUnavailable(`${file} is a link, which the service never creates: remove it`);
-  const db = openFile(file, 'create');
+  const db = openDatabase(file, 'create');
   db.run(`pragma busy_timeout = ${timeout}`);
   return db;
 }

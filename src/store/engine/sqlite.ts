@@ -3,10 +3,9 @@ import { existsSync } from 'node:fs';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { mapCounters, watchCommits } from './commit-watch.ts';
 import { type Db, DbUnavailable, ownerDeleted, type Queries, type Value } from './db.ts';
-import { createOwned } from './file-ownership.ts';
+import { createOwned, openDatabase } from './file-ownership.ts';
 import { groupCommit } from './group-commit.ts';
 import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
-import { openFile } from './sqlite-open.ts';
 
 /** The maximum number of changes that share a commit. */
 const maxBatch = 512;
@@ -113,8 +112,9 @@ function connectTwice(
 function connect(path: string): Database {
   let db: Database | undefined;
   try {
-    createPrivately(path);
-    db = openFile(path, 'create');
+    // An existing file is not opened here: closing it would drop the locks that the process holds on it.
+    if (!existsSync(path)) createOwned(path);
+    db = openDatabase(path, 'create');
     db.run('pragma busy_timeout = 5000');
     db.run('pragma journal_mode = wal');
     db.run('pragma synchronous = full');
@@ -141,14 +141,6 @@ function hasMoved(db: Database): boolean {
 /** Limits of the cache of prepared statements: their number, and the characters of their SQL. */
 const maxPrepared = 500;
 const maxPreparedText = 1_000_000;
-
-/**
- * Creates the file for its owner alone. Does not open an existing one: closing any descriptor of a database file
- * releases the locks that the whole process holds on it.
- */
-function createPrivately(path: string): void {
-  if (!existsSync(path)) createOwned(path);
-}
 
 interface Prepared {
   readonly statement: Statement;

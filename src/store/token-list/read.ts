@@ -4,8 +4,7 @@ import { notExpired } from '../applications.ts';
 import type { Queries } from '../engine/db.ts';
 import { Params } from '../engine/sql.ts';
 import type { ShownToken, TokenQuery } from '../store.ts';
-import { decryptPart, type Part } from '../token-contents.ts';
-import { columns, type TokenRow, viewOf, withContents } from '../token-row.ts';
+import { columns, decryptPart, type Part, type TokenRow, viewOf, withContents } from '../token-row.ts';
 import type { Shown } from './scan.ts';
 
 const maxPageBytes = 8 * 1024 * 1024;

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { batched } from '../../../src/store/engine/batched-lookup.ts';
+import { batched } from '../../../src/store/engine/batcher.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const texts = (keys: Uint8Array[]) => keys.map((key) => new TextDecoder().decode(key));
