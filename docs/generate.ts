@@ -114,7 +114,7 @@ function cliPage(): string {
     'All commands, with options and examples. Run `npx sallyport` in a clone, `node PATH/bin/sallyport.mjs` from elsewhere, or the [single executable](../operations/deploy.md#single-executable).',
     `\`\`\`text\n${helpText().trimEnd()}\n\`\`\``,
     '## Output and exit codes',
-    'Data goes to standard output: tables and text, or JSON with `--json`. Errors go to standard error: lines that start with `sallyport: error:`, often followed by one with `sallyport: hint:`. Colours and progress appear on a terminal only; `NO_COLOR` turns colours off.',
+    'Data goes to standard output: tables and text, or JSON with `--json`. Messages go to standard error: lines that start with `sallyport: error:` or, if the command continues or has succeeded, `sallyport: warning:`, often followed by one with `sallyport: hint:`. Colours and progress appear on a terminal only; `NO_COLOR` turns colours off.',
     table(
       ['exit code', 'meaning'],
       exitCodes.map(([code, meaning]) => [String(code), meaning]),

@@ -50,21 +50,16 @@ async function backup({ config, args, printResult, terminal }: Invocation): Prom
   return 0;
 }
 
-interface Copied extends BackupMac {
-  /** Differences from the schema of this version. */
-  readonly foreign: readonly string[];
-}
-
 /**
  * Writes to a temporary file under a lock and renames it when it is complete. Overwrites the temporary file of a backup
- * that was killed.
+ * that was killed. `foreign` has the differences from the schema of this version.
  */
 async function copy(
   from: string,
   path: string,
   masters: MasterKeys,
   checkInterrupted: () => Promise<void>,
-): Promise<Copied> {
+): Promise<BackupMac & { foreign: readonly string[] }> {
   const partial = `${path}.part`;
   const unlock = lockPartial(path, partial);
   try {

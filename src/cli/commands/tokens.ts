@@ -59,7 +59,7 @@ export const tokenCommands: readonly RemoteCommand[] = [
     usage: 'tokens get <ID>',
     summary: 'Show a token, with its data as your key may see it.',
     examples: ['sallyport tokens get card-42'],
-    call: async (call) => show(call, await call.service.tokens.get(idOf(call))),
+    call: async (call) => show(call, await call.service.tokens.get(call.args[0] as string)),
   },
   {
     usage: 'tokens update <ID>',
@@ -71,7 +71,7 @@ export const tokenCommands: readonly RemoteCommand[] = [
       const patch = await bodyOf(call);
       if (Object.keys(patch).length === 0)
         throw new UsageError('nothing to update', 'pass an option such as --container, or --file');
-      return show(call, await call.service.tokens.update(idOf(call), patch as TokenPatch));
+      return show(call, await call.service.tokens.update(call.args[0] as string, patch as TokenPatch));
     },
   },
   {
@@ -82,10 +82,6 @@ export const tokenCommands: readonly RemoteCommand[] = [
     call: remove,
   },
 ];
-
-function idOf({ args }: Call): string {
-  return args[0] as string;
-}
 
 function list(call: Call): Promise<number> {
   const { options, service } = call;
@@ -143,7 +139,7 @@ function metadataOf(pairs: readonly string[] | undefined): Record<string, string
 }
 
 async function remove(call: Call): Promise<number> {
-  const id = idOf(call);
+  const id = call.args[0] as string;
   await confirm(call, `Delete token ${id} and its data?`);
   await call.service.tokens.delete(id);
   return call.printResult({ deleted: id }, `deleted ${id}`);

@@ -61,13 +61,7 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
     return { errors: [`${database} is empty`], hint: noDatabaseHint, code: 1 };
   }
   if (error instanceof InUse) return { errors: [error.message], hint: 'stop the service first', code: 1 };
-  if (error instanceof WrongMasterKey) {
-    return {
-      errors: [error.message],
-      hint: masterKeyHint,
-      code: 1,
-    };
-  }
+  if (error instanceof WrongMasterKey) return { errors: [error.message], hint: masterKeyHint, code: 1 };
   if (error instanceof Failure && error.code === 'unavailable') {
     const database = context.databaseUrl ? ` ${databaseLabel(context.databaseUrl)}` : '';
     const hint = unavailableHint(context.databaseUrl);

@@ -62,35 +62,29 @@ export function requireFile(path: string): void {
 
 /** Writes a new file and flushes it to disk. Returns the last line. Removes the file if anything fails. */
 export function writeLines(path: string, lines: AsyncIterable<string>): Promise<string> {
-  return interruptible((checkInterrupted) => writeChunks(path, lines, checkInterrupted));
-}
-
-async function writeChunks(
-  path: string,
-  lines: AsyncIterable<string>,
-  checkInterrupted: () => Promise<void>,
-): Promise<string> {
-  const file = createFile(path);
-  let last = '';
-  try {
-    let buffer: string[] = [];
-    for await (const line of lines) {
-      last = line;
-      if (buffer.push(line, '\n') < chunkSize) continue;
+  return interruptible(async (checkInterrupted) => {
+    const file = createFile(path);
+    let last = '';
+    try {
+      let buffer: string[] = [];
+      for await (const line of lines) {
+        last = line;
+        if (buffer.push(line, '\n') < chunkSize) continue;
+        writeFileSync(file, buffer.join(''));
+        buffer = [];
+        await checkInterrupted();
+      }
       writeFileSync(file, buffer.join(''));
-      buffer = [];
-      await checkInterrupted();
+      fsyncSync(file);
+      syncFolderOf(path);
+      return last;
+    } catch (error) {
+      rmSync(path, { force: true });
+      throw describeSystemError(`cannot write ${path}`, error);
+    } finally {
+      closeSync(file);
     }
-    writeFileSync(file, buffer.join(''));
-    fsyncSync(file);
-    syncFolderOf(path);
-    return last;
-  } catch (error) {
-    rmSync(path, { force: true });
-    throw describeSystemError(`cannot write ${path}`, error);
-  } finally {
-    closeSync(file);
-  }
+  });
 }
 
 /** Creates a file that only its owner can read. Throws UsageError if the path exists. */
