@@ -2,77 +2,85 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { existsSync } from 'node:fs';
 import manifest from '../../package.json' with { type: 'json' };
 import { settingList } from '../../src/config.ts';
-import { keyPattern, ProgramFolder } from '../support/program.ts';
+import { type Cli, openCli, openSqliteCli } from '../support/cli.ts';
+import { keyPattern } from '../support/program.ts';
+import { openTestServer } from '../support/test-server.ts';
 
-let program: ProgramFolder;
+let cli: Cli;
 beforeEach(() => {
-  program = new ProgramFolder();
+  cli = openCli();
 });
-afterEach(() => program.close());
+afterEach(() => cli.remove());
 
 test('tenants create prints an id and a valid key; tenants list prints the id and no key', async () => {
-  const service = await program.serve();
-  const created = await program.run(['tenants', 'create', 'Zoë & Söhne 🗝']);
+  const operator = openSqliteCli();
+  const server = await openTestServer(`sqlite:${operator.path('live.db')}`);
+  const created = await operator.run('tenants', 'create', 'Zoë & Söhne 🗝');
   expect(created).toMatchObject({ code: 0, err: '' });
   const [, id, key] = /^tenant {2}(\S+)\nkey {5}(\S+)\n$/.exec(created.out)!;
   expect(key).toMatch(keyPattern);
-  const response = await fetch(`${service.url}/applications/key`, { headers: { 'SVC-API-KEY': key! } });
-  expect(await response.json()).toMatchObject({ tenant_id: id, type: 'management' });
-  const listed = await program.run(['tenants', 'list']);
+  const { body } = await server.call('GET', '/applications/key', { key });
+  expect(body).toMatchObject({ tenant_id: id, type: 'management' });
+  const listed = await operator.run('tenants', 'list');
   expect(listed.out.trimEnd().split('\n')).toHaveLength(3);
   expect(listed.out).toMatch(new RegExp(`^${id}  \\d{4}-\\S+Z  active  Zoë & Söhne 🗝$`, 'm'));
   expect(listed.out).not.toMatch(keyPattern);
+  await server.close();
+  operator.remove();
 });
 
 test('--json prints JSON', async () => {
-  await program.run(['migrate']);
-  const created = JSON.parse((await program.run(['tenants', 'create', 'acme', '--json'])).out);
+  await cli.run('migrate');
+  const created = JSON.parse((await cli.run('tenants', 'create', 'acme', '--json')).out);
   expect(Object.keys(created)).toEqual(['tenant_id', 'key']);
-  const listed = JSON.parse((await program.run(['--json', 'tenants', 'list'])).out);
+  const listed = JSON.parse((await cli.run('--json', 'tenants', 'list')).out);
   expect(listed).toEqual([{ id: created.tenant_id, name: 'acme', created_at: expect.stringMatching(/Z$/) }]);
-  expect(JSON.parse((await program.run(['version', '--json'])).out)).toEqual({ version: manifest.version });
+  expect(JSON.parse((await cli.run('version', '--json')).out)).toEqual({ version: manifest.version });
 });
 
 test('a tenant name can have 200 characters', async () => {
   const name = '🗝'.repeat(200);
-  await program.run(['migrate']);
-  expect((await program.run(['tenants', 'create', name])).code).toBe(0);
-  expect((await program.run(['tenants', 'list'])).out).toContain(name);
+  await cli.run('migrate');
+  expect((await cli.run('tenants', 'create', name)).code).toBe(0);
+  expect((await cli.run('tenants', 'list')).out).toContain(name);
 });
 
 test.each([[''], [' '], ['a\nb'], ['x'.repeat(201)]])('%p is rejected as a tenant name', async (name) => {
-  await program.run(['migrate']);
-  const { code, out, err } = await program.run(['tenants', 'create', name]);
+  await cli.run('migrate');
+  const { code, out, err } = await cli.run('tenants', 'create', name);
   expect([code, out]).toEqual([2, '']);
   expect(err).toStartWith('sallyport: error: NAME must ');
 });
 
 test('migrate creates the schema in a new folder; a second run changes nothing', async () => {
-  expect(JSON.parse((await program.run(['migrate', '--json'])).out)).toMatchObject({ from: 0 });
-  expect(existsSync(program.path('data/management.key'))).toBe(false);
-  const again = await program.run(['migrate']);
+  expect(JSON.parse((await cli.run('migrate', '--json')).out)).toMatchObject({ from: 0 });
+  expect(existsSync(cli.path('data/management.key'))).toBe(false);
+  const again = await cli.run('migrate');
   expect([again.code, again.out]).toEqual([0, expect.stringContaining('schema is up to date')]);
 });
 
 test('of several concurrent migrations in a new folder, one creates the schema and none fails', async () => {
-  const done = await Promise.all(Array.from({ length: 4 }, () => program.run(['migrate', '--json'])));
-  expect(done.map(({ code, err }) => [code, err])).toEqual(Array(4).fill([0, '']));
-  expect(done.filter(({ out }) => JSON.parse(out).from === 0)).toHaveLength(1);
+  const processes = Array.from({ length: 4 }, () => cli.start('migrate', '--json'));
+  const errors = await Promise.all(processes.map(({ stderr }) => new Response(stderr).text()));
+  expect(errors).toEqual(Array(4).fill(''));
+  const results = await Promise.all(processes.map(({ stdout }) => new Response(stdout).json()));
+  expect(results.filter(({ from }) => from === 0)).toHaveLength(1);
+  expect(await Promise.all(processes.map(({ exited }) => exited))).toEqual(Array(4).fill(0));
 });
 
 test('version prints the version of package.json', async () => {
   for (const args of [['version'], ['--version']]) {
-    expect(await program.run(args)).toEqual({ code: 0, out: `${manifest.version}\n`, err: '' });
+    expect(await cli.run(...args)).toEqual({ code: 0, out: `${manifest.version}\n`, err: '' });
   }
 });
 
 test('help lists every command, and the help of serve every setting', async () => {
   for (const args of [['--help'], ['-h'], ['help'], []]) {
-    const { code, out } = await program.run(args);
+    const { code, out } = await cli.run(...args);
     expect(code).toBe(0);
     for (const word of ['serve', 'tenants', 'apps', 'migrate', 'version']) expect(out).toContain(word);
   }
-  const { code, out } = await program.run(['serve', '--help']);
+  const { code, out } = await cli.run('serve', '--help');
   expect(code).toBe(0);
   const text = out.replace(/\s+/g, ' ');
   for (const { variable, description, fallback, secret } of settingList) {
@@ -83,8 +91,8 @@ test('help lists every command, and the help of serve every setting', async () =
 test.each([[['tenants']], [['tenants', 'create']], [['serve']]])(
   'help %p prints the same as --help',
   async (words) => {
-    const printed = await program.run(['help', ...words]);
-    expect(printed).toEqual(await program.run([...words, '--help']));
+    const printed = await cli.run('help', ...words);
+    expect(printed).toEqual(await cli.run(...words, '--help'));
     expect([printed.code, printed.out]).toEqual([0, expect.stringContaining(words.join(' '))]);
     expect(printed.out).not.toContain('tokens list');
   },
@@ -102,7 +110,7 @@ test.each([
   [['serve', '--nonsense'], '--nonsense'],
   [['serve', '--port'], '--port'],
 ])('%p is rejected with an error and a hint', async (args, named) => {
-  const { code, out, err } = await program.run(args);
+  const { code, out, err } = await cli.run(...args);
   expect([code, out]).toEqual([2, '']);
   const lines = err.trimEnd().split('\n');
   expect(lines).toHaveLength(2);
