@@ -25,32 +25,13 @@ export function checkSettings(config: Config, env: Env): Check[] {
       !fromKubernetes.test(name),
   );
   const found = unknown.map((name) =>
-    warn('settings', `${name} is not a setting`, `did you mean ${nearest(name, known)}?`),
+    warn('settings', `${name} is not a setting`, 'see sallyport serve --help for all settings'),
   );
   if (config.masterKey && existsSync(config.masterKeyFile)) {
     const message = `SALLYPORT_MASTER_KEY is set, so ${shortPath(config.masterKeyFile)} is ignored`;
     found.push(warn('settings', message, 'remove one of the two'));
   }
   return found.length > 0 ? found : [ok('settings', 'all settings are known and valid')];
-}
-
-/** By Levenshtein distance. */
-function nearest(name: string, known: readonly string[]): string {
-  const distance = (other: string) => {
-    let row = Array.from({ length: other.length + 1 }, (_, at) => at);
-    for (let i = 1; i <= name.length; i++) {
-      const next = [i];
-      for (let j = 1; j <= other.length; j++) {
-        const same = name[i - 1] === other[j - 1] ? 0 : 1;
-        next.push(
-          Math.min((row[j] as number) + 1, (next[j - 1] as number) + 1, (row[j - 1] as number) + same),
-        );
-      }
-      row = next;
-    }
-    return row.at(-1) as number;
-  };
-  return known.toSorted((a, b) => distance(a) - distance(b))[0] as string;
 }
 
 const groupAndOthers = 0o077;

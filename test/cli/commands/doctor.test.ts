@@ -261,7 +261,7 @@ describe('doctor on SQLite', () => {
       name: 'settings',
       state: 'warn',
       message: 'SALLYPORT_SESION_TTL is not a setting',
-      hint: 'did you mean SALLYPORT_SESSION_TTL?',
+      hint: 'see sallyport serve --help for all settings',
     });
     expect(found[1]?.message).toContain('does not exist');
     const { code, checks } = await runDoctor(typo, '--port', 'http');
