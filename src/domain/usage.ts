@@ -63,7 +63,7 @@ function* grantsOf(policy: Policy): Generator<Grant> {
 }
 
 /** Container → time of the last use. */
-export type LastUses = ReadonlyMap<string, number>;
+export type LastUses = Map<string, number>;
 
 /** Recorded uses per application, and so the maximum that `GET /applications/{id}/usage` returns. */
 export const maxUses = 500;

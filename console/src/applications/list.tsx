@@ -69,7 +69,7 @@ export function Applications() {
   const [text, setText] = useState('');
   const [filter, setFilter] = useState<Filter>('all');
   const [order, setOrder] = useState<Order>({ column: 'created', descending: true });
-  const shown = useFiltered(list, useDeferredValue(text), filter, order);
+  const visible = useFiltered(list, useDeferredValue(text), filter, order);
   const search = useRef<HTMLInputElement>(null);
   useEffect(() => signedIn.applications.refresh(), [signedIn]);
   const mayCreate = holds(signedIn, 'application:create') !== false;
@@ -89,7 +89,7 @@ export function Applications() {
           <h1>Applications</h1>
           <p className="quiet" aria-live="polite">
             {complete ? plural(list.length, 'application') : `${formatNumber(list.length)} loaded…`}
-            {shown.length !== list.length && `, ${formatNumber(shown.length)} shown`}
+            {visible.length !== list.length && `, ${formatNumber(visible.length)} shown`}
           </p>
         </div>
         {mayCreate && (
@@ -129,8 +129,8 @@ export function Applications() {
         </fieldset>
       </div>
       {error !== undefined && <ErrorNotice error={error} retry={() => void signedIn.applications.load()} />}
-      {shown.length > 0 ? (
-        <Table rows={shown} order={order} setOrder={setOrder} />
+      {visible.length > 0 ? (
+        <Table rows={visible} order={order} setOrder={setOrder} />
       ) : (
         complete && <EmptyList filtered={list.length > 0} mayCreate={mayCreate} />
       )}

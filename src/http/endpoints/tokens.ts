@@ -84,10 +84,10 @@ export const listTokens = readEndpoint({
       return decision.allowed ? decision.transform : undefined;
     };
     const filter = { ids: query.id, type: query.type, metadata: query.metadata };
-    const { pagination, data } = await paginate(query, (window) =>
+    const { pagination, data: rows } = await paginate(query, (window) =>
       store.tokens.list(principal.tenantId, { visible: readable, show, filter, ...window }),
     );
-    const views = data.map((shown) => viewOf(shown.token, shown.data));
+    const views = rows.map(({ token, data }) => viewOf(token, data));
     return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };
   },
 });

@@ -84,15 +84,12 @@ function addUse(use: PendingUse, permission: string, container: string, at: numb
   else use.permissions.set(permission, new Map([[container, at]]));
   use.containers++;
   if (containers && containers.size > maxContainers)
-    use.permissions.set(permission, new Map(mergeContainers(containers, maxContainers / 2)));
+    use.permissions.set(permission, mergeContainers(containers, maxContainers / 2));
   if (use.containers > maxRecorded) mergeAll(use);
 }
 
 function mergeAll(use: PendingUse): void {
-  const bounded = boundedUses(use.permissions, maxUses, maxContainers);
-  use.permissions = new Map(
-    Array.from(bounded, ([permission, containers]) => [permission, new Map(containers)]),
-  );
+  use.permissions = boundedUses(use.permissions, maxUses, maxContainers);
   use.containers = 0;
   for (const containers of use.permissions.values()) use.containers += containers.size;
 }
