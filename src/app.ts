@@ -17,7 +17,7 @@ import { type Observer, observe, unobserved } from './observe.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
-import { makeFolder } from './store/engine/file-ownership.ts';
+import { createFolder } from './store/engine/file-ownership.ts';
 import type { Migrated } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
 import { type OpenOptions, openStore } from './store/open.ts';
@@ -204,7 +204,7 @@ export async function openData(config: Config, options: Omit<OpenOptions, 'maste
 
 function createDataFolder(path: string): void {
   try {
-    makeFolder(path);
+    createFolder(path);
   } catch (error) {
     throw new ConfigError(
       `SALLYPORT_DATA_DIR: cannot create ${path}: ${(error as Error).message}`,

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { ConfigError } from '../config.ts';
 import { mint, newId, parseKey, type Secret } from '../domain/key.ts';
 import { builtIn } from '../domain/permission.ts';
-import { makeFolder, writeOwned } from '../store/engine/file-ownership.ts';
+import { createFolder, writeOwned } from '../store/engine/file-ownership.ts';
 import type { NewTenant } from '../store/maintenance.ts';
 import type { OpenedStore } from '../store/open.ts';
 import type { NewApplication, Store } from '../store/store.ts';
@@ -102,7 +102,7 @@ function refuseToReplace(keyFile: string): void {
 
 function writeKey(path: string, secret: Secret): void {
   try {
-    makeFolder(dirname(path));
+    createFolder(dirname(path));
     rmSync(path, { force: true });
     writeOwned(path, `${secret.reveal()}\n`);
   } catch (error) {

@@ -16,7 +16,7 @@ import { type Config, ConfigError } from '../config.ts';
 import { type MasterKey, newMasterKey, parseMasterKeys } from '../store/crypto/cipher.ts';
 import type { Rotation } from '../store/crypto/key-rotation.ts';
 import type { MasterKeys } from '../store/crypto/keyring.ts';
-import { makeFolder, makeLike } from '../store/engine/file-ownership.ts';
+import { copyOwnership, createFolder } from '../store/engine/file-ownership.ts';
 
 /** For a database that needs another master key. */
 export const masterKeyHint =
@@ -28,7 +28,7 @@ export function masterKeys(config: Config): MasterKeys {
     return {
       current: () => given[0] as MasterKey,
       find: (id) => given.find((key) => key.id === id),
-      lacking: () => 'which SALLYPORT_MASTER_KEY does not contain',
+      missingReason: () => 'which SALLYPORT_MASTER_KEY does not contain',
     };
   }
   let cached: MasterKey[] = [];
@@ -39,7 +39,7 @@ export function masterKeys(config: Config): MasterKeys {
   return {
     current: () => read()[0] ?? firstKey(config),
     find: (id) => cached.find((key) => key.id === id) ?? read().find((key) => key.id === id),
-    lacking: () => lackingIn(config.masterKeyFile),
+    missingReason: () => lackingIn(config.masterKeyFile),
   };
 }
 
@@ -131,10 +131,10 @@ function mustBeWritable(path: string): void {
 function writeMasterKeys(path: string, keys: readonly MasterKey[]): void {
   const text = keys.map(({ bytes }) => `${Buffer.from(bytes).toString('base64')}\n`).join('');
   try {
-    makeFolder(dirname(path));
+    createFolder(dirname(path));
     rmSync(`${path}.new`, { force: true });
     writeFileSync(`${path}.new`, text, { mode: 0o600, flag: 'wx', flush: true });
-    makeLike(path, `${path}.new`);
+    copyOwnership(path, `${path}.new`);
     renameSync(`${path}.new`, path);
     const folder = openSync(dirname(path), 'r');
     fsyncSync(folder);

@@ -3,10 +3,10 @@ import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
 import { anchorOf } from '../store/audit/hash-chain.ts';
 import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
-import { lacking, type MasterKeys } from '../store/crypto/keyring.ts';
+import { type MasterKeys, missingReason } from '../store/crypto/keyring.ts';
 import { generationFile } from '../store/engine/commit-watch.ts';
 import { createExclusively, inRealFolder, openDatabase } from '../store/engine/file-ownership.ts';
-import { lockFile, shareLock } from '../store/engine/sqlite-lock.ts';
+import { lockFile, lockShared } from '../store/engine/sqlite-lock.ts';
 import { schemaDifferences } from '../store/engine/sqlite-schema.ts';
 
 /** Tables that a backup leaves out: sessions with their nonces, and idempotency records. */
@@ -17,7 +17,7 @@ const shortLived = ['sessions', 'idempotency'];
  * records are left out, so that the copy can be served without `recover`. Returns the id of its master key, if any.
  */
 export function backUp(from: string, to: string): string | undefined {
-  const letGo = shareLock(from);
+  const letGo = lockShared(from);
   try {
     within(from, (db) => db.run('vacuum into ?', [inRealFolder(to)]));
     return within(to, (db) => {
@@ -43,7 +43,7 @@ export type Verification =
 export function unpack(
   from: string,
   to: string,
-  masters: Pick<MasterKeys, 'find' | 'lacking'>,
+  masters: Pick<MasterKeys, 'find' | 'missingReason'>,
   accept: (why: string, todo: string) => void,
 ): Verification {
   const verification = withFile(openSync(from, 'r'), from, (source): Verification => {
@@ -82,9 +82,9 @@ const mismatch: Reason = {
   todo: 'use another backup',
 };
 
-function withoutKey({ master_key }: BackupMac, masters: Pick<MasterKeys, 'lacking'>): Reason {
+function withoutKey({ master_key }: BackupMac, masters: Pick<MasterKeys, 'missingReason'>): Reason {
   return {
-    why: `its MAC was created with the master key ${master_key}, ${lacking(masters)}`,
+    why: `its MAC was created with the master key ${master_key}, ${missingReason(masters)}`,
     todo: 'provide that master key',
   };
 }

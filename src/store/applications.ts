@@ -32,12 +32,12 @@ export const applicationColumns = (alias: string) =>
 /** The SQL condition for a row that has not expired. */
 export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
 
-const one = `select ${applicationColumns('a')} from applications a
+const selectOne = `select ${applicationColumns('a')} from applications a
   where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
 
 /** Reads an application and locks it until the transaction ends. Every change of its keys locks it first. */
 export function lockApplication(db: Pick<Executor, 'dialect'>) {
-  const sql = `${one} ${rowLock(db, 'for no key update')}`;
+  const sql = `${selectOne} ${rowLock(db, 'for no key update')}`;
   return async (tx: Queries, tenant: string, id: string): Promise<Application | undefined> => {
     const row = await tx.get<ApplicationRow>(sql, [tenant, id]);
     return row && toApplication(row);
@@ -54,7 +54,8 @@ export function applications(db: Executor): Applications {
         return (await lock(tx, tenant, application.id)) as Application;
       }),
 
-    get: (tenant, id) => then(db.get<ApplicationRow>(one, [tenant, id]), (row) => row && toApplication(row)),
+    get: (tenant, id) =>
+      then(db.get<ApplicationRow>(selectOne, [tenant, id]), (row) => row && toApplication(row)),
 
     list: (tenant, filter, window) =>
       boundedList(

@@ -12,7 +12,7 @@ export const scanBudget = 2_000;
 export const countBudget = 10_000;
 
 /** Greater than every generated id. */
-export const top = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+export const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 export interface Filtered<R> {
   readonly table: string;
@@ -30,7 +30,7 @@ export interface Filtered<R> {
 export async function boundedList<R>(
   db: Pick<Executor, 'get' | 'all'>,
   list: Filtered<R>,
-  { size, page, before = top }: ListWindow,
+  { size, page, before = maxId }: ListWindow,
 ): Promise<ListPage<R & { readonly id: string }>> {
   const budget = page === undefined ? scanBudget : countBudget;
   const offset = page === undefined ? 0 : (page - 1) * size;
@@ -56,7 +56,7 @@ export async function countFiltered<R>(
   const [row] = await select<Record<'entries' | 'count', DbTime>>(
     db,
     list,
-    top,
+    maxId,
     countBudget + 1,
     (examined, params) =>
       `select count(*) as entries, count(case when ${list.filter(params)} then 1 end) as count from ${examined}`,

@@ -11,7 +11,7 @@ import {
 } from './applications.ts';
 import { type CachedCredential, cached } from './credential-cache.ts';
 import type { Db, DbTime } from './engine/db.ts';
-import { withAuthorizer, works } from './sessions.ts';
+import { isValid, withAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 
 interface KeyRow extends ApplicationRow {
@@ -49,7 +49,7 @@ const bySessionKey = `
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
   from ${withAuthorizer}
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
-  where s.key_digest = :key and ${works}`;
+  where s.key_digest = :key and ${isValid}`;
 
 export function credentials(db: Db): Credentials {
   const findKey = cached(db.local, (key) => db.lookup<KeyRow>(byApplicationKey, key), fromKey);

@@ -10,7 +10,7 @@ const retention = 86_400_000;
 /** Runs in the transaction of the change, so that a record exists if and only if the change was committed. */
 export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Array): Idempotency {
   return {
-    recall: async (tenant, { caller, key, request }) => {
+    find: async (tenant, { caller, key, request }) => {
       const digest = sha256(key);
       if (tx.dialect === 'postgres' && !(await tryLock(tx, `${tenant} ${caller} ${key}`)))
         throw fail('idempotency_running');
@@ -28,7 +28,7 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       return JSON.parse(Buffer.from(reply).toString());
     },
 
-    remember: async (tenant, { caller, key, request }, reply, now) => {
+    save: async (tenant, { caller, key, request }, reply, now) => {
       const digest = sha256(key);
       const encrypted = encrypt(
         dataKey(tenant),

@@ -33,7 +33,7 @@ export interface OpenOptions {
   /** Throws `NoSchema` if the database is empty, instead of creating the schema. */
   readonly existing?: boolean | undefined;
   /** Locks a SQLite database for this process alone. Throws `InUse` if another process has it open. */
-  readonly alone?: boolean | undefined;
+  readonly exclusive?: boolean | undefined;
   /** Wraps the database after the migration. */
   readonly through?: ((db: Db) => Db) | undefined;
 }
@@ -48,10 +48,18 @@ export interface OpenedStore {
 /** Opens `sqlite:PATH` or `postgres://…`, migrates the schema and checks the master key. */
 export async function openStore(
   url: string,
-  { clock, timeout, masters = noMasters, timing, existing, alone, through = (db) => db }: OpenOptions = {},
+  {
+    clock,
+    timeout,
+    masters = noMasters,
+    timing,
+    existing,
+    exclusive,
+    through = (db) => db,
+  }: OpenOptions = {},
 ): Promise<OpenedStore> {
   const opened = url.startsWith('sqlite:')
-    ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, alone)
+    ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, exclusive)
     : openPostgres(url, clock, timeout);
   try {
     if (existing && (await schemaOf(opened)) === 0) throw new NoSchema('the database is empty');
@@ -61,7 +69,7 @@ export async function openStore(
     const instrumented = timing ? instrument(wrapped, timing) : { db: wrapped, inFlight: () => 0 };
     const { db } = instrumented;
     const keys = keyring(db, masters);
-    if (masters !== noMasters) await keys.ofChain();
+    if (masters !== noMasters) await keys.chainKeys();
     const run = transactionRunner(db, keys);
     const store = storeOn(db, keys, run);
     const maintenance = maintenanceOn(instrumented, masters, keys, run);
@@ -85,10 +93,10 @@ function storeOn(db: Db, keys: Keyring, run: TransactionRunner): Store {
     keys: applicationKeys(db),
     usage: usage(db),
     sessions: sessions(db),
-    tokens: tokens(db, keys),
+    tokens: tokens(db, keys.dataKey),
     credentials: credentials(db),
     tenants: tenants(db),
-    audit: auditLog(db, keys.ofChain),
+    audit: auditLog(db, keys.chainKeys),
     change: run,
     ping: async () => {
       checkFileInPlace(db);
@@ -105,9 +113,9 @@ function maintenanceOn(
 ): Maintenance {
   return {
     tenants: tenants(db),
-    audit: auditLog(db, keys.ofChain),
+    audit: auditLog(db, keys.chainKeys),
     changeTenants: (work) => run(undefined, work),
-    createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.ofChain(), prepare),
+    createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
     sweep: async (limit) => {
@@ -123,11 +131,11 @@ function maintenanceOn(
     inFlight,
     db,
     masters,
-    chainKeys: keys.ofChain,
+    chainKeys: keys.chainKeys,
   };
 }
 
 function checkFileInPlace({ local }: Db): void {
-  const lost = local?.lost();
-  if (lost !== undefined) throw new DbUnavailable(lost);
+  const problem = local?.fileProblem();
+  if (problem !== undefined) throw new DbUnavailable(problem);
 }

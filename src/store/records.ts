@@ -162,12 +162,12 @@ export interface TokenQuery extends ListWindow {
   /** Limits which rows are read. A superset of what `show` allows. */
   readonly visible: Visible;
   /** The transform for a token; undefined leaves it out of the list. */
-  readonly show: (token: Resource) => Transform | undefined;
+  readonly transformFor: (token: Resource) => Transform | undefined;
   readonly filter: TokenFilter;
 }
 
 /** A token with its data as the transform shows it; undefined if redacted. */
-export interface ShownToken {
+export interface ListedToken {
   readonly seq: string;
   readonly token: Omit<Token, 'data'>;
   readonly data: JsonText | undefined;
@@ -211,7 +211,7 @@ export interface LogPage {
 }
 
 /** Identifies a request that has an idempotency key. */
-export interface Repeatable {
+export interface IdempotentRequest {
   /** The key that sent it. */
   readonly caller: string;
   /** The idempotency key. */

@@ -12,7 +12,7 @@ export const withAuthorizer = `sessions s
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
   left join application_keys k on k.digest = s.authorizer_digest
   left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${notExpired('c')}`;
-export const works = `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null or c.id is not null)`;
+export const isValid = `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null or c.id is not null)`;
 
 interface SessionRow {
   tenant_id: string;
@@ -96,7 +96,7 @@ export function sessions(db: Executor): Sessions {
       ),
 
     end: async (tenant, id) => {
-      const valid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${works}`;
+      const valid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
       return (await db.run(`delete from sessions where (tenant_id, id) in (${valid})`, [tenant, id])) > 0;
     },
   };

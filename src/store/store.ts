@@ -19,6 +19,8 @@ import type {
   Authorization,
   Authorized,
   Change,
+  IdempotentRequest,
+  ListedToken,
   ListPage,
   ListWindow,
   LockedToken,
@@ -26,9 +28,7 @@ import type {
   NewApplication,
   NewEntry,
   NewSession,
-  Repeatable,
   SessionFilter,
-  ShownToken,
   StorageUsed,
   StoredToken,
   Tenant,
@@ -153,7 +153,7 @@ export interface Tokens {
   /** Returns undefined if the token does not exist. */
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
   /** Reads at most one page of data, measured in bytes. */
-  list(tenant: string, query: TokenQuery): Promise<ListPage<ShownToken>>;
+  list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
   /**
    * Replaces the content with what `revise` returns for the current one; concurrent updates run one after the other.
    * Data that does not change is neither read nor written. Throws `storage_full` if the token grows and its creator
@@ -182,8 +182,8 @@ export interface Idempotency {
    * The reply to the same request within the last day, otherwise undefined. Rejects if the idempotency key was used for
    * a different request.
    */
-  recall(tenant: string, repeatable: Repeatable): Promise<unknown>;
-  remember(tenant: string, repeatable: Repeatable, reply: unknown, now: number): Promise<void>;
+  find(tenant: string, request: IdempotentRequest): Promise<unknown>;
+  save(tenant: string, request: IdempotentRequest, reply: unknown, now: number): Promise<void>;
 }
 
 /** Repositories bound to one transaction: the change, its audit entry and its idempotency record commit together. */
@@ -207,8 +207,9 @@ export interface Store {
   readonly tenants: { get(id: string): Awaitable<Tenant | undefined> };
   readonly audit: AuditLog;
   /**
-   * Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. `work` may await only the transaction, and may run twice if the first attempt was rolled back. Changes of different entities may
-   * interleave; changes of the same entity, and changes without one, run one after the other.
+   * Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. `work` may await only the
+   * transaction, and may run twice if the first attempt was rolled back. Changes of different entities may interleave;
+   * changes of the same entity, and changes without one, run one after the other.
    */
   change<T>(
     tenant: string,

@@ -24,7 +24,7 @@ import { checkGrowth, deleteTokens, sizeOf, storageUsedBy, writeCharges } from '
 const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
 const selectWhole = `select ${columns}, c.data, c.masked from ${withContents} where ${byId}`;
 
-export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
+export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   const selectLocked = `select ${columns}, t.data_bytes, t.masked_bytes from tokens t
     where ${byId} ${rowLock(db, 'for update')}`;
 
@@ -36,7 +36,7 @@ export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
     storageUsed: (tenant, application) => storageUsedBy(db, tenant, application),
 
     create: async (tenant, id, content, change) => {
-      const row = newRow(await keyring.of(tenant), tenant, id, content, change);
+      const row = newRow(await dataKey(tenant), tenant, id, content, change);
       const created = await db.transaction(async (tx) => {
         const inserted = (await insert(tx, db, row)) || (await insertInsteadOfExpired(tx, db, row));
         if (inserted) await indexToken(tx, db.dialect, row);
@@ -48,20 +48,20 @@ export function tokens(db: Executor, keyring: Pick<Keyring, 'of'>): Tokens {
     },
 
     get: (tenant, id) =>
-      then(keyring.of(tenant), (key) =>
+      then(dataKey(tenant), (key) =>
         then(db.get<TokenRow & Ciphertexts>(selectWhole, [tenant, id]), (row) => row && toToken(row, key)),
       ),
 
     list: async (tenant, query) => {
-      const key = await keyring.of(tenant);
-      const found = await findTokens(db, tenant, query);
-      const shown = withinBytes(found.shown);
-      const next = shown.length < found.shown.length ? shown.at(-1)?.seq : found.next;
-      return { ...found, next, rows: await readTokens(db, tenant, key, shown, query.show) };
+      const key = await dataKey(tenant);
+      const { tokens, ...list } = await findTokens(db, tenant, query);
+      const page = withinBytes(tokens);
+      const next = page.length < tokens.length ? page.at(-1)?.seq : list.next;
+      return { ...list, next, rows: await readTokens(db, tenant, key, page, query.transformFor) };
     },
 
     update: async (tenant, id, change, revise, quota) => {
-      const key = await keyring.of(tenant);
+      const key = await dataKey(tenant);
       const updated = await db.transaction(async (tx) => {
         const old = await tx.get<SizedRow>(selectLocked, [tenant, id]);
         if (!old) return undefined;

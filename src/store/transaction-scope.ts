@@ -25,7 +25,7 @@ export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
   const { dialect } = db;
 
   async function writeEntries(tx: Queries, entries: readonly NewEntry[]): Promise<void> {
-    await insertEntries(tx, dialect, await keys.ofChain(), entries);
+    await insertEntries(tx, dialect, await keys.chainKeys(), entries);
   }
 
   function scopeOf(tx: Omit<Executor, 'dialect' | 'transaction'>, dataKey: DataKey): TransactionScope {
@@ -36,7 +36,7 @@ export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
       applications: applications(executor),
       keys: applicationKeys(executor),
       sessions: sessions(executor),
-      tokens: tokens(executor, { of: dataKey }),
+      tokens: tokens(executor, dataKey),
       tenants: tenants(executor),
       idempotency: idempotency(executor, dataKey),
       record: (entry) => {
@@ -51,7 +51,9 @@ export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
     entity?: Entity,
   ): Promise<T> => {
     const run = (dataKey: DataKey) => db.change((tx) => work(scopeOf(tx, dataKey)), entity);
-    const prepared = then(keys.ofChain(), () => (tenant === undefined ? noDataKey : keys.prepare(tenant)));
+    const prepared = then(keys.chainKeys(), () =>
+      tenant === undefined ? noDataKey : keys.prepareDataKey(tenant),
+    );
     return then(prepared, run) as Promise<T>;
   };
 }

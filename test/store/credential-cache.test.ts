@@ -69,7 +69,7 @@ test('a commit of another node makes the next request read the credential again'
 test('credentials are not cached while a commit of another process is in progress', async () => {
   await find();
   const writer = watchCommits(mapCounters(on.url.slice('sqlite:'.length)), db);
-  const end = writer.begin();
+  const end = writer.beginCommit();
   for (let n = 0; n < 3; n++) await find();
   expect(lookups).toBe(4);
   end();

@@ -15,11 +15,11 @@ describe('on PostgreSQL, a request that is under way on one node', () => {
     const request = { caller, key: 'the same', request: 'POST /tokens' };
     const reply = { status: 201 };
     for (const each of [on.store, node]) await each.tokens.get(tenant, 'none');
-    const elsewhere = () => node.change(tenant, (tx) => tx.idempotency.recall(tenant, request));
+    const elsewhere = () => node.change(tenant, (tx) => tx.idempotency.find(tenant, request));
     const meanwhile = await on.store.change(tenant, async (tx) => {
-      expect(await tx.idempotency.recall(tenant, request)).toBeUndefined();
+      expect(await tx.idempotency.find(tenant, request)).toBeUndefined();
       const answer = await elsewhere().catch((error) => error.code);
-      await tx.idempotency.remember(tenant, request, reply, on.clock.now());
+      await tx.idempotency.save(tenant, request, reply, on.clock.now());
       return answer;
     });
     expect(meanwhile).toBe('idempotency_running');

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
-import { top } from '../../src/store/bounded-list.ts';
+import { maxId } from '../../src/store/bounded-list.ts';
 import type { ApplicationFilter } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
 import { newApplication, openTestStore, type TestStore } from '../support/test-store.ts';
@@ -56,7 +56,7 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
   test('page numbers and cursors both list every row once', async () => {
     const [byNumber, byCursor]: [string[], string[]] = [[], []];
     for (let page = 1; page <= 5; page++) byNumber.push(...(await list({}, { size: 3, page })));
-    for (let before: string | undefined = top; before !== undefined; ) {
+    for (let before: string | undefined = maxId; before !== undefined; ) {
       const page = await on.store.applications.list(tenant, {}, { size: 3, before });
       byCursor.push(...page.rows.map(({ id }) => id));
       before = page.next;

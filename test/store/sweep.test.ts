@@ -41,7 +41,7 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
     await on.store.tokens.get(tenant, 'none');
     const request = { caller: (await on.application(tenant)).id, key: 'x', request: 'POST /tokens' };
     await on.store.change(tenant, (tx) =>
-      tx.idempotency.remember(tenant, request, { status: 204 }, on.clock.now()),
+      tx.idempotency.save(tenant, request, { status: 204 }, on.clock.now()),
     );
     on.clock.advance(86_399_999);
     expect(await on.maintenance.sweep(10)).toBe(0);

@@ -87,7 +87,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const [policy, ceiling] = [compilePolicy(own), above && compilePolicy(above)];
     return {
       visible: visible({ policy, ceiling }, 'token:read'),
-      show: (token) => {
+      transformFor: (token) => {
         const verdict = decideUnder(policy, ceiling, 'token:read', token);
         return verdict.allowed ? verdict.transform : undefined;
       },
@@ -99,9 +99,9 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const ids: string[] = [];
     for (let before: string | undefined = 'ffffffff-ffff-ffff-ffff-ffffffffffff'; before !== undefined; ) {
       const page = await findTokens(db, tenant, { ...queryOf(of), size: of.size, before }, of.budget);
-      expect(page.shown.length).toBeLessThanOrEqual(of.size);
+      expect(page.tokens.length).toBeLessThanOrEqual(of.size);
       expect(page.next === undefined || page.next < before).toBe(true);
-      ids.push(...page.shown.map(({ id }) => id));
+      ids.push(...page.tokens.map(({ id }) => id));
       before = page.next;
     }
     return ids;
@@ -113,9 +113,9 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const totals = new Set<number | undefined>();
     for (let page = 1; ; page++) {
       const found = await findTokens(db, tenant, { ...queryOf(of), size: of.size, page }, of.budget);
-      ids.push(...found.shown.map(({ id }) => id));
+      ids.push(...found.tokens.map(({ id }) => id));
       if (!found.tooDeep) totals.add(found.total);
-      if (found.shown.length < of.size) return { ids, totals };
+      if (found.tokens.length < of.size) return { ids, totals };
     }
   }
 
@@ -244,14 +244,14 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     const of = { own: grants(...rules), above: undefined, filter: {}, size: 5, budget };
     const found: string[] = [];
     for (let page = 1; page <= 24; page++) {
-      const { total, tooDeep, shown } = await findTokens(
+      const { total, tooDeep, tokens } = await findTokens(
         db,
         owner,
         { ...queryOf(of), size: 5, page },
         budget,
       );
-      expect([page, total, tooDeep, shown.length]).toEqual([page, 120, false, 5]);
-      found.push(...shown.map(({ id }) => id));
+      expect([page, total, tooDeep, tokens.length]).toEqual([page, 120, false, 5]);
+      found.push(...tokens.map(({ id }) => id));
     }
     expect(new Set(found).size).toBe(120);
   });

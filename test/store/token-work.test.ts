@@ -144,7 +144,8 @@ describe.each(databases)('on %s, a list of few tokens among many', (name, databa
     const [policy, ceiling] = [compilePolicy(own), above && compilePolicy(above)];
     return store.tokens.list(tenant, {
       visible: visible({ policy, ceiling }, 'token:read'),
-      show: (token) => (decideUnder(policy, ceiling, 'token:read', token).allowed ? 'redact' : undefined),
+      transformFor: (token) =>
+        decideUnder(policy, ceiling, 'token:read', token).allowed ? 'redact' : undefined,
       filter,
       ...window,
     });

@@ -5,8 +5,8 @@ import { masterKeys } from '../../operations/master-key.ts';
 import { backUp, flaws, foreignSchema, removeDatabase, removeParts } from '../../operations/sqlite-backup.ts';
 import { appendMac, type BackupMac } from '../../store/crypto/backup-mac.ts';
 import type { MasterKey } from '../../store/crypto/cipher.ts';
-import { lacking, type MasterKeys, WrongMasterKey } from '../../store/crypto/keyring.ts';
-import { InUse, lockAlone } from '../../store/engine/sqlite-lock.ts';
+import { type MasterKeys, missingReason, WrongMasterKey } from '../../store/crypto/keyring.ts';
+import { InUse, lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
 import { requireDatabase, sqlitePath } from '../terminal/database.ts';
@@ -91,7 +91,7 @@ async function copy(
 function masterOf(id: string | undefined, masters: MasterKeys): MasterKey {
   const master = id === undefined ? masters.current() : masters.find(id);
   if (master) return master;
-  throw new WrongMasterKey(`the MAC of a backup needs master key ${id}, ${lacking(masters)}`);
+  throw new WrongMasterKey(`the MAC of a backup needs master key ${id}, ${missingReason(masters)}`);
 }
 
 function tryAppend(file: number, master: MasterKey, at: number, path: string): BackupMac {
@@ -114,7 +114,7 @@ function tryBackUp(from: string, partial: string, path: string): string | undefi
 
 function lockPartial(path: string, partial: string): () => void {
   try {
-    return lockAlone(partial);
+    return lockExclusively(partial);
   } catch (error) {
     if (error instanceof InUse)
       throw new CommandError(`another backup to ${path} is running`, 'wait until it has finished');

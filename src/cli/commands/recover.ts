@@ -54,7 +54,7 @@ async function recoverDatabase(invocation: Invocation): Promise<number> {
     const report = await recoverStore(maintenance, options, {});
     return printResult(report, ['recovered', ...reportLines(report)].join('\n'));
   };
-  return withStore(invocation, work, { alone: true });
+  return withStore(invocation, work, { exclusive: true });
 }
 
 export function checkRecoverOptions(options: Options): void {

@@ -13,8 +13,8 @@ import {
   type Verification,
 } from '../../operations/sqlite-backup.ts';
 import type { MasterKeys } from '../../store/crypto/keyring.ts';
-import { makeFolder, makeLike } from '../../store/engine/file-ownership.ts';
-import { lockAlone } from '../../store/engine/sqlite-lock.ts';
+import { copyOwnership, createFolder } from '../../store/engine/file-ownership.ts';
+import { lockExclusively } from '../../store/engine/sqlite-lock.ts';
 import { openStore } from '../../store/open.ts';
 import type { Command, Invocation } from '../command.ts';
 import { CommandError, describeSystemError, UsageError } from '../errors.ts';
@@ -54,8 +54,8 @@ async function restore(invocation: Invocation): Promise<number> {
   checkRecoverOptions(options);
   const file = resolve(args[0] as string);
   requireFile(file);
-  makeFolder(dirname(target));
-  const unlock = lockAlone(target);
+  createFolder(dirname(target));
+  const unlock = lockExclusively(target);
   try {
     checkTarget(file, target, options.on('force'));
     const staged = `${target}.restoring`;
@@ -103,7 +103,7 @@ async function stage(
   const [flaw] = flaws(staged);
   if (flaw) throw cannotRestore(file, flaw);
   const verification = withSchema(unpacked, foreignSchema(staged), requireUnverified);
-  makeLike(target, staged);
+  copyOwnership(target, staged);
   const { maintenance, close } = await openStore(`sqlite:${staged}`, { masters });
   try {
     const difference = {

@@ -78,14 +78,14 @@ export const listTokens = readEndpoint({
     const container = canonicalContainer(query.container ?? '/');
     const readable = within(visible(principal, 'token:read'), container);
     for (const scope of readable.scopes) usage.record(principal, 'token:read', scope.container?.value);
-    const show = (token: Resource) => {
+    const transformFor = (token: Resource) => {
       if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
       const decision = decideUnder(principal.policy, principal.ceiling, 'token:read', token);
       return decision.allowed ? decision.transform : undefined;
     };
     const filter = { ids: query.id, type: query.type, metadata: query.metadata };
     const { pagination, data: rows } = await paginate(query, (window) =>
-      store.tokens.list(principal.tenantId, { visible: readable, show, filter, ...window }),
+      store.tokens.list(principal.tenantId, { visible: readable, transformFor, filter, ...window }),
     );
     const views = rows.map(({ token, data }) => viewOf(token, data));
     return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };

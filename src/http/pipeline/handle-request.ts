@@ -128,7 +128,7 @@ async function runChange(
 
   async function inTransaction(tx: StoreTransaction): Promise<Reply> {
     const changeContext = { ...context, store: tx };
-    const earlier = idempotency && (await tx.idempotency.recall(tenant, idempotency));
+    const earlier = idempotency && (await tx.idempotency.find(tenant, idempotency));
     if (earlier) {
       const reply = route.replay ? await route.replay(earlier, call, changeContext) : (earlier as Reply);
       return { ...reply, headers: { 'Idempotency-Replayed': 'true' } };
@@ -137,7 +137,7 @@ async function runChange(
     const change = { operation: operationOf(route), entity, ...(difference && { difference }) };
     tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });
     if (idempotency)
-      await tx.idempotency.remember(tenant, idempotency, idempotencyRecord ?? reply, principal.now);
+      await tx.idempotency.save(tenant, idempotency, idempotencyRecord ?? reply, principal.now);
     return reply;
   }
 

@@ -1,7 +1,7 @@
 /** Requests with an `Idempotency-Key` header. The records are stored by src/store/idempotency.ts. */
 import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { identityOf } from '../../domain/principal.ts';
-import type { Repeatable } from '../../store/store.ts';
+import type { IdempotentRequest } from '../../store/store.ts';
 import { type Call, type Route, takesIdempotencyKey } from './route.ts';
 
 const header = 'idempotency-key';
@@ -12,7 +12,7 @@ export function idempotencyOf(
   { principal, params }: Call,
   headers: Headers,
   bodyText: string,
-): Repeatable | undefined {
+): IdempotentRequest | undefined {
   const key = takesIdempotencyKey(route) ? headers.get(header) : null;
   if (key === null) return undefined;
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
@@ -33,7 +33,7 @@ export function idempotencyOf(
 export async function excludeConcurrent<T>(
   inProgress: Set<string>,
   tenant: string,
-  { caller, key }: Repeatable,
+  { caller, key }: IdempotentRequest,
   run: () => Promise<T>,
 ): Promise<T> {
   const name = `${tenant} ${caller} ${key}`;

@@ -1,7 +1,7 @@
 /** Verifies an export of the audit log offline, with the master key and without a database. */
 import { timingSafeEqual } from 'node:crypto';
 import { restoreOperation } from '../../domain/audit.ts';
-import { lacking, type MasterKeys, unwrapChainKeys } from '../crypto/keyring.ts';
+import { type MasterKeys, missingReason, unwrapChainKeys } from '../crypto/keyring.ts';
 import {
   type ExportedCheckpoint,
   type ExportedRow,
@@ -54,7 +54,7 @@ export interface Anchor {
 }
 
 export interface VerifyOptions {
-  readonly masters: Pick<MasterKeys, 'find' | 'lacking'>;
+  readonly masters: Pick<MasterKeys, 'find' | 'missingReason'>;
   /** Positions in the chain that were stored elsewhere before. */
   readonly anchors?: readonly Anchor[];
   /** The keys of the log that the export must be of. */
@@ -88,7 +88,7 @@ class Check {
   /** The last row so far, its link, and the links that the next one may follow: none after a gap. */
   #seq = 0;
   #hash = hexOf(genesis);
-  #before: Uint8Array[] = [genesis];
+  #links: Uint8Array[] = [genesis];
   /** The last row with a valid checkpoint. */
   #signed = 0;
   /** Entries about a restore, each with the end of the log that it replaced. */
@@ -104,22 +104,22 @@ class Check {
     this.#lines += 1;
     const line = parseLine(text);
     if (line?.kind === 'unknown') {
-      this.#stop(line.format);
+      this.#stopAt(line.format);
       return false;
     }
-    if (!this.#header) return this.#begin(line?.kind === 'header' ? line : undefined);
-    if (this.#footer) this.#found('damaged_line', `line ${this.#lines} comes after the footer`);
-    else if (line?.kind === 'row') this.#row(line, this.#keys as ChainKeys);
-    else if (line?.kind === 'checkpoint') this.#checkpoint(line);
-    else if (line?.kind === 'footer') this.#end(line, this.#header);
-    else this.#found('damaged_line', `line ${this.#lines} is not a line of an export`);
+    if (!this.#header) return this.#readHeader(line?.kind === 'header' ? line : undefined);
+    if (this.#footer) this.#report('damaged_line', `line ${this.#lines} comes after the footer`);
+    else if (line?.kind === 'row') this.#checkRow(line, this.#keys as ChainKeys);
+    else if (line?.kind === 'checkpoint') this.#checkCheckpoint(line);
+    else if (line?.kind === 'footer') this.#checkFooter(line, this.#header);
+    else this.#report('damaged_line', `line ${this.#lines} is not a line of an export`);
     return true;
   }
 
   verdict(): Verdict {
-    if (this.#header && this.#keys && !this.#stopped) this.#close();
+    if (this.#header && this.#keys && !this.#stopped) this.#checkEnd();
     else if (!this.#header && !this.#stopped)
-      this.#found('not_an_export', 'this is not an export of the audit log');
+      this.#report('not_an_export', 'this is not an export of the audit log');
     return {
       ok: this.#findings.length === 0,
       ...(this.#header && { exported_at: this.#header.exported_at }),
@@ -131,125 +131,126 @@ class Check {
     };
   }
 
-  #begin(header: Header | undefined): boolean {
+  #readHeader(header: Header | undefined): boolean {
     if (!header) return false;
     this.#header = header;
     const master = this.#options.masters.find(header.master_key);
     this.#keys = master && unwrapChainKeys(master, Buffer.from(header.chain_key, 'base64'));
     if (!this.#keys) {
-      this.#found(
+      this.#report(
         'wrong_key',
-        `the export needs the master key ${header.master_key}, ${lacking(this.#options.masters)}`,
+        `the export needs the master key ${header.master_key}, ${missingReason(this.#options.masters)}`,
       );
       return false;
     }
     this.#isSigned = signatureCheck(this.#keys);
     const { log } = this.#options;
-    if (log && !same(log.mac, this.#keys.mac)) this.#found('other_log', 'the export is of another database');
+    if (log && !same(log.mac, this.#keys.mac)) this.#report('other_log', 'the export is of another database');
     return true;
   }
 
-  #row(row: ExportedRow, keys: ChainKeys): void {
+  #checkRow(row: ExportedRow, keys: ChainKeys): void {
     const { seq } = row;
     this.#rows += 1;
     if (seq <= 0) {
-      this.#found('foreign_row', 'another program has inserted a row that is not in the chain', seq);
+      this.#report('foreign_row', 'another program has inserted a row that is not in the chain', seq);
       return;
     }
     if (seq <= this.#seq) {
-      this.#found('misplaced_row', `row ${seq} comes after row ${this.#seq}`, seq);
+      this.#report('misplaced_row', `row ${seq} comes after row ${this.#seq}`, seq);
       return;
     }
     if (seq > this.#seq + 1) {
-      this.#found('missing_rows', `${rowsFrom(this.#seq + 1, seq - 1)} missing`, this.#seq + 1);
-      this.#before = [];
+      this.#report('missing_rows', `${rowsFrom(this.#seq + 1, seq - 1)} missing`, this.#seq + 1);
+      this.#links = [];
     }
     const [stored, mac] = [bytesOf(row.hash), bytesOf(row.mac)];
-    const links = this.#before.map((before) => link(keys, before, seq, mac));
+    const links = this.#links.map((before) => link(keys, before, seq, mac));
     const linked = links.length === 0 || links.some((each) => same(each, stored));
     if (mac.length === 0)
-      this.#found('foreign_row', `row ${seq} has no MAC: another program has inserted it`, seq);
+      this.#report('foreign_row', `row ${seq} has no MAC: another program has inserted it`, seq);
     else if (!same(mac, macFor(keys, row)))
-      this.#found('changed_row', `row ${seq} was changed: its MAC does not match`, seq);
-    else if (!linked) this.#found('misplaced_row', `row ${seq} was moved: its link does not match`, seq);
+      this.#report('changed_row', `row ${seq} was changed: its MAC does not match`, seq);
+    else if (!linked) this.#report('misplaced_row', `row ${seq} was moved: its link does not match`, seq);
     this.#seq = seq;
     this.#hash = row.hash ?? '';
-    this.#before = linked ? [stored] : [stored, ...links];
+    this.#links = linked ? [stored] : [stored, ...links];
     if (row.operation === restoreOperation) this.#restores.push({ row: seq, end: replacedEnd(row) });
-    this.#anchored(seq, this.#hash);
+    this.#checkAnchor(seq, this.#hash);
     this.#options.onRow?.(row);
   }
 
-  #checkpoint({ format, seq, at, hash, signature }: ExportedCheckpoint): void {
+  #checkCheckpoint({ format, seq, at, hash, signature }: ExportedCheckpoint): void {
     this.#checkpoints += 1;
     const text = checkpointText({ format, seq, at, hash: bytesOf(hash) });
     const valid = this.#isSigned(text, bytesOf(signature));
     if (!valid)
-      this.#found('forged_checkpoint', `the signature of the checkpoint of row ${seq} is invalid`, seq);
-    else if (seq > this.#seq) this.#found('missing_rows', `row ${seq} has a checkpoint, but is missing`, seq);
+      this.#report('forged_checkpoint', `the signature of the checkpoint of row ${seq} is invalid`, seq);
+    else if (seq > this.#seq)
+      this.#report('missing_rows', `row ${seq} has a checkpoint, but is missing`, seq);
     else if (seq < this.#seq)
-      this.#found('damaged_line', `the checkpoint of row ${seq} comes after row ${this.#seq}`);
+      this.#report('damaged_line', `the checkpoint of row ${seq} comes after row ${this.#seq}`);
     else if (hash !== this.#hash)
-      this.#found('changed_row', `row ${seq} is not the one that its checkpoint signs`, seq);
+      this.#report('changed_row', `row ${seq} is not the one that its checkpoint signs`, seq);
     if (valid) this.#signed = Math.max(this.#signed, seq);
   }
 
-  #anchored(seq: number, hash: string): void {
+  #checkAnchor(seq: number, hash: string): void {
     const anchor = this.#anchors.get(seq);
     if (anchor === undefined || anchor === hash) return;
-    this.#found('anchor_differs', `row ${seq} does not match the anchor${this.#since(seq)}`, seq);
+    this.#report('anchor_differs', `row ${seq} does not match the anchor${this.#restoreNote(seq)}`, seq);
   }
 
   /** A restore explains why anchors between it and the end of the replaced log do not match. */
-  #since(anchor: number): string {
+  #restoreNote(anchor: number): string {
     const restore = this.#restores.findLast(({ row, end }) => row <= anchor && anchor <= end);
     return restore ? `; row ${restore.row} records that the database was restored from a backup` : '';
   }
 
-  #end(footer: Footer, { exported_at }: Header): void {
+  #checkFooter(footer: Footer, { exported_at }: Header): void {
     this.#footer = footer;
     if (!this.#isSigned(footerText(exported_at, footer), bytesOf(footer.signature)))
-      this.#found(
+      this.#report(
         'forged_footer',
         'the signature of the footer is invalid: the footer or the header was changed',
       );
     const { rows, checkpoints, head } = footer;
     if (rows !== this.#rows)
-      this.#found('missing_rows', `the export had ${rows} rows, but has ${this.#rows}`);
+      this.#report('missing_rows', `the export had ${rows} rows, but has ${this.#rows}`);
     if (checkpoints !== this.#checkpoints)
-      this.#found(
+      this.#report(
         'forged_checkpoint',
         `the export had ${checkpoints} checkpoints, but has ${this.#checkpoints}`,
       );
     if (head !== `${this.#seq}:${this.#hash}`)
-      this.#found(
+      this.#report(
         'cut_off',
         `the export ended with row ${head.split(':')[0]}, but ends with row ${this.#seq}`,
         this.#seq,
       );
   }
 
-  #close(): void {
+  #checkEnd(): void {
     const last = this.#seq;
     if (!this.#footer)
-      this.#found('cut_off', `the export has no footer: it is truncated after row ${last}`, last);
+      this.#report('cut_off', `the export has no footer: it is truncated after row ${last}`, last);
     else if (this.#signed < last)
-      this.#found('unsigned_end', `${rowsFrom(this.#signed + 1, last)} not covered by a checkpoint`, last);
+      this.#report('unsigned_end', `${rowsFrom(this.#signed + 1, last)} not covered by a checkpoint`, last);
     const anchor = Math.max(0, ...this.#anchors.keys());
     const known = Math.max(this.#signed, anchor);
-    const since = anchor > this.#signed ? this.#since(anchor) : '';
+    const since = anchor > this.#signed ? this.#restoreNote(anchor) : '';
     if (known > last)
-      this.#found('cut_off', `the log ends with row ${last}, but had row ${known}${since}`, last);
+      this.#report('cut_off', `the log ends with row ${last}, but had row ${known}${since}`, last);
   }
 
   /** The rest may depend on a line that this version does not understand. */
-  #stop(format: unknown): void {
+  #stopAt(format: unknown): void {
     this.#stopped = true;
     const message = `line ${this.#lines} has the format ${format}, which this version cannot verify: use a newer version`;
-    this.#found('unknown_format', message);
+    this.#report('unknown_format', message);
   }
 
-  #found(code: FindingCode, message: string, row?: number): void {
+  #report(code: FindingCode, message: string, row?: number): void {
     if (this.#findings.length >= maxFindings) this.#more += 1;
     else this.#findings.push({ code, line: this.#lines, ...(row !== undefined && { row }), message });
   }

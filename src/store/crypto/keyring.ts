@@ -15,7 +15,7 @@ export interface MasterKeys {
   /** Reads the configuration again if the key is not known yet. */
   find(id: string): MasterKey | undefined;
   /** Completes an error message about a missing key: where it was searched for. */
-  readonly lacking?: () => string;
+  readonly missingReason?: () => string;
 }
 
 /** The master key of this database is not among those that are configured. */
@@ -26,13 +26,13 @@ export type DataKey = (tenant: string) => Uint8Array;
 
 export interface Keyring {
   /** The tenant's data key, created on first use. */
-  of(tenant: string): Awaitable<Uint8Array>;
+  dataKey(tenant: string): Awaitable<Uint8Array>;
   /** Loads the key before a transaction, which cannot wait for it. An error is thrown only when the key is used. */
-  prepare(tenant: string): Awaitable<DataKey>;
+  prepareDataKey(tenant: string): Awaitable<DataKey>;
   /** Drops keys of deleted tenants from memory. */
   forget(): Promise<void>;
   /** The keys of the audit chain. Created when the database is first opened, so that every backup has them. */
-  ofChain(): Awaitable<ChainKeys>;
+  chainKeys(): Awaitable<ChainKeys>;
 }
 
 const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
@@ -49,17 +49,17 @@ export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> 
     if (!row) return writeMasterKey(tx, masters.current());
     const key = masters.find(row.id);
     if (!key || !decrypt(key.bytes, proof.context, row.proof))
-      throw new WrongMasterKey(`the database needs the master key ${row.id}, ${lacking(masters)}`);
+      throw new WrongMasterKey(`the database needs the master key ${row.id}, ${missingReason(masters)}`);
     const missing = (await mastersInUse(tx)).find((id) => !masters.find(id));
     if (missing === undefined) return;
     throw new WrongMasterKey(
-      `a rotation of the master key is not finished and needs the old key ${missing}, ${lacking(masters)}`,
+      `a rotation of the master key is not finished and needs the old key ${missing}, ${missingReason(masters)}`,
     );
   });
 }
 
-export function lacking(masters: Pick<MasterKeys, 'lacking'>): string {
-  return masters.lacking?.() ?? 'which was not given';
+export function missingReason(masters: Pick<MasterKeys, 'missingReason'>): string {
+  return masters.missingReason?.() ?? 'which was not given';
 }
 
 /** The id of the master key that wraps new keys. */
@@ -135,16 +135,9 @@ export function unwrapKey(slot: Slot, { wrapped }: WrappedKey, master: MasterKey
   return key;
 }
 
-function onlyFor(tenant: string, key: () => Uint8Array): DataKey {
-  return (requested) => {
-    if (requested === tenant) return key();
-    throw new Error('a change uses the data of one tenant only');
-  };
-}
-
 export function keyring(db: Db, masters: MasterKeys): Keyring {
   const cache = new Map<string, Uint8Array>();
-  let chain: ChainKeys | undefined;
+  let chainKeys: ChainKeys | undefined;
 
   /** Loads the key of a slot, or creates it. If several nodes create it concurrently, all get the one that was stored. */
   async function load(slot: Slot, create: () => Uint8Array): Promise<Uint8Array> {
@@ -153,7 +146,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       if (key) return key;
     }
     throw fail('unavailable', {
-      cause: new Error(`the ${slot.name} needs a master key, ${lacking(masters)}`),
+      cause: new Error(`the ${slot.name} needs a master key, ${missingReason(masters)}`),
     });
   }
 
@@ -179,26 +172,32 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     });
   }
 
-  async function ofTenant(tenant: string): Promise<Uint8Array> {
+  async function loadDataKey(tenant: string): Promise<Uint8Array> {
     const key = await load(slotOf(tenant), () => randomBytes(32));
     cache.set(tenant, key);
     return key;
   }
 
-  async function loadChain(): Promise<ChainKeys> {
-    chain = unpackChainKeys(await load(chainSlot, newChainKeys));
-    return chain;
+  async function loadChainKeys(): Promise<ChainKeys> {
+    chainKeys = unpackChainKeys(await load(chainSlot, newChainKeys));
+    return chainKeys;
   }
 
   return {
-    of: (tenant) => cache.get(tenant) ?? ofTenant(tenant),
-    prepare: (tenant) => {
-      const key = cache.get(tenant);
-      if (key) return onlyFor(tenant, () => key);
-      return ofTenant(tenant).then(
-        (loaded) => onlyFor(tenant, () => loaded),
+    dataKey: (tenant) => cache.get(tenant) ?? loadDataKey(tenant),
+    prepareDataKey: (tenant) => {
+      const only =
+        (key: () => Uint8Array): DataKey =>
+        (requested) => {
+          if (requested !== tenant) throw new Error('a change uses the data of one tenant only');
+          return key();
+        };
+      const cached = cache.get(tenant);
+      if (cached) return only(() => cached);
+      return loadDataKey(tenant).then(
+        (key) => only(() => key),
         (error) =>
-          onlyFor(tenant, () => {
+          only(() => {
             throw error;
           }),
       );
@@ -210,6 +209,6 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       const stored = new Set(rows.map(({ tenant_id }) => tenant_id));
       for (const tenant of cached) if (!stored.has(tenant)) cache.delete(tenant);
     },
-    ofChain: () => chain ?? loadChain(),
+    chainKeys: () => chainKeys ?? loadChainKeys(),
   };
 }

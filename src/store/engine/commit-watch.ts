@@ -10,7 +10,7 @@ import { createOwned, pathWithoutLinks } from './file-ownership.ts';
 
 export interface CommitWatch {
   /** Call it with the write lock held, right before the commit. Call the result after the commit or rollback. */
-  begin(): () => void;
+  beginCommit(): () => void;
   /** See `Local.generation`. */
   generation(): number | undefined;
 }
@@ -43,7 +43,7 @@ export function watchCommits(
   }
 
   return {
-    begin: () => {
+    beginCommit: () => {
       const number = (Atomics.load(counters, begun) + 1) | 0;
       Atomics.store(counters, begun, number);
       return () => Atomics.store(counters, ended, number);

@@ -45,7 +45,7 @@ export interface Local {
   /** The current time by the clock that decides. */
   now(): number;
   /** A message if the file is no longer at its path. */
-  lost(): string | undefined;
+  fileProblem(): string | undefined;
 }
 
 export interface Db extends Executor {

@@ -95,7 +95,7 @@ function giveTo(model: string, chown: (uid: number, gid: number) => void): void 
 }
 
 /** Gives `path` the owner and mode of `old`, which it is going to replace. Throws if it cannot. */
-export function makeLike(old: string, path: string): void {
+export function copyOwnership(old: string, path: string): void {
   const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
     const created = fstatSync(file);
@@ -121,7 +121,7 @@ export function makeLike(old: string, path: string): void {
 }
 
 /** Creates a private folder and its missing parents. */
-export function makeFolder(path: string): void {
+export function createFolder(path: string): void {
   const first = mkdirSync(path, { recursive: true, mode: 0o700 });
   if (first === undefined) return;
   const owner = dirname(first);

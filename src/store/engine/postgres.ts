@@ -10,17 +10,17 @@ interface Timeouts {
   /** For a lock that another transaction holds. */
   readonly lock: number;
   /** For work that one node at a time may do. `slow` is for statements that read whole tables. */
-  readonly once: { readonly usual: number; readonly slow: number };
+  readonly exclusive: { readonly usual: number; readonly slow: number };
 }
 
 function timeoutsOf(call: number): Timeouts {
-  return { call, lock: Math.round(call * 0.3125), once: { usual: call * 6.25, slow: 3_600_000 } };
+  return { call, lock: Math.round(call * 0.3125), exclusive: { usual: call * 6.25, slow: 3_600_000 } };
 }
 
 /** Milliseconds by which the timeout of the server is shorter than ours. */
-const sooner = 100;
+const serverMargin = 100;
 /** The same for exclusive work, which has to connect and begin first. */
-const muchSooner = 1000;
+const exclusiveMargin = 1000;
 /** The size of the connection pool of a process. */
 export const connections = 10;
 const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
@@ -28,7 +28,7 @@ const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::big
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
 const divisionByZero = '22012';
 /** The advisory lock of exclusive work: migrations, the first tenant, the audit chain, rotation and recovery. */
-const onceLock = 7_255_901_877;
+const exclusiveLock = 7_255_901_877;
 
 /** How many changes share a transaction, and how many such transactions run at a time. */
 const groupLimits = { maxBatch: 32, maxInFlight: 4 };
@@ -113,20 +113,21 @@ export function openPostgres(url: string, clock?: () => number, timeout = defaul
   const transaction = <T>(pool: SQL, work: Work<T>) =>
     pool.begin(async (tx) => work(queries(tx, clock))) as Promise<T>;
 
-  const inOne = <T>(work: Work<T>) => bounded((pool, late) => transaction(pool, unlessLate(work, late)));
+  const shortTransaction = <T>(work: Work<T>) =>
+    bounded((pool, late) => transaction(pool, withDeadline(work, late)));
 
-  function once<T>(work: Work<T>, longest: number): Promise<T> {
+  function exclusive<T>(work: Work<T>, longest: number): Promise<T> {
     const locked = async (tx: Queries) => {
-      await tx.run(`set local statement_timeout = ${longest - muchSooner}`);
+      await tx.run(`set local statement_timeout = ${longest - exclusiveMargin}`);
       await tx.run('set local lock_timeout = 0');
-      await tx.get(`select pg_advisory_xact_lock(${onceLock})`);
+      await tx.get(`select pg_advisory_xact_lock(${exclusiveLock})`);
       return work(tx);
     };
-    return boundedBy(longest, (pool, late) => transaction(pool, unlessLate(locked, late)));
+    return boundedBy(longest, (pool, late) => transaction(pool, withDeadline(locked, late)));
   }
 
   const enqueue = groupCommit({
-    transaction: inOne,
+    transaction: shortTransaction,
     pipelined: true,
     maxQueueTime: timeout * latestStart,
     ...groupLimits,
@@ -136,16 +137,16 @@ export function openPostgres(url: string, clock?: () => number, timeout = defaul
     dialect: 'postgres',
     get: (sql, params) => read(async (pool) => queries(pool, clock).get(sql, params)),
     all: (sql, params) => read(async (pool) => queries(pool, clock).all(sql, params)),
-    run: (sql, params) => inOne(async (tx) => tx.run(sql, params)),
+    run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
     lookup: batched((sql, keys) =>
       read((pool) =>
         execute(pool, `${sql} and ${onPrimary}`, [pool.array(keys, 'BYTEA') as unknown as Value], clock),
       ),
     ),
-    transaction: inOne,
-    defer: (write, row) => inOne((tx) => write(tx, [row])),
-    change: (work, entity) => bounded((_, isLate) => enqueue(work, entity, () => refuseLate(isLate))),
-    exclusively: (work, pace) => once(work, timeouts.once[pace ?? 'usual']),
+    transaction: shortTransaction,
+    defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
+    change: (work, entity) => bounded((_, isLate) => enqueue(work, entity, () => checkDeadline(isLate))),
+    exclusively: (work, pace) => exclusive(work, timeouts.exclusive[pace ?? 'usual']),
     close,
   };
 }
@@ -156,7 +157,7 @@ function connect(url: string, { call, lock }: Timeouts): SQL {
     connectionTimeout: Math.ceil(call / 1000),
     connection: {
       application_name: 'sallyport',
-      statement_timeout: String(Math.max(call - sooner, 1)),
+      statement_timeout: String(Math.max(call - serverMargin, 1)),
       lock_timeout: String(lock),
       idle_in_transaction_session_timeout: String(Math.round(call * 6.25)),
     },
@@ -185,16 +186,16 @@ async function execute<R>(
 }
 
 /** Checks the deadline before and after: even one statement may wait longer for a connection than its caller waits. */
-function unlessLate<T>(work: Work<T>, isLate: Late): Work<T> {
+function withDeadline<T>(work: Work<T>, isLate: Late): Work<T> {
   return async (tx) => {
-    refuseLate(isLate);
+    checkDeadline(isLate);
     const value = await work(tx);
-    refuseLate(isLate);
+    checkDeadline(isLate);
     return value;
   };
 }
 
-function refuseLate(isLate: Late): void {
+function checkDeadline(isLate: Late): void {
   if (isLate()) throw new DbUnavailable('timed out: the caller no longer waits for this change');
 }
 

@@ -13,7 +13,7 @@ export function lockFile(path: string): string {
 }
 
 /** Returns a function that releases the lock. Throws while another process holds an exclusive lock. */
-export function shareLock(path: string): () => void {
+export function lockShared(path: string): () => void {
   const db = openLock(path, 5000);
   return hold(db, () => {
     db.run('begin');
@@ -25,7 +25,7 @@ export function shareLock(path: string): () => void {
 export class InUse extends Error {}
 
 /** Takes an exclusive lock. Throws `InUse` if another process holds a lock. */
-export function lockAlone(path: string): () => void {
+export function lockExclusively(path: string): () => void {
   const db = openLock(path, 0);
   try {
     return hold(db, () => db.run('begin exclusive'));

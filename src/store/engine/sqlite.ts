@@ -5,7 +5,7 @@ import { mapCounters, watchCommits } from './commit-watch.ts';
 import { type Db, DbUnavailable, ownerDeleted, type Queries, type Value } from './db.ts';
 import { createOwned, openDatabase } from './file-ownership.ts';
 import { groupCommit } from './group-commit.ts';
-import { InUse, lockAlone, shareLock } from './sqlite-lock.ts';
+import { InUse, lockExclusively, lockShared } from './sqlite-lock.ts';
 
 /** The maximum number of changes that share a commit. */
 const maxBatch = 512;
@@ -15,10 +15,10 @@ const maxBatch = 512;
  * commit, see group-commit.ts.
  */
 export function openSqlite(path: string, now: () => number, alone = false): Db {
-  const { counters, writer, reader, letGo } = connectTwice(path, alone);
+  const { counters, writer, reader, unlock } = connectTwice(path, alone);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
-  const lost = () => (hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined);
+  const fileProblem = () => (hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined);
   const commits = watchCommits(counters, reads, checkFile);
   let last: Promise<unknown> = Promise.resolve();
 
@@ -30,7 +30,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
   }
 
   function checkFile(): void {
-    const problem = lost();
+    const problem = fileProblem();
     if (problem !== undefined) throw new DbUnavailable(problem);
   }
 
@@ -39,7 +39,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
     writes.run('begin immediate');
     try {
       const value = await work(writes);
-      const end = commits.begin();
+      const end = commits.beginCommit();
       try {
         writes.run('commit');
       } finally {
@@ -76,7 +76,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 
   return {
     dialect: 'sqlite',
-    local: { generation: commits.generation, now, lost },
+    local: { generation: commits.generation, now, fileProblem },
     get: reads.get,
     all: reads.all,
     run: (sql, params) => change((tx) => tx.run(sql, params)),
@@ -89,7 +89,7 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
       while (await isBusy()) await last;
       reads.close();
       writes.close();
-      letGo();
+      unlock();
     },
   };
 }
@@ -97,13 +97,13 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
 function connectTwice(
   path: string,
   alone: boolean,
-): { counters: Int32Array; writer: Database; reader: Database; letGo: () => void } {
-  let letGo = () => {};
+): { counters: Int32Array; writer: Database; reader: Database; unlock: () => void } {
+  let unlock = () => {};
   try {
-    letGo = alone ? lockAlone(path) : shareLock(path);
-    return { counters: mapCounters(path), writer: connect(path), reader: connect(path), letGo };
+    unlock = alone ? lockExclusively(path) : lockShared(path);
+    return { counters: mapCounters(path), writer: connect(path), reader: connect(path), unlock };
   } catch (error) {
-    letGo();
+    unlock();
     if (error instanceof InUse) throw error;
     throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
   }
@@ -148,22 +148,22 @@ interface Prepared {
 }
 
 function prepared(db: Database, now: () => number): Queries & { close(): void } {
-  const known = new Map<string, Prepared>();
+  const statements = new Map<string, Prepared>();
   let text = 0;
 
   function prepare(sql: string): Prepared {
-    const old = known.get(sql);
-    if (old) return old;
-    if (known.size >= maxPrepared || text + sql.length > maxPreparedText) forget();
+    const cached = statements.get(sql);
+    if (cached) return cached;
+    if (statements.size >= maxPrepared || text + sql.length > maxPreparedText) clear();
     text += sql.length;
-    const made = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
-    known.set(sql, made);
-    return made;
+    const prepared = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
+    statements.set(sql, prepared);
+    return prepared;
   }
 
-  function forget(): void {
-    for (const { statement } of known.values()) statement.finalize();
-    known.clear();
+  function clear(): void {
+    for (const { statement } of statements.values()) statement.finalize();
+    statements.clear();
     text = 0;
   }
 
@@ -183,7 +183,7 @@ function prepared(db: Database, now: () => number): Queries & { close(): void } 
       run(sql, params, (statement, values) => statement.all(...values) as R[]),
     run: (sql, params = []) => run(sql, params, (statement, values) => statement.run(...values).changes),
     close: () => {
-      forget();
+      clear();
       db.close(true);
     },
   };

@@ -1,6 +1,6 @@
 /** Index ranges that hold tokens newest first. Each is read in bounded steps. */
 import { notExpired } from '../applications.ts';
-import { top } from '../bounded-list.ts';
+import { maxId } from '../bounded-list.ts';
 import type { DbTime, Executor, Value } from '../engine/db.ts';
 
 /** Limits for the work of one list. */
@@ -115,7 +115,7 @@ export async function countRanges(
   const sql = counted(isSqlite ? newest(first.kind) : together);
   let [entries, count] = [0, 0];
   for (const values of isSqlite ? valuesOf(ranges) : [[toJson(valuesOf(ranges))]]) {
-    const params = [tenant, top, limit + 1 - entries, ...values];
+    const params = [tenant, maxId, limit + 1 - entries, ...values];
     const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, params);
     entries += Number(row?.entries);
     count += Number(row?.count);

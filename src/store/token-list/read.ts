@@ -3,16 +3,16 @@ import type { Transform } from '../../domain/rule.ts';
 import { notExpired } from '../applications.ts';
 import type { Queries } from '../engine/db.ts';
 import { Params } from '../engine/sql.ts';
-import type { ShownToken, TokenQuery } from '../store.ts';
+import type { ListedToken, TokenQuery } from '../store.ts';
 import { columns, decryptPart, type Part, type TokenRow, viewOf, withContents } from '../token-row.ts';
-import type { Shown } from './scan.ts';
+import type { VisibleToken } from './scan.ts';
 
 const maxPageBytes = 8 * 1024 * 1024;
 /** An upper bound for the size of a token without data, mask and metadata. */
 const fixedBytes = 1024;
 
 /** As many tokens as fit into a page, and at least one. */
-export function withinBytes(shown: readonly Shown[]): readonly Shown[] {
+export function withinBytes(shown: readonly VisibleToken[]): readonly VisibleToken[] {
   let bytes = 0;
   const end = shown.findIndex(({ transform, data, masked, rest }, at) => {
     bytes += fixedBytes + Number(rest);
@@ -34,12 +34,12 @@ export async function readTokens(
   db: Queries,
   tenant: string,
   key: Uint8Array,
-  found: readonly Pick<Shown, 'seq' | 'transform'>[],
-  show: TokenQuery['show'],
+  found: readonly Pick<VisibleToken, 'seq' | 'transform'>[],
+  show: TokenQuery['transformFor'],
   attempts = 3,
-): Promise<ShownToken[]> {
-  const tokens: ShownToken[] = [];
-  const changed: Pick<Shown, 'seq' | 'transform'>[] = [];
+): Promise<ListedToken[]> {
+  const tokens: ListedToken[] = [];
+  const changed: Pick<VisibleToken, 'seq' | 'transform'>[] = [];
   for (const [transform, some] of Map.groupBy(found, (one) => one.transform)) {
     const { sql, part } = selections[transform];
     const params = new Params();

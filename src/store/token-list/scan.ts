@@ -5,7 +5,7 @@
  */
 import type { Transform } from '../../domain/rule.ts';
 import { notExpired } from '../applications.ts';
-import { countBudget, scanBudget, top } from '../bounded-list.ts';
+import { countBudget, maxId, scanBudget } from '../bounded-list.ts';
 import { all, Params, padded } from '../engine/sql.ts';
 import type { TokenFilter, TokenQuery } from '../store.ts';
 import { type Budget, countRanges, type Range, type Scan } from './ranges.ts';
@@ -19,7 +19,7 @@ import {
   withEntry,
 } from './sources.ts';
 
-const usual: Budget = { scan: scanBudget, count: countBudget, chunk: 512, probe: 128 };
+const defaultBudget: Budget = { scan: scanBudget, count: countBudget, chunk: 512, probe: 128 };
 
 /** A token that is shown, without its content. Sizes are in bytes. */
 export interface Candidate {
@@ -31,13 +31,13 @@ export interface Candidate {
   readonly rest: number | string;
 }
 
-export interface Shown extends Candidate {
+export interface VisibleToken extends Candidate {
   readonly transform: Transform;
 }
 
-export interface Found {
+export interface FoundTokens {
   /** At most as many as the page takes, newest first. */
-  readonly shown: readonly Shown[];
+  readonly tokens: readonly VisibleToken[];
   /** The list goes on below this `seq`; undefined at its end. */
   readonly next: string | undefined;
   /** How many there are in all; undefined if that was not asked for, or not found within the budget. */
@@ -50,14 +50,14 @@ export async function findTokens(
   db: Scan['db'],
   tenant: string,
   query: TokenQuery,
-  budget = usual,
-): Promise<Found> {
+  budget = defaultBudget,
+): Promise<FoundTokens> {
   const scan = { db, tenant, budget };
-  const { filter, show, size, page, before = top } = query;
+  const { filter, transformFor, size, page, before = maxId } = query;
   const skip = page === undefined ? 0 : (page - 1) * size;
   const countable = page === undefined ? undefined : countableRanges(query);
   const counted = countable && (await countRanges(scan, countable));
-  const none = { shown: [], next: undefined, tooDeep: false };
+  const none = { tokens: [], next: undefined, tooDeep: false };
   if (query.visible.scopes.length === 0) return { ...none, total: page && 0 };
   if (counted !== undefined && skip >= counted) return { ...none, total: counted };
 
@@ -71,12 +71,12 @@ export async function findTokens(
   const wanted = skip + size + 1;
   /** The rest of the list is needed only to count it. */
   const isEnough = (matches: number) => matches >= wanted && (page === undefined || countable !== undefined);
-  const shown: Shown[] = [];
+  const shown: VisibleToken[] = [];
   let [matches, below]: [number, string | undefined] = [0, before];
   while (below !== undefined && walk.spent < limit && !isEnough(matches)) {
     const step = await walk.step(below, walk.spent === 0 ? size + 1 : budget.chunk, limit);
     for (const candidate of step.candidates) {
-      const transform = show(candidate);
+      const transform = transformFor(candidate);
       if (transform === undefined) continue;
       matches++;
       if (matches > skip && matches <= wanted) shown.push({ ...candidate, transform });
@@ -85,7 +85,7 @@ export async function findTokens(
   }
   const rest = shown.length > size ? shown[size - 1]?.seq : below;
   return {
-    shown: shown.slice(0, size),
+    tokens: shown.slice(0, size),
     next: rest,
     total: counted ?? (page !== undefined && below === undefined ? matches : undefined),
     tooDeep: skip > 0 && matches <= skip && below !== undefined,

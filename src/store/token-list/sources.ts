@@ -1,6 +1,6 @@
 /** Where the candidates of a list come from: the index that holds the fewest of them, in steps, newest first. */
 import type { Bound, Scope } from '../../domain/scope.ts';
-import { top } from '../bounded-list.ts';
+import { maxId } from '../bounded-list.ts';
 import { Params } from '../engine/sql.ts';
 import type { TokenQuery } from '../store.ts';
 import { type Range, readEach, readRanges, type Scan } from './ranges.ts';
@@ -35,7 +35,7 @@ export function inContainer({ container }: Scope): Range[] {
  * metadata also hold hidden tokens, and a page that ends early would reveal them: only a caller that sees every token
  * is served from those.
  */
-export async function sourceOf(scan: Scan, { visible, filter, before = top }: TokenQuery): Promise<Source> {
+export async function sourceOf(scan: Scan, { visible, filter, before = maxId }: TokenQuery): Promise<Source> {
   if (filter.ids) return source(scan, [], await seqsOfIds(scan, filter.ids));
   const ofScopes = await sourceOfScopes(scan, visible.scopes);
   const types = filter.type === undefined ? [] : [ofType(filter.type)];

@@ -99,7 +99,7 @@ test('a process that uses another counter file is noticed like a foreign program
 test('the generation is undefined while a commit is in progress', () => {
   const writer = watchCommits(mapCounters(path), db);
   const before = generation();
-  const end = writer.begin();
+  const end = writer.beginCommit();
   expect(generation()).toBeUndefined();
   end();
   expect(generation()).toBeNumber();
@@ -107,7 +107,7 @@ test('the generation is undefined while a commit is in progress', () => {
 });
 
 test('the generation is undefined after a process ended during its commit, until the next commit', async () => {
-  watchCommits(mapCounters(path), db).begin();
+  watchCommits(mapCounters(path), db).beginCommit();
   expect(generation()).toBeUndefined();
   await nextTurn();
   expect(generation()).toBeUndefined();
@@ -117,13 +117,13 @@ test('the generation is undefined after a process ended during its commit, until
 
 test('a process that ends its commit after a later one is never taken for the later one', async () => {
   const writer = watchCommits(mapCounters(path), db);
-  const [first, second] = [writer.begin(), writer.begin()];
+  const [first, second] = [writer.beginCommit(), writer.beginCommit()];
   first();
   expect(generation()).toBeUndefined();
   second();
   const before = generation();
   expect(before).toBeNumber();
-  const [third, fourth] = [writer.begin(), writer.begin()];
+  const [third, fourth] = [writer.beginCommit(), writer.beginCommit()];
   fourth();
   third();
   expect(generation()).toBeUndefined();

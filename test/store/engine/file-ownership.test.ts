@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { backUp, flaws, unpack } from '../../../src/operations/sqlite-backup.ts';
 import { DbUnavailable } from '../../../src/store/engine/db.ts';
-import { createOwned, makeLike } from '../../../src/store/engine/file-ownership.ts';
+import { copyOwnership, createOwned } from '../../../src/store/engine/file-ownership.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
 import { isMissing } from '../../support/skip.ts';
 
@@ -105,9 +105,9 @@ test('owner and mode are never given to what a link or a second name stands for'
   const old = join(folder, 'old');
   writeFileSync(old, '', { mode: 0o644 });
   symlinkSync(target, link);
-  expect(() => makeLike(old, link)).toThrow();
+  expect(() => copyOwnership(old, link)).toThrow();
   rmSync(link);
   linkSync(target, link);
-  expect(() => makeLike(old, link)).toThrow(/more than one name/);
+  expect(() => copyOwnership(old, link)).toThrow(/more than one name/);
   expect(statSync(target).mode & 0o777).toBe(0o600);
 });

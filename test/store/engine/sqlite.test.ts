@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Db, DbUnavailable } from '../../../src/store/engine/db.ts';
 import { openSqlite } from '../../../src/store/engine/sqlite.ts';
-import { InUse, lockAlone } from '../../../src/store/engine/sqlite-lock.ts';
+import { InUse, lockExclusively } from '../../../src/store/engine/sqlite-lock.ts';
 import { runSql } from '../../support/test-store.ts';
 
 let folder: string;
@@ -168,7 +168,7 @@ test('the file can be read by its owner alone', async () => {
 test('a database that is open cannot be locked exclusively through a link to it', () => {
   const link = join(folder, 'link.db');
   symlinkSync(path, link);
-  expect(() => lockAlone(link)).toThrow(InUse);
+  expect(() => lockExclusively(link)).toThrow(InUse);
 });
 
 test('a file that is no database is out of reach, not overwritten', async () => {
