@@ -6,8 +6,8 @@ import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto
 import { type MasterKeys, missingReason } from '../store/crypto/keyring.ts';
 import { generationFile } from '../store/engine/commit-watch.ts';
 import { createExclusively, inRealFolder, openDatabase } from '../store/engine/file-ownership.ts';
+import { schemaDifferences } from '../store/engine/migrate.ts';
 import { lockFile, lockShared } from '../store/engine/sqlite-lock.ts';
-import { schemaDifferences } from '../store/engine/sqlite-schema.ts';
 
 /** Tables that a backup leaves out: sessions with their nonces, and idempotency records. */
 const shortLived = ['sessions', 'idempotency'];

@@ -63,11 +63,7 @@ export function usage(db: Executor): Usage {
   };
 }
 
-type NewUse = Record<'tenant_id' | 'application_id' | 'permission' | 'container', string> & {
-  last_used_at: number;
-};
-
-const insertUses = inserter<NewUse>('application_uses', {
+const insertUses = inserter('application_uses', {
   tenant_id: 'uuid',
   application_id: 'uuid',
   permission: 'text',
@@ -98,7 +94,7 @@ async function writeUses(
     ({ permission, container, last_used_at }) =>
       next.get(permission)?.get(container) !== Number(last_used_at),
   );
-  const changed: NewUse[] = [];
+  const changed = [];
   for (const [permission, containers] of next)
     for (const [container, last_used_at] of containers)
       if (stored.get(permission)?.get(container) !== last_used_at)

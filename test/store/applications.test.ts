@@ -7,7 +7,7 @@ import { newApplication, newSession, openTestStore, type TestStore } from '../su
 const all = { size: 1000, page: 1 };
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
-describe.each(databases)('the store on %s: Applications', (_, database) => {
+describe.each(databases)('the store on %s: applications', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
     on = await openTestStore(database);
@@ -16,7 +16,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
 
   const change = () => ({ by: someone, at: on.clock.now() });
 
-  test('what was created is there for every node when create resolves, and so is its key', async () => {
+  test('a created application and its key are visible to every node when create resolves', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const rule = Rule.parse({
       priority: 1,
@@ -82,7 +82,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(after?.permissions.toSorted()).toEqual(['own:first', ...names].toSorted());
   });
 
-  test('an update changes what it names, says who and when, and leaves the key alone', async () => {
+  test('an update replaces the fields, records who and when, and does not change the key', async () => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant);
     const before = await on.store.applications.get(tenant, id);
@@ -103,7 +103,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(await on.store.credentials.find('pvt', key.digest)).toMatchObject({ application: after! });
   });
 
-  test('an update or a regeneration that is refused by its caller changes nothing', async () => {
+  test('an update or regeneration whose callback throws changes nothing', async () => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant);
     const before = await on.store.applications.get(tenant, id);
@@ -180,7 +180,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     expect(await credentials.find('ses', session.key.digest)).toBeDefined();
     on.clock.advance(1);
     const never = () => {
-      throw new Error('an expired Application was handed out');
+      throw new Error('an expired application was returned');
     };
     expect(await applications.get(tenant, id)).toBeUndefined();
     expect((await applications.list(tenant, {}, all)).rows.map((row) => row.id)).not.toContain(id);
@@ -201,7 +201,7 @@ describe.each(databases)('the store on %s: Applications', (_, database) => {
     const { id, key } = await on.application(tenant);
     const before = await applications.get(tenant, id);
     const never = () => {
-      throw new Error("another tenant's Application was handed out");
+      throw new Error('an application of another tenant was returned');
     };
     expect(await applications.get(other, id)).toBeUndefined();
     expect((await applications.list(other, {}, all)).rows.map((row) => row.id)).not.toContain(id);

@@ -1,4 +1,4 @@
-/** Deleting an application costs the same however many sessions it has. */
+/** The cost of deleting an application does not depend on its number of sessions. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mint } from '../../src/domain/key.ts';
 import { databases } from '../support/test-server.ts';
@@ -75,7 +75,7 @@ describe.each(databases)('the store on %s: an application with many sessions', (
     expect(await on.store.credentials.find('pub', kept.key.digest)).toBeDefined();
   });
 
-  test('expiry removes them in batches, too', async () => {
+  test('the sweep removes those of an expired application in batches', async () => {
     const { id } = await crowded(5, { expiresAt: on.clock.now() + 1000 });
     on.clock.advance(1000);
     await on.maintenance.sweep(3);

@@ -2,14 +2,14 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { postgres } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-describe('on PostgreSQL, a request that is under way on one node', () => {
+describe('on PostgreSQL, an idempotent request that runs on one node', () => {
   let on: TestStore;
   beforeEach(async () => {
     on = await openTestStore(postgres);
   });
   afterEach(() => on.close());
 
-  test('is not begun on another, and is answered there once it is done', async () => {
+  test('is rejected on another node while it runs, and replayed there afterwards', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];
     const { id: caller } = await on.application(tenant);
     const request = { caller, key: 'the same', request: 'POST /tokens' };

@@ -49,7 +49,7 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
   const named = async (name: string) =>
     (await on.store.applications.list(tenant, { name }, all)).rows.map((row) => row.name).toSorted();
 
-  test('newest first, also those of one millisecond', async () => {
+  test('newest first, also within one millisecond', async () => {
     expect(await list({})).toEqual(ids);
   });
 
@@ -65,12 +65,12 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
     expect(byCursor).toEqual(ids);
   });
 
-  test('past the end there is nothing', async () => {
+  test('a page after the last one is empty', async () => {
     expect(await list({}, { size: 3, page: 300 })).toEqual([]);
     expect(await list({}, { page: undefined, before: ids.at(-1) })).toEqual([]);
   });
 
-  test('ids narrow the list without ordering it; unknown and repeated ones add nothing', async () => {
+  test('a filter by ids ignores their order, unknown ids and duplicates', async () => {
     const wanted = [ids[4]!, ids[1]!, someone, ids[4]!];
     expect(await list({ ids: wanted })).toEqual([ids[1]!, ids[4]!]);
     expect(await list({ ids: [] })).toEqual([]);
@@ -101,7 +101,7 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
     expect([rows.length, total]).toEqual([expected, expected]);
   });
 
-  test('filters that are combined must all hold', async () => {
+  test('combined filters must all match', async () => {
     const { rows: both } = await on.store.applications.list(tenant, { name: 'a', type: 'public' }, all);
     expect(both.length).toBeGreaterThan(0);
     for (const { name, type } of both) expect([type, /a/i.test(name)]).toEqual(['public', true]);

@@ -30,7 +30,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect((await on.maintenance.tenants.list()).map(({ name }) => name)).toEqual(['first']);
   });
 
-  test('they are listed oldest first', async () => {
+  test('tenants are listed oldest first', async () => {
     const names = ['one', 'two', 'three'];
     for (const name of names) {
       await on.maintenance.tenants.create(newTenant(name, on.clock.now()));
@@ -41,7 +41,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(listed[0]!.created_at).toBe('2026-11-15T12:00:00.000Z');
   });
 
-  test('of several nodes that start at once on an empty database, exactly one makes the first tenant', async () => {
+  test('if several nodes start concurrently on an empty database, one creates the first tenant', async () => {
     const nodes = [on, await on.open(), await on.open()];
     const tenants = Array.from({ length: 9 }, () => newTenant('default', on.clock.now()));
     const made = await Promise.all(
@@ -53,13 +53,13 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(await on.store.credentials.find('mgt', winner.key.digest)).toBeDefined();
   });
 
-  test('where there is a tenant already, none is the first', async () => {
+  test('the first tenant is not created if the database has one', async () => {
     await on.maintenance.tenants.create(newTenant('acme', on.clock.now()));
     expect(await on.maintenance.createFirstTenant(newTenant('default', on.clock.now()))).toBe(false);
     expect(await on.maintenance.tenants.list()).toHaveLength(1);
   });
 
-  test('one that is not there cannot be renamed, disabled, enabled or condemned', async () => {
+  test('an unknown tenant cannot be renamed, disabled, enabled or deleted', async () => {
     const { tenants } = on.maintenance;
     const nobody = crypto.randomUUID();
     expect(await tenants.get(nobody)).toBeUndefined();
@@ -70,7 +70,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(await on.maintenance.removeTenantRows(nobody, 10)).toEqual({ removed: 0, done: true });
   });
 
-  test('one stays disabled since the first time, and is as it was when it is enabled', async () => {
+  test('disabling twice keeps the first time, and enabling restores the tenant', async () => {
     const { tenants } = on.maintenance;
     const id = await on.tenant();
     const before = await tenants.get(id);
@@ -84,7 +84,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(await tenants.get(id)).toEqual(before!);
   });
 
-  test('a condemned one has lost its data key at once, and never comes back', async () => {
+  test('deleting a tenant deletes its data key immediately and cannot be undone', async () => {
     const { tenants } = on.maintenance;
     const id = await on.tenant();
     await on.store.tokens.get(id, 'none');
@@ -98,7 +98,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(await Promise.all(again)).toEqual([false, false, false, false]);
   });
 
-  test('one that is not condemned loses nothing', async () => {
+  test('the rows of a tenant that is not deleted are not removed', async () => {
     const id = await on.tenant();
     const { key } = await on.application(id);
     await on.maintenance.tenants.disable(id);
@@ -107,7 +107,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     expect(await on.store.credentials.find('pvt', key.digest)).toBeDefined();
   });
 
-  test('a condemned one goes in batches, also while requests that were under way still add to it', async () => {
+  test('the rows of a deleted tenant are removed in batches while running requests add more', async () => {
     const [id, other] = [await on.tenant(), await on.tenant()];
     const web = await on.application(id, { type: 'public' });
     for (let i = 0; i < 25; i++) await on.session(id, web.id);
@@ -131,7 +131,7 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
       expect(await on.runSql(`select 1 from ${table} where tenant_id = '${id}'`)).toEqual([]);
   });
 
-  test('what is added between the last batch and the end goes with it', async () => {
+  test('rows added after the last batch are removed with the tenant', async () => {
     const id = await on.tenant();
     const { maintenance } = await on.open(undefined, (db) => ({
       ...db,
@@ -154,14 +154,14 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     return id;
   }
 
-  test('a request that is running when the last row is deleted is not authenticated: the tenant’s keys are', async () => {
+  test('a request that is running when the tenant is removed fails as unauthenticated', async () => {
     const id = await gone();
     const code = (work: Promise<unknown>) => work.then(() => 'done').catch((error) => error.code);
     expect(await code(on.application(id))).toBe('unauthenticated');
     expect(await code(Promise.resolve(on.store.tokens.get(id, 'none')))).toBe('unauthenticated');
   });
 
-  test('the data key of one that is gone leaves the memory of every node with the next sweep', async () => {
+  test('the next sweep removes the data key of a deleted tenant from the cache of every node', async () => {
     const nodes = [on, await on.open()];
     const [id, other] = [await gone(nodes), await on.tenant()];
     for (const { store, maintenance } of nodes) {

@@ -16,13 +16,13 @@ const shown = 30;
 const range = <T>(count: number, make: (n: number) => T) => Array.from({ length: count }, (_, n) => make(n));
 const entries = Object.fromEntries(range(10, (n) => [`name-${n}`, 'everywhere']));
 
-/** Rules, a ceiling and a filter that together show the thirty oldest tokens, or none. */
+/** Rules, a filter and a ceiling that together show the thirty oldest tokens, or none. */
 const cases: [name: string, count: number, own: Grants, filter?: TokenFilter, above?: Grants][] = [
   ['a container and below', shown, grants({ container: '/seen/' })],
   ['a container alone', shown, grants(when(['container', 'equals', '/seen/deep/']))],
-  ['ids that start alike', shown, grants(when(['id', 'starts_with', 'seen-']))],
+  ['an id prefix', shown, grants(when(['id', 'starts_with', 'seen-']))],
   [
-    'ids that start alike in a container',
+    'an id prefix in a container',
     shown,
     grants(when(['id', 'starts_with', 'seen-'], ['container', 'starts_with', '/seen/'])),
   ],
@@ -32,22 +32,22 @@ const cases: [name: string, count: number, own: Grants, filter?: TokenFilter, ab
   ['a filter by metadata', shown, grants('token:read'), { metadata: { rare: 'yes' } }],
   ['ten filters by metadata', shown, grants('token:read'), { metadata: { ...entries, rare: 'yes' } }],
   [
-    'a container, where everything has the metadata',
+    'a container in which every token has the metadata',
     shown,
     grants({ container: '/seen/' }),
     { metadata: entries },
   ],
   [
-    'fifty containers and ten filters that everything passes',
+    'fifty containers and ten filters that every token passes',
     shown,
     grants(...range(49, (n) => ({ container: `/nothing/${n}/` })), { container: '/seen/' }),
     { type: 'rare', metadata: entries },
   ],
 ];
-/** Here the tokens that are shown lie behind more than one request may read. */
+/** The visible tokens are older than all that one request may read. */
 const endless: typeof cases = [
   [
-    'fifty ids that start alike and ten filters that everything passes',
+    'fifty id prefixes and ten filters that every token passes',
     0,
     grants(
       ...range(50, (n) => when(['id', 'starts_with', `hidden-${n}`], ['container', 'equals', '/none/'])),
@@ -55,14 +55,14 @@ const endless: typeof cases = [
     { metadata: entries },
   ],
   [
-    'a session under a ceiling with which it has nothing in common but thousands of parts',
+    'a session and a ceiling that intersect in too many scopes',
     0,
     grants(...range(50, (n) => when(['id', 'starts_with', `hidden-${n}`]))),
     {},
     grants(...range(50, (n) => ({ container: `/none/${n}/` }))),
   ],
   [
-    'a container of which no id starts as it should',
+    'a container in which no id has the prefix',
     0,
     grants(
       when(['container', 'starts_with', '/hidden/'], ['id', 'starts_with', 'nobody-']),

@@ -9,7 +9,7 @@ import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const moment = (at: number) => new Date(at).toISOString();
 
-describe.each(databases)('the store on %s: what was last used when', (_, database) => {
+describe.each(databases)('the store on %s: usage', (_, database) => {
   let on: TestStore;
   beforeAll(async () => {
     on = await openTestStore(database);

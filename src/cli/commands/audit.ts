@@ -4,7 +4,7 @@ import { type LogEntry, logFilter } from '../../domain/audit.ts';
 import { Id, timestamp } from '../../domain/common-fields.ts';
 import { check } from '../../domain/validate.ts';
 import { masterKeys } from '../../operations/master-key.ts';
-import type { Footer } from '../../store/audit/export-format.ts';
+import type { Footer } from '../../store/audit/export.ts';
 import { anchorOf, genesis } from '../../store/audit/hash-chain.ts';
 import { type Anchor, type Verdict, verifyExport } from '../../store/audit/verify.ts';
 import type { Maintenance } from '../../store/maintenance.ts';

@@ -9,7 +9,7 @@ import {
   footerText,
   type Header,
   parseLine,
-} from './export-format.ts';
+} from './export.ts';
 import { type ChainKeys, checkpointText, genesis, link, macFor, signatureCheck } from './hash-chain.ts';
 
 export type FindingCode =

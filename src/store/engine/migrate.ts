@@ -1,3 +1,4 @@
+import { Database } from 'bun:sqlite';
 import type { Db } from './db.ts';
 import initialPostgres from './migrations/0001_initial.postgres.sql' with { type: 'text' };
 import initial from './migrations/0001_initial.sql' with { type: 'text' };
@@ -172,11 +173,6 @@ function applyNext(db: Db, known: readonly Migration[]): Promise<number> {
   }, 'slow');
 }
 
-/** The statements that create a SQLite database of this version. */
-export function sqliteStatements(version: number): string[] {
-  return [versionsTable, ...migrations.slice(0, version).flatMap((one) => statementsFor('sqlite', one))];
-}
-
 function statementsFor(dialect: Dialect, { sql, only }: Migration): string[] {
   const common = statements(sql);
   return [...(dialect === 'sqlite' ? common.map(toSqlite) : common), ...statements(only?.[dialect] ?? '')];
@@ -197,4 +193,50 @@ function toSqlite(statement: string): string {
   const typed = statement.replace(/\b(uuid|bigint|bytea)\b/g, (type) => sqliteTypes[type] as string);
   const plain = typed.replace(/ collate "C"/g, '');
   return statement.startsWith('create table') ? `${plain} strict` : plain;
+}
+
+type SchemaRow = [type: string, name: string, table: string, sql: string | null];
+
+/** Created by `analyze`. They hold no code. */
+const statistics = ['table sqlite_stat1', 'table sqlite_stat4'];
+
+/**
+ * Lists tables, columns, indexes, triggers and views of a SQLite file that are missing, unknown or different. Returns
+ * nothing for a database that has applied other migrations than this program knows: opening it reports that.
+ */
+export function schemaDifferences(db: Database): string[] {
+  const applied = db.query(selectApplied).all() as AppliedMigration[];
+  if (schemaProblem('sqlite', applied)) return [];
+  const actual = objectsOf(db);
+  const expected = expectedObjects(versionOf(applied));
+  const names = [...new Set([...actual.keys(), ...expected.keys()])].filter(
+    (name) => !statistics.includes(name),
+  );
+  return names.flatMap((name) => {
+    if (!expected.has(name)) return [`the ${name} is not ours`];
+    if (!actual.has(name)) return [`the ${name} is missing`];
+    return actual.get(name) === expected.get(name) ? [] : [`the ${name} differs from ours`];
+  });
+}
+
+function expectedObjects(version: number): Map<string, string> {
+  const db = new Database(':memory:');
+  try {
+    db.run(versionsTable);
+    for (const migration of migrations.slice(0, version))
+      for (const statement of statementsFor('sqlite', migration)) db.run(statement);
+    return objectsOf(db);
+  } finally {
+    db.close();
+  }
+}
+
+function objectsOf(db: Database): Map<string, string> {
+  const rows = db.query('select type, name, tbl_name, sql from sqlite_schema').values() as SchemaRow[];
+  return new Map(
+    rows.map(([type, name, table, sql]) => [
+      `${type} ${name}`,
+      JSON.stringify([table, sql?.replace(/\s+/g, ' ')]),
+    ]),
+  );
 }

@@ -18,7 +18,8 @@ export function openSqlite(path: string, now: () => number, alone = false): Db {
   const { counters, writer, reader, unlock } = connectTwice(path, alone);
   const reads = prepared(reader, now);
   const writes = prepared(writer, now);
-  const fileProblem = () => (hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined);
+  const fileProblem = () =>
+    hasMoved(writer) ? `the database file was moved or deleted: ${path}` : undefined;
   const commits = watchCommits(counters, reads, checkFile);
   let last: Promise<unknown> = Promise.resolve();
 

@@ -63,7 +63,7 @@ describe.each(databases)('audit rows of format 1 on %s', (name, database) => {
     return name === 'SQLite' ? `x'${value.hex}'` : `'\\x${value.hex}'`;
   }
 
-  test('are exported as they were, verify, and are continued by new rows', async () => {
+  test('are exported unchanged, verify, and new rows continue the chain', async () => {
     await (await openStore(url, { timeout: generousTimeout })).close();
     for (const [table, rows] of Object.entries(tables))
       for (const row of rows) {

@@ -1,4 +1,4 @@
-/** Reading the audit log: one page examines a bounded number of entries, whatever is asked for. */
+/** Reading the audit log: one page examines a bounded number of entries, with any filter. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { SQL } from 'bun';
@@ -83,13 +83,13 @@ describe.each(databases)('the store on %s: pages of the audit log', (name, datab
     },
   );
 
-  test('a page that is full goes on behind its last entry, and nothing is shown twice', async () => {
+  test('the page after a full page starts after its last entry', async () => {
     const { found } = await walk({ operation: 'noise' }, 700);
     expect(found).toHaveLength(count - 2);
     expect(new Set(found.map(({ id }) => id)).size).toBe(count - 2);
   });
 
-  test('a page of large entries is cut by its bytes and goes on', async () => {
+  test('a page of large entries ends early, and the next page continues', async () => {
     const other = await on.tenant();
     const large = { actor: { kind: 'operator' }, operation: 'x', result: 'success', from: {} } as const;
     const reason = 'x'.repeat(1_500_000);
@@ -104,7 +104,7 @@ describe.each(databases)('the store on %s: pages of the audit log', (name, datab
     expect(sizes).toEqual([2, 2, 1]);
   });
 
-  test('from and to are the first and the last moment, to the millisecond', async () => {
+  test('from is inclusive and to is exclusive, to the millisecond', async () => {
     const { found } = await walk({ from: began + 2499, to: began + 2502 });
     expect(found.map((entry) => entry.at)).toEqual([at(2501), at(2500), at(2499)]);
     const { pages: read, found: needles } = await walk({ from: began + 2400, to: began + 2600, actor });

@@ -34,11 +34,11 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     return named(verdict);
   }
 
-  test('that did not happen is not found', async () => {
+  test('an untouched log has no findings', async () => {
     expect(await after()).toEqual([]);
   });
 
-  test('that did not happen is not found while rows are added during the export', async () => {
+  test('an untouched log has no findings if rows are added during the export', async () => {
     const growing = await openTestStore(database);
     const goOn = async (entries: NewEntry[]) => {
       await growing.store.audit.write(entries);
@@ -98,7 +98,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     expect(found).toContain('misplaced_row 5');
   });
 
-  test('by making rows change places', async () => {
+  test('by swapping rows', async () => {
     const found = await after(
       'update audit set seq = 100 where seq = 4',
       'update audit set seq = 4 where seq = 5',
@@ -200,7 +200,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
     expect(named(verdict)).toEqual(['missing_rows 9', 'missing_rows 10', 'missing_rows 8']);
   });
 
-  test('a new master key leaves old exports to the old one, and makes new ones for itself', async () => {
+  test('exports need the master key that was current when they were made', async () => {
     const before = await exportOf(testStore);
     const to = newMasterKey();
     await testStore.maintenance.rotateMasterKey({ next: () => to, done: () => {} });

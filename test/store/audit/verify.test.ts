@@ -23,14 +23,14 @@ describe('an export of the audit log', () => {
   const rowLine = (seq: number) =>
     lines.findIndex((line) => line.startsWith(`{"kind":"row","format":1,"seq":${seq},`));
 
-  test('verifies as it was written, and names its end', async () => {
+  test('verifies, and the verdict has the end of the chain', async () => {
     const verdict = await verify(lines);
     expect(verdict).toMatchObject({ ok: true, rows: count, checkpoints: 4, findings: [] });
     expect(verdict.head).toStartWith(`${count}:`);
     expect(kinds().filter((kind) => kind === 'row')).toHaveLength(count);
   });
 
-  test('includes the last commit on SQLite, where rows are chained as they are written', async () => {
+  test('includes the last commit on SQLite, where rows are chained on write', async () => {
     const fresh = await openTestStore(sqlite);
     await fresh.store.audit.write([entry(1), entry(2)]);
     await fresh.store.audit.write([entry(3)]);

@@ -4,7 +4,7 @@ import { batched } from '../../../src/store/engine/batcher.ts';
 const bytes = (text: string) => new TextEncoder().encode(text);
 const texts = (keys: Uint8Array[]) => keys.map((key) => new TextDecoder().decode(key));
 
-/** A table that can be changed between queries, and remembers what it was asked. */
+/** A table that can be changed between queries. Records the queries. */
 function table(rows: Record<string, string>) {
   const asked: string[][] = [];
   const lookup = batched(async (sql, keys) => {
@@ -18,14 +18,14 @@ function table(rows: Record<string, string>) {
   return { asked, rows, find };
 }
 
-test('look-ups of one tick share one query, and each gets its own row', async () => {
+test('lookups of one tick share one query, and each gets its own row', async () => {
   const { asked, find } = table({ a: '1', b: '2' });
   const found = await Promise.all(['a', 'b', 'none', 'a'].map((key) => find(key)));
   expect(found).toEqual(['1', '2', undefined, '1']);
   expect(asked).toEqual([['q', 'a', 'b', 'none']]);
 });
 
-test('each is read after it was asked for, also while an earlier query is under way', async () => {
+test('a lookup never gets the result of a query that was sent before it', async () => {
   const rows: Record<string, string> = { a: 'old' };
   const sent: PromiseWithResolvers<void>[] = [];
   const lookup = batched(async (_, keys) => {
@@ -45,7 +45,7 @@ test('each is read after it was asked for, also while an earlier query is under 
   expect(await second).toMatchObject({ value: 'new' });
 });
 
-test('those that come while a query is under way share the next one, sent when it is back', async () => {
+test('lookups made while a query is in flight share the next query', async () => {
   const asked: string[][] = [];
   const back: PromiseWithResolvers<void>[] = [];
   const lookup = batched(async (_, keys) => {
@@ -70,14 +70,14 @@ test('those that come while a query is under way share the next one, sent when i
   expect(asked).toEqual([['a'], ['b', 'c']]);
 });
 
-test('a query is not sent before the tick is over', async () => {
+test('a query is sent after the current tick', async () => {
   const { rows, find } = table({ a: 'old' });
   const found = find('a');
   rows.a = 'new';
   expect(await found).toBe('new');
 });
 
-test('different statements are different queries', async () => {
+test('different statements do not share a query', async () => {
   const { asked, find } = table({ a: '1' });
   await Promise.all([find('a', 'one'), find('a', 'two')]);
   expect(asked).toEqual([
@@ -86,7 +86,7 @@ test('different statements are different queries', async () => {
   ]);
 });
 
-test('a failing query fails those who asked, and the next one starts afresh', async () => {
+test('a failed query rejects its lookups, and the next lookup sends a new query', async () => {
   let failing = true;
   const lookup = batched(async (_, keys) => {
     if (failing) throw new Error('cut');

@@ -175,7 +175,7 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     expect(new Set(ids).size).toBeLessThan(5);
   });
 
-  test('do not deadlock, in whatever order they lock the same rows', async () => {
+  test('do not deadlock, in any order of locks', async () => {
     const other = openPostgres(url, undefined, generousTimeout);
     const rows = Array.from({ length: 8 }, (_, at) => `row ${at}`);
     for (const row of rows) await db.change(async (tx) => add(tx, row));

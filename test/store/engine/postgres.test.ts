@@ -19,7 +19,7 @@ import { newSession, openTestStore, type TestStore } from '../../support/test-st
 
 const [, postgres] = databases.find(([name]) => name === 'PostgreSQL')!;
 
-describe('a service whose connection to PostgreSQL is cut', () => {
+describe('a service that loses its connections to PostgreSQL', () => {
   let proxy: TcpProxy;
   let server: TestServer;
   let key: string;
@@ -48,7 +48,7 @@ describe('a service whose connection to PostgreSQL is cut', () => {
     }
   }
 
-  test('reads on after a cut as if nothing had been, and writes again', async () => {
+  test('reads and writes succeed after all connections were lost', async () => {
     const many = async () =>
       (await Promise.all(Array.from({ length: 30 }, read))).map(({ status }) => status);
     const { databaseUrl } = server.config;
@@ -108,7 +108,7 @@ async function answered<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-describe('the store whose connection to PostgreSQL is cut', () => {
+describe('a store that loses its connections to PostgreSQL', () => {
   let direct: string;
   let proxy: TcpProxy;
   let on: TestStore;
@@ -127,7 +127,7 @@ describe('the store whose connection to PostgreSQL is cut', () => {
     await proxy.close();
   });
 
-  test('asks again if it is cut while it reads', async () => {
+  test('a read is sent again if its connection is lost', async () => {
     const tenant = await on.tenant();
     const { reading } = await duringTransaction(direct, 'lock table tenants', async () => {
       const reading = Promise.resolve(on.store.tenants.get(tenant));
@@ -138,7 +138,7 @@ describe('the store whose connection to PostgreSQL is cut', () => {
     expect(await reading).toMatchObject({ id: tenant });
   });
 
-  test('goes on with other connections when all that it has hang', async () => {
+  test('the pool is replaced if all of its connections hang', async () => {
     const tenant = await on.tenant();
     const reads = () =>
       Promise.allSettled(
@@ -151,7 +151,7 @@ describe('the store whose connection to PostgreSQL is cut', () => {
     expect(await answered(async () => impatient.store.tenants.get(tenant))).toMatchObject({ id: tenant });
   });
 
-  test('gives up on what is done once if its connection hangs, and does it the next time', async () => {
+  test('exclusive work times out if its connection hangs, and succeeds the next time', async () => {
     await on.store.audit.write([{ ...byOperator, at: 1, operation: 'test' }]);
     const { sealing } = await duringTransaction(direct, maintenanceLock, async () => {
       const sealing = impatient.maintenance.audit.append(10).catch((error: unknown) => error);
@@ -178,7 +178,7 @@ test('a read that reaches its time limit runs once', async () => {
   await on.close();
 });
 
-test('no key is looked up on a standby, whether it knows the key or not', async () => {
+test('a lookup on a standby fails, even if the standby has the key', async () => {
   const on = await openTestStore(postgres);
   const { key } = await on.application(await on.tenant());
   const name = new URL(on.url).pathname.slice(1);
@@ -202,7 +202,7 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
   });
   afterEach(() => on.close());
 
-  test('a change that it gives up on does not happen later, and others are not disturbed', async () => {
+  test('a change that timed out is not committed later, and other changes succeed', async () => {
     const tenant = await on.tenant();
     const { id, key } = await on.application(tenant);
     const sessions = `select pid from pg_stat_activity
@@ -229,7 +229,7 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
     expect(await update(on.store)).toMatchObject({ name: 'new' });
   });
 
-  test('a change of one statement that waits for a connection until it is given up does not happen later', async () => {
+  test('a single-statement change that timed out waiting for a connection is not committed later', async () => {
     const tenant = await on.tenant();
     const busy = await duringTransaction(on.url, maintenanceLock, async () => {
       const first = Array.from({ length: 10 }, () =>

@@ -71,7 +71,7 @@ test('changes that share a commit resolve after it, none before', async () => {
   expect(await names()).toEqual(['one', 'three', 'two']);
 });
 
-test('changes whose commit fails have all failed, and left nothing', async () => {
+test('if a commit fails, all of its changes fail and nothing is stored', async () => {
   await db.run(
     `create table parts (thing text references things (name) deferrable initially deferred) strict`,
   );
@@ -85,7 +85,7 @@ test('changes whose commit fails have all failed, and left nothing', async () =>
   expect(await names()).toEqual(['three']);
 });
 
-test('a change that fails takes back its own statements, and does not disturb those it shares a commit with', async () => {
+test('a change that fails after writing is rolled back, and the others in its commit succeed', async () => {
   const outcomes = await Promise.allSettled([
     add('before'),
     db.transaction(async (tx) => {
@@ -102,7 +102,7 @@ test('a change that fails takes back its own statements, and does not disturb th
   expect(await names()).toEqual(['after', 'before']);
 });
 
-test('a change that fails before it has changed anything costs the others nothing', async () => {
+test('a change that fails before writing does not cause the others to run again', async () => {
   let runs = 0;
   const outcomes = await Promise.allSettled([
     db.transaction(async (tx) => {
@@ -171,7 +171,7 @@ test('a database that is open cannot be locked exclusively through a link to it'
   expect(() => lockExclusively(link)).toThrow(InUse);
 });
 
-test('a file that is no database is out of reach, not overwritten', async () => {
+test('a file that is not a database is reported as unavailable and not overwritten', async () => {
   const other = join(folder, 'letter.txt');
   writeFileSync(other, 'Dear all, this is a letter and no database.\n'.repeat(50));
   expect(() => openSqlite(other, Date.now)).toThrow(DbUnavailable);
