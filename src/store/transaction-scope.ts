@@ -2,7 +2,7 @@
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
 import { insertEntries } from './audit/log.ts';
-import type { DataKey, Keyring } from './crypto/keyring.ts';
+import type { Keyring } from './crypto/keyring.ts';
 import type { Db, Entity, Executor, Queries } from './engine/db.ts';
 import { idempotency } from './idempotency.ts';
 import { applicationKeys } from './keys.ts';
@@ -28,7 +28,10 @@ export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
     await insertEntries(tx, dialect, await keys.chainKeys(), entries);
   }
 
-  function scopeOf(tx: Omit<Executor, 'dialect' | 'transaction'>, dataKey: DataKey): TransactionScope {
+  function scopeOf(
+    tx: Omit<Executor, 'dialect' | 'transaction'>,
+    dataKey: (tenant: string) => Uint8Array,
+  ): TransactionScope {
     const { get, all, run, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
     const executor: Executor = { dialect, get, all, run, defer, transaction };
@@ -50,14 +53,16 @@ export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
     work: (scope: TransactionScope) => Awaitable<T>,
     entity?: Entity,
   ): Promise<T> => {
-    const run = (dataKey: DataKey) => db.change((tx) => work(scopeOf(tx, dataKey)), entity);
+    const run = (key: (() => Uint8Array) | undefined) => {
+      const dataKey = (requested: string) => {
+        if (!key || requested !== tenant) throw new Error('this change was started for another tenant');
+        return key();
+      };
+      return db.change((tx) => work(scopeOf(tx, dataKey)), entity);
+    };
     const prepared = then(keys.chainKeys(), () =>
-      tenant === undefined ? noDataKey : keys.prepareDataKey(tenant),
+      tenant === undefined ? undefined : keys.prepareDataKey(tenant),
     );
     return then(prepared, run) as Promise<T>;
   };
 }
-
-const noDataKey: DataKey = () => {
-  throw new Error('this transaction was started without a tenant');
-};

@@ -146,20 +146,6 @@ describe.each(databases)('the store on %s: applications', (_, database) => {
     expect(found.filter(Boolean)).toHaveLength(1);
   });
 
-  test('deleting an application invalidates its keys and sessions on every node', async () => {
-    const [tenant, node] = [await on.tenant(), await on.openNode()];
-    const { id, key } = await on.application(tenant, { type: 'public' });
-    const kept = await on.application(tenant, { type: 'public' });
-    const session = await on.session(tenant, id);
-    const keptSession = await on.session(tenant, kept.id);
-    expect(await on.store.applications.delete(tenant, id)).toBe(true);
-    expect(await node.applications.get(tenant, id)).toBeUndefined();
-    expect(await node.credentials.find('pub', key.digest)).toBeUndefined();
-    expect(await node.credentials.find('ses', session.key.digest)).toBeUndefined();
-    expect(await node.credentials.find('ses', keptSession.key.digest)).toBeDefined();
-    expect(await on.store.applications.delete(tenant, id)).toBe(false);
-  });
-
   test('exactly one of several concurrent deletions returns true', async () => {
     const [tenant, nodes] = [await on.tenant(), [on.store, await on.openNode()]];
     const { id } = await on.application(tenant);

@@ -21,14 +21,11 @@ export interface MasterKeys {
 /** The master key of this database is not among those that are configured. */
 export class WrongMasterKey extends Error {}
 
-/** Returns the data key of the tenant that it was prepared for. */
-export type DataKey = (tenant: string) => Uint8Array;
-
 export interface Keyring {
   /** The tenant's data key, created on first use. */
   dataKey(tenant: string): Awaitable<Uint8Array>;
   /** Loads the key before a transaction, which cannot wait for it. An error is thrown only when the key is used. */
-  prepareDataKey(tenant: string): Awaitable<DataKey>;
+  prepareDataKey(tenant: string): Awaitable<() => Uint8Array>;
   /** Drops keys of deleted tenants from memory. */
   forget(): Promise<void>;
   /** The keys of the audit chain. Created when the database is first opened, so that every backup has them. */
@@ -186,20 +183,13 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   return {
     dataKey: (tenant) => cache.get(tenant) ?? loadDataKey(tenant),
     prepareDataKey: (tenant) => {
-      const only =
-        (key: () => Uint8Array): DataKey =>
-        (requested) => {
-          if (requested !== tenant) throw new Error('a change uses the data of one tenant only');
-          return key();
-        };
       const cached = cache.get(tenant);
-      if (cached) return only(() => cached);
+      if (cached) return () => cached;
       return loadDataKey(tenant).then(
-        (key) => only(() => key),
-        (error) =>
-          only(() => {
-            throw error;
-          }),
+        (key) => () => key,
+        (error) => () => {
+          throw error;
+        },
       );
     },
     forget: async () => {

@@ -5,17 +5,17 @@ import { type Db, DbUnavailable, defaultTimeout, ownerDeleted, type Queries, typ
 import { groupCommit } from './group-commit.ts';
 
 /** All in milliseconds, and in proportion to the timeout of a request, which is `call`. */
-interface Timeouts {
-  readonly call: number;
-  /** For a lock that another transaction holds. */
-  readonly lock: number;
-  /** For work that one node at a time may do. `slow` is for statements that read whole tables. */
-  readonly exclusive: { readonly usual: number; readonly slow: number };
+function timeoutsOf(call: number) {
+  return {
+    call,
+    /** For a lock that another transaction holds. */
+    lock: Math.round(call * 0.3125),
+    /** For work that one node at a time may do. `slow` is for statements that read whole tables. */
+    exclusive: { usual: call * 6.25, slow: 3_600_000 },
+  };
 }
 
-function timeoutsOf(call: number): Timeouts {
-  return { call, lock: Math.round(call * 0.3125), exclusive: { usual: call * 6.25, slow: 3_600_000 } };
-}
+type Timeouts = ReturnType<typeof timeoutsOf>;
 
 /** Milliseconds by which the timeout of the server is shorter than ours. */
 const serverMargin = 100;

@@ -61,7 +61,7 @@ export async function findTokens(
   if (query.visible.scopes.length === 0) return { ...none, total: page && 0 };
   if (counted !== undefined && skip >= counted) return { ...none, total: counted };
 
-  const walk = new Walk(scan, filter, await sourceOf(scan, query));
+  const walk = walkThrough(scan, filter, await sourceOf(scan, query));
   const limit =
     counted !== undefined
       ? Math.max(counted * readsPerEntry, budget.scan)
@@ -107,35 +107,23 @@ function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Ra
   return filters.length === 0 && scopes.every(({ id }) => !id) ? scopes.flatMap(inContainer) : undefined;
 }
 
-/** Checks candidates and adds up the cost. */
-class Walk {
-  spent = 0;
-  readonly #scan: Scan;
-  readonly #filter: TokenFilter;
-  readonly #source: Source;
+/** Checks candidates step by step, and counts in `spent` what that takes. */
+function walkThrough(scan: Scan, filter: TokenFilter, source: Source) {
   /** What one candidate costs: its row, and an entry for each pair of metadata. */
-  readonly #cost: number;
+  const cost = 1 + pairsOf(filter).length;
+  const walk = { spent: 0, step };
 
-  constructor(scan: Scan, filter: TokenFilter, source: Source) {
-    this.#scan = scan;
-    this.#filter = filter;
-    this.#source = source;
-    this.#cost = 1 + pairsOf(filter).length;
-  }
-
-  async step(
-    before: string,
-    limit: number,
-    budget: number,
-  ): Promise<{ candidates: Candidate[]; end: string | undefined }> {
-    if (this.spent > 0 && this.#scan.db.dialect === 'sqlite') await new Promise(setImmediate);
-    const max = Math.min(limit, this.#scan.budget.chunk, Math.ceil((budget - this.spent) / this.#cost));
-    const { seqs, end, read } = await this.#source(before, max);
+  async function step(before: string, limit: number, budget: number) {
+    if (walk.spent > 0 && scan.db.dialect === 'sqlite') await new Promise(setImmediate);
+    const max = Math.min(limit, scan.budget.chunk, Math.ceil((budget - walk.spent) / cost));
+    const { seqs, end, read } = await source(before, max);
     const some = seqs.slice(0, max);
-    this.spent += Math.max(1, read, some.length * this.#cost);
-    const candidates = await candidatesOf(this.#scan, some, this.#filter);
+    walk.spent += Math.max(1, read, some.length * cost);
+    const candidates = await candidatesOf(scan, some, filter);
     return { candidates, end: some.length < seqs.length ? some.at(-1) : end };
   }
+
+  return walk;
 }
 
 function pairsOf({ metadata = {} }: TokenFilter): readonly [name: string, value: string][] {
