@@ -26,7 +26,7 @@ type Kind = 'all' | 'type' | 'container' | 'metadata';
 /** All tokens of a tenant, of a type, in a container (`own` or below), or with an entry of metadata. */
 export interface Range {
   readonly kind: Kind;
-  /** What the columns of the index are compared with. */
+  /** The values of the index columns. */
   readonly values: readonly string[];
 }
 
@@ -96,7 +96,7 @@ function valuesOf(ranges: readonly Range[]): (readonly string[])[] {
   return ranges.map(({ values }) => values);
 }
 
-/** Usually there are no expired tokens, because of the sweep. Then the index is counted without reading the tokens. */
+/** The sweep removes expired tokens. If none exist, the index is counted without reading the tokens. */
 const unexpired = `(select 1 from tokens t where t.expires_at <= (select :now) limit 1) is null
   or (select 1 from tokens t where t.tenant_id = $1 and t.seq = e.seq and ${notExpired('t')}) = 1`;
 

@@ -1,6 +1,6 @@
 /**
  * Rows and exports that an earlier version wrote must verify for ever. The files of format 1 were written by the first
- * version with that format. They never change: a new format gets files of its own.
+ * version with that format. They never change: a new format gets new files.
  */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';

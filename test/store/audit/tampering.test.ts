@@ -17,7 +17,7 @@ describe.each(databases)('tampering with the audit log in %s', (_, database) => 
   });
   afterAll(() => testStore.close());
 
-  /** What an export shows after somebody did this to the database, which is then put back as it was. */
+  /** Runs the statements, returns the findings about an export, and restores the database. */
   async function after(...statements: string[]): Promise<string[]> {
     const tables = ['audit', 'audit_checkpoints', 'audit_key'];
     for (const table of tables)

@@ -36,7 +36,7 @@ beforeEach(async () => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-/** What the service's user could aim at: a file of root, a database of root, or a name that is free. */
+/** Targets of a link that the service's user could create: a file of root, a database of root, or no file. */
 const targets: [string, () => void][] = [
   ['a file', () => writeFileSync(target, 'precious')],
   ['an empty file', () => writeFileSync(target, '')],
