@@ -35,13 +35,26 @@ export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
     const { get, all, run, defer } = tx;
     const transaction = <T>(work: (tx: Queries) => Awaitable<T>) => work(tx) as Promise<T>;
     const executor: Executor = { dialect, get, all, run, defer, transaction };
+    // Created on access: most changes need one of them.
     return {
-      applications: applications(executor),
-      keys: applicationKeys(executor),
-      sessions: sessions(executor),
-      tokens: tokens(executor, dataKey),
-      tenants: tenants(executor),
-      idempotency: idempotency(executor, dataKey),
+      get applications() {
+        return applications(executor);
+      },
+      get keys() {
+        return applicationKeys(executor);
+      },
+      get sessions() {
+        return sessions(executor);
+      },
+      get tokens() {
+        return tokens(executor, dataKey);
+      },
+      get tenants() {
+        return tenants(executor);
+      },
+      get idempotency() {
+        return idempotency(executor, dataKey);
+      },
       record: (entry) => {
         defer(writeEntries, entry);
       },
