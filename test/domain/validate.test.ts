@@ -1,7 +1,7 @@
 /** Validation uses compiled schemas, which must return the same errors as the schemas. */
 import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
-import type { Failure } from '../../src/domain/error.ts';
+import { type Errors, type Failure, maxErrors } from '../../src/domain/error.ts';
 import { check, validate } from '../../src/domain/validate.ts';
 import { routes } from '../../src/http/routes.ts';
 
@@ -81,27 +81,96 @@ describe('a compiled schema returns the same result as the schema:', () => {
   });
 });
 
-describe('error messages:', () => {
-  const said = (schema: z.ZodType, value: unknown, at = 'body') => {
-    try {
-      return validate(schema, value, at);
-    } catch (error) {
-      return (error as Failure).errors?.x;
-    }
-  };
+const errorsOf = (schema: z.ZodType, value: unknown, part: string) => {
+  try {
+    return { data: validate(schema, value, part) };
+  } catch (error) {
+    return { ...(error as Failure).errors };
+  }
+};
 
+describe('the error of a field', () => {
+  const a = z.string();
+  const nameless = z.any().superRefine((input, context) => {
+    context.addIssue({ code: 'invalid_key', origin: 'record', issues: [], input });
+  });
   test.each<[z.ZodType, unknown, string]>([
-    [z.string().min(1), '', 'must have at least 1 character'],
-    [z.string().min(2), '', 'must have at least 2 characters'],
-    [z.string().max(1), 'ab', 'must have at most 1 character'],
-    [z.array(z.string()).min(1), [], 'must have at least 1 entry'],
-    [z.array(z.string()).max(2), ['a', 'b', 'c'], 'must have at most 2 entries'],
-    [z.string(), ['a'], 'must be a string'],
-  ])('of a field', (x, value, message) => {
-    expect(said(z.object({ x }), { x: value })).toEqual([message]);
+    [a, undefined, 'is required'],
+    [z.enum(['a', 'b']), undefined, 'is required'],
+    [z.enum(['a', 'b']), 'c', 'must be one of a, b'],
+    [a, ['a'], 'must be a string'],
+    [z.number(), 'a', 'must be a number'],
+    [z.int(), 1.5, 'must be an integer'],
+    [z.array(a), 'a', 'must be a list'],
+    [z.object({ a }), 'a', 'must be an object'],
+    [z.record(a, a), 'a', 'must be an object'],
+    [z.boolean(), 'a', 'must be true or false'],
+    [z.date(), 'a', 'must be date'],
+    [z.number().max(1), 2, 'must be at most 1'],
+    [z.number().min(1), 0, 'must be at least 1'],
+    [z.int(), 2 ** 53, 'must be at most 9007199254740991'],
+    [z.int(), -(2 ** 53), 'must be at least -9007199254740991'],
+    [a.min(1), '', 'must have at least 1 character'],
+    [a.min(2), '', 'must have at least 2 characters'],
+    [a.max(1), 'ab', 'must have at most 1 character'],
+    [a.max(2), 'abc', 'must have at most 2 characters'],
+    [z.array(a).min(1), [], 'must have at least 1 entry'],
+    [z.array(a).max(2), ['a', 'b', 'c'], 'must have at most 2 entries'],
+    [z.record(a.max(1), a), { ab: 'c' }, 'has an invalid name: it must have at most 1 character'],
+    [nameless, 1, 'has an invalid name: it is not valid'],
+    [a.regex(/^b$/), 'a', 'is not valid'],
+  ])('of %p with the value %p: it %s', (x, value, message) => {
+    const errors = errorsOf(z.object({ x }), { x: value }, 'body');
+    expect(Object.values(errors)).toEqual([[message]]);
+  });
+});
+
+describe('the error of a parameter', () => {
+  const a = z.string();
+  test.each<[z.ZodType, unknown, string]>([
+    [a, ['a', 'b'], 'must not be repeated'],
+    [z.enum(['a', 'b']), ['a', 'b'], 'must not be repeated'],
+    [a, undefined, 'is required'],
+    [a, 1, 'must be a string'],
+    [a.min(1), '', 'must have at least 1 character'],
+    [z.array(a).max(1), ['a', 'b'], 'must have at most 1 entry'],
+  ])('of %p with the value %p: it %s', (x, value, message) => {
+    expect(errorsOf(z.object({ x }), { x: value }, 'query')).toEqual({ x: [message] });
+  });
+});
+
+describe('the path of an error', () => {
+  const list = z.strictObject({ list: z.array(z.strictObject({ name: z.string() })) });
+  test.each<[string, unknown, string, Errors]>([
+    ['the part of the request for the whole value', 1, 'body', { body: ['must be an object'] }],
+    ['dotted for a nested field', { list: [{ name: 1 }] }, 'body', { 'list.0.name': ['must be a string'] }],
+    [
+      'the name of each unknown field',
+      { list: [{ name: 'a', b: 1, c: 1 }] },
+      'body',
+      { 'list.0.b': ['is not a known field'], 'list.0.c': ['is not a known field'] },
+    ],
+    ['the name of an unknown parameter', { list: [], b: '1' }, 'query', { b: ['is not a known parameter'] }],
+  ])('is %s', (_, value, part, expected) => {
+    expect(errorsOf(list, value, part)).toEqual(expected);
   });
 
-  test.each([z.string(), z.enum(['a', 'b'])])('of a repeated parameter', (x) => {
-    expect(said(z.object({ x }), { x: ['a', 'b'] }, 'query')).toEqual(['must not be repeated']);
+  test('is the same for several errors of one field', () => {
+    const x = z.string().min(2).regex(/^b/, 'must start with b');
+    const expected = { x: ['must have at least 2 characters', 'must start with b'] };
+    expect(errorsOf(z.object({ x }), { x: 'a' }, 'body')).toEqual(expected);
   });
+});
+
+test.each<[string, z.ZodType, unknown]>([
+  ['invalid entries', z.array(z.string()), Array.from({ length: 60 }, () => 1)],
+  [
+    'unknown fields',
+    z.strictObject({}),
+    Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`f${n}`, 1])),
+  ],
+])('check returns at most 50 errors about %s', (_, schema, value) => {
+  const checked = check(schema, value);
+  expect('faults' in checked && checked.faults.length).toBe(maxErrors);
+  expect(maxErrors).toBe(50);
 });
