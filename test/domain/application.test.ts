@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test';
+import { z } from 'zod';
 import {
   type Application,
   ApplicationCreate,
@@ -138,4 +139,15 @@ describe('updating an application', () => {
     expect(faults(ApplicationUpdate, {})).toEqual(['name']);
     expect(faults(ApplicationUpdate, { name: 'x', key: 'y' })).toEqual(['']);
   });
+});
+
+test('the JSON schema of an update contains the format of each read-only field', () => {
+  const { shape } = ApplicationUpdate;
+  const schemaOf = (name: keyof typeof shape) =>
+    z.toJSONSchema(shape[name], { io: 'input', unrepresentable: 'any' }).anyOf?.[0];
+  for (const name of ['id', 'tenant_id', 'created_by', 'modified_by'] as const)
+    expect(schemaOf(name)).toEqual({ type: 'string', format: 'uuid' });
+  for (const name of ['created_at', 'modified_at', 'expires_at', 'last_used_at'] as const)
+    expect(schemaOf(name)).toEqual({ type: 'string', format: 'date-time' });
+  expect(schemaOf('type')).toEqual({ type: 'string', enum: ['private', 'public', 'management'] });
 });

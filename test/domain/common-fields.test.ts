@@ -4,12 +4,16 @@ import type { z } from 'zod';
 import {
   DateTime,
   Description,
+  dedupe,
   Id,
   Name,
+  originalIndex,
   parseDateTime,
+  requireFuture,
   Timestamp,
   timestamp,
 } from '../../src/domain/common-fields.ts';
+import { mint } from '../../src/domain/key.ts';
 
 const messageOf = (schema: z.ZodType, value: unknown) => schema.safeParse(value).error?.issues[0]?.message;
 
@@ -192,4 +196,25 @@ test('an id is a UUID in upper or lower case, stored in lower case', () => {
   ];
   for (const text of wrong)
     expect(messageOf(Id, text)).toBe('must be a UUID, such as 0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d');
+});
+
+test.each(['pvt', 'non'] as const)('a text cannot contain a secret of the kind %s', (kind) => {
+  const message = 'must not contain a key or a nonce, because it is stored unencrypted';
+  const secret = mint(kind).secret.reveal();
+  for (const schema of [Name, Description]) expect(messageOf(schema, `is ${secret}`)).toBe(message);
+});
+
+test('dedupe returns the first entry of each identity and keeps its original index', () => {
+  const list = ['a1', 'a2', 'b1', 'a3', 'c1', 'b2'];
+  const unique = dedupe(list, (entry) => entry[0]);
+  expect(unique).toEqual(['a1', 'b1', 'c1']);
+  expect(unique.map((_, index) => originalIndex(unique, index))).toEqual([0, 2, 4]);
+  expect(originalIndex(list, 3)).toBe(3);
+});
+
+test('an expiry must be after the time of the request, or absent', () => {
+  for (const expiry of [undefined, 11]) expect(requireFuture(expiry, 10)).toBeUndefined();
+  const failure = { code: 'validation_failed', errors: { expires_at: ['must be in the future'] } };
+  for (const expiry of [0, 9, 10])
+    expect(() => requireFuture(expiry, 10)).toThrow(expect.objectContaining(failure));
 });

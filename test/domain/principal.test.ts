@@ -4,8 +4,11 @@ import { Failure } from '../../src/domain/error.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import {
+  changeBy,
+  denyEscalation,
   denyUnheldGrants,
   holds,
+  identityOf,
   mustHold,
   ownerOf,
   type Principal,
@@ -20,7 +23,7 @@ const base = {
   origins: undefined,
   authority: undefined,
   digest: Buffer.alloc(0),
-  now: 0,
+  now: 7,
 };
 
 function application(own: Grants, type: Owner = 'private'): Principal {
@@ -53,6 +56,15 @@ test('ownerOf returns the type of the application, or session', () => {
   for (const type of ['private', 'public', 'management'] as const)
     expect(ownerOf(application(grants(), type))).toBe(type);
   expect(ownerOf(session(grants('token:read')))).toBe('session');
+});
+
+test('identityOf returns the ids of the caller and of its application', () => {
+  expect(identityOf(application(grants()))).toEqual({ kind: 'application', id: 'a', application_id: 'a' });
+  expect(identityOf(session(grants()))).toEqual({ kind: 'session', id: 's', application_id: 'a' });
+});
+
+test('changeBy returns the application and the time of the request', () => {
+  expect(changeBy(session(grants()))).toEqual({ by: 'a', at: 7 });
 });
 
 describe('holding a permission', () => {
@@ -116,4 +128,15 @@ test('granting unheld permissions is denied, and the detail contains the first o
     code: 'grant_not_held',
     detail: 'You cannot grant `log:read`: your key does not hold it.',
   });
+});
+
+test('changing unheld management permissions is denied, but not changing other permissions', () => {
+  const caller = application(grants('tenant:read'), 'management');
+  expect(denyEscalation(caller, grants('token:read'), grants('tenant:read'))).toBeUndefined();
+  expect(failureOf(() => denyEscalation(caller, grants('token:read'), grants('application:delete')))).toEqual(
+    {
+      code: 'grant_not_held',
+      detail: 'You cannot grant or change `application:delete`: your key does not hold it.',
+    },
+  );
 });

@@ -5,7 +5,9 @@ import {
   defaultContainer,
   defaultType,
   Metadata,
+  MetadataFilter,
   maxTokenBytes,
+  storedSize,
   Token,
   TokenContentFields,
   TokenCreate,
@@ -43,7 +45,7 @@ describe('a type', () => {
 });
 
 describe('data', () => {
-  test.each([[0], [''], [false], ['x'], [[]], [{}], [{ a: [null] }]])('can be %j', (data) => {
+  test.each([[0], [''], [false], ['x'], [[]], [{}], [{ a: [null] }], ['\\ud800']])('can be %j', (data) => {
     expect(messages(Data.safeParse(data))).toEqual([]);
   });
   test.each([[null], [undefined]])('cannot be %p', (data) => {
@@ -59,6 +61,15 @@ describe('data', () => {
     expect(messages(Data.safeParse('x'.repeat(maxTokenBytes - 1)))).toEqual([message]);
     expect(messages(Data.safeParse('é'.repeat(maxTokenBytes / 2)))).toEqual([message]);
   });
+});
+
+test.each([
+  [0, 0],
+  [1, 4096],
+  [4096, 4096],
+  [4097, 8192],
+])('%d bytes count as %d for the storage quota', (bytes, size) => {
+  expect(storedSize(bytes)).toBe(size);
 });
 
 describe('metadata', () => {
@@ -86,9 +97,15 @@ describe('metadata', () => {
     [{ a: '\0' }, 'must not contain NUL'],
     [{ a: 1 }, 'expected string'],
     ['x', 'expected record'],
+    ['x'.repeat(51), 'expected record'],
     [null, 'expected record'],
   ])('cannot be %j', (metadata, message) => {
     expect(messagesOf(metadata)).toContain(message);
+  });
+
+  test('filters a list by at most 10 entries', () => {
+    expect(MetadataFilter.parse(many(10))).toEqual(many(10));
+    expect(messages(MetadataFilter.safeParse(many(11)))).toEqual(['must have at most 10 entries']);
   });
 });
 
