@@ -204,7 +204,7 @@ test.each(['pvt', 'non'] as const)('a text cannot contain a secret of the kind %
   for (const schema of [Name, Description]) expect(messageOf(schema, `is ${secret}`)).toBe(message);
 });
 
-test('dedupe returns the first entry of each identity and keeps its original index', () => {
+test('dedupe returns the first entry of each identity and originalIndex its index in the list', () => {
   const list = ['a1', 'a2', 'b1', 'a3', 'c1', 'b2'];
   const unique = dedupe(list, (entry) => entry[0]);
   expect(unique).toEqual(['a1', 'b1', 'c1']);

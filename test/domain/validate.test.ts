@@ -91,35 +91,35 @@ const errorsOf = (schema: z.ZodType, value: unknown, part: string) => {
 
 describe('the error of a field', () => {
   const a = z.string();
-  const nameless = z.any().superRefine((input, context) => {
+  const withoutReason = z.any().superRefine((input, context) => {
     context.addIssue({ code: 'invalid_key', origin: 'record', issues: [], input });
   });
-  test.each<[z.ZodType, unknown, string]>([
-    [a, undefined, 'is required'],
-    [z.enum(['a', 'b']), undefined, 'is required'],
-    [z.enum(['a', 'b']), 'c', 'must be one of a, b'],
-    [a, ['a'], 'must be a string'],
-    [z.number(), 'a', 'must be a number'],
-    [z.int(), 1.5, 'must be an integer'],
-    [z.array(a), 'a', 'must be a list'],
-    [z.object({ a }), 'a', 'must be an object'],
-    [z.record(a, a), 'a', 'must be an object'],
-    [z.boolean(), 'a', 'must be true or false'],
-    [z.date(), 'a', 'must be date'],
-    [z.number().max(1), 2, 'must be at most 1'],
-    [z.number().min(1), 0, 'must be at least 1'],
-    [z.int(), 2 ** 53, 'must be at most 9007199254740991'],
-    [z.int(), -(2 ** 53), 'must be at least -9007199254740991'],
-    [a.min(1), '', 'must have at least 1 character'],
-    [a.min(2), '', 'must have at least 2 characters'],
-    [a.max(1), 'ab', 'must have at most 1 character'],
-    [a.max(2), 'abc', 'must have at most 2 characters'],
-    [z.array(a).min(1), [], 'must have at least 1 entry'],
-    [z.array(a).max(2), ['a', 'b', 'c'], 'must have at most 2 entries'],
-    [z.record(a.max(1), a), { ab: 'c' }, 'has an invalid name: it must have at most 1 character'],
-    [nameless, 1, 'has an invalid name: it is not valid'],
-    [a.regex(/^b$/), 'a', 'is not valid'],
-  ])('of %p with the value %p: it %s', (x, value, message) => {
+  test.each<[string, z.ZodType, unknown]>([
+    ['is required', a, undefined],
+    ['is required', z.enum(['a', 'b']), undefined],
+    ['must be one of a, b', z.enum(['a', 'b']), 'c'],
+    ['must be a string', a, ['a']],
+    ['must be a number', z.number(), 'a'],
+    ['must be an integer', z.int(), 1.5],
+    ['must be a list', z.array(a), 'a'],
+    ['must be an object', z.object({ a }), 'a'],
+    ['must be an object', z.record(a, a), 'a'],
+    ['must be true or false', z.boolean(), 'a'],
+    ['must be date', z.date(), 'a'],
+    ['must be at most 1', z.number().max(1), 2],
+    ['must be at least 1', z.number().min(1), 0],
+    ['must be at most 9007199254740991', z.int(), 2 ** 53],
+    ['must be at least -9007199254740991', z.int(), -(2 ** 53)],
+    ['must have at least 1 character', a.min(1), ''],
+    ['must have at least 2 characters', a.min(2), ''],
+    ['must have at most 1 character', a.max(1), 'ab'],
+    ['must have at most 2 characters', a.max(2), 'abc'],
+    ['must have at least 1 entry', z.array(a).min(1), []],
+    ['must have at most 2 entries', z.array(a).max(2), ['a', 'b', 'c']],
+    ['has an invalid name: it must have at most 1 character', z.record(a.max(1), a), { ab: 'c' }],
+    ['has an invalid name: it is not valid', withoutReason, 1],
+    ['is not valid', a.regex(/^b$/), 'a'],
+  ])('%s', (message, x, value) => {
     const errors = errorsOf(z.object({ x }), { x: value }, 'body');
     expect(Object.values(errors)).toEqual([[message]]);
   });
@@ -127,14 +127,14 @@ describe('the error of a field', () => {
 
 describe('the error of a parameter', () => {
   const a = z.string();
-  test.each<[z.ZodType, unknown, string]>([
-    [a, ['a', 'b'], 'must not be repeated'],
-    [z.enum(['a', 'b']), ['a', 'b'], 'must not be repeated'],
-    [a, undefined, 'is required'],
-    [a, 1, 'must be a string'],
-    [a.min(1), '', 'must have at least 1 character'],
-    [z.array(a).max(1), ['a', 'b'], 'must have at most 1 entry'],
-  ])('of %p with the value %p: it %s', (x, value, message) => {
+  test.each<[string, z.ZodType, unknown]>([
+    ['must not be repeated', a, ['a', 'b']],
+    ['must not be repeated', z.enum(['a', 'b']), ['a', 'b']],
+    ['is required', a, undefined],
+    ['must be a string', a, 1],
+    ['must have at least 1 character', a.min(1), ''],
+    ['must have at most 1 entry', z.array(a).max(1), ['a', 'b']],
+  ])('%s', (message, x, value) => {
     expect(errorsOf(z.object({ x }), { x: value }, 'query')).toEqual({ x: [message] });
   });
 });
