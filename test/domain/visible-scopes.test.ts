@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import { intersect, type Scope } from '../../src/domain/scope.ts';
-import { visible } from '../../src/domain/visible-scopes.ts';
+import { within as limitTo, visible } from '../../src/domain/visible-scopes.ts';
 import { grants, when } from '../support/grants.ts';
 
 const within = (value: string) => ({ value, exact: false });
@@ -96,12 +96,38 @@ describe('visible scopes', () => {
     expect(seen(own, above)).toEqual(exact(scopes));
   });
 
-  test('with a ceiling and too many intersections: the smaller side, not exact', () => {
-    const starts = Array.from({ length: 11 }, (_, n) => when(['id', 'starts_with', `${n % 10}${n}`]));
-    const above = Array.from({ length: 10 }, (_, n) => ({ container: `/c${n}/` }));
-    const { scopes, exact } = seen(grants(...starts), grants(...above));
-    expect([scopes.length, exact]).toEqual([10, false]);
-    expect(scopes[0]).toEqual({ container: within('/c0/') });
+  const ids = (count: number) => Array.from({ length: count }, (_, n) => when(['id', 'equals', `card-${n}`]));
+  const containers = (count: number) => Array.from({ length: count }, (_, n) => ({ container: `/c${n}/` }));
+  const both = { id: exactly('card-0'), container: within('/c0/') };
+
+  test.each<[own: number, above: number, count: number, isExact: boolean, first: Scope]>([
+    [10, 10, 100, true, both],
+    [10, 11, 10, false, { id: exactly('card-0') }],
+    [11, 10, 10, false, { container: within('/c0/') }],
+    [11, 11, 11, false, { id: exactly('card-0') }],
+  ])(
+    'for %d rules under a ceiling with %d: %d scopes, exact: %p',
+    (ownCount, aboveCount, count, isExact, first) => {
+      const { scopes, exact } = seen(grants(...ids(ownCount)), grants(...containers(aboveCount)));
+      expect([scopes.length, exact, scopes[0]]).toEqual([count, isExact, first]);
+    },
+  );
+});
+
+describe.each([true, false])('scopes limited to a container, exact: %p', (exact) => {
+  test.each<[string, Scope[], Scope[]]>([
+    ['/', [{}, { id: exactly('a') }], [{}, { id: exactly('a') }]],
+    ['/a/', [], []],
+    ['/a/', [{}], [{ container: within('/a/') }]],
+    ['/a/', [{ id: exactly('x') }], [{ id: exactly('x'), container: within('/a/') }]],
+    ['/a/', [{ container: within('/') }], [{ container: within('/a/') }]],
+    [
+      '/a/',
+      [{ container: within('/b/') }, { container: within('/a/b/') }, { container: exactly('/a/') }],
+      [{ container: within('/a/b/') }, { container: exactly('/a/') }],
+    ],
+  ])('%s: %j becomes %j', (container, scopes, expected) => {
+    expect(limitTo({ scopes, exact }, container)).toEqual({ scopes: expected, exact });
   });
 });
 
