@@ -24,9 +24,49 @@ describe.each(numbers)('the number %s, which loses precision,', (number) => {
   });
 });
 
-test.each(['1', '-1.5', '[1e5, 2E-3]', '{"a":123456789012345}', '[0.1, 100000000000000000000]'])(
-  '%s is exact',
-  (json) => {
-    expect(findInexactNumber(json)).toBeUndefined();
-  },
-);
+test.each([
+  ['in the second of two fields', '{"a":"x","b":{"c":[null,true,1e400]}}', 'b.c.2'],
+  ['before another one', '{"a":[1e400],"b":1e400}', 'a.0'],
+  ['in a field whose name is a number', '{"1e400":1e400}', '1e400'],
+  ['after an escaped quotation mark', String.raw`{"\"1e400":[1e400]}`, '"1e400.0'],
+  ['after two escapes', String.raw`{"\\\" 1e400, ":1e400}`, String.raw`\" 1e400, `],
+  ['in a field that a later one replaces', '{"a":1e400,"a":1}', undefined],
+])('a number %s: %s has the path %p', (_, json, path) => {
+  expect(findInexactNumber(json)).toBe(path);
+});
+
+const zeros = (count: number) => '0'.repeat(count);
+
+test.each([
+  ['1'],
+  ['-1.5'],
+  ['[1e5, 2E-3]'],
+  ['{"a":123456789012345}'],
+  ['[0.1, 100000000000000000000]'],
+  ['[0e5,-0.0,0.0E-12,0]'],
+  ['100200300400500600000'],
+  ['100000000000000000000e-5'],
+  ['-123456789012345.000'],
+  ['1.50000000000000e5'],
+  ['1.50000000000000e10'],
+  ['15.0000000000000e-8'],
+  ['-0.00150000000000000E+3'],
+  ['0.000000000000000000015'],
+  [`0.${zeros(500)}`],
+  [`0.5${zeros(397)}`],
+])('%s is exact', (json) => {
+  expect(findInexactNumber(json)).toBeUndefined();
+});
+
+test.each([
+  ['1.23456789e-320'],
+  ['-1.23456789e-320'],
+  ['9007199254740993'],
+  ['1234567890123456.7890'],
+  ['0.12345678901234567891'],
+  ['-1.0000000000000000001'],
+  ['12345678901234567890e-5'],
+  [`0.5${zeros(398)}`],
+])('%s is not exact', (json) => {
+  expect(findInexactNumber(json)).toBe('');
+});
