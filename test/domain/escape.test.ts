@@ -46,7 +46,7 @@ test('separators and zero-width characters are escaped, so that two names never 
     '\ufe0f',
   ];
   for (const character of [...separators, ...zeroWidth]) {
-    expect(escapeText(`web${character}shop`)).toMatch(/^web\\u\{[0-9a-f]+\}shop$/);
+    expect(escapeText(`store${character}shop`)).toMatch(/^store\\u\{[0-9a-f]+\}shop$/);
     expect(escapeLines(`web${character}shop`)).not.toContain(character);
     expect(JSON.parse(escapeJson(JSON.stringify(character)))).toBe(character);
     expect(escapeJson(JSON.stringify(character))).not.toContain(character);

@@ -1,6 +1,6 @@
 /** Explanations of allowed requests. Each row is a setup and the expected reason. */
 import { describe, expect, test } from 'bun:test';
-import { explain, type Question, trace } from '../../src/domain/explain.ts';
+import { Explanation, explain, type Question, Step, trace } from '../../src/domain/explain.ts';
 import type { Resource } from '../../src/domain/policy.ts';
 import { application, type ConditionTuple, policyOf, rule, session } from '../support/explain-inputs.ts';
 
@@ -123,6 +123,16 @@ describe('an allowed request is explained by', () => {
       (step) => step.of === answer.rule?.of && step.rule === answer.rule.rule,
     );
     expect(decided).toMatchObject({ grants: true, matches: true, transform });
+    expect(Explanation.parse(answer)).toEqual(answer);
+  });
+});
+
+test('a denied request is explained by its reason and the missing grant', () => {
+  const answer = explain(application(policyOf([])), read, card);
+  expect(Explanation.parse(answer)).toEqual({
+    allowed: false,
+    reason: 'this application does not have token:read in its permissions or rules',
+    missing: { permission: read, container: '/customers/43/' },
   });
 });
 
@@ -133,7 +143,7 @@ test('the trace lists every rule in order of precedence, with whether it grants 
     rule('/pci/', [read], { priority: 1, transform: 'redact' }),
   );
   const asked = session(own, policyOf([read]));
-  expect(trace(asked, read, card)).toEqual([
+  expect(trace(asked, read, card).map((step) => Step.parse(step))).toEqual([
     {
       of: 'session',
       rule: 2,

@@ -6,6 +6,7 @@ import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import {
   applicationKinds,
+  firstIdAt,
   type Kind,
   mint,
   newId,
@@ -225,5 +226,31 @@ describe('an id', () => {
       const next = times.map(newId);
       expect(next.every((id, time) => id > (first[time] as string))).toBe(true);
     }
+  });
+
+  test('follows the last one of its time, unless there were ids of 2000 other times since', () => {
+    const counterOf = (id: string) => Number.parseInt(id.slice(15, 18) + id.slice(20, 23), 16);
+    const start = 1_900_000_000_000;
+    const continues = (otherTimes: number) => {
+      const times = [start, start + 1, start + 2];
+      const before = times.map((time) => counterOf(newId(time)));
+      for (let other = 0; other < otherTimes; other++) newId(start + 10 + other);
+      return times.map((time, at) => counterOf(newId(time)) === (before[at] as number) + 1);
+    };
+    expect(continues(1997)).toEqual([true, true, true]);
+    // A new counter starts at a random value, so one of the three may follow by chance.
+    expect(continues(2000)).toContain(false);
+  });
+
+  test.each([
+    [0, '00000000-0000'],
+    [-1, '00000000-0000'],
+    [0.5, '00000000-0001'],
+    [0x0123456789ab, '01234567-89ab'],
+    [2 ** 48 - 1, 'ffffffff-ffff'],
+    [2 ** 48, 'ffffffff-ffff'],
+    [Number.POSITIVE_INFINITY, 'ffffffff-ffff'],
+  ])('of time %d or later is not below the bound %s', (time, prefix) => {
+    expect(firstIdAt(time)).toBe(`${prefix}-0000-0000-000000000000`);
   });
 });

@@ -27,6 +27,7 @@ describe('a container', () => {
     ['x', '/x/'],
     ['/', '/'],
     ['x'.repeat(248), `/${'x'.repeat(248)}/`],
+    [`/${'x'.repeat(248)}/`, `/${'x'.repeat(248)}/`],
     [`/${'a/'.repeat(16)}`, `/${'a/'.repeat(16)}`],
   ])('%p is stored as given and compared as %p', (given, compared) => {
     expect(Container.parse(given)).toBe(given);
@@ -54,6 +55,14 @@ describe('a container', () => {
     ['a/'.repeat(17)],
   ])('cannot be %p', (text) => {
     expect(accepts(Container, text)).toBe(false);
+  });
+
+  test('reports too many levels, also in a condition', () => {
+    const value = 'a/'.repeat(17);
+    const message = 'must have at most 16 levels';
+    expect(errorsOf(Container, value)).toEqual([message]);
+    const condition = Condition.safeParse({ attribute: 'container', operator: 'equals', value });
+    expect(condition.error?.issues).toEqual([{ code: 'custom', path: ['value'], message }]);
   });
 
   const segment = fc.stringMatching(/^[A-Za-z0-9_-]{1,8}$/);

@@ -85,6 +85,22 @@ describe('boundedUses', () => {
     expect(total(ten)).toBe(10);
     expect([...boundedUses(many, 4, 3).keys()].sort()).toEqual(['a:b-6', 'a:b-7', 'a:b-8', 'a:b-9']);
   });
+
+  test('drops permissions by their latest use, and orders them only then', () => {
+    const mixed = new Map([
+      [
+        'a:old-and-new',
+        new Map([
+          ['/a/', 1],
+          ['/b/', 9],
+        ]),
+      ],
+      ['a:between', new Map([['/a/', 5]])],
+      ['a:latest', new Map([['/a/', 10]])],
+    ]);
+    expect([...boundedUses(mixed, 2, 2).keys()]).toEqual(['a:latest', 'a:old-and-new']);
+    expect([...boundedUses(mixed, 3, 2).keys()]).toEqual([...mixed.keys()]);
+  });
 });
 
 describe('unusedGrants', () => {
@@ -138,6 +154,16 @@ describe('unusedGrants', () => {
         ['token:delete', '/pci/'],
       ],
       ['1 token:read /pci/'],
+    ],
+    [
+      'omits a rule that decides one of several uses',
+      [pci, everything],
+      [
+        ['token:read', '/a/'],
+        ['token:read', '/pci/'],
+        ['token:delete', '/pci/'],
+      ],
+      [],
     ],
     [
       'omits a rule for a container directly below a used one',
