@@ -15,7 +15,7 @@ const maxDigits = 400;
 export function findInexactNumber(validJson: string): string | undefined {
   if (!suspect.test(validJson)) return undefined;
   const marked = validJson.replace(token, (source) =>
-    source.startsWith('"') || isExact(source) ? source : marker,
+    source[0] === '"' || isExact(source) ? source : marker,
   );
   return marked === validJson ? undefined : pathOfInfinity(JSON.parse(marked))?.join('.');
 }
@@ -28,16 +28,16 @@ function isExact(source: string): boolean {
   return decimal(String(value)) === decimal(source);
 }
 
-/** Canonical form of a number other than 0, such as 125e-1 for 12.50. Returns NaN for Infinity and for more than `maxDigits`. */
+/** Canonical form of a number except 0: 0.125e2 for 12.50. NaN for Infinity and for more than `maxDigits` characters. */
 function decimal(source: string): string | number {
   if (source.length > maxDigits) return Number.NaN;
   const match = /(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?/i.exec(source);
   if (!match) return Number.NaN;
-  const [, sign, whole, fraction = '', exponent = '0'] = match;
+  const [, sign, whole, fraction = '', exponent = 0] = match;
   const digits = `${whole}${fraction}`.replace(/^0+/, '');
   const significant = digits.replace(/0+$/, '');
-  const shift = Number(exponent) - fraction.length + digits.length - significant.length;
-  return `${sign}${significant}e${shift}`;
+  const shift = Number(exponent) - fraction.length + digits.length;
+  return `${sign}0.${significant}e${shift}`;
 }
 
 function pathOfInfinity(value: unknown): string[] | undefined {

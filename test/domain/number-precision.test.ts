@@ -29,6 +29,7 @@ test.each([
   ['before another one', '{"a":[1e400],"b":1e400}', 'a.0'],
   ['in a field whose name is a number', '{"1e400":1e400}', '1e400'],
   ['after an escaped quotation mark', String.raw`{"\"1e400":[1e400]}`, '"1e400.0'],
+  ['after an escape in its name', String.raw`{"\t 1e400":1e400}`, '\t 1e400'],
   ['after two escapes', String.raw`{"\\\" 1e400, ":1e400}`, String.raw`\" 1e400, `],
   ['in a field that a later one replaces', '{"a":1e400,"a":1}', undefined],
 ])('a number %s: %s has the path %p', (_, json, path) => {
