@@ -146,7 +146,7 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/endpoints/applications.ts',
-        from: '        denyEscalation(principal, current, body);\n',
+        from: '      denyEscalation(principal, current, body);\n',
         to: '',
       },
     ],
