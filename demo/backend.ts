@@ -53,6 +53,9 @@ export function startBackend({ port, settings }: BackendOptions): Bun.Server<und
       },
       '/sessions/authorize': {
         POST: async (request) => {
+          // A page of another site cannot send this type without permission (CSRF).
+          if (request.headers.get('content-type') !== 'application/json')
+            return new Response(null, { status: 415 });
           const { nonce } = (await request.json()) as { nonce: string };
           const { serviceUrl, privateKey } = await settings;
           const client = new Sallyport({ url: serviceUrl, key: privateKey, fetch, retries: 0 });

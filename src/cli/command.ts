@@ -29,7 +29,7 @@ interface CommandDescription {
 
 /** Uses the settings of the service and its database. Works whether the service runs or not. */
 export interface LocalCommand extends CommandDescription {
-  /** Accepts no settings. */
+  /** Needs neither settings nor a database. */
   readonly standalone?: true;
   /** Resolves with the exit code. */
   readonly run: (invocation: Invocation) => Promise<number>;

@@ -1,4 +1,4 @@
-/** Errors that end a command, and errors of the operating system and of SQLite as messages for operators. */
+/** Errors that end a command. Also turns errors of the operating system and of SQLite into messages for operators. */
 import { SQLiteError } from 'bun:sqlite';
 
 /** The command was called correctly and failed. */

@@ -91,8 +91,8 @@ function accessIn(difference: Difference): Partial<Access> {
 }
 
 /**
- * Whether `then` revoked some of the access in `now`. An additional rule can reduce access as well as a removed one, so
- * any difference in rules counts.
+ * Whether `now`, from a restored backup, allows something that `then`, from the audit log, had revoked. An additional
+ * rule can reduce access as well as a removed one, so any difference in rules counts.
  */
 export function isNarrower(now: Access, then: Partial<Access>): boolean {
   const { permissions, rules, allowed_origins: origins } = then;

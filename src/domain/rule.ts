@@ -4,7 +4,7 @@ import { Permissions } from './permission.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
 const maxLength = 250;
-/** The store has an index entry for each level of a token's container. */
+/** Limited, because the store has an index entry for each level. */
 const maxLevels = 16;
 
 /** `/a/b/`. The leading and the trailing slash are optional; `/` is the root. Stored as given. */

@@ -218,7 +218,7 @@ async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
   }
 }
 
-/** The service sweeps and chains every few seconds. Seconds and milliseconds after which a delay is a warning. */
+/** Delays above these are warnings: of the sweep in seconds, of the audit chain in milliseconds. */
 const maxSweepLag = 300;
 const maxUnchained = 60_000;
 
@@ -232,7 +232,7 @@ function checkSweep(lag: number): Check {
     : ok('sweep', 'no expired rows are overdue for removal');
 }
 
-/** The share of its storage quota from which an application is named. */
+/** The share of the storage quota of an application from which `doctor` warns. */
 const nearlyFull = 0.8;
 
 async function checkStorage(db: Db, quota: number): Promise<Check> {

@@ -216,8 +216,8 @@ export function toText(grants: Grants): [permissions: string, rules: string] {
 }
 
 /**
- * Folds case here, because the databases differ in how they compare text. Upper case comes last: unlike lower case, it
- * does not depend on the position of a letter (a Greek word ends in another sigma).
+ * Folds case here, because the databases differ in how they compare text. `toUpperCase` comes last,
+ * because `toLowerCase` writes a Greek sigma differently at the end of a word.
  */
 function fold(name: string): string {
   return name.normalize('NFC').toLowerCase().toUpperCase();

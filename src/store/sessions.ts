@@ -147,7 +147,7 @@ function toSession(row: SessionRow): Session {
   };
 }
 
-/** The same condition as `works`, with subqueries in place of joins, so that no database reads whole tables. */
+/** Sessions whose key works. Subqueries instead of joins, so that no database reads whole tables. */
 function filtered(tenant: string, { ids, application, authorizer, state }: SessionFilter) {
   const owner = `select 1 from applications a where a.tenant_id = x.tenant_id and a.id = x.application_id
     and ${notExpired('a')}`;

@@ -1,4 +1,4 @@
-/** Counts the tokens that each application has stored. Exact: written in the transaction that changes the token. */
+/** Counts the tokens of each application, and their bytes, in the transaction that changes the token. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { fail } from '../domain/error.ts';
 import { storageUnit, storedSize } from '../domain/token.ts';

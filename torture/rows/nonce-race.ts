@@ -20,11 +20,11 @@ async function run(context: Context): Promise<Outcome> {
   const failures: string[] = [];
   let odd = 0;
 
-  /** Even and odd requests grant different permissions, so that the session shows which one succeeded. */
   await forEachConcurrently(rounds, 2, async (round) => {
     const { nonce, session_key } = await must(round, 'POST', '/sessions', { key: web.key });
     const answers = await Promise.all(
       Array.from({ length: racers }, (_, racer) => {
+        // The session shows whether an even or an odd request succeeded.
         const permissions = [racer % 2 === 0 ? 'application:read' : 'token:read'];
         return call(racer, 'POST', '/sessions/authorize', { key, body: { nonce, permissions } });
       }),

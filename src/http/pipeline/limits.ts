@@ -1,4 +1,4 @@
-/** Rate limits. Each process counts in memory, so a rejected request costs no database query. */
+/** Rate limits. Each process counts in memory, without database queries. */
 import { fail } from '../../domain/error.ts';
 import type { Digest } from '../../domain/key.ts';
 import { networkOf } from './client-address.ts';
@@ -19,7 +19,7 @@ export interface Rates {
   readonly key: Rate;
   /** New sessions by public key and address. */
   readonly sessions: Rate;
-  /** Tokens created or changed by application. */
+  /** Stored tokens created or changed, per application. */
   readonly tokens: Rate;
   /** Bytes of request bodies that create or change tokens, by application. */
   readonly 'token-bytes': Rate;
