@@ -14,6 +14,7 @@ function principal(): Principal {
     tenantId: newId(0),
     applicationId,
     sessionId: newId(0),
+    authorizedBy: undefined,
     policy: compilePolicy({ permissions: [], rules: [] }),
     ceiling: undefined,
     origins: undefined,

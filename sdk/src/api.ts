@@ -496,6 +496,8 @@ export interface LogEntry {
     id?: string;
     /** The application, or the application of the session. */
     application_id?: string;
+    /** Sessions only: the application that authorized the session. */
+    authorized_by?: string;
   };
   /** The operation, such as `application.update`. */
   operation: string;
@@ -506,6 +508,12 @@ export interface LogEntry {
     /** Id of the resource. */
     id: string;
   };
+  /** The data that the request read, changed or was denied. */
+  resource?: LogResource;
+  /** The access decision at the time of the request. */
+  decision?: LogDecision;
+  /** Why the request was made, from the `SVC-PURPOSE` header. */
+  purpose?: string;
   /** `success`: the operation was performed. `denied`: the key was valid, but not allowed to. `failed`: the key was not valid; such entries belong to no tenant. */
   result: 'success' | 'denied' | 'failed';
   /** The error code, if the operation did not succeed. */
@@ -531,6 +539,26 @@ export interface LogEntry {
   >;
   /** Number of equal events that this entry aggregates. Absent if it is one. */
   count?: number;
+  /** The application that reported the entry, with `POST /decisions` and `record`. */
+  reported_by?: string;
+}
+
+export interface LogResource {
+  /** Ids of the resources. */
+  ids?: Array<string>;
+  /** Their container. If they are in several, the deepest container that includes all of them. */
+  container?: string;
+}
+
+export interface LogDecision {
+  /** How the data was returned. Absent if denied. */
+  transform?: 'redact' | 'mask' | 'reveal';
+  /** The rule that decided, if a rule did. */
+  rule?: DecidingRule;
+  /** Denials only: the reason, as a sentence. */
+  reason?: string;
+  /** Denials only: the smallest grant that would have allowed the request. */
+  missing?: MissingGrant;
 }
 
 export interface Permission {

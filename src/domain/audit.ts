@@ -1,6 +1,8 @@
 /** Entries of the audit log. */
 import { z } from 'zod';
 import { DateTime, Id, line, Timestamp } from './common-fields.ts';
+import { DecidingRule, MissingGrant } from './explain.ts';
+import { Transform } from './rule.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
 
@@ -13,7 +15,30 @@ const Actor = z.object({
     .describe('Type of the actor. `unknown`: the entry was altered in the database and cannot be read.'),
   id: z.uuid().optional().describe('Id of the application or session.'),
   application_id: z.uuid().optional().describe('The application, or the application of the session.'),
+  authorized_by: z.uuid().optional().describe('Sessions only: the application that authorized the session.'),
 });
+
+/** The tokens or other data that a request read, changed or was denied. */
+const EntryResource = z
+  .object({
+    ids: z.array(z.string()).optional().describe('Ids of the resources.'),
+    container: z
+      .string()
+      .optional()
+      .describe('Their container. If they are in several, the deepest container that includes all of them.'),
+  })
+  .meta({ id: 'LogResource' });
+
+const EntryDecision = z
+  .object({
+    transform: Transform.optional().describe('How the data was returned. Absent if denied.'),
+    rule: DecidingRule.optional().describe('The rule that decided, if a rule did.'),
+    reason: z.string().optional().describe('Denials only: the reason, as a sentence.'),
+    missing: MissingGrant.optional().describe(
+      'Denials only: the smallest grant that would have allowed the request.',
+    ),
+  })
+  .meta({ id: 'LogDecision' });
 
 /** The part of an entry that is stored as JSON. */
 export const Entry = z.object({
@@ -26,6 +51,9 @@ export const Entry = z.object({
     })
     .optional()
     .describe('The resource that the operation was about.'),
+  resource: EntryResource.optional().describe('The data that the request read, changed or was denied.'),
+  decision: EntryDecision.optional().describe('The access decision at the time of the request.'),
+  purpose: z.string().optional().describe('Why the request was made, from the `SVC-PURPOSE` header.'),
   result: z
     .enum(results)
     .describe(
@@ -50,8 +78,17 @@ export const Entry = z.object({
     .int()
     .optional()
     .describe('Number of equal events that this entry aggregates. Absent if it is one.'),
+  reported_by: z
+    .uuid()
+    .optional()
+    .describe('The application that reported the entry, with `POST /decisions` and `record`.'),
 });
 export type Entry = z.infer<typeof Entry>;
+export type EntryResource = NonNullable<Entry['resource']>;
+export type EntryDecision = NonNullable<Entry['decision']>;
+
+/** Records `SALLYPORT_AUDIT_READS` at the start of the service, when it has changed. */
+export const readsOperation = 'audit.reads';
 
 /** Reason of an entry whose JSON was altered in the database. Only its other columns are returned. */
 export const unreadable = 'unreadable';

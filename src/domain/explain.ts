@@ -42,11 +42,11 @@ export const Step = z
   .meta({ id: 'DecisionStep' });
 export type Step = z.infer<typeof Step>;
 
-const DecidingRule = z
+export const DecidingRule = z
   .object({ ...ruleFields, description: z.string().exactOptional().describe('The description of the rule.') })
   .meta({ id: 'DecidingRule' });
 
-const MissingGrant = z
+export const MissingGrant = z
   .object({
     permission: z.string().describe('The missing permission.'),
     container: z

@@ -35,6 +35,8 @@ export type Principal =
   | (Caller & {
       readonly kind: 'session';
       readonly sessionId: string;
+      /** The application that authorized the session. Undefined while the session is pending. */
+      readonly authorizedBy: string | undefined;
       /** The current policy of the authorizer, if it limits the session. */
       readonly ceiling: Policy | undefined;
     });
@@ -43,11 +45,20 @@ export function ownerOf(principal: Principal): Owner {
   return principal.kind === 'session' ? 'session' : principal.application.type;
 }
 
-/** As audit entries and decisions identify the principal. */
+/** As decisions identify the principal. */
 export function identityOf(principal: Principal) {
   const { kind, applicationId } = principal;
   const id = kind === 'session' ? principal.sessionId : applicationId;
   return { kind, id, application_id: applicationId };
+}
+
+/** As audit entries identify the principal. */
+export function actorOf(principal: Principal) {
+  const authorizedBy = principal.kind === 'session' ? principal.authorizedBy : undefined;
+  return {
+    ...identityOf(principal),
+    ...(authorizedBy !== undefined && { authorized_by: authorizedBy }),
+  };
 }
 
 /** Who changes a resource, and when. */

@@ -24,6 +24,7 @@ interface SessionRow {
   tenant_id: string;
   application_id: string;
   id: string;
+  authorized_by: string | null;
   permissions: string;
   rules: string;
   allowed_origins: string | null;
@@ -43,8 +44,8 @@ const byApplicationKey = `
   where k.digest = :key and ${notExpired('a')}`;
 
 const bySessionKey = `
-  select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.permissions, s.rules,
-    a.allowed_origins, c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
+  select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
+    s.rules, a.allowed_origins, c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
     k.id as authorizer_key_id,
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
   from ${withAuthorizer}
@@ -87,6 +88,7 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     tenantId: row.tenant_id,
     applicationId: row.application_id,
     sessionId: row.id,
+    authorizedBy: row.authorized_by ?? undefined,
     policy: policyOf(row.permissions, row.rules),
     origins: toOrigins(row),
     ceiling: permissions === null || rules === null ? undefined : policyOf(permissions, rules),

@@ -54,7 +54,14 @@ function applicationWith(own: Grants): Someone {
 function sessionWith(own: Grants, ceiling: Grants | undefined): Someone {
   const under = ceiling && compilePolicy(ceiling);
   return {
-    principal: { ...base, kind: 'session', sessionId: 's', policy: compilePolicy(own), ceiling: under },
+    principal: {
+      ...base,
+      kind: 'session',
+      sessionId: 's',
+      authorizedBy: undefined,
+      policy: compilePolicy(own),
+      ceiling: under,
+    },
     own,
     ceiling,
   };

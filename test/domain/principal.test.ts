@@ -4,6 +4,7 @@ import { Failure } from '../../src/domain/error.ts';
 import type { Grants, Owner } from '../../src/domain/grant.ts';
 import { compilePolicy } from '../../src/domain/policy.ts';
 import {
+  actorOf,
   changeBy,
   denyEscalation,
   denyUnheldGrants,
@@ -35,6 +36,7 @@ function session(own: Grants, above?: Grants): Principal {
     ...base,
     kind: 'session',
     sessionId: 's',
+    authorizedBy: undefined,
     policy: compilePolicy(own),
     ceiling: above && compilePolicy(above),
   };
@@ -61,6 +63,13 @@ test('ownerOf returns the type of the application, or session', () => {
 test('identityOf returns the ids of the caller and of its application', () => {
   expect(identityOf(application(grants()))).toEqual({ kind: 'application', id: 'a', application_id: 'a' });
   expect(identityOf(session(grants()))).toEqual({ kind: 'session', id: 's', application_id: 'a' });
+});
+
+test('actorOf adds the application that authorized a session', () => {
+  const actor = { kind: 'session', id: 's', application_id: 'a' } as const;
+  expect(actorOf(session(grants()))).toEqual(actor);
+  const authorized = { ...session(grants()), authorizedBy: 'b' } as Principal;
+  expect(actorOf(authorized)).toEqual({ ...actor, authorized_by: 'b' });
 });
 
 test('changeBy returns the application and the time of the request', () => {

@@ -38,6 +38,7 @@ function caller(owner: Owner, own: Grants, ceiling?: Grants): Principal {
         ...base,
         kind: 'session',
         sessionId: 's',
+        authorizedBy: undefined,
         policy: compilePolicy(own),
         ceiling: ceiling && compilePolicy(ceiling),
       }

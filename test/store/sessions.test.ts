@@ -35,6 +35,7 @@ describe.each(databases)('the store on %s: sessions', (_, database) => {
       tenantId: tenant,
       applicationId: application.id,
       sessionId: session.id,
+      authorizedBy: undefined,
       policy: compilePolicy({ permissions: [], rules: [] }),
       ceiling: undefined,
       authority: undefined,

@@ -1,6 +1,6 @@
 /** Facts about a request that do not depend on its key: id, path, client, and the rate limits it counted against. */
 import { redactSecrets } from '../../domain/key.ts';
-import { identityOf, type Principal } from '../../domain/principal.ts';
+import { actorOf, type Principal } from '../../domain/principal.ts';
 
 const maxUserAgentLength = 200;
 
@@ -64,7 +64,7 @@ export function auditFields(principal: Principal, requestInfo: RequestInfo) {
   return {
     tenantId: principal.tenantId,
     at: principal.now,
-    actor: identityOf(principal),
+    actor: actorOf(principal),
     from: requestInfo.from(),
     request_id: requestInfo.requestId,
     ...(requestInfo.traceId !== undefined && { trace_id: requestInfo.traceId }),

@@ -10,6 +10,7 @@ const principal: Principal = {
   tenantId: 'tenant',
   applicationId: 'web',
   sessionId: 'session',
+  authorizedBy: undefined,
   policy: compilePolicy({ permissions: [], rules: [] }),
   ceiling: undefined,
   origins: undefined,
