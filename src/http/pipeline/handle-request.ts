@@ -15,6 +15,7 @@ import { closeIfStopping, toResponse } from './response.ts';
 import {
   type Call,
   type ChangeRoute,
+  type Conventions,
   type HandlerContext,
   type KeyedRoute,
   operationOf,
@@ -39,7 +40,7 @@ export async function handleRequest(
       return respond(route, reply, undefined, requestInfo, context);
     }
     limits.checkAddress(requestInfo); // 429
-    const key = presentedKey(request.headers); // 401
+    const key = presentedKey(request.headers, route.conventions); // 401
     limits.checkKey(key.digest, requestInfo); // 429
     // Received while the key is looked up. Errors are thrown by `readInput`, after 401 and 403.
     const receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
@@ -77,8 +78,8 @@ export async function handleRequest(
 type PresentedKey = NonNullable<ReturnType<typeof parseKey>>;
 
 /** The key in `SVC-API-KEY`. If the header is sent twice, the values arrive joined by a comma, which is no key. */
-function presentedKey(headers: Headers): PresentedKey {
-  const key = parseKey(headers.get('svc-api-key') ?? '');
+function presentedKey(headers: Headers, conventions: Conventions | undefined): PresentedKey {
+  const key = parseKey(headers.get('svc-api-key') ?? conventions?.otherKey(headers) ?? '');
   if (!key) throw fail('unauthenticated');
   return key;
 }

@@ -48,7 +48,7 @@ const NoFields = z.strictObject({});
 
 function readBody(route: KeyedRoute, received: ReceivedBody, headers: Headers): Json {
   const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
-  const { value, text } = readJson(received, headers, types);
+  const { value, text } = readJson(received, headers, types, route.conventions?.wrongContentType);
   if (route.body) return { value: validate(route.body, value, 'body'), text };
   return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
 }
@@ -128,10 +128,15 @@ function tooLarge(limit: number) {
   return fail('too_large', { detail: `The body may have at most ${limit} bytes.` });
 }
 
-export function readJson({ bytes, failure }: ReceivedBody, headers: Headers, types: readonly string[]): Json {
+export function readJson(
+  { bytes, failure }: ReceivedBody,
+  headers: Headers,
+  types: readonly string[],
+  wrongContentType = () => fail('unsupported_media_type'),
+): Json {
   if (failure) throw failure;
   if (bytes.length === 0) return noBody;
-  if (!isContentType(types, headers.get('content-type'))) throw fail('unsupported_media_type');
+  if (!isContentType(types, headers.get('content-type'))) throw wrongContentType();
   if (isNestedDeeper(bytes, maxDepth)) throw invalid(`must not be nested deeper than ${maxDepth} levels`);
   const json = parse(bytes);
   const path = findInexactNumber(json.text);

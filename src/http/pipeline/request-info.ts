@@ -13,9 +13,13 @@ export class RequestInfo {
   readonly #addressOf: (request: Request) => string | undefined;
   #address: string | undefined | null = null;
 
-  constructor(request: Request, addressOf: (request: Request) => string | undefined) {
+  constructor(
+    request: Request,
+    addressOf: (request: Request) => string | undefined,
+    requestIdHeader?: string | undefined,
+  ) {
     this.method = request.method;
-    this.requestId = requestIdOf(request.headers);
+    this.requestId = requestIdOf(request.headers, requestIdHeader);
     this.#request = request;
     this.#addressOf = addressOf;
   }
@@ -94,9 +98,9 @@ export function pathOf(url: string): string {
 
 const validRequestId = /^[A-Za-z0-9._:-]{1,128}$/;
 
-/** The caller's `SVC-REQUEST-ID` if it is valid and contains no key, else a new id. */
-export function requestIdOf(headers: Headers): string {
-  const given = headers.get('svc-request-id');
+/** The caller's `SVC-REQUEST-ID`, or the other header, if it is valid and contains no key. Otherwise a new id. */
+export function requestIdOf(headers: Headers, otherHeader?: string | undefined): string {
+  const given = headers.get('svc-request-id') ?? (otherHeader ? headers.get(otherHeader) : null);
   const isValid = given !== null && validRequestId.test(given) && redactSecrets(given) === given;
   return isValid ? given : crypto.randomUUID();
 }

@@ -1,7 +1,7 @@
 /** Types and helpers to declare endpoints and routes. */
 import type { z } from 'zod';
 import type { Difference, Entry } from '../../domain/audit.ts';
-import type { Code } from '../../domain/error.ts';
+import type { Code, Failure } from '../../domain/error.ts';
 import type { Owner } from '../../domain/grant.ts';
 import type { Secret } from '../../domain/key.ts';
 import type { BuiltIn } from '../../domain/permission.ts';
@@ -91,12 +91,22 @@ export function reply(description: string, schema: z.ZodType, example: unknown):
   return { description, schema, example };
 }
 
+/** How an endpoint that follows another standard differs from the rest of the API. */
+export interface Conventions {
+  /** Returns the key of a request without `SVC-API-KEY`, or null. */
+  readonly otherKey: (headers: Headers) => string | null;
+  readonly wrongContentType: () => Failure;
+  /** Request header with the caller's request id. Every response repeats it unchanged. */
+  readonly requestIdHeader: string;
+}
+
 interface EndpointDocs {
   /** The operation's name in OpenAPI and the SDK. */
   readonly name: string;
   readonly tag: Tag;
   readonly summary: string;
   readonly description?: string;
+  readonly conventions?: Conventions;
   /** By status. */
   readonly replies: Record<number, DeclaredReply>;
   /** Error codes in addition to those of `failuresOf`. */
@@ -211,7 +221,8 @@ export function failuresOf(route: Route): Code[] {
   ];
   if (route.permission) common.push('permission_missing');
   if (route.callers) common.push('key_type_refused');
-  if (takesBody(route)) common.push('too_large', 'unsupported_media_type');
+  if (takesBody(route)) common.push('too_large');
+  if (takesBody(route) && !route.conventions) common.push('unsupported_media_type');
   if (takesIdempotencyKey(route)) common.push('idempotency_running', 'idempotency_mismatch');
   return [...new Set([...common, ...(route.failures ?? [])])];
 }

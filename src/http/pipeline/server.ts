@@ -93,8 +93,9 @@ function handlerOf(
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
   const handle = context.observed ? handleAndObserve : handleRequest;
-  return (request, server) => {
-    const requestInfo = new RequestInfo(request, clientAddress(server));
+  const requestIdHeader = routes.find(({ conventions }) => conventions)?.conventions?.requestIdHeader;
+  const respond: BunHandler = (request, server) => {
+    const requestInfo = new RequestInfo(request, clientAddress(server), requestIdHeader);
     const route = byMethod.get(request.method);
     if (route) return handle(route, request, request.params ?? {}, requestInfo, context);
     if (request.method === 'OPTIONS')
@@ -102,6 +103,17 @@ function handlerOf(
     const failure = fail('method_not_allowed');
     const response = problemResponse(failure, requestInfo, context.log, { Allow: allow });
     return withoutRoute('wrongMethod', response, requestInfo, context);
+  };
+  return requestIdHeader === undefined ? respond : echoing(requestIdHeader, respond);
+}
+
+/** Adds a request header, if there is one, to the response. */
+function echoing(name: string, handle: BunHandler): BunHandler {
+  return async (request, server) => {
+    const given = request.headers.get(name);
+    const response = await handle(request, server);
+    if (given !== null) response.headers.set(name, given);
+    return response;
   };
 }
 
