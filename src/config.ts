@@ -5,7 +5,7 @@ import { parseEnv } from 'node:util';
 import { Secret } from './domain/key.ts';
 import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
-import { parseMasterKeys } from './store/crypto/cipher.ts';
+import { checkedMasterKey, databaseUrl, integer, oneOf, zeroOrInteger } from './setting-values.ts';
 import { defaultTimeout } from './store/engine/db.ts';
 
 /** An invalid setting. Operators see the message and the hint. */
@@ -254,38 +254,4 @@ function readEnvFile(path: string | undefined): Values {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
     throw new ConfigError(`cannot read .env: ${(error as Error).message}`);
   }
-}
-
-function integer(text: string | undefined, fallback: number, min: number, max: number): number {
-  if (text === undefined) return fallback;
-  const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
-  if (value >= min && value <= max) return value;
-  throw new Error(`must be a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
-}
-
-function zeroOrInteger(text: string | undefined, fallback: number, min: number, max: number): number {
-  if (text === '0') return 0;
-  try {
-    return integer(text, fallback, min, max);
-  } catch {
-    throw new Error(`must be 0 or a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
-  }
-}
-
-function oneOf<T extends string>(text: string, values: readonly T[]): T {
-  if ((values as readonly string[]).includes(text)) return text as T;
-  throw new Error(`must be one of ${values.join(', ')}, not ${JSON.stringify(text)}`);
-}
-
-/** The value may contain a password, so the message does not repeat it. */
-function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string }): string {
-  if (text === undefined) return `sqlite:${join(dataDir, 'sallyport.db')}`;
-  if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
-  if (/^postgres(ql)?:\/\//.test(text) && URL.canParse(text)) return text;
-  throw new Error('must be sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/NAME');
-}
-
-function checkedMasterKey(text: string): Secret {
-  parseMasterKeys(text);
-  return new Secret(text);
 }

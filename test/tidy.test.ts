@@ -75,6 +75,7 @@ describe('imports:', () => {
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
       to === 'src/version.ts' ||
+      to === 'src/ip-address.ts' ||
       (from === 'src/http/endpoints/console-page.ts' && to === 'console/build.ts') ||
       (typesOnly && types.includes(to));
     expect(outside('src/http/', allowed)).toEqual([]);

@@ -1,21 +1,10 @@
-/** IP addresses: canonical form, networks, and the client's address behind trusted proxies. */
-import { BlockList, isIP } from 'node:net';
+/** The client's address behind trusted proxies, and the network that identifies a client for limits. */
+import { addressOf, Networks } from '../../ip-address.ts';
 
 /** Whether the proxy at this address may set X-Forwarded-For and Forwarded. */
 export type Trust = (address: string) => boolean;
 
 export const trustNobody: Trust = () => false;
-
-/** The canonical form: IPv4-mapped IPv6 addresses become IPv4, other IPv6 addresses are compressed. */
-export function addressOf(text: string): string | undefined {
-  const family = isIP(text);
-  if (family !== 6) return family === 4 ? text : undefined;
-  const compressed = new URL(`http://[${text.replace(/%.*/, '')}]`).hostname.slice(1, -1);
-  const mapped = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(compressed);
-  if (!mapped) return compressed;
-  const [high, low] = mapped.slice(1).map((group) => Number.parseInt(group, 16)) as [number, number];
-  return [high >> 8, high & 255, low >> 8, low & 255].join('.');
-}
 
 /** On a dual-stack socket, the system reports an IPv4 peer as an IPv4-mapped IPv6 address. */
 export function unwrapped(peer: string): string {
@@ -34,25 +23,13 @@ export function networkOf(address: string): string {
 /** Parses a list such as `10.0.0.0/8, 192.0.2.7, 2001:db8::/32`. Throws an error that says what is accepted. */
 export function parseTrust(text: string | undefined): Trust {
   if (text === undefined) return trustNobody;
-  const trusted = new BlockList();
+  const trusted = new Networks();
   for (const part of text.split(',').map((each) => each.trim())) {
-    if (!addNetwork(trusted, part)) {
+    if (!trusted.add(part)) {
       throw new Error(`must be addresses or networks such as 10.0.0.0/8, separated by commas, not "${part}"`);
     }
   }
-  return (address) => trusted.check(address, address.includes(':') ? 'ipv6' : 'ipv4');
-}
-
-function addNetwork(list: BlockList, text: string): boolean {
-  const [, host = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  const address = addressOf(host);
-  if (address === undefined || host.includes('%')) return false;
-  const version = isIP(address);
-  const maxBits = version === 4 ? 32 : 128;
-  const isMapped = version !== isIP(host);
-  if (bits !== undefined && (isMapped || Number(bits) > maxBits)) return false;
-  list.addSubnet(address, Number(bits ?? maxBits), version === 4 ? 'ipv4' : 'ipv6');
-  return true;
+  return (address) => trusted.includes(address);
 }
 
 /**

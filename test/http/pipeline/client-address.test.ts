@@ -1,12 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readConfig } from '../../../src/config.ts';
-import {
-  addressOf,
-  networkOf,
-  parseTrust,
-  senderOf,
-  unwrapped,
-} from '../../../src/http/pipeline/client-address.ts';
+import { networkOf, parseTrust, senderOf, unwrapped } from '../../../src/http/pipeline/client-address.ts';
+import { addressOf } from '../../../src/ip-address.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('an IP address', () => {

@@ -1,0 +1,38 @@
+/** Parses the values of settings. Every function throws a message such as "must be …". */
+import { join, resolve } from 'node:path';
+import { Secret } from './domain/key.ts';
+import { parseMasterKeys } from './store/crypto/cipher.ts';
+
+export function integer(text: string | undefined, fallback: number, min: number, max: number): number {
+  if (text === undefined) return fallback;
+  const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= min && value <= max) return value;
+  throw new Error(`must be a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
+}
+
+export function zeroOrInteger(text: string | undefined, fallback: number, min: number, max: number): number {
+  if (text === '0') return 0;
+  try {
+    return integer(text, fallback, min, max);
+  } catch {
+    throw new Error(`must be 0 or a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
+  }
+}
+
+export function oneOf<T extends string>(text: string, values: readonly T[]): T {
+  if ((values as readonly string[]).includes(text)) return text as T;
+  throw new Error(`must be one of ${values.join(', ')}, not ${JSON.stringify(text)}`);
+}
+
+/** `sqlite:PATH` or `postgres://…`. The value may contain a password, so the message does not repeat it. */
+export function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string }): string {
+  if (text === undefined) return `sqlite:${join(dataDir, 'sallyport.db')}`;
+  if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
+  if (/^postgres(ql)?:\/\//.test(text) && URL.canParse(text)) return text;
+  throw new Error('must be sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/NAME');
+}
+
+export function checkedMasterKey(text: string): Secret {
+  parseMasterKeys(text);
+  return new Secret(text);
+}
