@@ -168,6 +168,32 @@ test('control characters in token data are escaped', async () => {
   expect(controls.filter((control) => out.includes(control))).toEqual([]);
 });
 
+test('--json prints nothing if a later page of a list fails', async () => {
+  const { key } = await server.tenant();
+  for (let count = 0; count < 101; count++) await server.application(key, { name: `app ${count}` });
+  let pages = 0;
+  const failing = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    fetch: (request) => {
+      const { pathname, search } = new URL(request.url);
+      const headers = { 'SVC-API-KEY': pages++ === 0 ? key : 'revoked meanwhile' };
+      return fetch(server.url + pathname + search, { headers });
+    },
+  });
+  const env = { SALLYPORT_URL: failing.url.href, SALLYPORT_KEY: key };
+  for (const argv of [
+    ['apps', 'list', '--limit', 'all', '--json'],
+    ['apps', 'list', '--limit', 'all'],
+  ]) {
+    pages = 0;
+    const { code, out, err } = await call(argv, { env });
+    expect([code, out, pages]).toEqual([4, '', 2]);
+    expect(err).toContain('unauthenticated');
+  }
+  await failing.stop(true);
+});
+
 test('two options cannot both read standard input', async () => {
   const { code, err } = await call(['tokens', 'create', '--key-stdin', '--text-file', '-'], { stdin: key });
   expect(code).toBe(2);

@@ -1,9 +1,10 @@
-import type {
-  AccessRule,
-  Application,
-  ApplicationCreate,
-  ApplicationUpdate,
-  ApplicationWithKey,
+import {
+  type AccessRule,
+  type Application,
+  type ApplicationCreate,
+  type ApplicationUpdate,
+  type ApplicationWithKey,
+  PermissionError,
 } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
@@ -44,6 +45,7 @@ export const appCommands: readonly RemoteCommand[] = [
       limitOption,
     ],
     summary: 'List applications, newest first.',
+    details: 'A use appears in LAST USED within a minute.',
     examples: ['sallyport apps list --type public', 'sallyport apps list --expires-before 2030-01-31'],
     call: list,
   },
@@ -127,8 +129,15 @@ function list(call: Call): Promise<number> {
   });
   return printList(call, service.applications.all(filter), {
     noun: 'applications',
-    head: ['ID', 'TYPE', 'NAME', 'GRANTS', 'EXPIRES'],
-    row: (app) => [app.id, app.type, app.name, summarizeGrants(app), app.expires_at ?? 'never'],
+    head: ['ID', 'TYPE', 'NAME', 'GRANTS', 'LAST USED', 'EXPIRES'],
+    row: ({ id, type, name, last_used_at, expires_at, ...grants }) => [
+      id,
+      type,
+      name,
+      summarizeGrants(grants),
+      last_used_at ?? 'never',
+      expires_at ?? 'never',
+    ],
   });
 }
 
@@ -210,6 +219,24 @@ export async function findApplication({ service }: Call, wanted: string): Promis
     `use an id: ${found.map(({ id }) => id).join(', ')}`,
   );
 }
+
+/** The names of the applications by id. Empty if the key cannot read applications; deleted ones are missing. */
+export async function readNames({ service }: Call, ids: readonly string[]): Promise<Map<string, string>> {
+  const names = new Map<string, string>();
+  const unique = [...new Set(ids)];
+  try {
+    for (let from = 0; from < unique.length; from += maxIds) {
+      const id = unique.slice(from, from + maxIds);
+      for await (const app of service.applications.all({ id })) names.set(app.id, app.name);
+    }
+  } catch (error) {
+    if (!(error instanceof PermissionError)) throw error;
+  }
+  return names;
+}
+
+/** The API accepts this many ids in one filter. */
+const maxIds = 100;
 
 function show({ printResult }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
   return printResult(

@@ -3,7 +3,7 @@ import { SessionState } from '../../domain/session.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { confirm, expiryOption, fileOption, only, permissionOption, yesOption } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
-import { appArgument, findApplication, summarizeGrants } from './apps.ts';
+import { appArgument, findApplication, readNames, summarizeGrants } from './apps.ts';
 
 export const sessionCommands: readonly RemoteCommand[] = [
   {
@@ -39,7 +39,7 @@ export const sessionCommands: readonly RemoteCommand[] = [
       limitOption,
     ],
     summary: 'List sessions that have not expired, newest first.',
-    details: appArgument,
+    details: `${appArgument} The table has the names of applications, or ids if your key lacks application:read; --json has ids.`,
     examples: ['sallyport sessions list --state active --app "web shop"'],
     call: list,
   },
@@ -81,15 +81,24 @@ async function list(call: Call): Promise<number> {
     application_id: await idOf('app'),
     authorized_by: await idOf('authorized-by'),
   });
+  let names = new Map<string, string>();
+  const nameOf = (id: string | undefined) => (id === undefined ? '' : (names.get(id) ?? id));
   return printList(call, service.sessions.all(filter), {
     noun: 'active sessions',
     head: ['ID', 'STATE', 'GRANTS', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
+    load: async (sessions) => {
+      const ids = sessions.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by]);
+      names = await readNames(
+        call,
+        ids.filter((id) => id !== undefined),
+      );
+    },
     row: (session) => [
       session.id,
       session.state,
       summarizeGrants(session),
-      session.application_id,
-      session.authorized_by ?? '',
+      nameOf(session.application_id),
+      nameOf(session.authorized_by),
       session.expires_at,
     ],
   });

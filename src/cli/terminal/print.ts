@@ -16,39 +16,49 @@ interface Columns<T> {
   /** In the plural, for the message about an empty list. */
   readonly noun: string;
   readonly head: readonly string[];
+  /** Reads what the rows need besides the entries, such as names. Not called with --json. */
+  readonly load?: (entries: readonly T[]) => Promise<void>;
   readonly row: (entry: T) => readonly string[];
 }
 
-/** JSON is written entry by entry; a table is printed when all rows are known. */
+/** Prints nothing before all entries are read, so that a failure never leaves half a list on standard output. */
 export async function printList<T>(
   call: Call,
   entries: AsyncIterable<T>,
-  { noun, head, row }: Columns<T>,
+  { noun, head, load, row }: Columns<T>,
 ): Promise<number> {
-  const { options, json, terminal } = call;
+  const { options, json, print, terminal } = call;
   const limit = parseLimit(options.value('limit'));
-  const progress = showProgress(terminal);
-  const rows: (readonly string[])[] = [];
-  let count = 0;
-  let more = false;
-  if (json) terminal.write('[');
-  for await (const entry of entries) {
-    if (count === limit) {
-      more = true;
-      break;
-    }
-    if (json) terminal.write(`${count > 0 ? ',\n' : ''}${JSON.stringify(entry)}`);
-    else rows.push(row(entry));
-    progress.update(`${++count} read`);
+  const { read, more } = await readUpTo(limit, entries, terminal);
+  if (json) print(`[${read.map((entry) => JSON.stringify(entry)).join(',\n')}]`);
+  else {
+    await load?.(read);
+    printRows(call, noun, head, read.map(row));
   }
-  progress.clear();
-  if (json) terminal.write(']\n');
-  else printRows(call, noun, head, rows);
   if (more)
     terminal.writeError(
-      `sallyport: hint: only the first ${count} are listed; pass --limit all to list all\n`,
+      `sallyport: hint: only the first ${read.length} are listed; pass --limit all to list all\n`,
     );
   return 0;
+}
+
+async function readUpTo<T>(
+  limit: number,
+  entries: AsyncIterable<T>,
+  terminal: Terminal,
+): Promise<{ read: T[]; more: boolean }> {
+  const progress = showProgress(terminal);
+  const read: T[] = [];
+  try {
+    for await (const entry of entries) {
+      if (read.length === limit) return { read, more: true };
+      read.push(entry);
+      progress.update(`${read.length} read`);
+    }
+    return { read, more: false };
+  } finally {
+    progress.clear();
+  }
 }
 
 /** Prints a list that was read completely: `values` with --json, otherwise the rows. Returns the exit code. */

@@ -162,7 +162,7 @@ test('lists are filtered and limited, with a hint about --limit', async () => {
   expect(JSON.parse(cut.out)).toHaveLength(2);
   expect(cut.err).toBe('sallyport: hint: only the first 2 are listed; pass --limit all to list all\n');
   const [head, ...rows] = (await call(['apps', 'list', '--type', 'public'])).out.trimEnd().split('\n');
-  expect(head).toMatch(/^ID +TYPE +NAME +GRANTS +EXPIRES$/);
+  expect(head).toMatch(/^ID +TYPE +NAME +GRANTS +LAST USED +EXPIRES$/);
   expect(rows.map((row) => row.indexOf('token:create'))).toEqual(Array(3).fill(head?.indexOf('GRANTS')));
   expect(await call(['apps', 'list', '--name', 'zzz'])).toEqual({
     code: 0,
@@ -194,4 +194,6 @@ test('usage lists used and unused grants', async () => {
   ]);
   expect(await json(['apps', 'usage', created.id])).toMatchObject({ last_used_at: at });
   expect((await call(['apps', 'get', 'shop'])).out).toContain(`last used    ${at}`);
+  const [, row] = (await call(['apps', 'list', '--name', 'shop'])).out.split('\n');
+  expect(row?.split(/ {2,}/).slice(-2)).toEqual([at, 'never']);
 });
