@@ -1,6 +1,9 @@
 /** Errors that end a command. Also turns errors of the operating system and of SQLite into messages for operators. */
 import { SQLiteError } from 'bun:sqlite';
 
+/** Exit code of a check that worked and found what it looks for, so that scripts can tell it from a failure. */
+export const negativeExitCode = 5;
+
 /** The command was called correctly and failed. */
 export class CommandError extends Error {
   readonly hint: string | undefined;

@@ -5,7 +5,7 @@ import type { ApplicationCreate } from '../../domain/application.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Call, RemoteCommand } from '../command.ts';
-import { UsageError } from '../errors.ts';
+import { negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
 import { confirm, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
@@ -17,7 +17,7 @@ export const applyCommand: RemoteCommand = {
   options: [
     {
       name: 'plan',
-      description: 'Print the plan and change nothing. Exits with 1 if there are changes to make.',
+      description: `Print the plan and change nothing. Exits with ${negativeExitCode} if there are changes to make.`,
     },
     { name: 'prune', description: 'Delete applications that are not in the file.' },
     {
@@ -56,7 +56,7 @@ async function apply(call: Call): Promise<number> {
   if (!json) print(formatPlan(plan, colorize));
   if (isEmpty(plan) || options.on('plan')) {
     printResult([], false);
-    return isEmpty(plan) ? 0 : 1;
+    return isEmpty(plan) ? 0 : negativeExitCode;
   }
   await confirm(call, 'Apply these changes?');
   if (!options.on('yes')) await requireUnchanged(call, wanted, file, plan);

@@ -1,29 +1,80 @@
 import type { Decision, DecisionStep } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
+import { explain, trace } from '../../domain/explain.ts';
+import { Permission } from '../../domain/permission.ts';
+import { compilePolicy, type Resource } from '../../domain/policy.ts';
+import { Container, type Rule } from '../../domain/rule.ts';
 import type { Call, RemoteCommand } from '../command.ts';
+import { negativeExitCode, UsageError } from '../errors.ts';
 import { only } from '../terminal/options.ts';
 import { columnWidths, inColumns } from '../terminal/print.ts';
 import type { Colorize } from '../terminal/terminal.ts';
+import { appArgument, findApplication } from './apps.ts';
 
 export const canCommand: RemoteCommand = {
   usage: 'can <PERMISSION>',
   options: [
+    {
+      name: 'app',
+      value: 'APP',
+      description: 'Check this application instead of a key. Needs application:read.',
+    },
     { name: 'id', value: 'ID', description: 'Id of the resource.' },
     { name: 'container', value: 'PATH', description: 'Container of the resource, such as /customers/42/.' },
   ],
-  summary: 'Check whether a key has a permission, and explain why.',
-  examples: ['SALLYPORT_CREDENTIAL=… sallyport can token:read --container /customers/42/'],
-  details:
-    'The key to check comes from SALLYPORT_CREDENTIAL or standard input. Your own key needs decision:create. Exits with 0 if allowed, with 1 if denied.',
+  summary: 'Check whether a key or an application has a permission, and explain why.',
+  examples: [
+    'sallyport can token:read --app "web shop" --container /customers/42/',
+    'SALLYPORT_CREDENTIAL=… sallyport can token:read --container /customers/42/',
+  ],
+  details: `With --app, the command reads the grants of the application and evaluates them itself, with the same code as the service. ${appArgument} Without --app, the service decides about the key in SALLYPORT_CREDENTIAL or on standard input, and your own key needs decision:create. Exits with 0 if allowed, with ${negativeExitCode} if denied.`,
   call: can,
 };
 
-async function can({ args, options, input, service, colorize, printResult }: Call): Promise<number> {
+async function can(call: Call): Promise<number> {
+  const { args, options, colorize, printResult } = call;
   const permission = args[0] as string;
-  const credential = await input.secret('SALLYPORT_CREDENTIAL', 'credential');
   const resource = only({ id: options.value('id'), container: options.value('container') });
-  const decision = await service.decide({ credential, permission, resource, explain: true });
-  return printResult(decision, formatDecision(decision, permission, colorize), decision.allowed ? 0 : 1);
+  const app = options.value('app');
+  const decision =
+    app === undefined
+      ? await decideForKey(call, permission, resource)
+      : await decideForApplication(call, app, permission, resource);
+  const exitCode = decision.allowed ? 0 : negativeExitCode;
+  return printResult(decision, formatDecision(decision, permission, colorize), exitCode);
+}
+
+async function decideForKey({ input, service }: Call, permission: string, resource: Resource) {
+  const credential = await input.secret('SALLYPORT_CREDENTIAL', 'credential');
+  return service.decide({ credential, permission, resource: only(resource), explain: true });
+}
+
+async function decideForApplication(
+  call: Call,
+  app: string,
+  permission: string,
+  { id, container }: Resource,
+): Promise<Decision> {
+  const valid = parse(Permission, 'PERMISSION', permission);
+  const resource = {
+    ...(id !== undefined && { id }),
+    ...(container !== undefined && { container: parse(Container, '--container', container) }),
+  };
+  const application = await findApplication(call, app);
+  const { permissions } = application;
+  const policy = compilePolicy({ permissions, rules: application.rules as Rule[] });
+  const question = { holder: 'application', policy } as const;
+  return {
+    principal: { kind: 'application', id: application.id, application_id: application.id },
+    ...explain(question, valid, resource),
+    trace: trace(question, valid, resource),
+  };
+}
+
+function parse(schema: typeof Permission | typeof Container, name: string, text: string): string {
+  const parsed = schema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw new UsageError(`${name} ${parsed.error.issues[0]?.message}`);
 }
 
 function formatDecision(decision: Decision, permission: string, colorize: Colorize): string {

@@ -14,19 +14,20 @@ import { masterKeyHint } from '../../operations/master-key.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
-import { CommandError, systemErrorOf, UsageError } from '../errors.ts';
+import { CommandError, negativeExitCode, systemErrorOf, UsageError } from '../errors.ts';
 import { databaseLabel, noDatabaseHint, unavailableHint } from './database.ts';
 
 /** Every exit code that a command can end with. */
 export const exitCodes: readonly (readonly [code: number, meaning: string])[] = [
   [0, 'success; for `can`, allowed; for `apply --plan`, no changes'],
-  [
-    1,
-    'failure; for `can`, denied; for `apply --plan`, changes to make; for `health`, not ready; for `audit verify` and `doctor`, problems found',
-  ],
+  [1, 'failure; for `health`, not ready; for `audit verify` and `doctor`, problems found'],
   [2, 'wrong usage, setting or input file'],
   [3, 'the service is unreachable, or asked to retry later'],
   [4, 'the service rejected the request or did not find the object; the error line has the error code'],
+  [
+    negativeExitCode,
+    'the check succeeded with a negative result: for `can`, denied; for `apply --plan`, changes to make',
+  ],
   [130, 'interrupted twice; exited without draining'],
 ];
 

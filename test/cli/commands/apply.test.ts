@@ -27,10 +27,10 @@ applications:
     permissions: [token:create]
 `;
 
-test('--plan prints the changes, makes none, and exits with 1', async () => {
+test('--plan prints the changes, makes none, and exits with 5', async () => {
   const [first] = Object.values(await applications());
   const { code, out, err } = await apply(shop, ['--plan']);
-  expect([code, err]).toEqual([1, '']);
+  expect([code, err]).toEqual([5, '']);
   expect(out).toBe(
     [
       '+ private shop backend',

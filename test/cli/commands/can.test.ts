@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -9,6 +9,7 @@ beforeAll(async () => {
   server = await openTestServer(sqlite);
   ({ key } = await server.tenant());
   const shop = await server.application(key, {
+    name: 'shop',
     permissions: ['token:create'],
     rules: [
       {
@@ -45,9 +46,9 @@ test('an allowed request exits with 0 and prints the outcome of every rule', asy
   );
 });
 
-test('a denied request exits with 1 and prints the reason', async () => {
+test('a denied request exits with 5 and prints the reason', async () => {
   const { code, out } = await can(['token:delete', '--container', '/shop/']);
-  expect(code).toBe(1);
+  expect(code).toBe(5);
   expect(out).toStartWith('denied: rule 1 matches but grants token:read, not token:delete\n');
   expect(out).not.toContain('✓');
 });
@@ -60,7 +61,7 @@ test('the credential can come from the environment and is not printed', async ()
 
 test('an invalid credential is denied without details', async () => {
   expect(await can(['token:create'], 'nonsense')).toEqual({
-    code: 1,
+    code: 5,
     out: 'denied: the credential is not valid\n',
     err: '',
   });
@@ -72,7 +73,44 @@ test('--json prints the decision', async () => {
   expect(JSON.parse(out)).toMatchObject({ allowed: true, transform: 'reveal', rule: { rule: 2 } });
 });
 
-test('an API error exits with 4, not with the 1 of a denial', async () => {
+test('an API error exits with 4, not with the code of a denial', async () => {
   expect((await can(['token:read'], credential, { SALLYPORT_KEY: credential })).code).toBe(4);
   expect((await can(['Not a permission'])).code).toBe(4);
+});
+
+describe('--app', () => {
+  const questions = [
+    ['token:read', '--container', '/shop/cards/'],
+    ['token:read', '--container', 'shop/open'],
+    ['token:read', '--container', '/other/'],
+    ['token:create', '--container', '/other/', '--id', 'card-1'],
+    ['token:read'],
+    ['application:read'],
+    ['invoice:read', '--id', '7'],
+  ];
+  test.each(questions)('answers %s %s %s as the service does, without a credential', async (...question) => {
+    const words = question.filter((word) => word !== undefined);
+    const byName = await can([...words, '--app', 'shop', '--json'], '');
+    const byKey = await can([...words, '--json']);
+    expect(JSON.parse(byName.out)).toEqual(JSON.parse(byKey.out));
+    expect([byName.code, byName.err]).toEqual([byKey.code, '']);
+  });
+
+  test('needs application:read, but neither decision:create nor a credential', async () => {
+    const reader = await server.application(key, { permissions: ['application:read'] });
+    const allowed = await can(['token:create', '--app', 'shop'], '', { SALLYPORT_KEY: reader.key });
+    expect(allowed.code).toBe(0);
+    expect((await can(['token:create', '--app', 'shop'], '', { SALLYPORT_KEY: credential })).code).toBe(4);
+  });
+
+  test.each([
+    [['Not a permission', '--app', 'shop'], 2, 'PERMISSION must be lower-case words'],
+    [['token:use', '--app', 'shop'], 2, 'PERMISSION is unknown: the token permissions are'],
+    [['token:read', '--app', 'shop', '--container', '/a//b/'], 2, '--container must'],
+    [['token:read', '--app', 'nothing'], 4, 'no application named "nothing"'],
+  ])('%p is rejected', async (argv, code, message) => {
+    const result = await can(argv, '');
+    expect([result.code, result.out]).toEqual([code, '']);
+    expect(result.err).toContain(message);
+  });
 });
