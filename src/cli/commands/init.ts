@@ -1,8 +1,10 @@
+import { existsSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { AccessRule, ApplicationCreate, ApplicationWithKey } from '../../../sdk/src/sallyport.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
-import { withNewFile } from '../terminal/files.ts';
+import { definedIn, type EnvVariable, mergeEnv } from '../terminal/env-file.ts';
+import { requireFile, withNewFile, withReplacedFile } from '../terminal/files.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 
 /** The variables that `init` writes to the env file. */
@@ -12,12 +14,16 @@ export const initCommand: RemoteCommand = {
   usage: 'init',
   options: [
     { name: 'name', value: 'TEXT', description: 'Project name; default is the name of the folder.' },
-    { name: 'env-file', value: 'FILE', description: 'File for the keys; default .env.' },
+    {
+      name: 'env-file',
+      value: 'FILE',
+      description: 'File for the keys; default .env. An existing file is extended.',
+    },
     yesOption,
   ],
   summary: 'Set up a project: create a backend and a browser application and write their keys to .env.',
   details:
-    'Both are limited to one container. The backend reads and writes tokens there and authorizes sessions. The browser application only creates tokens. Needs a key with application:create, such as the first management key.',
+    'Both are limited to one container. The backend reads and writes tokens there and authorizes sessions. The browser application only creates tokens. An existing .env keeps its other variables and comments; the command asks before it changes the file. Needs a key with application:create, such as the first management key.',
   examples: ['sallyport init --key-file data/management.key'],
   call: init,
 };
@@ -26,22 +32,33 @@ interface Project {
   readonly name: string;
   readonly container: string;
   readonly file: string;
+  /** The content of the env file, or undefined if there is none. */
+  readonly existing: string | undefined;
 }
 
 async function init(call: Call): Promise<number> {
-  const { url, printResult } = call;
+  const { url, terminal, printResult } = call;
   const project = await projectOf(call);
-  const { name, container, file } = project;
+  const { name, container, file, existing } = project;
   await requireUnusedNames(call, project);
-  if (call.terminal.isTty.stdin) {
-    call.terminal.writeError(
+  // With sample keys, to find out now whether the file can be extended.
+  if (existing !== undefined) mergeEnv(existing, variablesOf(url, 'key', 'key'), file);
+  if (terminal.isTty.stdin || existing !== undefined) {
+    terminal.writeError(
       `Creates the applications "${name} backend" (private) and "${name} browser" (public) at ${url},\n` +
-        `limited to the container ${container}, and writes their keys to ${file}.\n`,
+        `limited to the container ${container}, and writes their keys to ${file}.\n${effectOnFile(project)}`,
     );
     await confirm(call, 'Continue?');
   }
   const created = await createApplications(call, project);
   return printResult({ ...created, container, env_file: file }, nextSteps(project));
+}
+
+function effectOnFile({ file, existing }: Project): string {
+  if (existing === undefined) return '';
+  const replaced = definedIn(existing, projectVariables);
+  const values = replaced.length > 0 ? `The values of ${replaced.join(', ')} in it are replaced. ` : '';
+  return `${file} exists. ${values}Its other lines are not changed. Its mode becomes 0600.\n`;
 }
 
 async function projectOf({ options, terminal }: Call): Promise<Project> {
@@ -61,7 +78,14 @@ async function projectOf({ options, terminal }: Call): Promise<Project> {
       `cannot name a container after "${name}": it has no letter or digit from a to z or 0 to 9`,
       'choose another name with --name',
     );
-  return { name, container: `/${segment.slice(0, 100)}/`, file: options.value('env-file') ?? '.env' };
+  const file = options.value('env-file') ?? '.env';
+  return { name, container: `/${segment.slice(0, 100)}/`, file, existing: contentOf(file) };
+}
+
+function contentOf(path: string): string | undefined {
+  if (!existsSync(path)) return undefined;
+  requireFile(path);
+  return readFileSync(path, 'utf8');
 }
 
 async function requireUnusedNames({ service }: Call, { name }: Project): Promise<void> {
@@ -74,8 +98,8 @@ async function requireUnusedNames({ service }: Call, { name }: Project): Promise
   }
 }
 
-/** If anything fails, deletes the applications that it created and the file. */
-async function createApplications({ service, url }: Call, { name, container, file }: Project) {
+/** If anything fails, deletes the applications that it created, and the file if it is new. */
+async function createApplications({ service, url }: Call, { name, container, file, existing }: Project) {
   const rule = (transform: AccessRule['transform'], permissions: string[]): AccessRule[] => [
     { priority: 1, container, transform, permissions },
   ];
@@ -85,29 +109,27 @@ async function createApplications({ service, url }: Call, { name, container, fil
     { name: `${name} browser`, type: 'public', rules: rule('redact', ['token:create']) },
   ];
   const created: ApplicationWithKey[] = [];
-  return withNewFile(file, async (write) => {
+  const create = async (write: (text: string) => void) => {
     try {
       for (const body of bodies) created.push(await service.applications.create(body));
       const [backend, browser] = created as [ApplicationWithKey, ApplicationWithKey];
-      write(envFile(url, backend.key, browser.key));
+      write(mergeEnv(contentOf(file) ?? '', variablesOf(url, backend.key, browser.key), file));
       return { backend: backend.id, browser: browser.id };
     } catch (error) {
       for (const { id } of created) await service.applications.delete(id).catch(() => undefined);
       throw error;
     }
-  });
+  };
+  return existing === undefined ? withNewFile(file, create) : withReplacedFile(file, create, 0o600);
 }
 
-function envFile(url: string, key: string, publicKey: string): string {
+function variablesOf(url: string, key: string, publicKey: string): EnvVariable[] {
   const [urlName, keyName, publicName] = projectVariables;
   return [
-    `${urlName}=${url}`,
-    '# Secret: only for the backend.',
-    `${keyName}=${key}`,
-    '# Public: for the web page.',
-    `${publicName}=${publicKey}`,
-    '',
-  ].join('\n');
+    { name: urlName, value: url },
+    { name: keyName, value: key, comment: 'Secret: only for the backend.' },
+    { name: publicName, value: publicKey, comment: 'Public: for the web page.' },
+  ];
 }
 
 function nextSteps({ name, container, file }: Project): string {

@@ -1,6 +1,7 @@
 /** Reads and writes files of the user. New files are readable only by their owner. */
 import {
   accessSync,
+  chmodSync,
   closeSync,
   constants,
   fsyncSync,
@@ -14,7 +15,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { createExclusively } from '../../store/engine/file-ownership.ts';
+import { copyOwnership, createExclusively, pathWithoutLinks } from '../../store/engine/file-ownership.ts';
 import type { Call, Option } from '../command.ts';
 import { describeSystemError, systemErrorOf, UsageError } from '../errors.ts';
 import { interruptible } from './signals.ts';
@@ -174,4 +175,31 @@ export async function withNewFile<T>(
     closeSync(file);
     if (!written) rmSync(path, { force: true });
   }
+}
+
+/**
+ * Replaces an existing file atomically with what `work` writes. The owner stays; the mode becomes `mode` if it is given.
+ * The file is unchanged if `work` fails.
+ */
+export async function withReplacedFile<T>(
+  path: string,
+  work: (write: (text: string) => void) => Promise<T>,
+  mode?: number,
+): Promise<T> {
+  const target = pathWithoutLinks(path);
+  const temporary = `${target}.${process.pid}.tmp`;
+  return withNewFile(temporary, (write) =>
+    work((text) => {
+      write(text);
+      try {
+        copyOwnership(target, temporary);
+        if (mode !== undefined) chmodSync(temporary, mode);
+        renameSync(temporary, target);
+        syncFolderOf(target);
+      } catch (error) {
+        rmSync(temporary, { force: true });
+        throw describeSystemError(`cannot write ${path}`, error);
+      }
+    }),
+  );
 }

@@ -1,5 +1,15 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
@@ -73,14 +83,67 @@ test('on a terminal it asks for the name and for confirmation', async () => {
   expect([existsSync(file), await count()]).toEqual([true, 3]);
 });
 
-describe('no file and no application remains', () => {
-  test('if the file already exists', async () => {
-    writeFileSync(file, 'mine');
-    const { code, err } = await init(['--name', 'shop']);
-    expect([code, err]).toEqual([2, expect.stringContaining('already exists')]);
-    expect([readFileSync(file, 'utf8'), await count()]).toEqual(['mine', 1]);
+describe('an existing file', () => {
+  const before = '# ours\nPORT=3000\nexport SALLYPORT_KEY = "old" # replaced\nNOTE="two\nlines"';
+
+  test('keeps its other lines; only the variables of the project change', async () => {
+    writeFileSync(file, before, { mode: 0o644 });
+    const { code, err } = await init(['--name', 'shop'], { answers: ['y'] });
+    expect(code).toBe(0);
+    expect(err).toContain(`${file} exists. The values of SALLYPORT_KEY in it are replaced.`);
+    const lines = readFileSync(file, 'utf8').split('\n');
+    const secret = lines[2]?.replace('export SALLYPORT_KEY = ', '') as string;
+    expect(lines).toEqual([
+      '# ours',
+      'PORT=3000',
+      `export SALLYPORT_KEY = ${secret}`,
+      'NOTE="two',
+      'lines"',
+      `SALLYPORT_URL=${server.url}`,
+      '# Public: for the web page.',
+      expect.stringMatching(/^SALLYPORT_PUBLIC_KEY=slp_pub_/),
+      '',
+    ]);
+    expect((await server.call('GET', '/tokens', { key: secret })).status).toBe(200);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
   });
 
+  test('keeps line ends of Windows and the target of a link', async () => {
+    const target = join(folder, 'real.env');
+    writeFileSync(target, 'PORT=3000\r\n');
+    symlinkSync(target, file);
+    expect((await init(['--name', 'shop', '--yes'])).code).toBe(0);
+    expect(readFileSync(target, 'utf8')).toMatch(/^PORT=3000\r\nSALLYPORT_URL=\S+\r\n# Secret/);
+    expect(lstatSync(file).isSymbolicLink()).toBe(true);
+    expect(readdirSync(folder).toSorted()).toEqual(['real.env', 'shop.env']);
+  });
+
+  test.each([
+    ['without confirmation', before, { answers: ['n'] }, 1, 'Cancelled'],
+    ['without a terminal and without --yes', before, {}, 2, 'pass --yes'],
+    [
+      'if a value has a line like a variable',
+      'A="\nSALLYPORT_KEY=x\n"\nSALLYPORT_KEY=y',
+      {},
+      2,
+      'cannot add',
+    ],
+  ])('is not changed %s', async (_, text, options, code, message) => {
+    writeFileSync(file, text);
+    const result = await init(['--name', 'shop'], options);
+    expect([result.code, result.err]).toEqual([code, expect.stringContaining(message)]);
+    expect([readFileSync(file, 'utf8'), await count()]).toEqual([text, 1]);
+  });
+
+  test('is not changed if an application cannot be created', async () => {
+    writeFileSync(file, before);
+    expect((await init(['--yes', '--name', 'x'.repeat(193)])).code).toBe(4);
+    expect([readFileSync(file, 'utf8'), await count()]).toEqual([before, 1]);
+    expect(readdirSync(folder)).toEqual(['shop.env']);
+  });
+});
+
+describe('no file and no application remains', () => {
   test('if an application of this name exists', async () => {
     await server.application(key, { name: 'shop browser' });
     const { code, err } = await init(['--name', 'shop']);
