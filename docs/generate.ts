@@ -120,7 +120,7 @@ function cliPage(): string {
       exitCodes.map(([code, meaning]) => [String(code), meaning]),
     ),
     'Commands that cannot be undone ask for confirmation on a terminal, and need `--yes` without one.',
-    '`sallyport completion bash` (or `zsh`, `fish`) prints a completion script. Its first lines say how to install it.',
+    '`sallyport completion bash` (or `zsh`, `fish`) prints a completion script. Its first lines say how to install it. To complete application names, it calls the service with `SALLYPORT_URL` and `SALLYPORT_KEY`, or the `--url` and `--key-file` that you typed.',
     '## Server commands',
     'These commands accept every [setting](config.md) as a flag, an environment variable or a line in `.env`.',
     ...sectionsOf(commands.filter((command) => 'run' in command && !other.includes(command))),

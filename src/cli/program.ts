@@ -11,7 +11,7 @@ import { type Command, type Context, nameOf, type Option, type Options } from '.
 import { commands, groupSummaries } from './commands.ts';
 import { UsageError } from './errors.ts';
 import { describeBelow, formatHelp, pathOf } from './help.ts';
-import { completeCommand, completionsFor } from './terminal/completion.ts';
+import { completeCommand, completionsFor, type SuggestValues } from './terminal/completion.ts';
 import { callOptions } from './terminal/connection.ts';
 
 /** Runs a command. Resolves with its exit code. */
@@ -32,11 +32,12 @@ const settingOptions: readonly Option[] = settingList
 /** Settings that have no flag, because an argument list is visible to every user of the machine. */
 const secretSettings = settingList.filter(({ secret }) => secret);
 
-/** `print` receives help texts. Resolves with the exit code. Throws UsageError. */
+/** `print` receives help texts and completions. Resolves with the exit code. Throws UsageError. */
 export async function parseAndRun(
   argv: readonly string[],
   print: (text: string) => void,
   execute: Execute,
+  suggestValues: SuggestValues = async () => [],
 ): Promise<number> {
   let code = 0;
   const program = buildProgram(
@@ -47,7 +48,7 @@ export async function parseAndRun(
     { writeOut: print, writeErr: print },
   );
   if (argv[0] === completeCommand) {
-    for (const line of completionsFor(program, argv.slice(1))) print(`${line}\n`);
+    for (const line of await completionsFor(program, argv.slice(1), suggestValues)) print(`${line}\n`);
     return 0;
   }
   try {

@@ -9,6 +9,7 @@ import { type ErrorContext, toCliError } from './terminal/cli-error.ts';
 import { keyOf, serviceUrl } from './terminal/connection.ts';
 import { Input } from './terminal/input.ts';
 import { colorizer, escaping, processTerminal, type Terminal } from './terminal/terminal.ts';
+import { suggestValues } from './terminal/value-completion.ts';
 
 /** Resolves with the exit code. */
 export async function run(argv: readonly string[], output: Terminal = processTerminal()): Promise<number> {
@@ -23,6 +24,7 @@ export async function run(argv: readonly string[], output: Terminal = processTer
         terminal = escaping(output, parsed.json);
         return execute(command, parsed, terminal, errorContext);
       },
+      (placeholder, typed, words) => suggestValues(placeholder, typed, words, terminal),
     );
   } catch (error) {
     return report(error, errorContext, terminal);

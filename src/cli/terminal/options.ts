@@ -9,7 +9,7 @@ export const fileOption: Option = {
 };
 export const permissionOption: Option = {
   name: 'permission',
-  value: 'NAME',
+  value: 'PERMISSION',
   repeatable: true,
   description: 'Permission to grant; repeatable.',
 };

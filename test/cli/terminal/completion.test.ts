@@ -1,12 +1,14 @@
 import { describe, expect, test } from 'bun:test';
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nameOf } from '../../../src/cli/command.ts';
 import { commands } from '../../../src/cli/commands.ts';
 import { completionScripts, shells } from '../../../src/cli/terminal/completion.ts';
+import { builtIn } from '../../../src/domain/permission.ts';
 import { root } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 /** The suggestions for the last word, without descriptions. */
 async function suggestions(...words: string[]): Promise<string[]> {
@@ -51,6 +53,36 @@ test('the value of an option is not taken for a command', async () => {
   expect(await suggestions('apps', 'list', '--name', '')).toEqual([]);
 });
 
+test('application names are suggested where a command takes an application', async () => {
+  const server = await openTestServer(sqlite);
+  const { key } = await server.tenant();
+  const shop = await server.application(key, { name: 'web shop' });
+  const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
+  const names = async (words: string[], given: Record<string, string> = env) =>
+    (await shell(['__complete', ...words], { env: given })).out.split('\n').filter(Boolean);
+  const expected = [`web shop\tprivate ${shop.id}`];
+  for (const words of [
+    ['apps', 'get'],
+    ['keys', 'delete'],
+    ['can', 'token:read', '--app'],
+  ])
+    expect(await names([...words, 'web'])).toEqual(expected);
+  expect(await names(['apps', 'get', 'web', '--url', server.url], {})).toEqual([]);
+  expect(await names(['apps', 'get', '--url', server.url, 'web'], { SALLYPORT_KEY: key })).toEqual(expected);
+  expect(await names(['help', 'apps', 'get', ''])).toEqual([]);
+  await server.close();
+  expect(await names(['apps', 'get', 'web'])).toEqual([]);
+});
+
+test('permissions are suggested where a command takes one', async () => {
+  for (const words of [
+    ['can'],
+    ['apps', 'create', '--permission'],
+    ['sessions', 'authorize', '--permission'],
+  ])
+    expect(await suggestions(...words, '')).toEqual(builtIn);
+});
+
 test('an unknown shell is rejected', async () => {
   const { code, err } = await shell(['completion', 'cmd']);
   expect([code, err]).toEqual([2, expect.stringContaining('Allowed choices are bash, zsh, fish')]);
@@ -66,13 +98,13 @@ describe('the bash script', () => {
   chmodSync(program, 0o700);
 
   /** Loads the script as its first line says, and completes the last word. */
-  async function complete(...words: string[]): Promise<string[]> {
+  async function complete(env: Record<string, string>, ...words: string[]): Promise<string[]> {
     const typed = ['sallyport', ...words].map((word) => `'${word}'`).join(' ');
     const script = `eval "$(sallyport completion bash)"
       COMP_WORDS=(${typed}); COMP_CWORD=${words.length}
       _sallyport sallyport '${words.at(-1)}'; printf '%s\\n' "\${COMPREPLY[@]}"`;
     const bash = Bun.spawn(['bash', '--norc', '-ec', script], {
-      env: { PATH: `${folder}:${process.env.PATH}` },
+      env: { ...env, PATH: `${folder}:${process.env.PATH}` },
       stdout: 'pipe',
       stderr: 'inherit',
     });
@@ -80,12 +112,33 @@ describe('the bash script', () => {
     return out.split('\n').filter(Boolean);
   }
 
+  test('completes application names and permissions as single words, and runs nothing in a name', async () => {
+    const server = await openTestServer(sqlite);
+    const { key } = await server.tenant();
+    const mark = join(folder, 'executed');
+    const names = [`web $(touch ${mark})`, 'web shop', 'ci: deploy', 'ci: test', 'back\\slash'];
+    for (const name of names) await server.application(key, { name });
+    const env = { SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
+    expect(await complete(env, 'apps', 'get', 'web')).toEqual([
+      'web\\ shop',
+      `web\\ \\$\\(touch\\ ${mark}\\)`,
+    ]);
+    expect(await complete(env, 'keys', 'list', 'web\\ s')).toEqual(['web\\ shop']);
+    expect(await complete(env, 'sessions', 'list', '--app', '"web')).toEqual(['web shop']);
+    expect(await complete(env, 'apps', 'get', 'ci', ':', '\\ t')).toEqual(['\\ test']);
+    expect(await complete(env, 'apps', 'get', 'back')).toEqual(['back\\\\slash']);
+    expect(await complete({}, 'can', 'token', ':', 're')).toEqual(['read']);
+    expect(await complete({}, 'apps', 'create', '--permission', 'log')).toEqual(['log:read']);
+    expect(existsSync(mark)).toBe(false);
+    await server.close();
+  });
+
   test('completes commands, options and values', async () => {
     expect(completionScripts.bash).toContain('eval "$(sallyport completion bash)"');
-    expect(await complete('help', 'ap')).toEqual(['apps', 'apply']);
-    expect(await complete('serve', '--po')).toEqual(['--port']);
-    expect(await complete('apps', 'create', '--type', 'p')).toEqual(['private', 'public']);
-    expect(await complete('backup', '')).toEqual([]);
+    expect(await complete({}, 'help', 'ap')).toEqual(['apps', 'apply']);
+    expect(await complete({}, 'serve', '--po')).toEqual(['--port']);
+    expect(await complete({}, 'apps', 'create', '--type', 'p')).toEqual(['private', 'public']);
+    expect(await complete({}, 'backup', '')).toEqual([]);
     rmSync(folder, { recursive: true });
   });
 });
