@@ -167,6 +167,8 @@ export interface ApplicationUpdate {
   rules?: Array<AccessRule>;
   /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may. */
   allowed_origins?: Array<string>;
+  /** When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed. */
+  expires_at?: string;
   /** Read-only. May be sent unchanged; a different value is rejected. */
   id?: string;
   /** Read-only. May be sent unchanged; a different value is rejected. */
@@ -181,8 +183,6 @@ export interface ApplicationUpdate {
   modified_by?: string;
   /** Read-only. May be sent unchanged; a different value is rejected. */
   modified_at?: string;
-  /** Read-only. May be sent unchanged; a different value is rejected. */
-  expires_at?: string;
   /** Read-only. Any value is ignored, since it changes with every use. */
   last_used_at?: string;
 }

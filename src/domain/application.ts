@@ -1,5 +1,15 @@
 import { z } from 'zod';
-import { changeFields, DateTime, Id, Name, optional, Timestamp, timestamp } from './common-fields.ts';
+import {
+  changeFields,
+  DateTime,
+  Id,
+  Name,
+  optional,
+  parseDateTime,
+  requireFuture,
+  Timestamp,
+  timestamp,
+} from './common-fields.ts';
 import type { Errors } from './error.ts';
 import { grantFields } from './grant.ts';
 import { Permission } from './permission.ts';
@@ -124,8 +134,21 @@ const readOnlyFields = {
   created_at: ReadOnlyDateTime,
   modified_by: ReadOnlyId,
   modified_at: ReadOnlyDateTime,
-  expires_at: ReadOnlyDateTime,
 };
+
+/** Not null, which means absent: a client that sends null for unknown fields must not make a key last forever. */
+const never = 'never';
+
+/** A new expiry: milliseconds since 1970, or `never`. */
+const ExpiryChange = z
+  .string()
+  .transform((text, context): number | typeof never => {
+    const time = text === never ? never : parseDateTime(text);
+    if (time !== undefined) return time;
+    context.addIssue('must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z, or never');
+    return z.NEVER;
+  })
+  .meta({ examples: ['2030-01-31T12:00:00Z', never] });
 
 export const ApplicationUpdate = z
   .strictObject({
@@ -134,6 +157,9 @@ export const ApplicationUpdate = z
     allowed_origins: optional(Origins).describe(
       'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may.',
     ),
+    expires_at: optional(ExpiryChange).describe(
+      'When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed.',
+    ),
     ...readOnlyFields,
     last_used_at: ReadOnlyDateTime.describe(
       'Read-only. Any value is ignored, since it changes with every use.',
@@ -141,6 +167,15 @@ export const ApplicationUpdate = z
   })
   .meta({ id: 'ApplicationUpdate' });
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;
+
+/** The `expires_at` after an update, for responses. Throws `validation_failed` if a new one is not in the future. */
+export function expiryAfter(current: Application, sent: ApplicationUpdate, now: number): string | undefined {
+  if (sent.expires_at === undefined) return current.expires_at;
+  if (sent.expires_at === never) return undefined;
+  const expiry = timestamp(sent.expires_at);
+  if (expiry !== current.expires_at) requireFuture(sent.expires_at, now);
+  return expiry;
+}
 
 /** Errors for read-only fields whose value differs from the stored one. */
 export function readOnlyErrors(current: Application, sent: ApplicationUpdate): Errors {

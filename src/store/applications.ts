@@ -78,10 +78,10 @@ export function applications(db: Executor): Applications {
       db.transaction(async (tx) => {
         const old = await lock(tx, tenant, id);
         if (!old) return undefined;
-        const { name, allowed_origins, ...grants } = revise(old);
+        const { name, allowed_origins, expires_at, ...grants } = revise(old);
         await tx.run(
           `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6,
-             allowed_origins = $7, modified_by = $8, modified_at = $9
+             allowed_origins = $7, expires_at = $8, modified_by = $9, modified_at = $10
            where tenant_id = $1 and id = $2`,
           [
             tenant,
@@ -90,6 +90,7 @@ export function applications(db: Executor): Applications {
             fold(name),
             ...toText(grants),
             originsText(allowed_origins),
+            expires_at === undefined ? null : Date.parse(expires_at),
             change.by,
             change.at,
           ],

@@ -58,7 +58,7 @@ export interface NewApplication extends Grants {
 }
 
 /** The fields that an update replaces. */
-export type ApplicationUpdate = Grants & Pick<Application, 'name' | 'allowed_origins'>;
+export type ApplicationUpdate = Grants & Pick<Application, 'name' | 'allowed_origins' | 'expires_at'>;
 
 export interface ApplicationFilter {
   readonly ids?: readonly string[] | undefined;

@@ -7,6 +7,7 @@ import {
   ApplicationKeyCreated,
   ApplicationUpdate,
   ApplicationWithKey,
+  expiryAfter,
   readOnlyErrors,
 } from '../../src/domain/application.ts';
 
@@ -94,7 +95,6 @@ describe('updating an application', () => {
       type: null,
       created_by: null,
       created_at: null,
-      expires_at: null,
     };
     expect(readOnlyErrors(current, sent({}))).toEqual({});
     expect(readOnlyErrors(current, sent(nothing))).toEqual({});
@@ -104,7 +104,6 @@ describe('updating an application', () => {
     const spelled = {
       id: id.toUpperCase(),
       created_at: '2026-01-01T01:00:00+01:00',
-      expires_at: '2030-01-01T00:00Z',
     };
     expect(readOnlyErrors(current, sent(spelled))).toEqual({});
   });
@@ -122,8 +121,6 @@ describe('updating an application', () => {
     ['created_at', 'never'],
     ['modified_by', id],
     ['modified_at', '2026-01-01T00:00:00Z'],
-    ['expires_at', '2030-01-01T00:00:00.001Z'],
-    ['expires_at', 1893456000000],
   ])('is rejected if %s is changed to %j', (field, value) => {
     expect(readOnlyErrors(current, sent({ [field]: value }))).toEqual({
       [field]: ['is read-only: omit it or send its current value'],
@@ -131,8 +128,25 @@ describe('updating an application', () => {
   });
 
   test('is rejected if it sets an absent date, valid or not', () => {
-    const { expires_at: _, ...endless } = current;
-    expect(Object.keys(readOnlyErrors(endless, sent({ expires_at: 'never' })))).toEqual(['expires_at']);
+    expect(Object.keys(readOnlyErrors(current, sent({ modified_at: 'never' })))).toEqual(['modified_at']);
+  });
+
+  test.each([
+    ['absent', {}, current.expires_at],
+    ['null', { expires_at: null }, current.expires_at],
+    ['equal, although it has passed', { expires_at: '2030-01-01T00:00Z' }, current.expires_at],
+    ['later', { expires_at: '2031-06-01T02:00:00+02:00' }, '2031-06-01T00:00:00.000Z'],
+    ['never', { expires_at: 'never' }, undefined],
+  ])('with an expiry that is %s', (_, fields, expected) => {
+    expect(expiryAfter(current, sent(fields), Date.parse('2031-01-01T00:00:00Z'))).toBe(expected);
+  });
+
+  test('is rejected if a new expiry is not in the future', () => {
+    const expires_at = '2029-01-01T00:00:00.000Z';
+    expect(() => expiryAfter(current, sent({ expires_at }), Date.parse(expires_at))).toThrow();
+    expect(expiryAfter(current, sent({ expires_at }), Date.parse(expires_at) - 1)).toBe(expires_at);
+    for (const wrong of ['soon', 'Never', 1893456000000])
+      expect(faults(ApplicationUpdate, { ...current, expires_at: wrong })).toEqual(['expires_at']);
   });
 
   test('needs a name and rejects unknown fields', () => {
@@ -147,7 +161,7 @@ test('the JSON schema of an update contains the format of each read-only field',
     z.toJSONSchema(shape[name], { io: 'input', unrepresentable: 'any' }).anyOf?.[0];
   for (const name of ['id', 'tenant_id', 'created_by', 'modified_by'] as const)
     expect(schemaOf(name)).toEqual({ type: 'string', format: 'uuid' });
-  for (const name of ['created_at', 'modified_at', 'expires_at', 'last_used_at'] as const)
+  for (const name of ['created_at', 'modified_at', 'last_used_at'] as const)
     expect(schemaOf(name)).toEqual({ type: 'string', format: 'date-time' });
   expect(schemaOf('type')).toEqual({ type: 'string', enum: ['private', 'public', 'management'] });
 });

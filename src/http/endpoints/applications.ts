@@ -6,6 +6,7 @@ import {
   ApplicationUpdate,
   Application as ApplicationView,
   ApplicationWithKey,
+  expiryAfter,
   originErrors,
   readOnlyErrors,
 } from '../../domain/application.ts';
@@ -122,7 +123,7 @@ export const updateApplication = changeEndpoint({
   tag,
   summary: 'Update an application',
   description:
-    'Replaces the name, permissions and rules, and the allowed origins if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update.',
+    'Replaces the name, permissions and rules, and the allowed origins and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update.',
   params,
   body: ApplicationUpdate,
   bodyExample: example.applicationUpdate,
@@ -139,7 +140,14 @@ export const updateApplication = changeEndpoint({
       denyEscalation(principal, current, body);
       before = current;
       const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
-      return { name, permissions, rules, ...(allowed_origins && { allowed_origins }) };
+      const expires_at = expiryAfter(current, body, principal.now);
+      return {
+        name,
+        permissions,
+        rules,
+        ...(allowed_origins && { allowed_origins }),
+        ...(expires_at && { expires_at }),
+      };
     };
     const change = changeBy(principal);
     const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
@@ -148,6 +156,7 @@ export const updateApplication = changeEndpoint({
       'permissions',
       'rules',
       'allowed_origins',
+      'expires_at',
     ]);
     return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
   },

@@ -14,7 +14,6 @@ const different: [field: string, value: unknown][] = [
   ['created_at', 'yesterday'],
   ['modified_by', other],
   ['modified_at', '2020-01-01T00:00:00.000Z'],
-  ['expires_at', '2031-01-01T00:00:00.000Z'],
 ];
 
 describe.each(databases)('updating an application on %s', (_, database) => {
@@ -108,14 +107,58 @@ describe.each(databases)('updating an application on %s', (_, database) => {
     expect((await get(current.id, key)).body).toEqual(current);
   });
 
-  test('an expires_at cannot be added', async () => {
+  test('expires_at can be added, changed, and removed with never; absent and null leave it unchanged', async () => {
     const { key } = await server.tenant();
-    const created = await server.application(key);
-    const body = { name: 'x', permissions: ['token:read'], expires_at: '2030-01-01T00:00:00Z' };
-    const answer = await put(created.id, key, body);
-    expect(answer.status).toBe(400);
-    expect(Object.keys(answer.body.errors)).toEqual(['expires_at']);
+    const { id } = await server.application(key);
+    const expiryAfter = async (fields: object) => {
+      const { status, body } = await put(id, key, { name: 'x', permissions: ['token:read'], ...fields });
+      expect(status).toBe(200);
+      expect((await get(id, key)).body).toEqual(body);
+      return body.expires_at;
+    };
+    const [first, second] = ['2030-01-01T00:00:00.000Z', '2029-01-01T00:00:00.000Z'];
+    expect(await expiryAfter({ expires_at: first })).toBe(first);
+    expect(await expiryAfter({})).toBe(first);
+    expect(await expiryAfter({ expires_at: null })).toBe(first);
+    expect(await expiryAfter({ expires_at: '2029-01-01T01:00:00+01:00' })).toBe(second);
+    expect(await expiryAfter({ expires_at: 'never' })).toBeUndefined();
+    const { body: log } = await server.call('GET', '/logs?operation=application.update&size=5', { key });
+    const changes = log.data.map(({ difference }: Body) => difference.expires_at);
+    expect(changes).toEqual([
+      { from: second },
+      { from: first, to: second },
+      undefined,
+      undefined,
+      { to: first },
+    ]);
   });
+
+  test('a shorter expires_at ends the key and the sessions of the application at that time', async () => {
+    const { key } = await server.tenant();
+    const page = await server.application(key, { type: 'public', expires_at: '2030-01-01T00:00:00Z' });
+    const { body: session } = await server.call('POST', '/sessions', { key: page.key });
+    const body = { nonce: session.nonce, permissions: ['token:read'] };
+    await server.call('POST', '/sessions/authorize', { key, body });
+    const works = async (one: string) => (await server.call('GET', '/tokens', { key: one })).status === 200;
+    expect([await works(page.key), await works(session.session_key)]).toEqual([true, true]);
+    const expires_at = new Date(server.clock.now() + 5000).toISOString();
+    await put(page.id, key, { name: 'page', permissions: ['token:read'], expires_at });
+    server.clock.advance(4999);
+    expect([await works(page.key), await works(session.session_key)]).toEqual([true, true]);
+    server.clock.advance(1);
+    expect([await works(page.key), await works(session.session_key)]).toEqual([false, false]);
+    expect((await put(page.id, key, { name: 'page', expires_at: 'never' })).status).toBe(404);
+  });
+
+  test.each([['2020-01-01T00:00:00Z'], ['soon'], [1893456000000]])(
+    'the expires_at %p is rejected without a change',
+    async (expires_at) => {
+      const { key, current } = await fetched();
+      const { status, body } = await put(current.id, key, { ...current, expires_at });
+      expect([status, Object.keys(body.errors)]).toEqual([400, ['expires_at']]);
+      expect((await get(current.id, key)).body).toEqual(current);
+    },
+  );
 
   test.each([
     ['no name', { permissions: ['token:read'] }, 'name'],
