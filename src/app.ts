@@ -85,6 +85,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     usage,
     idempotentRequests: new Set(),
     link,
+    publicUrl: config.publicUrl,
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
     ready: () => ready,

@@ -5,6 +5,7 @@ import { parseEnv } from 'node:util';
 import { Secret } from './domain/key.ts';
 import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
+import { parsePublicUrl } from './http/pipeline/public-url.ts';
 import { checkedMasterKey, databaseUrl, integer, oneOf, zeroOrInteger } from './setting-values.ts';
 import { defaultTimeout } from './store/engine/db.ts';
 
@@ -52,6 +53,12 @@ export const settings = {
     fallback: '8080',
     parse: (text) => integer(text, 8080, 0, 65_535),
   } satisfies Setting<number>,
+  publicUrl: {
+    variable: 'SALLYPORT_PUBLIC_URL',
+    description: 'URL that clients use, where a proxy changes it, such as https://keys.example.com.',
+    fallback: unset,
+    parse: parsePublicUrl,
+  } satisfies Setting<string | undefined>,
   trustedProxies: {
     variable: 'SALLYPORT_TRUSTED_PROXIES',
     description:

@@ -42,6 +42,21 @@ const table: { [K in Name]: Row } = {
     ],
     invalid: ['65536', '-1', '80.5', '1e3', ' 80', 'http', '0x50', '８０'],
   },
+  publicUrl: {
+    unset: undefined,
+    valid: [
+      ['https://keys.example.com/', 'https://keys.example.com'],
+      ['http://localhost:8080/base', 'http://localhost:8080/base'],
+    ],
+    invalid: [
+      'keys.example.com',
+      'ftp://x',
+      'https://',
+      'https://me:hunter2@x',
+      'https://x?y',
+      'https://x#y',
+    ],
+  },
   trustedProxies: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33', '10.0.0'] },
   databaseUrl: {
     unset: `sqlite:${resolve('data/sallyport.db')}`,

@@ -52,7 +52,7 @@ function expectMatch(actual: unknown, expected: unknown): void {
     expectMatch((actual as Record<string, unknown>)[name], (expected as Record<string, unknown>)[name]);
 }
 
-describe.each(['api.md', 'tokens.md'])('docs/reference/%s', (page) => {
+describe.each(['api.md', 'authzen.md', 'tokens.md'])('docs/reference/%s', (page) => {
   let server: TestServer;
   const keys = new Map<string | undefined, string>();
   const examples = examplesOn(page);

@@ -464,6 +464,187 @@ export interface Resource {
   container?: string;
 }
 
+export interface AuthZenDecision {
+  /** Whether access is allowed. */
+  decision: boolean;
+  /** Details of the decision. */
+  context: {
+    /** The reason, as a sentence. */
+    reason?: string;
+    /** How to show the data. Absent if denied. */
+    transform?: 'redact' | 'mask' | 'reveal';
+    /** The rule that allowed it. */
+    rule?: DecidingRule;
+    /** The smallest grant that would allow it. */
+    missing?: MissingGrant;
+    /** Why an evaluation of a batch is invalid. */
+    error?: {
+      /** The HTTP status code that a single evaluation would have. */
+      status: number;
+      /** What is wrong. */
+      message: string;
+    };
+  };
+}
+
+export interface AuthZenEvaluationRequest {
+  subject: AuthZenSubject;
+  action: AuthZenAction;
+  resource: AuthZenResource;
+  /** Accepted, but not used. */
+  context?: {};
+}
+
+export interface AuthZenSubject {
+  /** `application` or `session`, with its id. With any other type, the id is the name of an application. */
+  type: string;
+  /** The id of the application or session, or the name of the application. */
+  id: string;
+  /** Other properties are ignored. */
+  properties?: {
+    /** The key of the subject. It replaces the id, which is then ignored. */
+    credential?: string | null;
+  };
+}
+
+export interface AuthZenAction {
+  /** With the type of the resource, it forms the permission: `read` on a `token` is `token:read`. A name with a colon is the permission itself. */
+  name: string;
+}
+
+export interface AuthZenResource {
+  /** The first word of the permission. For stored tokens, `token` or the type of the token. */
+  type: string;
+  /** The id of the resource. For a stored token, its container is looked up. */
+  id: string;
+  /** Other properties are ignored. */
+  properties?: {
+    /** The container. Ignored for a stored token, whose own container applies. */
+    container?: string;
+  };
+}
+
+export interface AuthZenDecisions {
+  /** The decisions, in the order of the evaluations. */
+  evaluations: Array<AuthZenDecision>;
+}
+
+export interface AuthZenEvaluationsRequest {
+  /** Default for evaluations without a subject. */
+  subject?: AuthZenSubject;
+  /** Default for evaluations without an action. */
+  action?: AuthZenAction;
+  /** Default for evaluations without a resource. */
+  resource?: AuthZenResource;
+  /** Accepted, but not used. */
+  context?: {};
+  /** The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation. */
+  evaluations?: Array<Record<string, unknown>>;
+  /** Other options are ignored. */
+  options?: {
+    /** `execute_all`, the default, returns every decision. The other two stop after the first denied or the first permitted evaluation. */
+    evaluations_semantic?: 'execute_all' | 'deny_on_first_deny' | 'permit_on_first_permit';
+  };
+}
+
+export interface AuthZenEntities {
+  page: AuthZenPage;
+  /** The results. */
+  results: Array<AuthZenEntity>;
+}
+
+export interface AuthZenPage {
+  /** To send as `page.token` for the next part. Empty after the last one. */
+  next_token: string;
+  /** The number of results in this response. */
+  count: number;
+}
+
+export interface AuthZenEntity {
+  /** Its type. */
+  type: string;
+  /** Its id, or its name. */
+  id: string;
+}
+
+export interface AuthZenSubjectSearch {
+  /** The subjects to find. An id is ignored. */
+  subject: {
+    /** `application` or `session`, with its id. With any other type, the id is the name of an application. */
+    type: string;
+  };
+  action: AuthZenAction;
+  resource: AuthZenResource;
+  /** Accepted, but not used. */
+  context?: {};
+  /** Which part of the results to return. */
+  page?: {
+    /** `next_token` of the previous response to the same search. */
+    token?: string | null;
+    /** Maximum number of results, at most 1000. 100 by default. */
+    limit?: number;
+  };
+}
+
+export interface AuthZenResourceSearch {
+  subject: AuthZenSubject;
+  action: AuthZenAction;
+  /** The resources to find. An id is ignored. */
+  resource: {
+    /** Type of the entity. */
+    type: string;
+    /** Other properties are ignored. */
+    properties?: {
+      /** The container. Ignored for a stored token, whose own container applies. */
+      container?: string;
+    };
+  };
+  /** Accepted, but not used. */
+  context?: {};
+  /** Which part of the results to return. */
+  page?: {
+    /** `next_token` of the previous response to the same search. */
+    token?: string | null;
+    /** Maximum number of results, at most 1000. 100 by default. */
+    limit?: number;
+  };
+}
+
+export interface AuthZenActions {
+  page: AuthZenPage;
+  /** The results. */
+  results: Array<AuthZenAction>;
+}
+
+export interface AuthZenActionSearch {
+  subject: AuthZenSubject;
+  resource: AuthZenResource;
+  /** Accepted, but not used. */
+  context?: {};
+  /** Which part of the results to return. */
+  page?: {
+    /** `next_token` of the previous response to the same search. */
+    token?: string | null;
+    /** Maximum number of results, at most 1000. 100 by default. */
+    limit?: number;
+  };
+}
+
+export interface AuthZenConfiguration {
+  /** The base URL of this service. */
+  policy_decision_point: string;
+  /** URL for a single evaluation. */
+  access_evaluation_endpoint: string;
+  /** URL for several evaluations. */
+  access_evaluations_endpoint: string;
+  /** URL to search subjects. */
+  search_subject_endpoint: string;
+  /** URL to search resources. */
+  search_resource_endpoint: string;
+  /** URL to search actions. */
+  search_action_endpoint: string;
+}
+
 export interface Tenant {
   /** Unique identifier of the tenant. */
   id: string;
@@ -775,6 +956,18 @@ export interface Operations {
   };
   /** Check access */
   decide: { input: { body: DecisionRequest }; reply: Decision | Decisions };
+  /** Evaluate access */
+  evaluate: { input: { body: AuthZenEvaluationRequest }; reply: AuthZenDecision };
+  /** Evaluate access several times */
+  evaluateAll: { input: { body: AuthZenEvaluationsRequest }; reply: AuthZenDecisions | AuthZenDecision };
+  /** Search subjects */
+  searchSubjects: { input: { body: AuthZenSubjectSearch }; reply: AuthZenEntities };
+  /** Search resources */
+  searchResources: { input: { body: AuthZenResourceSearch }; reply: AuthZenEntities };
+  /** Search actions */
+  searchActions: { input: { body: AuthZenActionSearch }; reply: AuthZenActions };
+  /** Get the AuthZEN configuration */
+  getAuthZenConfiguration: { input: Record<never, never>; reply: AuthZenConfiguration };
   /** Get the tenant of your key */
   getTenant: { input: Record<never, never>; reply: Tenant };
   /** List audit log entries */
@@ -849,6 +1042,12 @@ export const operations = {
   updateToken: ['PATCH', '/tokens/{id}'],
   deleteToken: ['DELETE', '/tokens/{id}'],
   decide: ['POST', '/decisions'],
+  evaluate: ['POST', '/access/v1/evaluation'],
+  evaluateAll: ['POST', '/access/v1/evaluations'],
+  searchSubjects: ['POST', '/access/v1/search/subject'],
+  searchResources: ['POST', '/access/v1/search/resource'],
+  searchActions: ['POST', '/access/v1/search/action'],
+  getAuthZenConfiguration: ['GET', '/.well-known/authzen-configuration'],
   getTenant: ['GET', '/tenants/self'],
   listLogs: ['GET', '/logs'],
   listPermissions: ['GET', '/permissions'],

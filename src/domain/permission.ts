@@ -26,6 +26,7 @@ const table = {
   'token:update': ['Update tokens.', 'browser scoped'],
   'token:delete': ['Delete tokens.', 'browser scoped'],
   'decision:create': ['Check whether a key may use a permission on a resource.', 'browser'],
+  'access:review': ['Find out who has access to a container, a token or a resource.', 'management'],
   'log:read': ['Read the audit log.', 'management browser'],
   'tenant:read': ['Get the tenant.', 'management browser'],
 } as const satisfies Record<string, readonly [description: string, traits: string]>;

@@ -8,6 +8,9 @@ import {
   regenerateKey,
   updateApplication,
 } from './endpoints/applications.ts';
+import { getAuthZenConfiguration } from './endpoints/authzen/configuration.ts';
+import { evaluate, evaluateAll } from './endpoints/authzen/evaluations.ts';
+import { searchActions, searchResources, searchSubjects } from './endpoints/authzen/searches.ts';
 import { getConsole, getConsoleFile, openConsoleLink } from './endpoints/console-page.ts';
 import { decide } from './endpoints/decisions.ts';
 import { livez, readyz } from './endpoints/health.ts';
@@ -44,6 +47,12 @@ const api: readonly Route[] = [
   route('PATCH',  '/tokens/:id',                    'token:update',                  updateToken),
   route('DELETE', '/tokens/:id',                    'token:delete',                  deleteToken),
   route('POST',   '/decisions',                     'decision:create',               decide),
+  route('POST',   '/access/v1/evaluation',          'decision:create',               evaluate),
+  route('POST',   '/access/v1/evaluations',         'decision:create',               evaluateAll),
+  route('POST',   '/access/v1/search/subject',      'access:review',                 searchSubjects),
+  route('POST',   '/access/v1/search/resource',     'access:review',                 searchResources),
+  route('POST',   '/access/v1/search/action',       'access:review',                 searchActions),
+  route('GET',    '/.well-known/authzen-configuration', noKey,                       getAuthZenConfiguration),
   route('GET',    '/tenants/self',                  'tenant:read',                   getTenant),
   route('GET',    '/logs',                          'log:read',                      listLogs),
   route('GET',    '/permissions',                   noKey,                           listPermissions),

@@ -15,6 +15,7 @@ import { applicationKeys } from './keys.ts';
 import type { Maintenance } from './maintenance.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
+import { subjects } from './subjects.ts';
 import { removeTenantRows, sweep } from './sweep.ts';
 import { createFirst, tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
@@ -93,6 +94,7 @@ function storeOn(db: Db, keys: Keyring, run: TransactionRunner): Store {
     keys: applicationKeys(db),
     usage: usage(db),
     sessions: sessions(db),
+    subjects: subjects(db),
     tokens: tokens(db, keys.dataKey),
     credentials: credentials(db),
     tenants: tenants(db),

@@ -7,7 +7,7 @@ import type { Grants } from '../domain/grant.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import type { Digest } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
-import type { Resource } from '../domain/policy.ts';
+import type { Policy, Resource } from '../domain/policy.ts';
 import type { Transform } from '../domain/rule.ts';
 import type { SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
@@ -103,6 +103,39 @@ export type Authorized =
   /** `expiresAt` is later than `latest`. The nonce can still be used. */
   | { outcome: 'too_long'; latest: number };
 
+/** An application or session, with its access. */
+export interface Subject {
+  readonly kind: 'application' | 'session';
+  readonly id: string;
+  /** The name of the application, or of the application of the session. */
+  readonly name: string;
+  readonly policy: Policy;
+  /** The policy of the authorizer, if it limits the session. */
+  readonly ceiling: Policy | undefined;
+  /** The application whose key limits the session. */
+  readonly authorizer: { readonly id: string; readonly name: string } | undefined;
+}
+
+export interface SubjectScan {
+  /** Only subjects whose grants contain this permission. */
+  readonly permission: string;
+  readonly before: string;
+  /** How many rows are examined. */
+  readonly limit: number;
+  /** Leaves out applications that share their name. */
+  readonly uniqueNames?: boolean;
+}
+
+/** Newest first. */
+export interface SubjectBatch {
+  readonly subjects: readonly Subject[];
+  readonly examined: number;
+  /** Length of the rules that were read. */
+  readonly characters: number;
+  /** The next batch starts below this id; undefined after the last one. */
+  readonly next: string | undefined;
+}
+
 export interface SessionFilter {
   readonly ids?: readonly string[] | undefined;
   readonly application?: string | undefined;
@@ -117,6 +150,12 @@ export interface TokenRecord {
   readonly id: string;
   /** Orders tokens by age. */
   readonly seq: string;
+}
+
+export interface TokenLocation {
+  readonly id: string;
+  readonly type: string;
+  readonly container: string;
 }
 
 /** A token whose data is decrypted on demand. */

@@ -7,11 +7,12 @@ import type { DbTime, Executor } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
-/** `c` is the application whose key limits the session. If that key is gone, the session is invalid. */
-export const withAuthorizer = `sessions s
+/** Joins of `sessions s`. `c` is the application whose key limits the session. If that key is gone, the session is invalid. */
+export const ownerAndAuthorizer = `
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
   left join application_keys k on k.digest = s.authorizer_digest
   left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${notExpired('c')}`;
+export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
 export const isValid = `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null or c.id is not null)`;
 
 interface SessionRow {

@@ -31,8 +31,12 @@ import type {
   SessionFilter,
   StorageUsed,
   StoredToken,
+  Subject,
+  SubjectBatch,
+  SubjectScan,
   Tenant,
   TokenContent,
+  TokenLocation,
   TokenQuery,
   TokenRecord,
   TokenRevision,
@@ -140,6 +144,17 @@ export interface Credentials {
   find(kind: Kind, digest: Digest): Awaitable<Principal | undefined>;
 }
 
+export interface Subjects {
+  /** The applications with these ids, in any order. Ids that do not exist are left out. */
+  applications(tenant: string, ids: readonly string[]): Awaitable<Subject[]>;
+  /** The applications with these names, in any order. A name that several applications have is left out. */
+  named(tenant: string, names: readonly string[]): Awaitable<Subject[]>;
+  /** The sessions with these ids whose key works, in any order. Ids that do not exist are left out. */
+  sessions(tenant: string, ids: readonly string[]): Awaitable<Subject[]>;
+  /** Reads a batch of applications, or of active sessions whose key works. */
+  scan(tenant: string, kind: Subject['kind'], scan: SubjectScan): Awaitable<SubjectBatch>;
+}
+
 export interface Tokens {
   /** The tokens that the application created and that are still stored. Expired ones count until they are swept. */
   storageUsed(tenant: string, application: string): Awaitable<StorageUsed>;
@@ -152,6 +167,8 @@ export interface Tokens {
   ): Awaitable<TokenRecord | undefined>;
   /** Returns undefined if the token does not exist. */
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
+  /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
+  locate(tenant: string, ids: readonly string[]): Awaitable<TokenLocation[]>;
   /** Reads at most one page of data, measured in bytes. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
   /**
@@ -202,6 +219,7 @@ export interface Store {
   readonly keys: Keys;
   readonly usage: Usage;
   readonly sessions: Sessions;
+  readonly subjects: Subjects;
   readonly credentials: Credentials;
   readonly tokens: Tokens;
   readonly tenants: { get(id: string): Awaitable<Tenant | undefined> };

@@ -5,7 +5,16 @@ import { canonicalContainer } from '../domain/rule.ts';
 import { notExpired } from './applications.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import { type Executor, type Queries, rowLock, type Value } from './engine/db.ts';
-import type { Change, LockedToken, StoredToken, TokenContent, TokenRevision, Tokens } from './store.ts';
+import { Params } from './engine/sql.ts';
+import type {
+  Change,
+  LockedToken,
+  StoredToken,
+  TokenContent,
+  TokenLocation,
+  TokenRevision,
+  Tokens,
+} from './store.ts';
 import { indexToken, updateIndex } from './token-index.ts';
 import { readTokens, withinBytes } from './token-list/read.ts';
 import { findTokens } from './token-list/scan.ts';
@@ -51,6 +60,13 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
       then(dataKey(tenant), (key) =>
         then(db.get<TokenRow & Ciphertexts>(selectWhole, [tenant, id]), (row) => row && toToken(row, key)),
       ),
+
+    locate: (tenant, ids) => {
+      const params = new Params();
+      const sql = `select t.id, t.type, t.container from tokens t
+        where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
+      return db.all<TokenLocation>(sql, params.values);
+    },
 
     list: async (tenant, query) => {
       const key = await dataKey(tenant);

@@ -18,6 +18,7 @@ test('every built-in permission has a description', () => {
     'token:update',
     'token:delete',
     'decision:create',
+    'access:review',
     'log:read',
     'tenant:read',
   ]);
@@ -87,6 +88,7 @@ describe('built-in permissions', () => {
       'session:authorize',
       'session:read',
       'session:delete',
+      'access:review',
       'log:read',
       'tenant:read',
     ]);
@@ -99,6 +101,7 @@ describe('built-in permissions', () => {
       'application:delete',
       'session:authorize',
       'session:delete',
+      'access:review',
     ]);
   });
 

@@ -75,8 +75,10 @@ const Response = z.strictObject({
   content: mapOf(Content).optional(),
 });
 
-/** An API key has no scopes. */
-const Security = z.array(z.strictObject({ key: z.tuple([]) }));
+/** Keys have no scopes. */
+const Security = z.array(
+  z.union([z.strictObject({ key: z.tuple([]) }), z.strictObject({ bearer: z.tuple([]) })]),
+);
 
 const Operation = z.strictObject({
   operationId: text,
@@ -131,6 +133,7 @@ export const OpenApi = z.strictObject({
         name: text,
         description: text,
       }),
+      bearer: z.strictObject({ type: z.literal('http'), scheme: z.literal('bearer'), description: text }),
     }),
     headers: mapOf(Header),
     examples: mapOf(z.strictObject({ summary: text, value: z.unknown() })),

@@ -30,6 +30,11 @@ export const statusByCaller: Record<string, number[]> = {
   updateToken: [401, 200, 200, 200, 200, 403],
   deleteToken: [401, 204, 204, 204, 204, 403],
   decide: [401, 200, 200, 200, 403, 403],
+  evaluate: [401, 200, 200, 200, 403, 403],
+  evaluateAll: [401, 200, 200, 200, 403, 403],
+  searchSubjects: [401, 200, 200, 403, 403, 403],
+  searchResources: [401, 200, 200, 403, 403, 403],
+  searchActions: [401, 200, 200, 403, 403, 403],
   getTenant: [401, 200, 200, 200, 200, 403],
   listLogs: [401, 200, 200, 200, 200, 403],
 };
@@ -53,7 +58,7 @@ export const statusById: Record<string, number[]> = {
 export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
 export const authenticatedRoutes = routes.filter(({ kind }) => kind !== 'open');
 const publicPermissions = builtIn.filter(
-  (name) => !/^(application:(create|update|delete)|session:(authorize|delete))$/.test(name),
+  (name) => !/^(application:(create|update|delete)|session:(authorize|delete)|access:review)$/.test(name),
 );
 export const routesWithId = routes.filter(({ path }) => path.includes(':'));
 
@@ -120,6 +125,12 @@ export function routeCaller(call: Call) {
     if (name === 'authorizeSession') return { nonce: (await session(tenant)).nonce, ...grants };
     if (name === 'createToken') return { data: 'x' };
     if (name === 'updateToken') return { metadata: { a: 'b' } };
+    const evaluation = {
+      subject: { type: 'user', id: 'alice' },
+      action: { name: 'read' },
+      resource: { type: 'record', id: 'record-1' },
+    };
+    if (name.startsWith('evaluate') || name.startsWith('search')) return evaluation;
     if (name === 'decide') return { credential: tenant.key, permission: 'mine:x' };
     return undefined;
   }

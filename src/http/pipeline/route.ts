@@ -38,6 +38,8 @@ export interface HandlerContext<S = Store> {
   readonly idempotentRequests: Set<string>;
   /** The console link that the first start prints. */
   readonly link: { take(code: string): Secret | undefined } | undefined;
+  /** The URL that clients use, if it is configured. */
+  readonly publicUrl: string | undefined;
   readonly sessionTtl: number;
   readonly sessionTtlMax: number;
   /** False once the process is shutting down. */

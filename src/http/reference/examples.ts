@@ -105,7 +105,57 @@ function onePage(entry: object) {
   };
 }
 
+const gateway = { type: 'user', id: 'Support desk' };
+const card = { type: 'token', id: 'card-42' };
+const base = 'https://keys.example.com';
+
+const authzenDecision = {
+  decision: true,
+  context: {
+    transform: 'mask',
+    reason: 'rule 1 grants token:read with the transform mask: container /customers/42/ is in /customers/',
+    rule: { of: 'application', rule: 1, description: 'Support sees the last four digits' },
+  },
+};
+
+const authzen = {
+  evaluation: { subject: gateway, action: { name: 'read' }, resource: card },
+  decision: authzenDecision,
+  evaluations: {
+    subject: gateway,
+    resource: card,
+    evaluations: [{ action: { name: 'read' } }, { action: { name: 'delete' } }],
+  },
+  decisions: {
+    evaluations: [
+      authzenDecision,
+      {
+        decision: false,
+        context: {
+          reason: 'rule 1 matches but grants token:read, not token:delete',
+          missing: { permission: 'token:delete', container: '/customers/42/' },
+        },
+      },
+    ],
+  },
+  subjectSearch: { subject: { type: 'user' }, action: { name: 'read' }, resource: card },
+  subjects: { page: { next_token: '', count: 1 }, results: [gateway] },
+  resourceSearch: { subject: gateway, action: { name: 'read' }, resource: { type: 'token' } },
+  resources: { page: { next_token: '', count: 1 }, results: [card] },
+  actionSearch: { subject: gateway, resource: card },
+  actions: { page: { next_token: '', count: 2 }, results: [{ name: 'create' }, { name: 'read' }] },
+  configuration: {
+    policy_decision_point: base,
+    access_evaluation_endpoint: `${base}/access/v1/evaluation`,
+    access_evaluations_endpoint: `${base}/access/v1/evaluations`,
+    search_subject_endpoint: `${base}/access/v1/search/subject`,
+    search_resource_endpoint: `${base}/access/v1/search/resource`,
+    search_action_endpoint: `${base}/access/v1/search/action`,
+  },
+};
+
 export const example = {
+  authzen,
   logPage: { pagination: { page_size: 20 }, data: [logEntry] },
   tokenCreate,
   token,

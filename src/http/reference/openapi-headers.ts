@@ -27,6 +27,12 @@ export const responseHeaders = {
     schema: requestId,
     example: 'checkout-7f3a',
   },
+  'X-Request-ID': {
+    description: 'The `X-Request-ID` of the request, unchanged. Absent if the request has none.',
+    required: false,
+    schema: text,
+    example: 'gateway-1f2e',
+  },
   'Idempotency-Replayed': {
     description:
       'Present if the request was sent before with the same `Idempotency-Key`. The response is that of the first request.',
@@ -70,11 +76,15 @@ const headersByStatus: Record<number, (keyof typeof responseHeaders)[]> = {
 
 const rateLimitHeaders = ['RateLimit-Policy', 'RateLimit'] as const;
 
-export function responseHeadersOf(kind: Route['kind'], status = 200): Record<string, Reference> {
+export function responseHeadersOf(
+  { kind, conventions }: Pick<Route, 'kind' | 'conventions'>,
+  status = 200,
+): Record<string, Reference> {
   // A 401 is the same for all invalid keys, so it has no counters.
   const isLimited = kind !== 'open' && status !== 401;
   return references([
     'SVC-REQUEST-ID',
+    ...(conventions ? (['X-Request-ID'] as const) : []),
     ...(isLimited ? rateLimitHeaders : []),
     ...(headersByStatus[status] ?? []),
   ]);
@@ -82,7 +92,7 @@ export function responseHeadersOf(kind: Route['kind'], status = 200): Record<str
 
 export function successHeaders(route: Route): Record<string, Reference> {
   return {
-    ...responseHeadersOf(route.kind),
+    ...responseHeadersOf(route),
     ...(takesIdempotencyKey(route) && references(['Idempotency-Replayed'])),
   };
 }
@@ -101,6 +111,16 @@ const requestIdParameter: Parameter = {
   example: 'checkout-7f3a',
 };
 
+const otherRequestId: Parameter = {
+  name: 'X-Request-ID',
+  in: 'header',
+  required: false,
+  description:
+    'Your own id for the request. The response repeats it, and it is used like `SVC-REQUEST-ID` if it is valid.',
+  schema: text,
+  example: 'gateway-1f2e',
+};
+
 const idempotencyKey: Parameter = {
   name: 'Idempotency-Key',
   in: 'header',
@@ -113,5 +133,9 @@ const idempotencyKey: Parameter = {
 
 /** Without the key, which is a security scheme. */
 export function requestHeaders(route: Route): Parameter[] {
-  return takesIdempotencyKey(route) ? [idempotencyKey, requestIdParameter] : [requestIdParameter];
+  return [
+    ...(takesIdempotencyKey(route) ? [idempotencyKey] : []),
+    requestIdParameter,
+    ...(route.conventions ? [otherRequestId] : []),
+  ];
 }

@@ -94,13 +94,18 @@ export function openApi(routes: readonly Route[], version: string): Document {
           name: 'SVC-API-KEY',
           description: 'Key of an application or session.',
         },
+        bearer: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'AuthZEN only: the same key as `Authorization: Bearer KEY`.',
+        },
       },
       headers: responseHeaders,
       examples: Object.fromEntries(codes.map((code) => [code, problemExample(code, routes, schemaOf)])),
       responses: {
         Problem: {
           description: 'Any other error.',
-          headers: responseHeadersOf('open'),
+          headers: responseHeadersOf({ kind: 'open' }),
           content: {
             [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(undeclaredCodes(routes)) },
           },
@@ -141,6 +146,7 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
   const { permission, callers } = route;
   return {
     ...common,
+    ...(route.conventions && { security: [{ key: [] }, { bearer: [] }] }),
     ...(permission && { 'x-permission': permission }),
     ...(callers && { 'x-callers': callers }),
     ...(route.body && {
@@ -227,7 +233,7 @@ function errorResponses(route: Route, schemaOf: SchemaOf): Record<string, OpenAp
       String(status),
       {
         description: statusCodes.map((code) => `\`${code}\`: ${problem(code).detail}`).join('\n\n'),
-        headers: responseHeadersOf(route.kind, status),
+        headers: responseHeadersOf(route, status),
         content: { [problemJson]: { schema: schemaOf(Problem), examples: examplesOf(statusCodes) } },
       },
     ]);

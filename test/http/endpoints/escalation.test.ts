@@ -10,6 +10,7 @@ const management = [
   'session:authorize',
   'session:read',
   'session:delete',
+  'access:review',
   'log:read',
   'tenant:read',
 ];

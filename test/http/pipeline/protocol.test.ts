@@ -53,6 +53,7 @@ describe('the protocol', () => {
     const { status, body } = await server.call('GET', '/permissions');
     expect(status).toBe(200);
     expect(body.data.map(({ name }: { name: string }) => name).sort()).toEqual([
+      'access:review',
       ...['application:create', 'application:delete', 'application:read', 'application:update'],
       ...[
         'decision:create',

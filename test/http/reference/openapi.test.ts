@@ -124,8 +124,11 @@ describe('the OpenAPI document', () => {
   });
 });
 
-/** They ignore Idempotency-Key: one changes nothing, and the other returns a secret to holders of a shared key. */
-const notIdempotent = ['decide', 'createSession'];
+/** They ignore Idempotency-Key: `createSession` returns a secret to holders of a shared key, the others change nothing. */
+const notIdempotent = [
+  ...['createSession', 'decide', 'evaluate', 'evaluateAll'],
+  ...['searchSubjects', 'searchResources', 'searchActions'],
+];
 
 describe.each(named)('%s in the OpenAPI document', (name, operation) => {
   const route = routeOf(name);
@@ -145,7 +148,8 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
       expect(operation.description.split('\n\n').at(-1)).toContain(`\`${permission}\``);
     }
     // Undefined means that the security requirement of the document applies.
-    expect(operation.security).toEqual(route.kind === 'open' ? [] : undefined);
+    const keys = route.conventions ? [{ key: [] }, { bearer: [] }] : undefined;
+    expect(operation.security).toEqual(route.kind === 'open' ? [] : keys);
   });
 
   test('lists its error codes under their statuses', () => {
@@ -169,11 +173,15 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
   test('declares Idempotency-Key if it supports it, and the request id', () => {
     const headers = operation.parameters.filter((parameter) => parameter.in === 'header');
     const isIdempotent = ['post', 'put', 'patch'].includes(operation.method) && !notIdempotent.includes(name);
-    const expected = isIdempotent ? ['Idempotency-Key', 'SVC-REQUEST-ID'] : ['SVC-REQUEST-ID'];
+    const expected = [
+      ...(isIdempotent ? ['Idempotency-Key'] : []),
+      'SVC-REQUEST-ID',
+      ...(route.conventions ? ['X-Request-ID'] : []),
+    ];
     expect(headers.map((parameter) => parameter.name)).toEqual(expected);
     expect(
       headers.every((parameter) =>
-        new RegExp(String(parameter.schema.pattern)).test(String(parameter.example)),
+        new RegExp(parameter.schema.pattern ?? '').test(String(parameter.example)),
       ),
     ).toBe(true);
     const replayed = responsesOf(operation.responses).filter(

@@ -26,6 +26,7 @@ create table applications (
   last_used_at bigint,
   primary key (tenant_id, id)
 );
+create index applications_by_name on applications (tenant_id, name);
 create index applications_by_expiry on applications (expires_at) where expires_at is not null;
 create index applications_by_tenant_and_expiry on applications (tenant_id, expires_at) where expires_at is not null;
 

@@ -1,0 +1,218 @@
+/**
+ * Requests and responses of the OpenID AuthZEN Authorization API 1.0, and how its terms map to ours. Unknown fields are
+ * ignored, as the standard demands.
+ */
+import { z } from 'zod';
+import { containsNoSecret, optional } from './common-fields.ts';
+import { DecidingRule, MissingGrant } from './explain.ts';
+import { Container, Transform } from './rule.ts';
+
+const maxLength = 500;
+const maxEvaluations = 100;
+
+const text = z
+  .string()
+  .max(maxLength)
+  .refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
+
+const Type = text.describe('Type of the entity.');
+
+/** Ids appear in the logs of gateways. */
+const EntityId = text.refine(containsNoSecret, 'must not contain a key: send it as properties.credential');
+
+const SubjectType = Type.describe(
+  '`application` or `session`, with its id. With any other type, the id is the name of an application.',
+);
+
+export const AuthZenSubject = z
+  .object({
+    type: SubjectType,
+    id: EntityId.describe('The id of the application or session, or the name of the application.'),
+    properties: optional(
+      z.object({
+        credential: optional(z.string()).describe(
+          'The key of the subject. It replaces the id, which is then ignored.',
+        ),
+      }),
+    ).describe('Other properties are ignored.'),
+  })
+  .meta({ id: 'AuthZenSubject' });
+export type AuthZenSubject = z.infer<typeof AuthZenSubject>;
+
+const AuthZenAction = z
+  .object({
+    name: text.describe(
+      'With the type of the resource, it forms the permission: `read` on a `token` is `token:read`. A name with a colon is the permission itself.',
+    ),
+  })
+  .meta({ id: 'AuthZenAction' });
+export type AuthZenAction = z.infer<typeof AuthZenAction>;
+
+const resourceProperties = {
+  properties: optional(
+    z.object({
+      container: optional(Container).describe(
+        'The container. Ignored for a stored token, whose own container applies.',
+      ),
+    }),
+  ).describe('Other properties are ignored.'),
+};
+
+export const AuthZenResource = z
+  .object({
+    type: Type.describe(
+      'The first word of the permission. For stored tokens, `token` or the type of the token.',
+    ),
+    id: EntityId.describe('The id of the resource. For a stored token, its container is looked up.'),
+    ...resourceProperties,
+  })
+  .meta({ id: 'AuthZenResource' });
+export type AuthZenResource = z.infer<typeof AuthZenResource>;
+
+const Context = optional(z.object({})).describe('Accepted, but not used.');
+
+export const EvaluationRequest = z
+  .object({ subject: AuthZenSubject, action: AuthZenAction, resource: AuthZenResource, context: Context })
+  .meta({ id: 'AuthZenEvaluationRequest' });
+export type EvaluationRequest = z.infer<typeof EvaluationRequest>;
+
+/** Checked one by one, so that an invalid evaluation does not affect the others. */
+const UncheckedEvaluation = z.unknown().meta({
+  type: 'object',
+  description: 'The fields of a single evaluation. Those with a default may be absent.',
+});
+
+export const semantics = ['execute_all', 'deny_on_first_deny', 'permit_on_first_permit'] as const;
+export type Semantic = (typeof semantics)[number];
+
+export const EvaluationsRequest = z
+  .object({
+    subject: optional(AuthZenSubject).describe('Default for evaluations without a subject.'),
+    action: optional(AuthZenAction).describe('Default for evaluations without an action.'),
+    resource: optional(AuthZenResource).describe('Default for evaluations without a resource.'),
+    context: Context,
+    evaluations: optional(z.array(UncheckedEvaluation).max(maxEvaluations)).describe(
+      'The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation.',
+    ),
+    options: optional(
+      z.object({
+        evaluations_semantic: optional(z.enum(semantics)).describe(
+          '`execute_all`, the default, returns every decision. The other two stop after the first denied or the first permitted evaluation.',
+        ),
+      }),
+    ).describe('Other options are ignored.'),
+  })
+  .meta({ id: 'AuthZenEvaluationsRequest' });
+export type EvaluationsRequest = z.infer<typeof EvaluationsRequest>;
+
+export const AuthZenDecision = z
+  .object({
+    decision: z.boolean().describe('Whether access is allowed.'),
+    context: z
+      .object({
+        reason: z.string().exactOptional().describe('The reason, as a sentence.'),
+        transform: Transform.exactOptional().describe('How to show the data. Absent if denied.'),
+        rule: DecidingRule.exactOptional().describe('The rule that allowed it.'),
+        missing: MissingGrant.exactOptional().describe('The smallest grant that would allow it.'),
+        error: z
+          .object({
+            status: z.int().describe('The HTTP status code that a single evaluation would have.'),
+            message: z.string().describe('What is wrong.'),
+          })
+          .exactOptional()
+          .describe('Why an evaluation of a batch is invalid.'),
+      })
+      .describe('Details of the decision.'),
+  })
+  .meta({ id: 'AuthZenDecision' });
+export type AuthZenDecision = z.infer<typeof AuthZenDecision>;
+
+export const AuthZenDecisions = z
+  .object({
+    evaluations: z.array(AuthZenDecision).describe('The decisions, in the order of the evaluations.'),
+  })
+  .meta({ id: 'AuthZenDecisions' });
+
+const maxResults = 1000;
+const defaultResults = 100;
+
+const page = {
+  page: optional(
+    z.object({
+      token: optional(z.string()).describe('`next_token` of the previous response to the same search.'),
+      limit: optional(z.int().min(0)).describe(
+        `Maximum number of results, at most ${maxResults}. ${defaultResults} by default.`,
+      ),
+    }),
+  ).describe('Which part of the results to return.'),
+};
+
+export function limitOf({ page }: { page?: { limit?: number | undefined } | undefined }): number {
+  return Math.min(page?.limit ?? defaultResults, maxResults);
+}
+
+export const SubjectSearch = z
+  .object({
+    subject: z.object({ type: SubjectType }).describe('The subjects to find. An id is ignored.'),
+    action: AuthZenAction,
+    resource: AuthZenResource,
+    context: Context,
+    ...page,
+  })
+  .meta({ id: 'AuthZenSubjectSearch' });
+
+export const ResourceSearch = z
+  .object({
+    subject: AuthZenSubject,
+    action: AuthZenAction,
+    resource: z
+      .object({ type: Type, ...resourceProperties })
+      .describe('The resources to find. An id is ignored.'),
+    context: Context,
+    ...page,
+  })
+  .meta({ id: 'AuthZenResourceSearch' });
+
+export const ActionSearch = z
+  .object({ subject: AuthZenSubject, resource: AuthZenResource, context: Context, ...page })
+  .meta({ id: 'AuthZenActionSearch' });
+
+const Page = z
+  .object({
+    next_token: z.string().describe('To send as `page.token` for the next part. Empty after the last one.'),
+    count: z.int().min(0).describe('The number of results in this response.'),
+  })
+  .meta({ id: 'AuthZenPage' });
+
+const Entity = z
+  .object({ type: z.string().describe('Its type.'), id: z.string().describe('Its id, or its name.') })
+  .meta({ id: 'AuthZenEntity' });
+
+/** A search examines a limited number of entries, so a part can be short or empty and still have a `next_token`. */
+export const EntityResults = z
+  .object({ page: Page, results: z.array(Entity).describe('The results.') })
+  .meta({ id: 'AuthZenEntities' });
+
+export const ActionResults = z
+  .object({ page: Page, results: z.array(AuthZenAction).describe('The results.') })
+  .meta({ id: 'AuthZenActions' });
+
+export function permissionOf({ name }: AuthZenAction, { type }: { type: string }): string {
+  return name.includes(':') ? name : `${type}:${name}`;
+}
+
+/** The action with which `permissionOf` gives the permission. Undefined if the permission is for another type. */
+export function actionOf(permission: string, type: string): AuthZenAction | undefined {
+  if (!permission.startsWith(`${type}:`)) return undefined;
+  const rest = permission.slice(type.length + 1);
+  return { name: rest.includes(':') ? permission : rest };
+}
+
+/** Subject types whose search returns the names of applications. Evaluations accept a name with any type. */
+const namedTypes = new Set(['user', 'identity', 'client', 'service', 'workload', 'agent']);
+
+/** Which subjects a search for this type examines. Undefined if the type is unknown. */
+export function searchedKind(type: string): { kind: 'application' | 'session'; byName: boolean } | undefined {
+  if (type === 'application' || type === 'session') return { kind: type, byName: false };
+  return namedTypes.has(type) ? { kind: 'application', byName: true } : undefined;
+}

@@ -1,0 +1,142 @@
+import { z } from 'zod';
+import {
+  AuthZenDecision,
+  AuthZenDecisions,
+  EvaluationRequest,
+  EvaluationsRequest,
+  permissionOf,
+  type Semantic,
+} from '../../../domain/authzen.ts';
+import { type Explanation, explain } from '../../../domain/explain.ts';
+import { Permission } from '../../../domain/permission.ts';
+import { decideUnder } from '../../../domain/policy.ts';
+import { isInBrowser, type Principal } from '../../../domain/principal.ts';
+import { check, validate } from '../../../domain/validate.ts';
+import { type HandlerContext, readEndpoint, reply } from '../../pipeline/route.ts';
+import { example } from '../../reference/examples.ts';
+import { conventions, tag } from './conventions.ts';
+import { type Entities, type FoundResource, findEntities } from './entities.ts';
+
+export const evaluate = readEndpoint({
+  name: 'evaluate',
+  tag,
+  summary: 'Evaluate access',
+  description:
+    'Decides whether a subject may perform an action on a resource, and why. A session can ask only about itself. The context names the container of a stored token only if your key may read that token.',
+  conventions,
+  body: EvaluationRequest,
+  bodyExample: example.authzen.evaluation,
+  replies: { 200: reply('The decision.', AuthZenDecision, example.authzen.decision) },
+  handle: async ({ principal, body }, context) => {
+    const entities = await findEntities(principal, [body.subject], [body.resource], context.store);
+    return { status: 200, body: decisionFor(body, entities, principal, context) };
+  },
+});
+
+export const evaluateAll = readEndpoint({
+  name: 'evaluateAll',
+  tag,
+  summary: 'Evaluate access several times',
+  description:
+    'Decides up to 100 evaluations. Top-level fields are the defaults of every evaluation. An evaluation that lacks a required field is denied, with the error in its context. Without `evaluations`, the request and the response are those of a single evaluation.',
+  conventions,
+  body: EvaluationsRequest,
+  bodyExample: example.authzen.evaluations,
+  replies: {
+    200: reply(
+      'The decisions, in the order of the evaluations.',
+      z.union([AuthZenDecisions, AuthZenDecision]),
+      example.authzen.decisions,
+    ),
+  },
+  handle: async ({ principal, body }, context) => {
+    const { evaluations = [], options, ...defaults } = body;
+    const requests =
+      evaluations.length === 0
+        ? [validate(EvaluationRequest, defaults, 'body')]
+        : evaluations.map((given) => withDefaults(given, defaults));
+    const valid = requests.filter((request): request is EvaluationRequest => !('error' in request));
+    const entities = await findEntities(
+      principal,
+      valid.map(({ subject }) => subject),
+      valid.map(({ resource }) => resource),
+      context.store,
+    );
+    const decide = (request: EvaluationRequest | Invalid) =>
+      'error' in request
+        ? { decision: false, context: request }
+        : decisionFor(request, entities, principal, context);
+    if (evaluations.length === 0) return { status: 200, body: decide(requests[0] as EvaluationRequest) };
+    const decisions = decideUntil(requests, decide, options?.evaluations_semantic ?? 'execute_all');
+    return { status: 200, body: { evaluations: decisions } };
+  },
+});
+
+interface Invalid {
+  readonly error: { readonly status: number; readonly message: string };
+}
+
+/** An entity of the evaluation replaces the default as a whole. */
+function withDefaults(given: unknown, defaults: object): EvaluationRequest | Invalid {
+  const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
+  const fields = isObject ? given : undefined;
+  const present = Object.entries(fields ?? {}).filter(([, value]) => value !== null);
+  const checked = check(EvaluationRequest, fields && { ...defaults, ...Object.fromEntries(present) });
+  if ('data' in checked) return checked.data;
+  const [fault] = checked.faults;
+  const message = `${fault?.path.map(String).join('.') || 'the evaluation'} ${fault?.message}`;
+  return { error: { status: 400, message } };
+}
+
+/** The last decision is the one that ended the evaluation. */
+function decideUntil<T>(
+  requests: readonly T[],
+  decide: (request: T) => AuthZenDecision,
+  semantic: Semantic,
+): AuthZenDecision[] {
+  const decisions: AuthZenDecision[] = [];
+  for (const request of requests) {
+    const outcome = decide(request);
+    decisions.push(outcome);
+    if (semantic === (outcome.decision ? 'permit_on_first_permit' : 'deny_on_first_deny')) break;
+  }
+  return decisions;
+}
+
+const unknownSubject = { allowed: false, reason: 'the subject is unknown, or its name is not unique' };
+
+function decisionFor(
+  { subject: given, action, resource: about }: EvaluationRequest,
+  entities: Entities,
+  caller: Principal,
+  { observer, usage }: HandlerContext,
+): AuthZenDecision {
+  const permission = permissionOf(action, about);
+  const subject = entities.subject(given);
+  const resource = entities.resource(about);
+  const outcome = subject ? explain(subject, permission, resource) : unknownSubject;
+  observer.decision(outcome.allowed);
+  if (subject?.principal && outcome.allowed) usage.record(subject.principal, permission, resource.container);
+  return { decision: outcome.allowed, context: contextOf(outcome, permission, resource, caller) };
+}
+
+function contextOf(
+  { allowed, ...outcome }: Explanation,
+  permission: string,
+  resource: FoundResource,
+  caller: Principal,
+): AuthZenDecision['context'] {
+  if (!Permission.safeParse(permission).success)
+    return { reason: `${permission} is not the name of a permission` };
+  const mayKnowContainer =
+    !resource.isStored || decideUnder(caller.policy, caller.ceiling, 'token:read', resource).allowed;
+  if (mayKnowContainer) return outcome;
+  const { transform, rule, missing } = outcome;
+  const reason = allowed ? 'the subject has access to this resource' : 'no grant covers this resource';
+  return {
+    reason,
+    ...(transform && { transform }),
+    ...(!isInBrowser(caller) && rule && { rule }),
+    ...(missing && { missing: { permission } }),
+  };
+}

@@ -1,0 +1,181 @@
+import {
+  ActionResults,
+  ActionSearch,
+  type AuthZenAction,
+  type AuthZenResource,
+  type AuthZenSubject,
+  actionOf,
+  EntityResults,
+  limitOf,
+  permissionOf,
+  ResourceSearch,
+  SubjectSearch,
+  searchedKind,
+} from '../../../domain/authzen.ts';
+import { Id } from '../../../domain/common-fields.ts';
+import { throwIfInvalid } from '../../../domain/error.ts';
+import { decideUnder, type Resource } from '../../../domain/policy.ts';
+import { canonicalContainer } from '../../../domain/rule.ts';
+import { TokenType } from '../../../domain/token.ts';
+import { visible, within } from '../../../domain/visible-scopes.ts';
+import { readEndpoint, reply } from '../../pipeline/route.ts';
+import { example } from '../../reference/examples.ts';
+import { beforeAll, ScanBudget, type ScanPosition, scanSubjects } from '../subject-scan.ts';
+import { conventions, tag } from './conventions.ts';
+import { type FoundSubject, findEntities } from './entities.ts';
+
+const bounded =
+  'A search examines a limited number of entries: a response can have few or no results and still a `next_token`.';
+
+export const searchSubjects = readEndpoint({
+  name: 'searchSubjects',
+  tag,
+  summary: 'Search subjects',
+  description: `Returns the subjects of a type that may perform an action on a resource: the ids of applications or active sessions, or, for the types \`user\`, \`identity\`, \`client\`, \`service\`, \`workload\` and \`agent\`, the names of applications. A name that several applications have is left out. ${bounded}`,
+  conventions,
+  body: SubjectSearch,
+  bodyExample: example.authzen.subjectSearch,
+  replies: { 200: reply('The subjects.', EntityResults, example.authzen.subjects) },
+  handle: async ({ principal, body }, { store }) => {
+    const { type } = body.subject;
+    const permission = permissionOf(body.action, body.resource);
+    const resource = (await findEntities(principal, [], [body.resource], store)).resource(body.resource);
+    const search = ['subject', type, permission, ...namesOf(body.resource)];
+    const before = positionIn(body, search, Id.safeParse) ?? beforeAll;
+    const limit = limitOf(body);
+    const searched = searchedKind(type);
+    if (!searched || limit === 0) return resultsOf(search, [], searched && before);
+    const { kind, byName } = searched;
+    const options = { kinds: [kind], permission, from: { kind, before }, uniqueNames: byName };
+    const scan = scanSubjects(store, principal.tenantId, options, new ScanBudget());
+    const results: { type: string; id: string }[] = [];
+    let end: ScanPosition | undefined;
+    for (let step = await scan.next(); ; step = await scan.next()) {
+      if (step.done) {
+        end = step.value;
+        break;
+      }
+      const allowed = step.value.filter(
+        ({ policy, ceiling }) => decideUnder(policy, ceiling, permission, resource).allowed,
+      );
+      const room = allowed.slice(0, limit - results.length);
+      results.push(...room.map(({ id, name }) => ({ type, id: byName ? name : id })));
+      if (results.length === limit) {
+        end = { kind, before: room.at(-1)?.id as string };
+        break;
+      }
+    }
+    return resultsOf(search, results, end?.before);
+  },
+});
+
+export const searchResources = readEndpoint({
+  name: 'searchResources',
+  tag,
+  summary: 'Search resources',
+  description: `Returns the stored tokens of a type on which a subject may perform an action. The type \`token\` stands for tokens of every type. ${bounded}`,
+  conventions,
+  body: ResourceSearch,
+  bodyExample: example.authzen.resourceSearch,
+  replies: { 200: reply('The resources.', EntityResults, example.authzen.resources) },
+  handle: async ({ principal, body }, { store }) => {
+    const { type, properties } = body.resource;
+    const permission = permissionOf(body.action, body.resource);
+    const container = canonicalContainer(properties?.container ?? '/');
+    const search = ['resource', ...namesOf(body.subject), permission, type, container];
+    const before = positionIn(body, search, Id.safeParse);
+    const subject = (await findEntities(principal, [body.subject], [], store)).subject(body.subject);
+    const size = limitOf(body);
+    if (!subject || !TokenType.safeParse(type).success || size === 0)
+      return resultsOf(search, [], subject && size === 0 ? (before ?? beforeAll) : undefined);
+    const transformFor = (token: Resource) => {
+      if (!canonicalContainer(token.container ?? '/').startsWith(container)) return undefined;
+      // Only the id is returned, so no data is decrypted.
+      return decideUnder(subject.policy, subject.ceiling, permission, token).allowed ? 'redact' : undefined;
+    };
+    const { rows, next } = await store.tokens.list(principal.tenantId, {
+      visible: within(visible(subject, permission), container),
+      transformFor,
+      filter: { type: type === 'token' ? undefined : type },
+      size,
+      before: before ?? beforeAll,
+    });
+    return resultsOf(
+      search,
+      rows.map(({ token }) => ({ type, id: token.id })),
+      next,
+    );
+  },
+});
+
+export const searchActions = readEndpoint({
+  name: 'searchActions',
+  tag,
+  summary: 'Search actions',
+  description:
+    'Returns the actions that a subject may perform on a resource: the permissions whose first word is the type of the resource, without that word.',
+  conventions,
+  body: ActionSearch,
+  bodyExample: example.authzen.actionSearch,
+  replies: { 200: reply('The actions.', ActionResults, example.authzen.actions) },
+  handle: async ({ principal, body }, { store }) => {
+    const { type } = body.resource;
+    const entities = await findEntities(principal, [body.subject], [body.resource], store);
+    const resource = entities.resource(body.resource);
+    const search = ['action', ...namesOf(body.subject), ...namesOf(body.resource)];
+    const after = positionIn(body, search, (name) => ({ data: name })) ?? '';
+    const actions = actionsOf(entities.subject(body.subject), type, resource).filter(
+      ({ name }) => name > after,
+    );
+    const results = actions.slice(0, limitOf(body));
+    const isLast = results.length === actions.length;
+    return resultsOf(search, results, isLast ? undefined : (results.at(-1)?.name ?? after));
+  },
+});
+
+/** In the order of their names. */
+function actionsOf(subject: FoundSubject | undefined, type: string, resource: Resource): AuthZenAction[] {
+  if (!subject) return [];
+  const { policy, ceiling } = subject;
+  return [...policy.byPermission.keys()]
+    .filter((permission) => decideUnder(policy, ceiling, permission, resource).allowed)
+    .map((permission) => actionOf(permission, type))
+    .filter((action) => action !== undefined)
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function namesOf({ type, id, properties }: AuthZenSubject | AuthZenResource): Search {
+  return [type, id, JSON.stringify(properties)];
+}
+
+type Search = readonly (string | undefined)[];
+
+/** A token contains the position, and a checksum of the search, since it is valid only for the same search. */
+function tokenOf(search: Search, position: string): string {
+  return Buffer.from(JSON.stringify([checksum(search), position])).toString('base64url');
+}
+
+function checksum(search: Search): string {
+  return Bun.hash(JSON.stringify(search)).toString(36);
+}
+
+/** The position in `page.token`. Throws `validation_failed` if the token is of another search. */
+function positionIn(
+  { page }: { page?: { token?: string | undefined } | undefined },
+  search: Search,
+  parse: (position: unknown) => { data?: unknown },
+): string | undefined {
+  if (!page?.token) return undefined;
+  try {
+    const [sum, position] = JSON.parse(Buffer.from(page.token, 'base64url').toString());
+    if (sum === checksum(search) && typeof position === 'string' && parse(position).data === position)
+      return position;
+  } catch {}
+  throwIfInvalid({ 'page.token': ['must be the `next_token` of a response to the same search'] });
+  return undefined;
+}
+
+function resultsOf<T>(search: Search, results: readonly T[], next: string | undefined) {
+  const next_token = next === undefined ? '' : tokenOf(search, next);
+  return { status: 200, body: { page: { next_token, count: results.length }, results } };
+}

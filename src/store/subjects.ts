@@ -1,0 +1,131 @@
+/** The access of applications and sessions by id or name, for decisions and reviews that have no key of theirs. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
+import { compilePolicy } from '../domain/policy.ts';
+import { notExpired, toGrants } from './applications.ts';
+import type { Executor } from './engine/db.ts';
+import { Params } from './engine/sql.ts';
+import { isValid, ownerAndAuthorizer } from './sessions.ts';
+import type { Subject, SubjectBatch, Subjects } from './store.ts';
+
+interface ApplicationRow {
+  id: string;
+  name: string;
+  permissions: string;
+  /** Null if the application was filtered out. */
+  rules: string | null;
+}
+
+interface SessionRow extends ApplicationRow {
+  ceiling_permissions: string | null;
+  ceiling_rules: string | null;
+  authorizer_id: string | null;
+  authorizer_name: string | null;
+}
+
+const hasUniqueName = `not exists (select 1 from applications o where o.tenant_id = a.tenant_id
+  and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
+
+const sessionColumns = `s.id, a.name, s.permissions, c.permissions as ceiling_permissions, c.rules as ceiling_rules,
+  c.id as authorizer_id, c.name as authorizer_name`;
+
+export function subjects(db: Executor): Subjects {
+  function find<R>(tenant: string, sql: (params: Params, tenant: string) => string): Awaitable<R[]> {
+    const params = new Params();
+    return db.all<R>(sql(params, params.add(tenant)), params.values);
+  }
+
+  return {
+    applications: (tenant, ids) =>
+      then(
+        find<ApplicationRow>(
+          tenant,
+          (params, owner) => `select a.id, a.name, a.permissions, a.rules from applications a
+            where a.tenant_id = ${owner} and a.id in ${params.list(ids)} and ${notExpired('a')}`,
+        ),
+        (rows) => rows.flatMap(toApplicationSubject),
+      ),
+
+    named: (tenant, names) =>
+      then(
+        find<ApplicationRow>(
+          tenant,
+          (params, owner) => `select a.id, a.name, a.permissions, a.rules from applications a
+            where a.tenant_id = ${owner} and a.name in ${params.list(names)} and ${notExpired('a')}
+              and ${hasUniqueName}`,
+        ),
+        (rows) => rows.flatMap(toApplicationSubject),
+      ),
+
+    sessions: (tenant, ids) =>
+      then(
+        find<SessionRow>(
+          tenant,
+          (params, owner) => `select ${sessionColumns}, s.rules from sessions s ${ownerAndAuthorizer}
+            where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and ${isValid}`,
+        ),
+        (rows) => rows.flatMap(toSessionSubject),
+      ),
+
+    scan: (tenant, kind, { permission, before, limit, uniqueNames }) => {
+      const sql = kind === 'application' ? scanApplications(uniqueNames) : scanSessions;
+      // An underscore in a permission matches any character, so too much may be found, but not too little.
+      const rows = db.all<SessionRow>(sql, [tenant, before, limit, `%"${permission}"%`]);
+      return then(rows, (found) => toBatch(kind, found, limit));
+    },
+  };
+}
+
+/** The rules are read only if they, or the plain permissions, contain the permission. */
+const scanApplications = (uniqueNames = false) => `
+  select a.id, a.name, a.permissions, case when ${notExpired('a')}
+      and (a.permissions like $4 or a.rules like $4) ${uniqueNames ? `and ${hasUniqueName}` : ''}
+    then a.rules end as rules
+  from applications a where a.tenant_id = $1 and a.id < $2 order by a.id desc limit $3`;
+
+const scanSessions = `
+  select ${sessionColumns}, case when ${isValid} and s.authorized_at is not null
+      and (s.permissions like $4 or s.rules like $4)
+    then s.rules end as rules
+  from (select * from sessions where tenant_id = $1 and id < $2 order by id desc limit $3) s
+  ${ownerAndAuthorizer} order by s.id desc`;
+
+function toBatch(kind: Subject['kind'], rows: SessionRow[], limit: number): SubjectBatch {
+  const toSubject = kind === 'application' ? toApplicationSubject : toSessionSubject;
+  return {
+    subjects: rows.flatMap(toSubject),
+    examined: rows.length,
+    characters: rows.reduce(
+      (sum, row) => sum + (row.rules?.length ?? 0) + (row.ceiling_rules?.length ?? 0),
+      0,
+    ),
+    next: rows.length < limit ? undefined : rows.at(-1)?.id,
+  };
+}
+
+function toApplicationSubject({ id, name, permissions, rules }: ApplicationRow): Subject[] {
+  if (rules === null) return [];
+  const policy = compilePolicy(toGrants({ permissions, rules }));
+  return [{ kind: 'application', id, name, policy, ceiling: undefined, authorizer: undefined }];
+}
+
+function toSessionSubject(row: SessionRow): Subject[] {
+  const { id, name, permissions, rules, authorizer_id, authorizer_name } = row;
+  if (rules === null) return [];
+  const { ceiling_permissions, ceiling_rules } = row;
+  const isLimited = ceiling_permissions !== null && ceiling_rules !== null;
+  return [
+    {
+      kind: 'session',
+      id,
+      name,
+      policy: compilePolicy(toGrants({ permissions, rules })),
+      ceiling: isLimited
+        ? compilePolicy(toGrants({ permissions: ceiling_permissions, rules: ceiling_rules }))
+        : undefined,
+      authorizer:
+        authorizer_id !== null && authorizer_name !== null
+          ? { id: authorizer_id, name: authorizer_name }
+          : undefined,
+    },
+  ];
+}
