@@ -1,7 +1,8 @@
-/** Generates the pages that are derived from code: `npm run docs`. With `--check` it fails if a page is outdated. */
+/** Generates the pages and schemas that are derived from code: `npm run docs`. `--check` fails if one is outdated. */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Command, nameOf, type Option } from '../src/cli/command.ts';
+import { accessFileSchema } from '../src/cli/commands/access-file.ts';
 import { commands } from '../src/cli/commands.ts';
 import { helpText } from '../src/cli/program.ts';
 import { exitCodes } from '../src/cli/terminal/cli-error.ts';
@@ -25,10 +26,23 @@ const pages: Record<string, () => string> = {
   'decisions/README.md': decisionsPage,
 };
 
-/** Paths of the pages that differ from what would be generated. */
+/** Generated files that are not pages. */
+const files: Record<string, () => string> = {
+  'reference/access-file.schema.json': () => `${JSON.stringify(accessFileSchema(), undefined, 2)}\n`,
+};
+
+/** The text of every generated file by its path below docs/. */
+function generateAll(): [path: string, text: string][] {
+  return [
+    ...Object.entries(pages).map(([path, page]): [string, string] => [path, withNotice(page())]),
+    ...Object.entries(files).map(([path, file]): [string, string] => [path, file()]),
+  ];
+}
+
+/** Paths of the files that differ from what would be generated. */
 export function stalePages(): string[] {
-  return Object.entries(pages)
-    .filter(([path, generate]) => read(path) !== withNotice(generate()))
+  return generateAll()
+    .filter(([path, text]) => read(path) !== text)
     .map(([path]) => `docs/${path}`);
 }
 
@@ -238,7 +252,5 @@ if (import.meta.main) {
   const check = process.argv.includes('--check');
   for (const path of stale) console.log(check ? `${path} is outdated: run npm run docs` : `wrote ${path}`);
   if (check) process.exitCode = stale.length > 0 ? 1 : 0;
-  else
-    for (const [path, generate] of Object.entries(pages))
-      writeFileSync(join(here, path), withNotice(generate()));
+  else for (const [path, text] of generateAll()) writeFileSync(join(here, path), text);
 }

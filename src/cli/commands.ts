@@ -13,6 +13,7 @@ import { initCommand } from './commands/init.ts';
 import { keyCommands } from './commands/keys.ts';
 import { logsTailCommand } from './commands/logs.ts';
 import { masterKeyCommands } from './commands/master-key.ts';
+import { pullCommand } from './commands/pull.ts';
 import { recoverCommand } from './commands/recover.ts';
 import { restoreCommand } from './commands/restore.ts';
 import { serveCommand } from './commands/serve.ts';
@@ -57,6 +58,7 @@ export const commands: readonly Command[] = [
   canCommand,
   logsTailCommand,
   applyCommand,
+  pullCommand,
   initCommand,
   {
     usage: 'completion <SHELL>',

@@ -22,6 +22,15 @@ export class UsageError extends CommandError {
   }
 }
 
+/** Says what another error is about. The message and the exit code come from `cause`. */
+export class ErrorAbout extends Error {
+  readonly subject: string;
+  constructor(subject: string, cause: unknown) {
+    super(subject, { cause });
+    this.subject = subject;
+  }
+}
+
 /** The user answered a confirmation prompt with no. */
 export class Cancelled extends Error {}
 

@@ -137,10 +137,10 @@ const readOnlyFields = {
 };
 
 /** Not null, which means absent: a client that sends null for unknown fields must not make a key last forever. */
-const never = 'never';
+export const never = 'never';
 
 /** A new expiry: milliseconds since 1970, or `never`. */
-const ExpiryChange = z
+export const ExpiryChange = z
   .string()
   .transform((text, context): number | typeof never => {
     const time = text === never ? never : parseDateTime(text);

@@ -1,16 +1,70 @@
-/** Reads the file of `sallyport apply`: the applications of a tenant, as YAML or JSON. */
-import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
+/** Reads and writes the file of `sallyport apply`: the applications of a tenant, as YAML or JSON. */
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  parseDocument,
+  stringify,
+} from 'yaml';
 import { z } from 'zod';
-import { ApplicationCreate, originErrors } from '../../domain/application.ts';
+import type { Application } from '../../../sdk/src/sallyport.ts';
+import { ApplicationCreate, ExpiryChange, never, originErrors } from '../../domain/application.ts';
+import { Name, optional } from '../../domain/common-fields.ts';
 import { grantErrors } from '../../domain/grant.ts';
+import { builtIn, Permission } from '../../domain/permission.ts';
+import { Rule } from '../../domain/rule.ts';
 import { check, type Fault } from '../../domain/validate.ts';
 import { UsageError } from '../errors.ts';
 
-const AccessFile = z.strictObject({ applications: z.array(ApplicationCreate) });
+const FileApplication = ApplicationCreate.extend({
+  previous_name: optional(Name).describe(
+    'The name before a rename. If no application has the new name, the one with this name is renamed and its keys stay valid.',
+  ),
+  expires_at: optional(ExpiryChange).describe(
+    'When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed.',
+  ),
+}).meta({ id: 'Application' });
+export type FileApplication = z.infer<typeof FileApplication>;
+
+const AccessFile = z.strictObject({
+  applications: z.array(FileApplication).describe('The applications of the tenant, in any order.'),
+});
+
+/** The JSON schema of the file, for editors. Draft 7, because editors support it best. */
+export function accessFileSchema(): object {
+  const schema = z.toJSONSchema(AccessFile, {
+    target: 'draft-7',
+    io: 'input',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema }) => {
+      if (zodSchema === Permission) suggestPermissions(jsonSchema);
+      if (zodSchema === ExpiryChange) jsonSchema.pattern = `^(${never}|\\d{4}-\\d\\d-\\d\\dT.+)$`;
+      // Rules of applications have no conditions.
+      if (zodSchema === Rule) delete jsonSchema.properties?.conditions;
+    },
+  });
+  return { ...schema, title: 'Sallyport access file' };
+}
+
+/** Lists the built-in permissions, so that editors complete them and mark unknown ones. */
+function suggestPermissions(schema: z.core.JSONSchema.BaseSchema): void {
+  const families = [...new Set(builtIn.map((name) => name.split(':')[0]))];
+  const { pattern, maxLength } = schema;
+  delete schema.pattern;
+  delete schema.maxLength;
+  schema.anyOf = [
+    { enum: [...builtIn] },
+    { maxLength, pattern: pattern?.replace('^', `^(?!(${families.join('|')}):)`) } as typeof schema,
+  ];
+}
 
 /** An application in the file, with its line. */
 export interface Wanted {
-  readonly application: ApplicationCreate;
+  readonly application: FileApplication;
   readonly line: number;
 }
 
@@ -33,6 +87,23 @@ export function readAccessFile(text: string, name: string): Wanted[] {
   );
   const { applications } = (checked as { data: z.output<typeof AccessFile> }).data;
   return applications.map((application, index) => ({ application, line: lineOf(['applications', index]) }));
+}
+
+/** Throws UsageError if `apply` would reject the text, for example because of a name that is no longer valid. */
+export function formatAccessFile(current: readonly Application[], asJson: boolean): string {
+  const applications = current.map((application) =>
+    Object.fromEntries(
+      Object.entries(application).filter(
+        ([field, value]) =>
+          Object.hasOwn(FileApplication.shape, field) && !(Array.isArray(value) && value.length === 0),
+      ),
+    ),
+  );
+  const text = asJson
+    ? `${JSON.stringify({ applications }, undefined, 2)}\n`
+    : stringify({ applications }, { lineWidth: 0 });
+  readAccessFile(text, 'the applications as YAML');
+  return text;
 }
 
 interface Problem {
@@ -58,13 +129,16 @@ function toValue(document: Document, name: string): unknown {
 }
 
 /** Problems that the schema cannot find: duplicate names, and grants or origins that the type does not allow. */
-function findFaults(applications: readonly ApplicationCreate[]): Fault[] {
+function findFaults(applications: readonly FileApplication[]): Fault[] {
   const names = new Set<string>();
+  const allNames = applications.flatMap(({ name, previous_name = [] }) => [name, previous_name].flat());
   return applications.flatMap((application, index) => {
     const at = ['applications', index];
     const isDuplicate = names.has(application.name);
     names.add(application.name);
-    const { type, allowed_origins } = application;
+    const { type, allowed_origins, previous_name } = application;
+    if (previous_name !== undefined && allNames.filter((name) => name === previous_name).length > 1)
+      return [{ path: [...at, 'previous_name'], message: 'is also a name elsewhere in the file' }];
     const errors = { ...grantErrors(type, application), ...originErrors(type, allowed_origins) };
     const grants = Object.entries(errors).flatMap(([path, sentences]) =>
       sentences.map((message) => ({ path: [...at, ...path.split('.')], message })),

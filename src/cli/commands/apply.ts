@@ -1,16 +1,15 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Application, ApplicationCreate as Body } from '../../../sdk/src/sallyport.ts';
-import type { ApplicationCreate } from '../../domain/application.ts';
-import { timestamp } from '../../domain/common-fields.ts';
+import { never } from '../../domain/application.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Call, RemoteCommand } from '../command.ts';
-import { negativeExitCode, UsageError } from '../errors.ts';
+import { ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
 import { confirm, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
-import { readAccessFile, reportProblems, type Wanted } from './access-file.ts';
-import { findConflicts, formatPlan, isEmpty, makePlan, type Plan, planToJson } from './plan.ts';
+import { type FileApplication, readAccessFile, reportProblems, type Wanted } from './access-file.ts';
+import { expiryOf, findConflicts, formatPlan, isEmpty, makePlan, type Plan, planToJson } from './plan.ts';
 
 export const applyCommand: RemoteCommand = {
   usage: 'apply <FILE>',
@@ -29,7 +28,7 @@ export const applyCommand: RemoteCommand = {
   ],
   summary: "Make a tenant's applications match a file.",
   details:
-    'FILE is YAML or JSON, or - for standard input. Applications are matched by name. Prints the plan first and asks for confirmation on a terminal.',
+    'FILE is YAML or JSON, or - for standard input. Applications are matched by name; `previous_name` renames one. A JSON schema for editors is docs/reference/access-file.schema.json. Prints the plan first and asks for confirmation on a terminal.',
   examples: ['sallyport apply access.yaml --plan', 'sallyport apply access.yaml --keys-dir keys'],
   call: apply,
 };
@@ -127,29 +126,34 @@ async function applyPlan(
   const all = plan.create.length + plan.update.length + plan.delete.length;
   const progress = showProgress(terminal);
   let count = 0;
-  const step = (name: string) => progress.update(`${++count} of ${all}: ${escapeText(name)}`);
+  const step = async <T>(name: string, change: () => Promise<T>): Promise<T> => {
+    progress.update(`${++count} of ${all}: ${escapeText(name)}`);
+    try {
+      return await change();
+    } catch (error) {
+      throw new ErrorAbout(`"${name}"`, error);
+    } finally {
+      progress.clear();
+    }
+  };
   for (const application of plan.create) {
-    step(application.name);
-    const one = await create(call, application, files.get(application.name));
+    const { name } = application;
+    const one = await step(name, () => create(call, application, files.get(name)));
     created.push(one);
-    progress.clear();
-    if (!json) print(`${escapeText(one.name)}  ${one.key ? `${one.key} (shown only once)` : one.key_file}`);
+    if (!json) print(`${escapeText(name)}  ${one.key ? `${one.key} (shown only once)` : one.key_file}`);
   }
   for (const { current, wanted } of plan.update) {
-    step(current.name);
     const { name, permissions, rules, allowed_origins } = bodyOf(wanted);
-    await service.applications.update(current.id, { name, ...only({ permissions, rules, allowed_origins }) });
+    const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
+    const body = { name, ...only({ permissions, rules, allowed_origins, expires_at }) };
+    await step(current.name, () => service.applications.update(current.id, body));
   }
-  for (const { id, name } of plan.delete) {
-    step(name);
-    await service.applications.delete(id);
-  }
-  progress.clear();
+  for (const { id, name } of plan.delete) await step(name, () => service.applications.delete(id));
 }
 
 async function create(
   { service }: Call,
-  wanted: ApplicationCreate,
+  wanted: FileApplication,
   path: string | undefined,
 ): Promise<Created> {
   if (path === undefined) {
@@ -163,12 +167,14 @@ async function create(
   });
 }
 
-/** The request body, with times as text. */
-function bodyOf({ expires_at, allowed_origins, rules, ...application }: ApplicationCreate): Body {
+/** The request body of a new application. */
+function bodyOf(wanted: FileApplication): Body {
+  const { name, type, permissions, rules, allowed_origins } = wanted;
   return {
-    ...application,
-    ...(allowed_origins && { allowed_origins }),
+    name,
+    type,
+    permissions,
     rules: rules as Body['rules'] & {},
-    ...(expires_at !== undefined && { expires_at: timestamp(expires_at) }),
+    ...only({ allowed_origins, expires_at: expiryOf(wanted) }),
   };
 }

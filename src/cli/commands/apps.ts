@@ -81,9 +81,13 @@ export const appCommands: readonly RemoteCommand[] = [
       { name: 'name', value: 'TEXT', description: 'New name.' },
       { ...permissionOption, description: 'Permission to grant; repeatable. Replaces the current list.' },
       originOption,
+      {
+        ...expiryOption,
+        description: 'New expiry, such as 2030-01-31T12:00:00Z, or "never" to remove it.',
+      },
       fileOption,
     ],
-    summary: 'Update the name, permissions or rules of an application.',
+    summary: 'Update the name, permissions, rules or expiry of an application.',
     details: `Fields that you leave out are unchanged. ${appArgument}`,
     examples: ['sallyport apps update "web shop" --permission token:create --permission token:read'],
     call: update,
@@ -165,10 +169,11 @@ async function update(call: Call): Promise<number> {
       name: options.value('name'),
       permissions: options.values('permission'),
       allowed_origins: options.values('origin'),
+      expires_at: options.value('expires-at'),
     }),
   };
   if (Object.keys(sent).length === 0)
-    throw new UsageError('nothing to update', 'pass --name, --permission, --origin or --file');
+    throw new UsageError('nothing to update', 'pass --name, --permission, --origin, --expires-at or --file');
   const { id, name, permissions, rules } = await findApplication(call, call.args[0] as string);
   const body = { name, permissions, rules, ...sent };
   return show(call, await service.applications.update(id, body as ApplicationUpdate));

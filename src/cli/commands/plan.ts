@@ -1,21 +1,22 @@
 /** Computes and prints the changes that make the applications of a tenant match a file. */
 import type { AccessRule, Application } from '../../../sdk/src/sallyport.ts';
-import type { ApplicationCreate } from '../../domain/application.ts';
+import { never } from '../../domain/application.ts';
+import { timestamp } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Colorize } from '../terminal/terminal.ts';
-import type { Wanted } from './access-file.ts';
+import type { FileApplication, Wanted } from './access-file.ts';
 import { formatRule } from './apps.ts';
 
 interface Update {
   readonly current: Application;
-  readonly wanted: ApplicationCreate;
-  /** Descriptions of the grants. */
+  readonly wanted: FileApplication;
+  /** Descriptions of what changes: grants, origins, expiry and name. */
   readonly add: readonly string[];
   readonly remove: readonly string[];
 }
 
 export interface Plan {
-  readonly create: readonly ApplicationCreate[];
+  readonly create: readonly FileApplication[];
   readonly update: readonly Update[];
   readonly delete: readonly Application[];
   /** Not in the file and not deleted. */
@@ -23,29 +24,37 @@ export interface Plan {
   readonly unchanged: number;
 }
 
-/** Changes that the API does not allow, such as a new type. */
+/** The existing applications with this name or, if none has it, with the previous name. */
+function matching({ name, previous_name }: FileApplication, current: readonly Application[]): Application[] {
+  const named = current.filter((one) => one.name === name);
+  return named.length > 0 ? named : current.filter((one) => one.name === previous_name);
+}
+
+/** Changes that the API does not allow, such as a new type, and names that are ambiguous. */
 export function findConflicts(
   wanted: readonly Wanted[],
   current: readonly Application[],
   now: number,
 ): { line: number; message: string }[] {
   return wanted.flatMap(({ application, line }) => {
-    const { name, type, expires_at } = application;
-    const found = current.filter((one) => one.name === name);
+    const { name, previous_name, type, expires_at } = application;
+    const found = matching(application, current);
     const [one] = found;
     const conflict = (message: string) => [{ line, message: `"${name}" ${message}` }];
-    if (found.length > 1)
-      return conflict(`is the name of ${found.length} applications: ${found.map(({ id }) => id).join(', ')}`);
-    if (!one)
-      return expires_at !== undefined && expires_at <= now ? conflict('has an `expires_at` in the past') : [];
-    if (one.type !== type)
-      return conflict(`is ${one.type}; the type cannot be changed to ${type}: delete the application first`);
-    const ends = one.expires_at === undefined ? undefined : Date.parse(one.expires_at);
-    if (ends !== expires_at)
+    if (one && found.length > 1)
       return conflict(
-        `expires ${one.expires_at ?? 'never'}; this cannot be changed: delete the application first`,
+        `is ambiguous: ${found.length} applications are named "${one.name}": ${found.map(({ id }) => id).join(', ')}`,
       );
-    return [];
+    if (one?.name === name && current.some((other) => other.name === previous_name))
+      return conflict(
+        `exists, and so does its \`previous_name\` "${previous_name}": rename or delete one of them`,
+      );
+    if (one && one.type !== type)
+      return conflict(`is ${one.type}; the type cannot be changed to ${type}: delete the application first`);
+    const isPast = typeof expires_at === 'number' && expires_at <= now;
+    return isPast && expiryOf(application) !== one?.expires_at
+      ? conflict('has an `expires_at` in the past')
+      : [];
   });
 }
 
@@ -56,10 +65,9 @@ export function makePlan(
   prune: boolean,
   own: string,
 ): Plan {
-  const byName = new Map(current.map((application) => [application.name, application]));
-  const named = new Set(wanted.map(({ application }) => application.name));
-  const others = current.filter(({ name }) => !named.has(name));
-  const pairs = wanted.map(({ application }) => [application, byName.get(application.name)] as const);
+  const pairs = wanted.map(({ application }) => [application, matching(application, current)[0]] as const);
+  const managed = new Set(pairs.map(([, one]) => one?.id));
+  const others = current.filter(({ id }) => !managed.has(id));
   const updates = pairs.flatMap(([application, one]) => (one ? [difference(one, application)] : []));
   const update = updates.filter(({ add, remove }) => add.length + remove.length > 0);
   return {
@@ -72,23 +80,31 @@ export function makePlan(
   };
 }
 
-/** Compares without regard to order. Origins stay unchanged if the file does not list any. */
-function difference(current: Application, wanted: ApplicationCreate): Update {
+/** Compares without regard to order. Origins and expiry stay unchanged if the file does not have them. */
+function difference(current: Application, wanted: FileApplication): Update {
   const { allowed_origins = current.allowed_origins } = wanted;
-  const [before, after] = [describeGrants(current), describeGrants({ ...wanted, allowed_origins })];
+  const expires_at = wanted.expires_at === undefined ? current.expires_at : expiryOf(wanted);
+  const before = [...describe(current), `name ${current.name}`];
+  const after = [...describe({ ...wanted, allowed_origins, expires_at }), `name ${wanted.name}`];
   const missing = (some: readonly string[], others: readonly string[]) =>
     some.filter((one) => !others.includes(one));
   return { current, wanted, add: missing(after, before), remove: missing(before, after) };
 }
 
-interface Grants {
+/** The expiry as the API returns it, or undefined if there is none. */
+export function expiryOf({ expires_at }: Pick<FileApplication, 'expires_at'>): string | undefined {
+  return expires_at === undefined || expires_at === never ? undefined : timestamp(expires_at);
+}
+
+interface Described {
   readonly permissions: readonly string[];
   readonly rules: readonly { readonly [K in keyof AccessRule]?: AccessRule[K] | undefined }[];
   readonly allowed_origins?: readonly string[] | undefined;
+  readonly expires_at?: string | undefined;
 }
 
-/** One description per grant. Two grants are equal if their descriptions are. */
-function describeGrants({ permissions, rules, allowed_origins }: Grants): string[] {
+/** One description per grant, origin and expiry. Two of them are equal if their descriptions are. */
+function describe({ permissions, rules, allowed_origins, expires_at }: Described): string[] {
   return [
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
@@ -96,8 +112,13 @@ function describeGrants({ permissions, rules, allowed_origins }: Grants): string
         (rule) => `rule ${formatRule({ ...rule, permissions: rule.permissions?.toSorted() } as AccessRule)}`,
       ),
       ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
+      ...(expires_at === undefined ? [] : [`expiry ${expires_at}`]),
     ]),
   ];
+}
+
+function describeNew(application: FileApplication): string[] {
+  return describe({ ...application, expires_at: expiryOf(application) });
 }
 
 export function isEmpty(plan: Plan): boolean {
@@ -109,7 +130,7 @@ export function formatPlan(plan: Plan, colorize: Colorize): string {
   return [
     ...plan.create.flatMap((one) => [
       colorize('green', escapeText(`+ ${one.type} ${one.name}`)),
-      ...describeGrants(one).map((grant) => escapeText(`    + ${grant}`)),
+      ...describeNew(one).map((grant) => escapeText(`    + ${grant}`)),
     ]),
     ...plan.update.flatMap(({ current, add, remove }) => [
       colorize('yellow', escapeText(`~ ${current.type} ${current.name}`)),
@@ -127,7 +148,7 @@ export function formatPlan(plan: Plan, colorize: Colorize): string {
 export function planToJson(plan: Plan) {
   const brief = ({ id, name }: { id: string; name: string }) => ({ id, name });
   return {
-    create: plan.create.map((one) => ({ name: one.name, type: one.type, add: describeGrants(one) })),
+    create: plan.create.map((one) => ({ name: one.name, type: one.type, add: describeNew(one) })),
     update: plan.update.map(({ current, add, remove }) => ({ ...brief(current), remove, add })),
     delete: plan.delete.map(brief),
     unmanaged: plan.unmanaged.map(brief),

@@ -14,7 +14,7 @@ import { masterKeyHint } from '../../operations/master-key.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
-import { CommandError, negativeExitCode, systemErrorOf, UsageError } from '../errors.ts';
+import { CommandError, ErrorAbout, negativeExitCode, systemErrorOf, UsageError } from '../errors.ts';
 import { databaseLabel, noDatabaseHint, unavailableHint } from './database.ts';
 
 /** Every exit code that a command can end with. */
@@ -45,6 +45,10 @@ export interface ErrorContext {
 }
 
 export function toCliError(error: unknown, context: ErrorContext): CliError {
+  if (error instanceof ErrorAbout) {
+    const inner = toCliError(error.cause, context);
+    return { ...inner, errors: inner.errors.map((line) => `${escapeText(error.subject)}: ${line}`) };
+  }
   if (error instanceof ProblemError || error instanceof ConnectionError) return fromService(error, context);
   if (error instanceof UsageError) {
     const help = ['sallyport', context.command, '--help'].filter(Boolean).join(' ');

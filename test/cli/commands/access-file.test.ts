@@ -58,6 +58,18 @@ describe('an invalid file changes nothing, and every error names its line:', () 
       `${good}    expires_at: 2020-01-01T00:00:00Z\n`,
       ['access.yaml:2: "one" has an `expires_at` in the past'],
     ],
+    [
+      'an invalid expiry',
+      `${good}    expires_at: Never\n`,
+      [
+        'access.yaml:5: "one": expires_at must be an ISO 8601 date-time, such as 2030-01-31T12:00:00Z, or never',
+      ],
+    ],
+    [
+      'a previous name that is used twice',
+      `${good}    previous_name: zero\n  - name: zero\n    type: private\n    permissions: [token:read]\n`,
+      ['access.yaml:5: "one": previous_name is also a name elsewhere in the file'],
+    ],
     ['an undefined alias', 'applications: *none\n', ['access.yaml']],
   ];
   test.each(cases)('%s', async (_, yaml, lines) => {
@@ -69,17 +81,18 @@ describe('an invalid file changes nothing, and every error names its line:', () 
     expect(Object.keys(await applications())).toHaveLength(1);
   });
 
-  test('a different type or expiry, or a name that several applications have', async () => {
+  test('a different type, an ambiguous name, or a rename to a name that exists', async () => {
     await fixture.server.application(fixture.key, { name: 'one' });
     const changedType = await apply(good.replace('private', 'public'), ['--yes']);
     expect(changedType.err).toContain(
       'access.yaml:2: "one" is private; the type cannot be changed to public',
     );
-    const changedExpiry = await apply(`${good}    expires_at: 2030-01-01T00:00:00Z\n`, ['--yes']);
-    expect(changedExpiry.err).toContain('access.yaml:2: "one" expires never; this cannot be changed');
+    await fixture.server.application(fixture.key, { name: 'zero' });
+    const renamed = await apply(`${good}    previous_name: zero\n`, ['--yes']);
+    expect(renamed.err).toContain('access.yaml:2: "one" exists, and so does its `previous_name` "zero"');
     await fixture.server.application(fixture.key, { name: 'one' });
     expect((await apply(good, ['--yes'])).err).toContain(
-      'access.yaml:2: "one" is the name of 2 applications',
+      'access.yaml:2: "one" is ambiguous: 2 applications are named "one"',
     );
   });
 

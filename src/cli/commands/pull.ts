@@ -1,0 +1,57 @@
+import { existsSync } from 'node:fs';
+import type { Application } from '../../../sdk/src/sallyport.ts';
+import type { Call, RemoteCommand } from '../command.ts';
+import { CommandError } from '../errors.ts';
+import { withNewFile, withReplacedFile } from '../terminal/files.ts';
+import { confirm, yesOption } from '../terminal/options.ts';
+import { showProgress } from '../terminal/print.ts';
+import { formatAccessFile } from './access-file.ts';
+
+export const pullCommand: RemoteCommand = {
+  usage: 'pull <FILE>',
+  options: [yesOption],
+  summary: "Write a tenant's applications to a file for `apply`.",
+  details:
+    'FILE is written as YAML, or as JSON if its name ends with .json; - is standard output. Keys are not in the file. Asks before it replaces a file; comments in that file are lost.',
+  examples: ['sallyport pull access.yaml', 'sallyport pull - > access.yaml'],
+  call: pull,
+};
+
+async function pull(call: Call): Promise<number> {
+  const { args, json, print, printResult } = call;
+  const file = args[0] as string;
+  const applications = await readApplications(call);
+  const text = formatAccessFile(applications, json || file.endsWith('.json'));
+  if (file === '-') {
+    print(text.trimEnd());
+    return 0;
+  }
+  const write = async (writeText: (text: string) => void) => writeText(text);
+  if (existsSync(file)) {
+    await confirm(call, `Replace ${file}?`);
+    await withReplacedFile(file, write);
+  } else await withNewFile(file, write);
+  const count = applications.length;
+  return printResult({ file, applications: count }, `wrote ${count} applications to ${file}`);
+}
+
+/** Sorted by name, so that two files can be compared. Throws CommandError if a name is not unique. */
+async function readApplications({ service, terminal }: Call): Promise<Application[]> {
+  const progress = showProgress(terminal);
+  const found = new Map<string, Application[]>();
+  let count = 0;
+  for await (const application of service.applications.all()) {
+    found.set(application.name, [...(found.get(application.name) ?? []), application]);
+    progress.update(`${++count} applications read`);
+  }
+  progress.clear();
+  for (const [name, same] of found) {
+    if (same.length === 1) continue;
+    const ids = same.map(({ id }) => id).join(', ');
+    throw new CommandError(
+      `${same.length} applications are named "${name}": ${ids}`,
+      'rename them with `sallyport apps update ID --name TEXT`: the file identifies applications by name',
+    );
+  }
+  return [...found.values()].flat().toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}

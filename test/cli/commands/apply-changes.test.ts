@@ -1,0 +1,104 @@
+/** Renames, expiries and failures of `sallyport apply`. */
+import { describe, expect, test } from 'bun:test';
+import { ApplicationCreate } from '../../../src/domain/application.ts';
+import { setUpApply } from '../../support/apply.ts';
+import { keyPattern } from '../../support/program.ts';
+import { apiShell } from '../../support/shell.ts';
+
+const fixture = setUpApply();
+const { apply, applications } = fixture;
+
+const fileOf = (...fields: string[]) =>
+  `applications:\n  - type: private\n    permissions: [token:read]\n${fields.map((line) => `    ${line}\n`).join('')}`;
+
+describe('a rename', () => {
+  test('keeps id, keys and sessions, is part of the plan, and happens once', async () => {
+    const shop = await fixture.server.application(fixture.key, { name: 'shop' });
+    const file = fileOf('name: store', 'previous_name: shop');
+    const { code, out } = await apply(file, ['--yes']);
+    expect(code).toBe(0);
+    expect(out).toContain('~ private shop\n    - name shop\n    + name store\n');
+    expect(out).not.toMatch(keyPattern);
+    const { body } = await fixture.server.call('GET', `/applications/${shop.id}`, { key: fixture.key });
+    expect(body.name).toBe('store');
+    expect((await fixture.server.call('GET', '/tokens', { key: shop.key })).status).toBe(200);
+    expect((await apply(file, ['--plan'])).out).toContain('no changes: 1 applications match the file');
+  });
+
+  test('is not a reason for --prune to delete the application', async () => {
+    const shop = await fixture.server.application(fixture.key, { name: 'shop' });
+    const { out } = await apply(fileOf('name: store', 'previous_name: shop'), ['--yes', '--prune']);
+    expect(out).toContain('0 to create, 1 to update, 0 to delete');
+    expect((await applications()).store?.id).toBe(shop.id);
+  });
+
+  test('of an application that does not exist creates it', async () => {
+    const { out } = await apply(fileOf('name: store', 'previous_name: shop'), ['--yes']);
+    expect(out).toContain('1 to create');
+    expect(Object.keys(await applications())).toContain('store');
+  });
+});
+
+describe('the expiry', () => {
+  const [first, second] = ['2030-01-01T00:00:00.000Z', '2031-01-01T00:00:00.000Z'];
+  const expiry = async () => (await applications()).shop?.expires_at;
+
+  test('is shown and changed; a file without it leaves it unchanged, and never removes it', async () => {
+    const created = await apply(fileOf('name: shop', `expires_at: ${first}`), ['--yes']);
+    expect(created.out).toContain(`+ private shop\n    + permission token:read\n    + expiry ${first}\n`);
+    expect(await expiry()).toBe(first);
+    const changed = await apply(fileOf('name: shop', 'expires_at: 2031-01-01T01:00:00+01:00'), ['--yes']);
+    expect(changed.out).toContain(`~ private shop\n    - expiry ${first}\n    + expiry ${second}\n`);
+    expect(await expiry()).toBe(second);
+    expect((await apply(fileOf('name: shop'), ['--plan'])).code).toBe(0);
+    const removed = await apply(fileOf('name: shop', 'expires_at: never'), ['--yes']);
+    expect(removed.out).toContain(`~ private shop\n    - expiry ${second}\nnot in the file`);
+    expect(await expiry()).toBeUndefined();
+    expect((await apply(fileOf('name: shop', 'expires_at: never'), ['--plan'])).code).toBe(0);
+  });
+
+  test('can be changed with apps update', async () => {
+    await fixture.server.application(fixture.key, { name: 'shop' });
+    const { json } = apiShell(fixture.server.url, fixture.key);
+    const update = (time: string) => json(['apps', 'update', 'shop', '--expires-at', time]);
+    expect(await update(first)).toMatchObject({ expires_at: first, permissions: ['token:read'] });
+    expect(await update('never')).not.toHaveProperty('expires_at');
+  });
+});
+
+describe('a failure names the application:', () => {
+  /** A key that may not grant log:read. */
+  async function weak(permissions: string[]) {
+    const { key } = await fixture.server.application(fixture.key, { type: 'management', permissions });
+    return { env: { SALLYPORT_KEY: key } };
+  }
+  const all = ['application:create', 'application:read', 'application:update'];
+
+  test('create', async () => {
+    const file = fileOf('name: shop').replace('token:read', 'log:read');
+    const { code, err } = await apply(file, ['--yes'], await weak(all));
+    expect([code, err]).toEqual([
+      4,
+      expect.stringMatching(
+        /^sallyport: error: "shop": You cannot grant or change `log:read`.*grant_not_held/,
+      ),
+    ]);
+  });
+
+  test('update', async () => {
+    await fixture.server.application(fixture.key, { name: 'shop' });
+    const file = fileOf('name: shop').replace('token:read', 'log:read');
+    expect((await apply(file, ['--yes'], await weak(all))).err).toStartWith('sallyport: error: "shop": ');
+  });
+
+  test('delete', async () => {
+    await fixture.server.application(fixture.key, { name: 'shop' });
+    const { err } = await apply('applications: []', ['--yes', '--prune'], await weak(all));
+    expect(err).toMatch(/^sallyport: error: "[^"]+": You need the permission `application:delete`/);
+  });
+});
+
+test('the plan compares every field that an application can be created with', () => {
+  const compared = ['name', 'type', 'permissions', 'rules', 'allowed_origins', 'expires_at'];
+  expect(Object.keys(ApplicationCreate.shape)).toEqual(compared);
+});

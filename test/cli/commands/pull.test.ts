@@ -1,0 +1,118 @@
+import { describe, expect, test } from 'bun:test';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import Ajv from 'ajv';
+import { parse } from 'yaml';
+import { setUpApply } from '../../support/apply.ts';
+import { keyPattern } from '../../support/program.ts';
+import { root } from '../../support/service.ts';
+import { apiShell } from '../../support/shell.ts';
+
+const fixture = setUpApply();
+const schema = JSON.parse(readFileSync(join(root, 'docs/reference/access-file.schema.json'), 'utf8'));
+const isValid = new Ajv({ strict: true, allowUnionTypes: true }).compile(schema);
+
+const shell = () => apiShell(fixture.server.url, fixture.key);
+const path = (name = 'access.yaml') => join(fixture.folder, name);
+
+/** Applications of every type with every field, in the fixture's tenant. */
+async function fill(): Promise<void> {
+  const create = (body: Record<string, unknown>) => fixture.server.application(fixture.key, body);
+  const rule = {
+    priority: 2,
+    container: '/Cards/',
+    transform: 'reveal',
+    permissions: ['token:read', 'invoice:read'],
+  };
+  await create({
+    name: 'backend: "yes" # 1',
+    rules: [rule, { ...rule, priority: 1, description: 'a\nb: c' }],
+  });
+  await create({
+    name: 'page',
+    type: 'public',
+    permissions: ['token:create'],
+    allowed_origins: ['https://shop.example'],
+    expires_at: '2030-01-01T00:00:00Z',
+  });
+  await create({ name: 'ci', type: 'management', permissions: ['application:read'] });
+}
+
+test.each(['access.yaml', 'access.json'])('%s: what pull writes, apply finds unchanged', async (name) => {
+  await fill();
+  const { code, out, err } = await shell().call(['pull', path(name)]);
+  expect([code, out, err]).toEqual([0, `wrote 4 applications to ${path(name)}\n`, '']);
+  const plan = await shell().call(['apply', path(name), '--plan', '--prune']);
+  expect([plan.code, plan.out]).toEqual([0, 'no changes: 4 applications match the file\n']);
+  expect(readFileSync(path(name), 'utf8')).not.toMatch(keyPattern);
+});
+
+test('a pulled file creates the same applications in another tenant', async () => {
+  await fill();
+  await shell().call(['pull', path()]);
+  const other = apiShell(fixture.server.url, (await fixture.server.tenant()).key);
+  expect((await other.call(['apply', path(), '--yes'])).code).toBe(0);
+  await other.call(['pull', path('other.yaml')]);
+  const byName = (file: string) =>
+    parse(readFileSync(path(file), 'utf8')).applications.filter(
+      ({ name }: { name: string }) => !name.includes('management'),
+    );
+  expect(byName('other.yaml')).toEqual(byName('access.yaml'));
+});
+
+test('- is standard output, as YAML or JSON', async () => {
+  await fill();
+  const { out } = await shell().call(['pull', '-']);
+  const { applications } = parse(out);
+  expect(applications.map(({ name }: { name: string }) => name)).toContain('page');
+  expect(await shell().json(['pull', '-'])).toEqual({ applications });
+});
+
+test('an existing file is replaced only after a confirmation, and keeps its mode', async () => {
+  writeFileSync(path(), '# mine\n', { mode: 0o644 });
+  expect((await shell().call(['pull', path()])).code).toBe(2);
+  expect((await shell().call(['pull', path()], { answers: ['n'] })).code).toBe(1);
+  expect(readFileSync(path(), 'utf8')).toBe('# mine\n');
+  expect((await shell().call(['pull', path()], { answers: ['y'] })).code).toBe(0);
+  expect(readFileSync(path(), 'utf8')).toStartWith('applications:\n');
+  expect(statSync(path()).mode & 0o777).toBe(0o644);
+});
+
+test('a name that is not unique is an error with the ids, and no file is written', async () => {
+  const ids = [];
+  for (let count = 0; count < 2; count++)
+    ids.push((await fixture.server.application(fixture.key, { name: 'twin' })).id);
+  const { code, out, err } = await shell().call(['pull', path()]);
+  expect([code, out]).toEqual([1, '']);
+  for (const id of ids) expect(err).toContain(id);
+  expect(await Bun.file(path()).exists()).toBe(false);
+});
+
+describe('the JSON schema', () => {
+  test('accepts pulled files and the file of the guide', async () => {
+    await fill();
+    const guide = readFileSync(join(root, 'docs/guides/access-as-code.md'), 'utf8');
+    const [, example] = /```yaml access\.yaml\n([\s\S]*?)```/.exec(guide) as RegExpExecArray;
+    for (const file of [parse(example as string), await shell().json(['pull', '-'])]) {
+      isValid(file);
+      expect(isValid.errors).toBeNull();
+    }
+  });
+
+  const good = { name: 'one', type: 'private', permissions: ['token:read', 'invoice:read'] };
+  const rule = { priority: 1, container: '/a/', transform: 'mask', permissions: ['token:read'] };
+  test.each<[string, object]>([
+    ['an unknown field', { ...good, colour: 'red' }],
+    ['no type', { name: 'one', permissions: ['token:read'] }],
+    ['an unknown type', { ...good, type: 'secret' }],
+    ['an unknown permission of a built-in family', { ...good, permissions: ['token:reed'] }],
+    ['a container with an empty segment', { ...good, rules: [{ ...rule, container: '/a//b/' }] }],
+    ['a rule with conditions', { ...good, rules: [{ ...rule, conditions: [] }] }],
+    ['a priority below 1', { ...good, rules: [{ ...rule, priority: 0 }] }],
+    ['an expiry that is no time', { ...good, expires_at: 'soon' }],
+  ])('rejects %s', async (_, application) => {
+    expect(isValid({ applications: [{ ...good, rules: [rule], expires_at: 'never' }] })).toBe(true);
+    expect(isValid({ applications: [application] })).toBe(false);
+    expect((await fixture.apply(JSON.stringify({ applications: [application] }))).code).toBe(2);
+  });
+});
