@@ -330,6 +330,8 @@ export interface TokenCreate {
   type?: string;
   /** Path of the container, such as `/customers/42/`. Access rules refer to it. */
   container?: string;
+  /** A synonym for `container`: a list with one path. Responses have `container` only. */
+  containers?: Array<string>;
   /** The sensitive data: any JSON except null. Stored encrypted. */
   data: unknown;
   /** Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data. */
@@ -353,6 +355,8 @@ export interface TokenPatch {
   type?: string | null;
   /** New container. `null` sets the default. */
   container?: string | null;
+  /** A synonym for `container`: a list with one path. */
+  containers?: Array<string> | null;
   /** New data. An object is merged into existing object data. */
   data?: unknown;
   /** New mask. `null` removes it. */

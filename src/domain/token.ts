@@ -9,9 +9,10 @@ import {
   secretError,
   text,
 } from './common-fields.ts';
+import { throwIfInvalid } from './error.ts';
 import { JsonText } from './json-text.ts';
 import { Mask } from './mask.ts';
-import { Container } from './rule.ts';
+import { Container, canonicalContainer } from './rule.ts';
 
 export const maxTokenBytes = 1_048_576;
 
@@ -114,6 +115,12 @@ export const TokenContentFields = z.strictObject({
     default: defaultContainer,
     description: 'Path of the container, such as `/customers/42/`. Access rules refer to it.',
   }),
+  containers: optional(
+    z
+      .array(Container)
+      .refine((list) => list.length === 1, 'must have exactly one entry: a token is in one container')
+      .meta({ minItems: 1, maxItems: 1 }),
+  ).describe('A synonym for `container`: a list with one path. Responses have `container` only.'),
   data: Data,
   mask: optional(Mask),
   metadata: optional(Metadata).describe('Names and values for filtering lists. Stored unencrypted.'),
@@ -129,6 +136,18 @@ export const TokenCreate = TokenContentFields.extend({
 }).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
 
+/** The container in either spelling. Throws `validation_failed` if both are given and differ. */
+export function containerOf({
+  container,
+  containers,
+}: Pick<z.output<typeof TokenContentFields>, 'container' | 'containers'>): string | undefined {
+  const [synonym] = containers ?? [];
+  if (container === undefined || synonym === undefined) return container ?? synonym;
+  if (canonicalContainer(container) !== canonicalContainer(synonym))
+    throwIfInvalid({ containers: ['must name the same container as `container`'] });
+  return container;
+}
+
 /** Any JSON. The patched token is validated like a new one. */
 const Patched = z.unknown().optional();
 
@@ -139,6 +158,11 @@ export const TokenPatch = z
     container: Patched.meta({
       type: ['string', 'null'],
       description: 'New container. `null` sets the default.',
+    }),
+    containers: Patched.meta({
+      type: ['array', 'null'],
+      items: { type: 'string' },
+      description: 'A synonym for `container`: a list with one path.',
     }),
     data: Patched.meta({ description: 'New data. An object is merged into existing object data.' }),
     mask: Patched.meta({ description: 'New mask. `null` removes it.' }),

@@ -115,6 +115,7 @@ describe('creating a token', () => {
       id: undefined,
       type: undefined,
       container: undefined,
+      containers: undefined,
       data: { value: 1, json: new JsonText('1') },
       mask: undefined,
       metadata: undefined,

@@ -10,6 +10,7 @@ import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
 import { needsReveal } from '../../domain/reveal-required.ts';
 import { stricter, type Transform } from '../../domain/rule.ts';
 import {
+  containerOf,
   Data,
   defaultContainer,
   defaultType,
@@ -32,11 +33,12 @@ export function contentOf(fields: z.output<typeof TokenContentFields>, now: numb
   return { ...openContent(fields, now), data: data.json, masked };
 }
 
-function openContent({ type, container, mask, metadata, expires_at }: OpenFields, now?: number) {
+function openContent(fields: OpenFields, now?: number) {
+  const { type, mask, metadata, expires_at } = fields;
   if (now !== undefined) requireFuture(expires_at, now);
   return {
     type: type ?? defaultType,
-    container: container ?? defaultContainer,
+    container: containerOf(fields) ?? defaultContainer,
     mask,
     metadata,
     expiresAt: expires_at,
@@ -70,8 +72,10 @@ export async function patchedContent(
   patch: TokenPatch,
 ): Promise<PatchedContent> {
   const oldTransform = permit(principal, 'token:update', current);
-  const { type, container, mask, metadata, expires_at } = current.token;
+  const { type, mask, metadata, expires_at } = current.token;
   const { data: newData, ...rest } = patch;
+  // The synonym replaces the stored container.
+  const container = patch.containers === undefined ? current.token.container : undefined;
   const merged = mergePatch({ type, container, mask, metadata, expires_at }, rest);
   const fields = validate(OpenFields, merged, 'body');
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
