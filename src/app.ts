@@ -4,7 +4,7 @@ import { type Config, ConfigError } from './config.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
-import { denialLog } from './http/pipeline/denial-log.ts';
+import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
 import { makeLimits, type Rates } from './http/pipeline/limits.ts';
 import { quota } from './http/pipeline/quota.ts';
@@ -14,6 +14,7 @@ import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
 import { type Observer, observe, unobserved } from './observe.ts';
+import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
@@ -68,7 +69,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const data = await openData(config, storeOptions);
   const { store, bootstrapped } = data;
   const opened: { close(): Promise<void> }[] = [data];
-  const denials = denialLog(store, log, options.now ?? Date.now);
+  await recordAuditedReads(data.maintenance, config.auditReads, (options.now ?? Date.now)());
+  const auditRecorder = makeAuditRecorder(store, log, options.now ?? Date.now);
   const clock = options.now ?? monotonicTime;
   const usage = usageRecorder(store);
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
@@ -78,7 +80,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     log,
     observer,
     observed: metrics !== undefined || log.isEnabled('debug'),
-    denials,
+    auditRecorder,
+    auditedReads: config.auditReads,
     limits: makeLimits(ratesOf(config), clock, observer.limited),
     ...quotas(config, store, clock, observer),
     largeReplies: options.largeReplies ?? new LargeReplies(),
@@ -99,7 +102,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
       listenForScrapes(host, at, metrics),
     ));
-  const jobs = startBackgroundJobs(data, { denials, usage }, observer, log, options.timers);
+  const jobs = startBackgroundJobs(data, { auditRecorder, usage }, observer, log, options.timers);
   return {
     ...data,
     url: urlOf(host, server.port),

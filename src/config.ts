@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
+import { type AuditedReads, auditedReads } from './domain/audit.ts';
 import { Secret } from './domain/key.ts';
 import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
@@ -177,6 +178,13 @@ export const settings = {
     fallback: '21474836480',
     parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
   } satisfies Setting<number>,
+  auditReads: {
+    variable: 'SALLYPORT_AUDIT_READS',
+    description:
+      'Which reads of token data the audit log records. reveal: every response with plaintext. all: masked and redacted reads, too, aggregated per minute. off: none.',
+    fallback: 'reveal',
+    parse: (text) => oneOf(text ?? 'reveal', auditedReads),
+  } satisfies Setting<AuditedReads>,
   workers: {
     variable: 'SALLYPORT_WORKERS',
     description: 'Number of server processes that share the port.',

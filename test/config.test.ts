@@ -146,6 +146,14 @@ const table: { [K in Name]: Row } = {
     ],
     invalid: ['-1', '10000001', 'all'],
   },
+  auditReads: {
+    unset: 'reveal',
+    valid: [
+      ['all', 'all'],
+      ['off', 'off'],
+    ],
+    invalid: ['none', 'Reveal'],
+  },
   workers: {
     unset: 1,
     valid: [

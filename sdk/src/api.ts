@@ -398,6 +398,8 @@ export interface MissingGrant {
   permission: string;
   /** The container to grant it on. Absent if the grant needs no container. */
   container?: string;
+  /** The transform that the grant needs. Absent if every transform is enough. */
+  transform?: 'redact' | 'mask' | 'reveal';
 }
 
 export interface DecisionStep {
@@ -459,6 +461,8 @@ export interface DecisionRequest {
   resources?: Array<Resource>;
   /** Whether to add `trace`. The response is then slower and larger. */
   explain?: boolean | null;
+  /** Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application. */
+  record?: boolean | null;
 }
 
 export interface Resource {

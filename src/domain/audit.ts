@@ -2,9 +2,14 @@
 import { z } from 'zod';
 import { DateTime, Id, line, Timestamp } from './common-fields.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
-import { Transform } from './rule.ts';
+import type { Resource } from './policy.ts';
+import { canonicalContainer, Transform } from './rule.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
+
+/** Which reads of token data the log records: all, only those of plaintext (`reveal`), or none. */
+export const auditedReads = ['all', 'reveal', 'off'] as const;
+export type AuditedReads = (typeof auditedReads)[number];
 
 /** Written when a database is restored from a backup. */
 export const restoreOperation = 'database.restore';
@@ -115,6 +120,21 @@ export const logFilter = {
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),
 };
+
+/** The resources of an entry, with the deepest container that includes all of them. */
+export function resourceOf(resources: readonly Resource[]): EntryResource {
+  const ids = resources.flatMap(({ id }) => id ?? []);
+  const containers = resources.flatMap(({ container }) => container ?? []);
+  const container = containers.map(canonicalContainer).reduce(commonContainer, undefined);
+  return { ...(ids.length > 0 && { ids }), ...(container !== undefined && { container }) };
+}
+
+function commonContainer(a: string | undefined, b: string): string {
+  if (a === undefined || a === b) return b;
+  let end = 1;
+  for (let at = 0; at < a.length && a[at] === b[at]; at++) if (a[at] === '/') end = at + 1;
+  return a.slice(0, end);
+}
 
 export type Difference = NonNullable<Entry['difference']>;
 

@@ -12,13 +12,13 @@ import {
   type Resource,
   type Verdict,
 } from './policy.ts';
-import { type Condition, compareTransforms, Transform } from './rule.ts';
+import { allowReason, denyReason, type Holder, notGranted, why } from './reason.ts';
+import { compareTransforms, Transform } from './rule.ts';
 
-const Holder = z.enum(['application', 'session', 'authorizer']);
-type Holder = z.infer<typeof Holder>;
+const RuleOwner = z.enum(['application', 'session', 'authorizer']);
 
 const ruleFields = {
-  of: Holder.describe('The owner of the rule.'),
+  of: RuleOwner.describe('The owner of the rule.'),
   rule: z
     .union([z.int(), z.literal('permissions')])
     .describe(
@@ -45,6 +45,7 @@ export type Step = z.infer<typeof Step>;
 export const DecidingRule = z
   .object({ ...ruleFields, description: z.string().exactOptional().describe('The description of the rule.') })
   .meta({ id: 'DecidingRule' });
+export type DecidingRule = z.infer<typeof DecidingRule>;
 
 export const MissingGrant = z
   .object({
@@ -53,8 +54,12 @@ export const MissingGrant = z
       .string()
       .exactOptional()
       .describe('The container to grant it on. Absent if the grant needs no container.'),
+    transform: Transform.exactOptional().describe(
+      'The transform that the grant needs. Absent if every transform is enough.',
+    ),
   })
   .meta({ id: 'MissingGrant' });
+type MissingGrant = z.infer<typeof MissingGrant>;
 
 export const Explanation = z.object({
   allowed: z.boolean().describe('Whether the credential has access.'),
@@ -99,33 +104,77 @@ export function explain(
     : allowed('authorizer', above, permission, resource);
 }
 
+/** The rule that decides about the permission on the resource. Undefined if it is denied. */
+export function decidingRule(
+  { holder, policy, ceiling }: Question,
+  permission: string,
+  resource: Resource,
+): DecidingRule | undefined {
+  const own = decide(policy, permission, resource);
+  if (!own.allowed) return undefined;
+  const above = ceiling && decide(ceiling, permission, resource);
+  if (!above || (above.allowed && compareTransforms(own.transform, above.transform) <= 0))
+    return ruleView(holder, own.rule);
+  return above.allowed ? ruleView('authorizer', above.rule) : undefined;
+}
+
+function ruleView(of: Holder, rule: CompiledRule | undefined): DecidingRule {
+  const description = rule?.rule.description;
+  return {
+    of,
+    rule: rule ? rule.index + 1 : 'permissions',
+    ...(description !== undefined && { description }),
+  };
+}
+
 function allowed(
   of: Holder,
   { transform, rule }: Verdict & { allowed: true },
   permission: string,
   resource: Resource,
 ): Explanation {
-  const description = rule?.rule.description;
-  return {
-    allowed: true,
-    transform,
-    reason: allowReason(of, rule, permission, resource),
-    rule: {
-      of,
-      rule: rule ? rule.index + 1 : 'permissions',
-      ...(description !== undefined && { description }),
-    },
-  };
+  const reason = allowReason(of, rule, permission, resource);
+  return { allowed: true, transform, reason, rule: ruleView(of, rule) };
 }
 
 function denied(of: Holder, policy: Policy, permission: string, resource: Resource): Explanation {
-  const { container } = resource;
+  const { reason } = denyReason(of, policy, permission, resource);
+  return { allowed: false, reason, missing: missingGrant(permission, resource) };
+}
+
+function missingGrant(permission: string, { container }: Resource): MissingGrant {
   const isScoped = container !== undefined && hasTrait(permission, 'scoped');
+  return { permission, ...(isScoped && { container }) };
+}
+
+/** A denial as the audit log records it, with the authorizer's rules. */
+export interface ExplainedDenial {
+  readonly reason: string;
+  readonly missing: MissingGrant;
+  /** The rule that the reason names: the one that comes closest to allowing it. */
+  readonly rule?: DecidingRule;
+}
+
+export function explainDenial(
+  { holder, policy, ceiling }: Question,
+  permission: string,
+  resource: Resource,
+): ExplainedDenial {
+  const isOwn = !ceiling || !decide(policy, permission, resource).allowed;
+  const of = isOwn ? holder : 'authorizer';
+  const { reason, rule } = denyReason(of, isOwn ? policy : ceiling, permission, resource);
   return {
-    allowed: false,
-    reason: denyReason(of, policy, permission, resource),
-    missing: { permission, ...(isScoped && { container }) },
+    reason,
+    missing: missingGrant(permission, resource),
+    ...(rule && { rule: ruleView(of, rule) }),
   };
+}
+
+/** Like `explainDenial`, for a permission that the caller does not have on any resource. */
+export function explainMissing({ holder, policy, ceiling }: Question, permission: string): ExplainedDenial {
+  const isOwn = !ceiling || !isGrantedSomewhere(policy, permission);
+  const reason = notGranted(isOwn ? holder : 'authorizer', isOwn ? policy : ceiling, permission);
+  return { reason, missing: { permission } };
 }
 
 /** Every rule in order of precedence, with whether and why it matched. */
@@ -177,113 +226,4 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
       why: 'permissions without a rule apply to every resource',
     },
   ];
-}
-
-function why({ conditions }: CompiledRule, permission: string, given: Resource): string {
-  return hasTrait(permission, 'scoped')
-    ? describeConditions(conditions, given)
-    : `${permission} does not apply to data, so containers and conditions are ignored`;
-}
-
-function failing(conditions: readonly Condition[], given: Resource): Condition[] {
-  return conditions.filter((condition) => !matches([condition], given));
-}
-
-/** Limits the length of a reason: a rule may have 20 conditions of 500 characters. */
-const maxConditions = 3;
-
-/** Lists the conditions that do not hold. If all hold, lists them. */
-function describeConditions(conditions: readonly Condition[], given: Resource): string {
-  if (conditions.length === 0) return 'it applies to every resource';
-  const [relevant, describe] = matches(conditions, given)
-    ? [conditions, describeMatch]
-    : [failing(conditions, given), describeMismatch];
-  const sentences = relevant
-    .slice(0, maxConditions)
-    .map((condition) => describe(condition, given[condition.attribute]));
-  const more = relevant.length - sentences.length;
-  return [...sentences, ...(more > 0 ? [`${more} more`] : [])].join(' and ');
-}
-
-function describeMatch({ attribute, value }: Condition, given: string | undefined): string {
-  if (given === value) return `${attribute} is ${value}`;
-  return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
-}
-
-function describeMismatch({ attribute, operator, value }: Condition, given: string | undefined): string {
-  if (given === undefined) return `no ${attribute} was given to compare with ${value}`;
-  const subject = `${attribute} ${given}`;
-  if (operator === 'equals') return `${subject} is not ${value}`;
-  return `${subject} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
-}
-
-function allowReason(
-  of: Holder,
-  rule: CompiledRule | undefined,
-  permission: string,
-  resource: Resource,
-): string {
-  if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform mask`;
-  const because = why(rule, permission, canonicalResource(resource));
-  return `${ruleOf(of, rule)} grants ${permission} with the transform ${rule.rule.transform}: ${because}`;
-}
-
-/** Names the smallest change that would allow it: another permission in a matching rule, a wider rule, or a new grant. */
-function denyReason(of: Holder, policy: Policy, permission: string, resource: Resource): string {
-  if (!hasTrait(permission, 'scoped')) return notGranted(of, policy, permission);
-  const given = canonicalResource(resource);
-  const [matching] = policy.rules
-    .filter(({ conditions }) => matches(conditions, given))
-    .sort((a, b) => narrowness(b.conditions) - narrowness(a.conditions));
-  if (matching)
-    return `${ruleOf(of, matching)} matches but grants ${firstThree(matching.rule.permissions)}, not ${permission}`;
-  const [nearest] = policy.rules
-    .filter(({ permissions }) => permissions.has(permission))
-    .map((rule) => ({ rule, distance: distance(rule.conditions, given) }))
-    .sort((a, b) => a.distance - b.distance);
-  if (!nearest) return notGranted(of, policy, permission);
-  const because = describeConditions(nearest.rule.conditions, given);
-  return `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`;
-}
-
-/** Longer values match fewer resources, so adding a permission to that rule grants less. */
-function narrowness(conditions: readonly Condition[]): number {
-  return conditions.reduce((sum, { value }) => sum + value.length, 0);
-}
-
-/** How far a rule is from matching: by the number of failing conditions, then by the length of the common prefixes. */
-function distance(conditions: readonly Condition[], given: Resource): number {
-  return failing(conditions, given)
-    .map(({ attribute, value }) => 2 - commonPrefix(given[attribute], value))
-    .reduce((sum, one) => sum + one, 0);
-}
-
-/** The common prefix as a fraction of the value, from 0 to 1. */
-function commonPrefix(text: string | undefined, value: string): number {
-  let same = 0;
-  while (same < value.length && text?.[same] === value[same]) same++;
-  return same / value.length;
-}
-
-function notGranted(of: Holder, { grants }: Policy, permission: string): string {
-  if (of === 'session' && grants.permissions.length + grants.rules.length === 0)
-    return 'this session has not been authorized yet';
-  return `${holderOf(of)} does not have ${permission} in its permissions or rules`;
-}
-
-function firstThree(permissions: readonly string[]): string {
-  const [first, more] = [permissions.slice(0, 3).join(', '), permissions.length - 3];
-  return more > 0 ? `${first} and ${more} more` : first;
-}
-
-const ceiling = 'this session is limited by its authorizer';
-
-function ruleOf(of: Holder, { index }: CompiledRule): string {
-  const number = index + 1;
-  return of === 'authorizer' ? `${ceiling}, whose rule ${number}` : `rule ${number}`;
-}
-
-function holderOf(of: Holder): string {
-  if (of === 'authorizer') return `${ceiling}, which`;
-  return of === 'session' ? 'this session' : 'this application';
 }

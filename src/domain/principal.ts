@@ -1,7 +1,7 @@
 /** The authenticated caller and its access. All permission checks go through this file. */
 import type { Application } from './application.ts';
-import { fail } from './error.ts';
-import { denialReason, missingReason, type Question } from './explain.ts';
+import { Denial } from './denial.ts';
+import { denialReason, explainDenial, explainMissing, missingReason, type Question } from './explain.ts';
 import { type Grants, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
 import { hasTrait } from './permission.ts';
@@ -79,8 +79,10 @@ export function holds({ policy, ceiling }: Principal, permission: string): boole
 
 /** Throws `permission_missing` unless the principal has the permission on some resource. */
 export function mustHold(principal: Principal, permission: string): void {
-  if (!holds(principal, permission))
-    throw missing(permission, missingReason(questionOf(principal), permission));
+  if (holds(principal, permission)) return;
+  const question = questionOf(principal);
+  const detail = detailOf(permission, missingReason(question, permission));
+  throw new Denial('permission_missing', detail, explainMissing(question, permission));
 }
 
 /**
@@ -90,22 +92,34 @@ export function mustHold(principal: Principal, permission: string): void {
 export function permit(principal: Principal, permission: string, token: Resource): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, token);
   if (verdict.allowed) return verdict.transform;
-  throw fail('permission_missing', { detail: `You cannot use \`${permission}\` on this token.` });
+  const decision = explainDenial(questionOf(principal), permission, token);
+  throw new Denial('permission_missing', `You cannot use \`${permission}\` on this token.`, decision, token);
 }
 
-/** Like `permit`, for a container in the request. The detail explains the denial by the caller's rules. */
-export function permitNamed(principal: Principal, permission: string, resource: Resource): Transform {
+/**
+ * Like `permit`, for a container in the request. The detail explains the denial by the caller's rules. A denial is
+ * logged with `logged` as its resource.
+ */
+export function permitNamed(
+  principal: Principal,
+  permission: string,
+  resource: Resource,
+  logged = resource,
+): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
   if (verdict.allowed) return verdict.transform;
-  throw missing(permission, denialReason(questionOf(principal), permission, resource));
+  const question = questionOf(principal);
+  const detail = detailOf(permission, denialReason(question, permission, resource));
+  const decision = explainDenial(question, permission, resource);
+  throw new Denial('permission_missing', detail, decision, logged);
 }
 
 export function questionOf({ kind, policy, ceiling }: Principal): Question {
   return { holder: kind, policy, ceiling };
 }
 
-function missing(permission: string, reason: string) {
-  return fail('permission_missing', { detail: `You need the permission \`${permission}\`: ${reason}.` });
+function detailOf(permission: string, reason: string): string {
+  return `You need the permission \`${permission}\`: ${reason}.`;
 }
 
 /**
@@ -121,5 +135,6 @@ export function denyEscalation(principal: Principal, ...affected: Grants[]): voi
 export function denyUnheldGrants(principal: Principal, permissions: string[], verb = 'grant'): void {
   const missing = permissions.find((permission) => !holds(principal, permission));
   if (missing === undefined) return;
-  throw fail('grant_not_held', { detail: `You cannot ${verb} \`${missing}\`: your key does not hold it.` });
+  const detail = `You cannot ${verb} \`${missing}\`: your key does not hold it.`;
+  throw new Denial('grant_not_held', detail, explainMissing(questionOf(principal), missing));
 }

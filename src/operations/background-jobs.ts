@@ -23,6 +23,10 @@ interface Recorder {
   flush(): Promise<void>;
 }
 
+interface AuditRecorder extends Recorder {
+  writeDue(): Promise<void>;
+}
+
 interface Data {
   readonly store: Pick<Store, 'ping'>;
   readonly maintenance: Pick<Maintenance, 'audit' | 'analyzeTables' | 'sweep'>;
@@ -31,16 +35,15 @@ interface Data {
 /** Without `timers`, the jobs run only on `flush`. */
 export function startBackgroundJobs(
   { store, maintenance }: Data,
-  { denials, usage }: { readonly denials: Recorder; readonly usage: Recorder },
+  { auditRecorder, usage }: { readonly auditRecorder: AuditRecorder; readonly usage: Recorder },
   observer: Pick<Observer, 'swept'>,
   log: Log,
   timers = true,
 ): BackgroundJobs {
   let stopped = false;
   const writeUsage = job('write usage', 60_000, () => usage.flush());
-  const writeDenials = job('write denials', 1000, () => denials.flush());
   const jobs = [
-    writeDenials,
+    job('write denials and reads', 1000, () => auditRecorder.writeDue()),
     writeUsage,
     job('append to the audit chain', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
     job('analyze tables', 1000, async () => {
@@ -96,10 +99,11 @@ export function startBackgroundJobs(
 
   /** Concurrently, so that a job that hangs does not keep the recorders from being written. */
   const finish = () =>
-    Promise.all([...jobs.map((one) => one.stop()), writeDenials.runNow(), writeUsage.runNow()]);
+    Promise.all([...jobs.map((one) => one.stop()), auditRecorder.flush(), writeUsage.runNow()]);
 
   return {
     flush: async () => {
+      await auditRecorder.flush();
       for (const one of jobs) await one.runNow();
     },
     stop: async () => {

@@ -84,8 +84,14 @@ export interface Gauges {
   readonly unchained: number;
 }
 
+export interface Settings {
+  /** Returns the previous value if it was different or there was none. Returns undefined if the value is unchanged. */
+  replace(name: string, value: string): Promise<{ readonly from: string | undefined } | undefined>;
+}
+
 export interface TenantTransaction extends Omit<StoreTransaction, 'tokens' | 'idempotency'> {
   readonly tenants: Tenants;
+  readonly settings: Settings;
 }
 
 export interface Maintenance {

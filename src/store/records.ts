@@ -210,6 +210,7 @@ export interface ListedToken {
   readonly seq: string;
   readonly token: Omit<Token, 'data'>;
   readonly data: JsonText | undefined;
+  readonly transform: Transform;
 }
 
 /** The tokens of one application. */

@@ -8,6 +8,7 @@ import { idempotency } from './idempotency.ts';
 import { applicationKeys } from './keys.ts';
 import type { TenantTransaction } from './maintenance.ts';
 import { sessions } from './sessions.ts';
+import { settings } from './settings.ts';
 import type { NewEntry, StoreTransaction } from './store.ts';
 import { tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
@@ -51,6 +52,9 @@ export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
       },
       get tenants() {
         return tenants(executor);
+      },
+      get settings() {
+        return settings(executor);
       },
       get idempotency() {
         return idempotency(executor, dataKey);

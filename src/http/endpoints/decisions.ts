@@ -1,17 +1,21 @@
 import { z } from 'zod';
+import { resourceOf } from '../../domain/audit.ts';
 import { optional, text } from '../../domain/common-fields.ts';
-import { fail, throwIfInvalid } from '../../domain/error.ts';
-import { Explanation, explain, Step, trace } from '../../domain/explain.ts';
+import { Denial } from '../../domain/denial.ts';
+import { throwIfInvalid } from '../../domain/error.ts';
+import { Explanation, explain, explainDenial, Step, trace } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { parseKey } from '../../domain/key.ts';
 import { Permission } from '../../domain/permission.ts';
+import { decideUnder, type Resource } from '../../domain/policy.ts';
 import { identityOf, isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
-import { Container } from '../../domain/rule.ts';
+import { Container, type Transform } from '../../domain/rule.ts';
 import type { Credentials } from '../../store/store.ts';
-import { readEndpoint, reply } from '../pipeline/route.ts';
+import { disclosureOf } from '../pipeline/disclosures.ts';
+import { type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
-const Resource = z
+const ResourceFields = z
   .strictObject({
     id: optional(text(1, 500)).describe('The resource id. Rules compare it as `id`.'),
     container: optional(Container).describe('The container. Rules compare it as `container`.'),
@@ -29,14 +33,17 @@ const DecisionRequest = z
       .string()
       .describe('The key to check, exactly as you received it. It does not have to be valid.'),
     permission: Permission.describe('The permission to check.'),
-    resource: optional(Resource).describe(
+    resource: optional(ResourceFields).describe(
       'The resource to check. Without it, only grants for all resources match.',
     ),
-    resources: optional(z.array(Resource).min(1).max(maxResources)).describe(
+    resources: optional(z.array(ResourceFields).min(1).max(maxResources)).describe(
       'Several resources, instead of `resource`.',
     ),
     explain: optional(z.boolean()).describe(
       'Whether to add `trace`. The response is then slower and larger.',
+    ),
+    record: optional(z.boolean()).describe(
+      'Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application.',
     ),
   })
   .refine(({ resource, resources }) => !resource || !resources, {
@@ -79,14 +86,16 @@ export const decide = readEndpoint({
   name: 'decide',
   tag: 'Decisions',
   summary: 'Check access',
-  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session.`,
+  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
+  failures: ['key_type_refused'],
   handle: async ({ principal, body }, { store, observer, usage }) => {
+    if (body.record && isInBrowser(principal)) throw cannotRecord();
     const subject = await subjectOf(body.credential, principal, store.credentials);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
-    const outcomeOf = (resource: { id?: string | undefined; container?: string | undefined }) => {
+    const outcomeOf = (resource: Resource) => {
       const outcome = question ? explain(question, body.permission, resource) : invalidCredential;
       observer.decision(outcome.allowed);
       if (subject && outcome.allowed) usage.record(subject, body.permission, resource.container);
@@ -94,11 +103,42 @@ export const decide = readEndpoint({
       return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };
     const who = subject && { principal: identityOf(subject) };
-    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? {}) } };
+    const resources = body.resources ?? [body.resource ?? {}];
+    const report = body.record && subject ? reportOf(subject, body.permission, resources) : undefined;
+    if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? {}) }, report };
     const decisions = JsonText.list(withinLimit(body.resources, outcomeOf));
-    return { status: 200, body: JsonText.extended({ ...who }, 'decisions', decisions) };
+    return { status: 200, body: JsonText.extended({ ...who }, 'decisions', decisions), report };
   },
 });
+
+/** The decisions as the audit log records them: the allowed resources by transform, and each denial. */
+function reportOf(actor: Principal, permission: string, resources: readonly Resource[]): Report {
+  const question = questionOf(actor);
+  const decided = resources.map((resource) => ({
+    resource,
+    verdict: decideUnder(actor.policy, actor.ceiling, permission, resource),
+  }));
+  const allowed = Map.groupBy(decided, ({ verdict }) => (verdict.allowed ? verdict.transform : undefined));
+  allowed.delete(undefined);
+  return {
+    actor,
+    operation: permission.replaceAll(':', '.'),
+    disclosures: Array.from(allowed, ([transform, some]) =>
+      disclosureOf(
+        question,
+        permission,
+        some.map(({ resource }) => resource),
+        transform as Transform,
+      ),
+    ),
+    denials: decided
+      .filter(({ verdict }) => !verdict.allowed)
+      .map(({ resource }) => ({
+        decision: explainDenial(question, permission, resource),
+        resource: resourceOf([resource]),
+      })),
+  };
+}
 
 /** Rejects the request as soon as the outcomes exceed the maximum size of a reply. */
 function withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => object): JsonText[] {
@@ -112,6 +152,13 @@ function withinLimit<T>(resources: readonly T[], outcomeOf: (resource: T) => obj
   });
 }
 
+function cannotRecord(): Denial {
+  const required = 'the key of a private or management application';
+  return new Denial('key_type_refused', `\`record\` requires ${required}.`, {
+    reason: `record requires ${required}`,
+  });
+}
+
 /** The principal of the credential, or undefined if it is invalid or belongs to another tenant. */
 async function subjectOf(
   credential: string,
@@ -121,9 +168,11 @@ async function subjectOf(
   const key = parseKey(credential);
   if (caller.kind === 'session') {
     if (key?.kind === 'ses' && caller.digest.equals(key.digest)) return caller;
-    throw fail('permission_missing', {
-      detail: 'A session can use `decision:create` only to ask about its own key.',
-    });
+    throw new Denial(
+      'permission_missing',
+      'A session can use `decision:create` only to ask about its own key.',
+      { reason: 'a session can ask only about its own key' },
+    );
   }
   const found = key && (await credentials.find(key.kind, key.digest));
   return found?.tenantId === caller.tenantId ? found : undefined;

@@ -3,12 +3,14 @@
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
 import { requireFuture } from '../../domain/common-fields.ts';
+import { Denial } from '../../domain/denial.ts';
 import { fail } from '../../domain/error.ts';
+import { type DecidingRule, decidingRule, explain } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
-import { type Principal, permit, permitNamed } from '../../domain/principal.ts';
+import { type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
 import { needsReveal } from '../../domain/reveal-required.ts';
-import { stricter, type Transform } from '../../domain/rule.ts';
+import { canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
 import {
   containerOf,
   Data,
@@ -57,6 +59,8 @@ function renderOrReject(mask: Mask, data: unknown): JsonText {
 export interface PatchedContent {
   readonly content: TokenRevision;
   readonly transform: Transform;
+  /** The rule that decided on the transform. */
+  readonly rule: DecidingRule | undefined;
   /** The data that the caller may see. */
   readonly visibleData: JsonText | undefined;
   readonly difference: Difference;
@@ -87,7 +91,7 @@ export async function patchedContent(
   const merges = mergedInto?.text.startsWith('{') === true;
   const keeps = newData === undefined || merges;
   if (keeps && needsReveal(principal, { from: current, to: next, remasks, merges }))
-    throw fail('reveal_required');
+    throw revealRequired(principal, current);
 
   const data =
     newData === undefined
@@ -99,12 +103,30 @@ export async function patchedContent(
   const masked = data && open.mask !== undefined ? renderOrReject(open.mask, data.value()) : undefined;
   const content = { ...open, data, masked };
   const transform = stricter(oldTransform, newTransform);
+  const decidedBy = transform === oldTransform ? current : next;
   return {
     content,
     transform,
+    rule: decidingRule(questionOf(principal), 'token:update', decidedBy),
     visibleData: await readVisibleData(transform, content, current),
     difference: contentDifference(current.token, content, patch),
   };
+}
+
+function revealRequired(principal: Principal, { id, container }: LockedToken): Denial {
+  const question = questionOf(principal);
+  const { reason } = explain(question, 'token:update', { id, container });
+  const rule = decidingRule(question, 'token:update', { id, container });
+  return new Denial(
+    'reveal_required',
+    undefined,
+    {
+      reason: `the change needs token:update with the transform reveal, but ${reason}`,
+      ...(rule && { rule }),
+      missing: { permission: 'token:update', container: canonicalContainer(container), transform: 'reveal' },
+    },
+    { id, container },
+  );
 }
 
 /** The part of the new content that the caller may see. Unchanged data is read from the store. */

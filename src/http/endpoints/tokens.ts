@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { fail, orNotFound } from '../../domain/error.ts';
+import { type DecidingRule, decidingRule } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { newId } from '../../domain/key.ts';
 import { decideUnder, type Resource } from '../../domain/policy.ts';
-import { changeBy, type Principal, permit, permitNamed } from '../../domain/principal.ts';
+import { changeBy, type Principal, permit, permitNamed, questionOf } from '../../domain/principal.ts';
 import { Container, canonicalContainer, type Transform } from '../../domain/rule.ts';
 import {
   MetadataFilter,
@@ -17,9 +18,16 @@ import {
   Token as TokenView,
 } from '../../domain/token.ts';
 import { visible, within } from '../../domain/visible-scopes.ts';
-import type { LockedToken, StoredToken, StoreTransaction, TokenRecord } from '../../store/store.ts';
+import type {
+  ListedToken,
+  LockedToken,
+  StoredToken,
+  StoreTransaction,
+  TokenRecord,
+} from '../../store/store.ts';
+import { disclosureOf } from '../pipeline/disclosures.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
-import { changeEndpoint, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
+import { changeEndpoint, type Disclosure, type Reply, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { contentOf, type PatchedContent, patchedContent } from './token-content.ts';
 
@@ -48,12 +56,16 @@ export const createToken = changeEndpoint({
   handle: async ({ principal, body }, { store, usage }) => {
     const id = body.id ?? newId(principal.now);
     const content = contentOf(body, principal.now);
-    const transform = permitNamed(principal, 'token:create', { id, container: content.container });
-    usage.record(principal, 'token:create', content.container);
+    const { container } = content;
+    // A generated id means nothing to a caller that was denied.
+    const logged = { id: body.id, container };
+    const transform = permitNamed(principal, 'token:create', { id, container }, logged);
+    usage.record(principal, 'token:create', container);
     const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
     if (!token) throw fail('token_exists');
     const data = transform === 'reveal' ? content.data : transform === 'mask' ? content.masked : undefined;
-    return { ...tokenReply(201, token, transform, data), entity: { kind: 'token', id } };
+    const rule = decidingRule(questionOf(principal), 'token:create', token);
+    return { ...tokenReply(201, token, transform, rule, data), entity: { kind: 'token', id } };
   },
 });
 
@@ -88,7 +100,8 @@ export const listTokens = readEndpoint({
       store.tokens.list(principal.tenantId, { visible: readable, transformFor, filter, ...window }),
     );
     const views = rows.map(({ token, data }) => viewOf(token, data));
-    return { status: 200, body: JsonText.extended({ pagination }, 'data', JsonText.list(views)) };
+    const body = JsonText.extended({ pagination }, 'data', JsonText.list(views));
+    return { status: 200, body, disclosures: disclosuresOf(principal, rows) };
   },
 });
 
@@ -103,7 +116,10 @@ export const getToken = readEndpoint({
     const token = orNotFound(await store.tokens.get(principal.tenantId, params.id));
     const transform = permit(principal, 'token:read', token);
     usage.record(principal, 'token:read', token.container);
-    return { status: 200, body: transformed(token, transform) };
+    const rule =
+      transform === 'reveal' ? decidingRule(questionOf(principal), 'token:read', token) : undefined;
+    const disclosures = [{ tokens: [token], transform, rule }];
+    return { status: 200, body: transformed(token, transform), disclosures };
   },
 });
 
@@ -135,9 +151,9 @@ export const updateToken = changeEndpoint({
     const token = orNotFound(
       await store.tokens.update(principal.tenantId, params.id, change, revise, storageQuota),
     );
-    const { transform, visibleData, difference } = orNotFound(next);
+    const { transform, rule, visibleData, difference } = orNotFound(next);
     const entity = { kind: 'token', id: params.id } as const;
-    return { ...tokenReply(200, token, transform, visibleData), entity, difference };
+    return { ...tokenReply(200, token, transform, rule, visibleData), entity, difference };
   },
 });
 
@@ -149,14 +165,30 @@ export const deleteToken = changeEndpoint({
   replies: { 204: { description: 'Deleted.' } },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store, usage }) => {
+    let container: string | undefined;
     const deleted = await store.tokens.delete(principal.tenantId, params.id, (current) => {
       permit(principal, 'token:delete', current);
-      usage.record(principal, 'token:delete', current.container);
+      ({ container } = current);
+      usage.record(principal, 'token:delete', container);
     });
     orNotFound(deleted);
-    return { status: 204, entity: { kind: 'token', id: params.id } };
+    const { id } = params;
+    return { status: 204, entity: { kind: 'token', id }, resource: { id, container } };
   },
 });
+
+/** The tokens of a list by transform. */
+function disclosuresOf(principal: Principal, rows: readonly ListedToken[]): Disclosure[] {
+  const question = questionOf(principal);
+  return Array.from(
+    Map.groupBy(rows, ({ transform }) => transform),
+    ([transform, some]) => {
+      const tokens = some.map(({ token }) => token);
+      if (transform !== 'reveal') return { tokens, transform };
+      return disclosureOf(question, 'token:read', tokens, transform);
+    },
+  );
+}
 
 /** Decrypts the plaintext only for `reveal`. */
 function transformed(stored: StoredToken, transform: Transform): JsonText {
@@ -174,16 +206,19 @@ interface TokenReplyRecord {
   readonly status: number;
   readonly token: StoredToken['token'];
   readonly transform: Transform;
+  readonly rule: DecidingRule | undefined;
 }
 
 function tokenReply(
   status: number,
   { token }: TokenRecord,
   transform: Transform,
+  rule: DecidingRule | undefined,
   data: JsonText | undefined,
 ) {
-  const idempotencyRecord: TokenReplyRecord = { status, token, transform };
-  return { status, body: viewOf(token, data), idempotencyRecord };
+  const idempotencyRecord: TokenReplyRecord = { status, token, transform, rule };
+  const disclosures = [{ tokens: [token], transform, rule }];
+  return { status, body: viewOf(token, data), idempotencyRecord, disclosures };
 }
 
 /** Adds the data only if the token is unchanged. A token that was changed or deleted since is returned without. */
@@ -192,8 +227,9 @@ async function replay(
   { principal }: { principal: Principal },
   { store }: { store: Pick<StoreTransaction, 'tokens'> },
 ): Promise<Reply> {
-  const { status, token, transform } = idempotencyRecord as TokenReplyRecord;
+  const { status, token, transform, rule } = idempotencyRecord as TokenReplyRecord;
   const stored = await store.tokens.get(principal.tenantId, token.id);
-  const isUnchanged = stored && isDeepStrictEqual(stored.token, token);
-  return { status, body: isUnchanged ? transformed(stored, transform) : token };
+  if (!stored || !isDeepStrictEqual(stored.token, token)) return { status, body: token };
+  const disclosures = [{ tokens: [token], transform, rule }];
+  return { status, body: transformed(stored, transform), disclosures };
 }

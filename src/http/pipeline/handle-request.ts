@@ -1,11 +1,15 @@
 /** The steps of every request, in order. Comments name the status with which a step rejects the request. */
+import { resourceOf } from '../../domain/audit.ts';
 import { type Awaitable, then } from '../../domain/awaitable.ts';
+import { Denial } from '../../domain/denial.ts';
 import { fail } from '../../domain/error.ts';
-import { parseKey } from '../../domain/key.ts';
+import { parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, StoreTransaction } from '../../store/store.ts';
 import { checkFailure, checkReply } from './check-reply.ts';
+import { recordDenial } from './denials.ts';
+import { disclosureFields, recordDisclosures } from './disclosures.ts';
 import { excludeConcurrent, idempotencyOf } from './idempotency.ts';
 import { problemResponse } from './problem.ts';
 import type { Release } from './quota.ts';
@@ -23,6 +27,8 @@ import {
   type Route,
   takesBody,
 } from './route.ts';
+
+const maxOriginLength = 200;
 
 export async function handleRequest(
   route: Route,
@@ -60,14 +66,20 @@ export async function handleRequest(
       const bodyBytes = received?.bytes.length ?? 0;
       release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
     }
+    requestInfo.checkPurpose(); // 400
     const { call, bodyText } = readInput(route, principal, request, pathParams, received); // 400, 413, 415
     const reply =
       route.kind === 'change'
         ? await runChange(route, call, request.headers, bodyText, requestInfo, context)
         : await route.handle(call, context);
+    if (reply.disclosures || reply.report)
+      await recordDisclosures(operationOf(route), reply, principal, requestInfo, context); // 503
     return respond(route, reply, principal, requestInfo, context);
   } catch (error) {
-    if (route.kind !== 'open') context.denials.record(operationOf(route), principal, error, requestInfo);
+    if (route.kind !== 'open') {
+      const denied = { operation: operationOf(route), principal, error, pathParams, requestInfo };
+      recordDenial(context.auditRecorder, denied);
+    }
     const failure = context.checkReplies ? checkFailure(route, error) : error;
     return closeIfStopping(problemResponse(failure, requestInfo, context.log), context);
   } finally {
@@ -95,15 +107,23 @@ function authenticate({ kind, digest }: PresentedKey, credentials: Credentials):
 function requireAccess({ callers, permission }: KeyedRoute, principal: Principal, headers: Headers): void {
   // Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed.
   const origin = principal.origins ? headers.get('origin') : null;
-  if (origin !== null && !principal.origins?.includes(origin)) throw fail('origin_refused');
+  if (origin !== null && !principal.origins?.includes(origin))
+    throw new Denial('origin_refused', undefined, { reason: originReason(origin) });
   const owner = ownerOf(principal);
   if (callers && !callers.includes(owner)) {
     const presented = owner === 'session' ? 'a session' : `a ${owner} application`;
-    throw fail('key_type_refused', {
-      detail: `This operation requires the key of a ${callers.join(' or ')} application. You sent the key of ${presented}.`,
-    });
+    const required = `the key of a ${callers.join(' or ')} application`;
+    throw new Denial(
+      'key_type_refused',
+      `This operation requires ${required}. You sent the key of ${presented}.`,
+      { reason: `this operation requires ${required}, and this is the key of ${presented}` },
+    );
   }
   if (permission) mustHold(principal, permission);
+}
+
+function originReason(origin: string): string {
+  return `the origin ${redactSecrets(origin).slice(0, maxOriginLength)} is not in allowed_origins of the application`;
 }
 
 /** For permissions that rules limit to containers, the handler records the container. */
@@ -114,7 +134,10 @@ function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: 
   );
 }
 
-/** Commits the change, its audit entry and its idempotency record in one transaction. */
+/**
+ * Commits the change, its audit entry and its idempotency record in one transaction. The entry also records the data in
+ * the reply. A replay returns its disclosures, to be recorded by an entry of their own.
+ */
 async function runChange(
   route: ChangeRoute,
   call: Call,
@@ -134,8 +157,15 @@ async function runChange(
       const reply = route.replay ? await route.replay(earlier, call, changeContext) : (earlier as Reply);
       return { ...reply, headers: { 'Idempotency-Replayed': 'true' } };
     }
-    const { entity, difference, idempotencyRecord, ...reply } = await route.handle(call, changeContext);
-    const change = { operation: operationOf(route), entity, ...(difference && { difference }) };
+    const handled = await route.handle(call, changeContext);
+    const { entity, difference, resource, disclosures, idempotencyRecord, ...reply } = handled;
+    const change = {
+      operation: operationOf(route),
+      entity,
+      ...(resource && { resource: resourceOf([resource]) }),
+      ...(disclosures?.[0] && disclosureFields(disclosures[0])),
+      ...(difference && { difference }),
+    };
     tx.record({ ...auditFields(principal, requestInfo), ...change, result: 'success' });
     if (idempotency)
       await tx.idempotency.save(tenant, idempotency, idempotencyRecord ?? reply, principal.now);

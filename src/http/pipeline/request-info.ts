@@ -1,8 +1,12 @@
 /** Facts about a request that do not depend on its key: id, path, client, and the rate limits it counted against. */
+import { line } from '../../domain/common-fields.ts';
+import { throwIfInvalid } from '../../domain/error.ts';
 import { redactSecrets } from '../../domain/key.ts';
 import { actorOf, type Principal } from '../../domain/principal.ts';
 
 const maxUserAgentLength = 200;
+const purposeHeader = 'svc-purpose';
+const Purpose = line(1, 200);
 
 /** Most requests need few of these values, so they are computed on demand. */
 export class RequestInfo {
@@ -35,6 +39,22 @@ export class RequestInfo {
     return header === null ? undefined : /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(header)?.[1];
   }
 
+  /** Why the request is made, from the `SVC-PURPOSE` header. Undefined if the header is absent, empty or invalid. */
+  get purpose(): string | undefined {
+    return this.#parsePurpose()?.data;
+  }
+
+  /** Throws `validation_failed` if the `SVC-PURPOSE` header is invalid. */
+  checkPurpose(): void {
+    const issues = this.#parsePurpose()?.error?.issues;
+    if (issues) throwIfInvalid({ [purposeHeader]: issues.map(({ message }) => message) });
+  }
+
+  #parsePurpose() {
+    const given = this.#request.headers.get(purposeHeader);
+    return given ? Purpose.safeParse(decodeHeader(given)) : undefined;
+  }
+
   /** The client's address, behind trusted proxies. */
   address(): string | undefined {
     if (this.#address === null) this.#address = this.#addressOf(this.#request);
@@ -50,6 +70,13 @@ export class RequestInfo {
       ...(agent !== null && { user_agent: redactSecrets(agent).slice(0, maxUserAgentLength) }),
     };
   }
+}
+
+/** HTTP delivers the bytes of a header as Latin-1. Most clients send UTF-8. */
+function decodeHeader(value: string): string {
+  const bytes = Buffer.from(value, 'latin1');
+  const text = bytes.toString();
+  return Buffer.from(text).equals(bytes) ? text : value;
 }
 
 /** The values of the `RateLimit-Policy` and `RateLimit` headers (IETF draft). */
@@ -72,6 +99,7 @@ export function auditFields(principal: Principal, requestInfo: RequestInfo) {
     from: requestInfo.from(),
     request_id: requestInfo.requestId,
     ...(requestInfo.traceId !== undefined && { trace_id: requestInfo.traceId }),
+    ...(requestInfo.purpose !== undefined && { purpose: requestInfo.purpose }),
   };
 }
 

@@ -13,7 +13,8 @@ const commonHeaders = {
 };
 
 const preflightHeaders = {
-  'Access-Control-Allow-Headers': 'SVC-API-KEY, SVC-REQUEST-ID, Content-Type, Idempotency-Key, traceparent',
+  'Access-Control-Allow-Headers':
+    'SVC-API-KEY, SVC-REQUEST-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, traceparent',
   'Access-Control-Max-Age': '7200',
 };
 

@@ -1,16 +1,19 @@
 /** Types and helpers to declare endpoints and routes. */
 import type { z } from 'zod';
-import type { Difference, Entry } from '../../domain/audit.ts';
+import type { AuditedReads, Difference, Entry, EntryDecision, EntryResource } from '../../domain/audit.ts';
 import type { Code, Failure } from '../../domain/error.ts';
+import type { DecidingRule } from '../../domain/explain.ts';
 import type { Owner } from '../../domain/grant.ts';
 import type { Secret } from '../../domain/key.ts';
 import type { BuiltIn } from '../../domain/permission.ts';
+import type { Resource } from '../../domain/policy.ts';
 import type { Principal } from '../../domain/principal.ts';
+import type { Transform } from '../../domain/rule.ts';
 import type { Log } from '../../log.ts';
 import type { Observer } from '../../observe.ts';
 import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Tag } from '../reference/tags.ts';
-import type { DenialLog } from './denial-log.ts';
+import type { AuditRecorder } from './audit-recorder.ts';
 import type { LargeReplies } from './large-replies.ts';
 import type { Limits } from './limits.ts';
 import type { Quota, Release } from './quota.ts';
@@ -21,7 +24,8 @@ import type { UsageRecorder } from './usage-recorder.ts';
 export interface HandlerContext<S = Store> {
   readonly store: S;
   readonly log: Log;
-  readonly denials: DenialLog;
+  readonly auditRecorder: AuditRecorder;
+  readonly auditedReads: AuditedReads;
   readonly limits: Limits;
   /** Pending sessions per application. */
   readonly pendingSessions: Quota;
@@ -63,6 +67,22 @@ export interface LimitedRequest {
   readonly bodyBytes: number;
 }
 
+/** Data in a reply, with the same transform. */
+export interface Disclosure {
+  readonly tokens: readonly Resource[];
+  readonly transform: Transform;
+  /** The rule that decided. Undefined if several did. */
+  readonly rule?: DecidingRule | undefined;
+}
+
+/** Decisions about a credential that the caller wants to be recorded. */
+export interface Report {
+  readonly actor: Principal;
+  readonly operation: string;
+  readonly disclosures: readonly Disclosure[];
+  readonly denials: readonly { readonly decision: EntryDecision; readonly resource: EntryResource }[];
+}
+
 export interface Reply {
   readonly status: number;
   readonly body?: unknown;
@@ -70,12 +90,18 @@ export interface Reply {
   readonly headers?: Record<string, string>;
   /** Sent instead of `body`: the same content, encoded as the `Content-Encoding` header says. */
   readonly encoded?: Uint8Array<ArrayBuffer>;
+  /** The token data in the body, for the audit log. */
+  readonly disclosures?: readonly Disclosure[];
+  /** Decisions to record in the audit log. */
+  readonly report?: Report | undefined;
 }
 
 /** The reply of a change, and the details of its audit entry. */
 export interface ChangeReply extends Reply {
   readonly entity: NonNullable<Entry['entity']>;
   readonly difference?: Difference;
+  /** What was changed, if `disclosures` does not say it. */
+  readonly resource?: Resource;
   /** Stored for idempotent retries in place of the reply; `replay` turns it into a reply again. */
   readonly idempotencyRecord?: unknown;
 }

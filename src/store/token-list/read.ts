@@ -53,7 +53,7 @@ export async function readTokens(
       const now = show(row);
       if (now === transform) {
         const data = part && decryptPart(key, row, part, row.ciphertext);
-        tokens.push({ seq: row.seq, token: viewOf(row), data });
+        tokens.push({ seq: row.seq, token: viewOf(row), data, transform });
       } else if (now !== undefined) changed.push({ seq: row.seq, transform: now });
     }
   }

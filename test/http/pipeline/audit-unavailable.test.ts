@@ -61,6 +61,6 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
     expect((await server.call('GET', '/applications')).status).toBe(401);
     await server.flush();
     await allow();
-    expect(server.logged.join('\n')).toContain('denials could not be written to the audit log');
+    expect(server.logged.join('\n')).toContain('denials and reads could not be written to the audit log');
   });
 });

@@ -195,3 +195,9 @@ create table idempotency (
   primary key (tenant_id, caller_id, key_digest)
 );
 create index idempotency_by_expiry on idempotency (expires_at);
+
+-- Settings of the last start that have an audit entry when they change.
+create table settings (
+  name text primary key,
+  value text not null
+);

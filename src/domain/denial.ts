@@ -1,0 +1,16 @@
+/** Denied access, with the data that the audit log records about it. */
+import { type EntryDecision, type EntryResource, resourceOf } from './audit.ts';
+import { type Code, Failure } from './error.ts';
+import type { Resource } from './policy.ts';
+
+/** The response contains only the code and the detail. `decision` and `resource` are for the audit log. */
+export class Denial extends Failure {
+  readonly decision: EntryDecision;
+  readonly resource: EntryResource | undefined;
+
+  constructor(code: Code, detail: string | undefined, decision: EntryDecision, resource?: Resource) {
+    super(code, detail === undefined ? {} : { detail });
+    this.decision = decision;
+    this.resource = resource && resourceOf([resource]);
+  }
+}

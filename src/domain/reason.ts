@@ -1,0 +1,127 @@
+/** The sentences that explain decisions. */
+import { hasTrait } from './permission.ts';
+import { type CompiledRule, canonicalResource, matches, type Policy, type Resource } from './policy.ts';
+import type { Condition } from './rule.ts';
+
+/** Whose rules decide: of the caller, or of the authorizer that limits a session. */
+export type Holder = 'application' | 'session' | 'authorizer';
+
+export function why({ conditions }: CompiledRule, permission: string, given: Resource): string {
+  return hasTrait(permission, 'scoped')
+    ? describeConditions(conditions, given)
+    : `${permission} does not apply to data, so containers and conditions are ignored`;
+}
+
+function failing(conditions: readonly Condition[], given: Resource): Condition[] {
+  return conditions.filter((condition) => !matches([condition], given));
+}
+
+/** Limits the length of a reason: a rule may have 20 conditions of 500 characters. */
+const maxConditions = 3;
+
+/** Lists the conditions that do not hold. If all hold, lists them. */
+function describeConditions(conditions: readonly Condition[], given: Resource): string {
+  if (conditions.length === 0) return 'it applies to every resource';
+  const [relevant, describe] = matches(conditions, given)
+    ? [conditions, describeMatch]
+    : [failing(conditions, given), describeMismatch];
+  const sentences = relevant
+    .slice(0, maxConditions)
+    .map((condition) => describe(condition, given[condition.attribute]));
+  const more = relevant.length - sentences.length;
+  return [...sentences, ...(more > 0 ? [`${more} more`] : [])].join(' and ');
+}
+
+function describeMatch({ attribute, value }: Condition, given: string | undefined): string {
+  if (given === value) return `${attribute} is ${value}`;
+  return `${attribute} ${given} ${attribute === 'container' ? 'is in' : 'starts with'} ${value}`;
+}
+
+function describeMismatch({ attribute, operator, value }: Condition, given: string | undefined): string {
+  if (given === undefined) return `no ${attribute} was given to compare with ${value}`;
+  const subject = `${attribute} ${given}`;
+  if (operator === 'equals') return `${subject} is not ${value}`;
+  return `${subject} ${attribute === 'container' ? 'is not in' : 'does not start with'} ${value}`;
+}
+
+export function allowReason(
+  of: Holder,
+  rule: CompiledRule | undefined,
+  permission: string,
+  resource: Resource,
+): string {
+  if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform mask`;
+  const because = why(rule, permission, canonicalResource(resource));
+  return `${ruleOf(of, rule)} grants ${permission} with the transform ${rule.rule.transform}: ${because}`;
+}
+
+/** Names the smallest change that would allow it: another permission in a matching rule, a wider rule, or a new grant. */
+export function denyReason(
+  of: Holder,
+  policy: Policy,
+  permission: string,
+  resource: Resource,
+): { reason: string; rule?: CompiledRule } {
+  if (!hasTrait(permission, 'scoped')) return { reason: notGranted(of, policy, permission) };
+  const given = canonicalResource(resource);
+  const [matching] = policy.rules
+    .filter(({ conditions }) => matches(conditions, given))
+    .sort((a, b) => narrowness(b.conditions) - narrowness(a.conditions));
+  if (matching)
+    return {
+      reason: `${ruleOf(of, matching)} matches but grants ${firstThree(matching.rule.permissions)}, not ${permission}`,
+      rule: matching,
+    };
+  const [nearest] = policy.rules
+    .filter(({ permissions }) => permissions.has(permission))
+    .map((rule) => ({ rule, distance: distance(rule.conditions, given) }))
+    .sort((a, b) => a.distance - b.distance);
+  if (!nearest) return { reason: notGranted(of, policy, permission) };
+  const because = describeConditions(nearest.rule.conditions, given);
+  return {
+    reason: `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`,
+    rule: nearest.rule,
+  };
+}
+
+/** Longer values match fewer resources, so adding a permission to that rule grants less. */
+function narrowness(conditions: readonly Condition[]): number {
+  return conditions.reduce((sum, { value }) => sum + value.length, 0);
+}
+
+/** How far a rule is from matching: by the number of failing conditions, then by the length of the common prefixes. */
+function distance(conditions: readonly Condition[], given: Resource): number {
+  return failing(conditions, given)
+    .map(({ attribute, value }) => 2 - commonPrefix(given[attribute], value))
+    .reduce((sum, one) => sum + one, 0);
+}
+
+/** The common prefix as a fraction of the value, from 0 to 1. */
+function commonPrefix(text: string | undefined, value: string): number {
+  let same = 0;
+  while (same < value.length && text?.[same] === value[same]) same++;
+  return same / value.length;
+}
+
+export function notGranted(of: Holder, { grants }: Policy, permission: string): string {
+  if (of === 'session' && grants.permissions.length + grants.rules.length === 0)
+    return 'this session has not been authorized yet';
+  return `${holderOf(of)} does not have ${permission} in its permissions or rules`;
+}
+
+function firstThree(permissions: readonly string[]): string {
+  const [first, more] = [permissions.slice(0, 3).join(', '), permissions.length - 3];
+  return more > 0 ? `${first} and ${more} more` : first;
+}
+
+const ceiling = 'this session is limited by its authorizer';
+
+function ruleOf(of: Holder, { index }: CompiledRule): string {
+  const number = index + 1;
+  return of === 'authorizer' ? `${ceiling}, whose rule ${number}` : `rule ${number}`;
+}
+
+function holderOf(of: Holder): string {
+  if (of === 'authorizer') return `${ceiling}, which`;
+  return of === 'session' ? 'this session' : 'this application';
+}

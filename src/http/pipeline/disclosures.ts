@@ -1,0 +1,114 @@
+/** Records in the audit log which token data a response contains, before it is sent. */
+import { resourceOf } from '../../domain/audit.ts';
+import { Failure, fail } from '../../domain/error.ts';
+import { decidingRule, type Question } from '../../domain/explain.ts';
+import type { Resource } from '../../domain/policy.ts';
+import { actorOf, type Principal } from '../../domain/principal.ts';
+import type { Transform } from '../../domain/rule.ts';
+import type { NewEntry } from '../../store/store.ts';
+import { addDenial } from './denials.ts';
+import { auditFields, type RequestInfo } from './request-info.ts';
+import type { Disclosure, HandlerContext, Reply, Report } from './route.ts';
+
+/** `rule` is set if one rule decided about all resources. */
+export function disclosureOf(
+  question: Question,
+  permission: string,
+  tokens: readonly Resource[],
+  transform: Transform,
+): Disclosure {
+  const [rule, ...others] = tokens.map((token) => decidingRule(question, permission, token));
+  const isSame = others.every((other) => other?.of === rule?.of && other?.rule === rule?.rule);
+  return { tokens, transform, rule: isSame ? rule : undefined };
+}
+
+/** The fields of an entry about a disclosure. */
+export function disclosureFields({ tokens, transform, rule }: Disclosure) {
+  const resource = resourceOf(tokens);
+  const isNamed = resource.ids !== undefined || resource.container !== undefined;
+  return { ...(isNamed && { resource }), decision: { transform, ...(rule && { rule }) } };
+}
+
+/**
+ * Resolves when the entries of plaintext are durable. Throws `unavailable` if they cannot be written. Other reads are
+ * aggregated in memory.
+ */
+export async function recordDisclosures(
+  operation: string,
+  { disclosures = [], report }: Reply,
+  principal: Principal,
+  requestInfo: RequestInfo,
+  context: HandlerContext,
+): Promise<void> {
+  // A response to HEAD has no body.
+  if (requestInfo.method === 'HEAD') return;
+  const entries: NewEntry[] = [];
+  for (const disclosure of disclosures) {
+    if (context.auditedReads === 'off') break;
+    if (disclosure.transform === 'reveal')
+      entries.push({
+        ...auditFields(principal, requestInfo),
+        operation,
+        ...disclosureFields(disclosure),
+        result: 'success',
+      });
+    else if (context.auditedReads === 'all')
+      countRead(operation, disclosure, principal, requestInfo, context);
+  }
+  if (report) entries.push(...reportedEntries(report, principal, requestInfo, context));
+  if (entries.length === 0) return;
+  try {
+    await context.store.audit.write(entries);
+  } catch (error) {
+    throw error instanceof Failure ? error : fail('unavailable', { cause: error });
+  }
+}
+
+function countRead(
+  operation: string,
+  { tokens, transform }: Disclosure,
+  principal: Principal,
+  requestInfo: RequestInfo,
+  { auditRecorder }: HandlerContext,
+): void {
+  const { ids, ...place } = resourceOf(tokens);
+  const caller = principal.kind === 'session' ? principal.sessionId : '';
+  const purpose = requestInfo.purpose ?? '';
+  const group = {
+    application: principal.applicationId,
+    name: `${operation} ${transform} ${caller} ${place.container} ${purpose}`,
+    coarseName: `${operation} ${transform}`,
+  };
+  auditRecorder.add(group, ids, () => ({
+    ...auditFields(principal, requestInfo),
+    operation,
+    resource: place,
+    decision: { transform },
+    result: 'success',
+  }));
+}
+
+/** Entries of the allowed resources. Denied ones are aggregated. */
+function reportedEntries(
+  { actor, operation, disclosures, denials }: Report,
+  caller: Principal,
+  requestInfo: RequestInfo,
+  { auditRecorder }: HandlerContext,
+): NewEntry[] {
+  const reportedBy = caller.applicationId;
+  for (const denial of denials)
+    addDenial(
+      auditRecorder,
+      { ...denial, actor, operation, reason: 'permission_missing', reportedBy },
+      caller,
+      requestInfo,
+    );
+  return disclosures.map((disclosure) => ({
+    ...auditFields(caller, requestInfo),
+    actor: actorOf(actor),
+    operation,
+    ...disclosureFields(disclosure),
+    result: 'success',
+    reported_by: reportedBy,
+  }));
+}

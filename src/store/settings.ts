@@ -1,0 +1,19 @@
+/** Settings of the last start that have an audit entry when they change. */
+import type { Executor } from './engine/db.ts';
+import type { Settings } from './maintenance.ts';
+
+export function settings(db: Pick<Executor, 'get'>): Settings {
+  return {
+    replace: async (name, value) => {
+      const before = await db.get<{ value: string }>('select value from settings where name = $1', [name]);
+      // Compares again: another node may have started in the meantime.
+      const changed = await db.get<{ name: string }>(
+        `insert into settings (name, value) values ($1, $2)
+         on conflict (name) do update set value = excluded.value where settings.value <> excluded.value
+         returning name`,
+        [name, value],
+      );
+      return changed && { from: before?.value };
+    },
+  };
+}
