@@ -1,0 +1,132 @@
+/** The audit entries of denials: what was denied, why, and what is missing. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+
+const all = ['token:read', 'token:update', 'token:delete', 'token:create'];
+const rule = { priority: 1, container: '/other/', transform: 'mask', permissions: all };
+
+describe.each(databases)('the entry of a denial on %s', (_, database) => {
+  let server: TestServer;
+  let management: string;
+  let desk: { id: string; key: string };
+  beforeAll(async () => {
+    server = await openTestServer(database);
+    ({ key: management } = await server.tenant());
+    desk = await server.application(management, { permissions: [], rules: [rule] });
+    for (const [id, container] of [
+      ['card-1', '/cards/42/'],
+      ['card-2', '/cards/42/'],
+      ['mine', '/other/'],
+    ])
+      await server.call('POST', '/tokens', {
+        key: management,
+        body: { id, container, data: { a: 1 }, mask: 'm' },
+      });
+  });
+  afterAll(() => server.close());
+
+  /** The entries of denials since the last call. */
+  const denials = async (key = management) => {
+    await server.flush();
+    const known = seen.size;
+    const { body } = await server.call('GET', '/logs?result=denied&size=100', { key });
+    const entries = body.data.filter(({ id }: { id: string }) => !seen.has(id));
+    for (const { id } of entries) seen.add(id);
+    expect(seen.size).toBeGreaterThan(known);
+    return entries;
+  };
+  const seen = new Set<string>();
+
+  test('about a stored token has its container, which the response does not tell', async () => {
+    for (const id of ['card-1', 'card-2', 'card-1']) {
+      const { status, body } = await server.call('GET', `/tokens/${id}`, { key: desk.key });
+      expect([status, JSON.stringify(body).includes('/cards/')]).toEqual([403, false]);
+    }
+    expect(await denials()).toMatchObject([
+      {
+        actor: { kind: 'application', id: desk.id },
+        operation: 'token.read',
+        reason: 'permission_missing',
+        resource: { ids: ['card-1', 'card-2'], container: '/cards/42/' },
+        decision: {
+          reason: 'rule 1 grants token:read but does not match: container /cards/42/ is not in /other/',
+          missing: { permission: 'token:read', container: '/cards/42/' },
+          rule: { of: 'application', rule: 1 },
+        },
+        count: 3,
+      },
+    ]);
+  });
+
+  test('about a container in the request names that container, and no generated id', async () => {
+    const body = { container: '/Cards/', data: 1 };
+    await server.call('POST', '/tokens', { key: desk.key, body });
+    const [entry] = await denials();
+    expect(entry.resource).toEqual({ container: '/cards/' });
+    expect(entry.decision.missing).toEqual({ permission: 'token:create', container: '/Cards/' });
+  });
+
+  test('about a permission that the key does not have anywhere says so', async () => {
+    await server.call('DELETE', '/applications/no-such-id', { key: desk.key });
+    expect(await denials()).toMatchObject([
+      {
+        resource: { ids: ['no-such-id'] },
+        decision: {
+          reason: 'this application does not have application:delete in its permissions or rules',
+          missing: { permission: 'application:delete' },
+        },
+      },
+    ]);
+  });
+
+  test('about a change that needs reveal names the rule that limits the transform', async () => {
+    await server.call('PATCH', '/tokens/mine', { key: desk.key, body: { mask: 'x' } });
+    expect(await denials()).toMatchObject([
+      {
+        operation: 'token.update',
+        reason: 'reveal_required',
+        resource: { ids: ['mine'], container: '/other/' },
+        decision: {
+          reason:
+            'the change needs token:update with the transform reveal, but rule 1 grants token:update with the transform mask: container is /other/',
+          rule: { of: 'application', rule: 1 },
+          missing: { permission: 'token:update', container: '/other/', transform: 'reveal' },
+        },
+      },
+    ]);
+  });
+
+  test('by the ceiling of a session names the authorizer', async () => {
+    const web = await server.application(management, { type: 'public' });
+    const { body } = await server.call('POST', '/sessions', { key: web.key });
+    const grant = { nonce: body.nonce, permissions: ['token:read'] };
+    await server.call('POST', '/sessions/authorize', { key: desk.key, body: grant });
+    await server.call('GET', '/tokens/card-1', { key: body.session_key });
+    expect(await denials()).toMatchObject([
+      {
+        actor: { kind: 'session', application_id: web.id, authorized_by: desk.id },
+        decision: {
+          reason:
+            'this session is limited by its authorizer, whose rule 1 grants token:read but does not match: container /cards/42/ is not in /other/',
+          rule: { of: 'authorizer', rule: 1 },
+          missing: { permission: 'token:read', container: '/cards/42/' },
+        },
+      },
+    ]);
+  });
+
+  test('about the origin or the type of key has a reason', async () => {
+    const web = await server.application(management, {
+      type: 'public',
+      allowed_origins: ['https://shop.example'],
+    });
+    const headers = { Origin: 'https://other.example' };
+    await server.call('POST', '/sessions', { key: web.key, headers });
+    await server.call('POST', '/sessions', { key: desk.key });
+    const reasons = (await denials()).map((entry: { decision: { reason: string } }) => entry.decision.reason);
+    expect(reasons.sort()).toEqual([
+      'the origin https://other.example is not in allowed_origins of the application',
+      'this operation requires the key of a public application, and this is the key of a private application',
+    ]);
+  });
+});
