@@ -36,6 +36,13 @@ export interface GuardOptions extends FilterOptions {
   readonly resource?: (request: GuardRequest) => Resource;
   /** The caller's key. Default: the `SVC-API-KEY` header. */
   readonly credential?: (request: GuardRequest) => string | undefined;
+  /**
+   * Whether the audit log of Sallyport records every decision. An allowed request is recorded before your handler runs,
+   * and denied with 503 if that fails. The client needs the key of a private or management application.
+   */
+  readonly record?: boolean;
+  /** Why the request is made, for the audit log. */
+  readonly purpose?: (request: GuardRequest) => string | undefined;
 }
 
 export type CheckResult =
@@ -57,27 +64,37 @@ export async function check(
   const credential = options.credential ? options.credential(request) : request.header('svc-api-key');
   if (!credential) return { allowed: false, ...denial(401, noKey) };
   const resource = options.resource?.(request);
-  const { client, permission } = options;
+  const { client, permission, record } = options;
+  const purpose = options.purpose?.(request);
   try {
-    const question = { credential, permission, ...(resource && { resource }) };
-    const decision = await client.decide(question, signal && { signal });
+    const question = { credential, permission, ...(resource && { resource }), ...(record && { record }) };
+    const decision = await client.decide(question, {
+      ...(signal && { signal }),
+      ...(purpose && { purpose }),
+    });
     if (decision.allowed) return { allowed: true, decision };
     if (!decision.principal) return { allowed: false, ...denial(401, noKey) };
     const detail = `You cannot use \`${permission}\` on this resource.`;
     return { allowed: false, decision, ...denial(403, detail) };
   } catch (error) {
-    const invalid = invalidResource(error);
-    if (invalid) return { allowed: false, ...denial(403, `The resource is invalid: ${invalid}.`) };
+    const invalid = invalidInput(error);
+    if (invalid) return { allowed: false, ...denial(403, `The request is invalid: ${invalid}.`) };
     const code = error instanceof ProblemError ? error.code : 'unreachable';
     return { allowed: false, ...denial(503, `Access could not be checked (${code}).`) };
   }
 }
 
-/** The messages if only the resource's id or container is invalid. Undefined for all other errors. */
-function invalidResource(error: unknown): string | undefined {
+const inputNames: Readonly<Record<string, string>> = {
+  'resource.id': 'id',
+  'resource.container': 'container',
+  'svc-purpose': 'purpose',
+};
+
+/** The messages if only the id, the container or the purpose is invalid. Undefined for all other errors. */
+function invalidInput(error: unknown): string | undefined {
   if (!(error instanceof ValidationError)) return undefined;
   const messages = Object.entries(error.errors).map(([field, [reason]]) =>
-    /^resource\.(id|container)$/.test(field) ? `${field.slice('resource.'.length)} ${reason}` : undefined,
+    inputNames[field] === undefined ? undefined : `${inputNames[field]} ${reason}`,
   );
   return messages.includes(undefined) ? undefined : messages.join(', ');
 }

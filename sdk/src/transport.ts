@@ -35,6 +35,8 @@ export interface RequestOptions {
   readonly idempotencyKey?: string;
   /** Sent as `SVC-REQUEST-ID`. The service logs it with the request. */
   readonly requestId?: string;
+  /** Sent as `SVC-PURPOSE`: why the request is made, for the audit log. At most 200 characters. */
+  readonly purpose?: string;
 }
 
 export const defaultTimeout = 10_000;
@@ -127,11 +129,17 @@ function prepareRequest(
     ...(body !== undefined && { 'Content-Type': 'application/json' }),
     ...(sendsIdempotencyKey && { 'Idempotency-Key': options.idempotencyKey ?? randomIdempotencyKey() }),
     ...(options.requestId !== undefined && { 'SVC-REQUEST-ID': options.requestId }),
+    ...(options.purpose !== undefined && { 'SVC-PURPOSE': utf8Header(options.purpose) }),
   };
   return {
     url: base + filled + queryString(query),
     init: { method, headers, redirect: 'manual', ...(body !== undefined && { body: JSON.stringify(body) }) },
   };
+}
+
+/** `fetch` sends each character of a header as one byte. */
+function utf8Header(text: string): string {
+  return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
 /** Rejects an empty id, `.` and `..`, which would address another path. */
