@@ -140,6 +140,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'plaintext is sent before the entry is durable',
+    row: 'disclosures',
+    database: 'PostgreSQL',
+    changes: [
+      {
+        file: 'src/http/pipeline/handle-request.ts',
+        from: '      await recordDisclosures(operationOf(route), reply, principal, requestInfo, context); // 503\n',
+        to: '      void recordDisclosures(operationOf(route), reply, principal, requestInfo, context).catch(() => {});\n',
+      },
+    ],
+  },
+  {
     name: 'no escalation check on update',
     row: 'escalation',
     database: 'SQLite',

@@ -1,6 +1,7 @@
 /** The rows about crashes: processes, disks, connections and databases. */
 import type { Row } from '../row.ts';
 import { cutOff } from '../rows/database-partition.ts';
+import { disclosures } from '../rows/disclosures.ts';
 import { disk } from '../rows/disk.ts';
 import { failover } from '../rows/failover.ts';
 import { synced } from '../rows/fsync-order.ts';
@@ -9,4 +10,14 @@ import { migration } from '../rows/migration.ts';
 import { rotation } from '../rows/rotation.ts';
 import { storage } from '../rows/storage-faults.ts';
 
-export const crashes: readonly Row[] = [cutOff, kill, synced, storage, failover, disk, migration, rotation];
+export const crashes: readonly Row[] = [
+  cutOff,
+  kill,
+  disclosures,
+  synced,
+  storage,
+  failover,
+  disk,
+  migration,
+  rotation,
+];

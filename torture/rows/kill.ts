@@ -58,13 +58,13 @@ async function run(context: Context): Promise<Outcome> {
   };
 }
 
-interface MortalDatabase {
+export interface MortalDatabase {
   readonly url: string;
   /** Kills the database server, if there is one, and restarts it. */
   crash(): Promise<void>;
 }
 
-async function mortalDatabase(context: Context): Promise<MortalDatabase> {
+export async function mortalDatabase(context: Context): Promise<MortalDatabase> {
   if (context.database.name === 'SQLite')
     return { url: await context.freshDatabase(), crash: async () => {} };
   const cluster = await Cluster.make(join(context.folder, 'cluster'));
