@@ -36,7 +36,7 @@ for (const bug of chosen) {
   if (!rows.some(({ name }) => name === bug.row)) throw new Error(`unknown row ${bug.row}`);
   plant(bug);
   const { code, said } = await tortured(bug);
-  const failure = /: FALLS SHORT.*\n\s*(.*)/.exec(said)?.[1];
+  const failure = /: FAILS.*\n\s*(.*)/.exec(said)?.[1];
   const threw = failure?.startsWith('the row threw') ?? false;
   if (code === 1 && failure !== undefined && !threw) detected++;
   const outcome = code === 1 && !threw ? 'detected' : 'NOT NOTICED';
