@@ -41,7 +41,7 @@ export const bugs: readonly Bug[] = [
       {
         file: 'src/store/sessions.ts',
         from: '      const spent = db.transaction(',
-        to: "      const before = await refusal(tenant, nonce, maxLifetime);\n      if (before.outcome === 'used') return before;\n      const spent = db.transaction(",
+        to: "      const before = await failure(tenant, nonce, maxLifetime);\n      if (before.outcome === 'used') return before;\n      const spent = db.transaction(",
       },
     ],
   },

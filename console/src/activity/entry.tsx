@@ -9,7 +9,8 @@ import { useSignedIn } from '../frame/signed-in.ts';
 
 const icons = { success: 'check', denied: 'cross', failed: 'warning' } as const;
 const reasons: Readonly<Record<string, string>> = {
-  permission_missing: 'the key lacks the permission',
+  permission_missing: 'access denied',
+  reveal_required: 'the change needs the transform reveal',
   unauthenticated: 'no valid key',
   grant_not_held: 'the key cannot grant a permission that it lacks',
   key_type_refused: 'not allowed for this type of key',
@@ -53,9 +54,23 @@ function Entity({ entity }: { entity: LogEntry['entity'] | undefined }) {
   );
 }
 
+/** What was read or denied, and by which rule. */
+function accessFacts({ resource, decision, purpose, reported_by }: LogEntry) {
+  const { rule, missing } = decision ?? {};
+  return {
+    tokens: resource?.ids?.join(', '),
+    container: resource?.container,
+    transform: decision?.transform,
+    rule: rule && `${rule.rule} of the ${rule.of}${rule.description ? `: ${rule.description}` : ''}`,
+    missing: missing && [missing.permission, missing.container, missing.transform].filter(Boolean).join(' '),
+    purpose,
+    'reported by': reported_by,
+  };
+}
+
 export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
   const [open, setOpen] = useState(false);
-  const { result, operation, reason, count, difference, from } = entry;
+  const { result, operation, reason, count, decision, difference, from } = entry;
   return (
     <li className={`entry entry-${result}`}>
       <span className="entry-mark">
@@ -69,7 +84,8 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
         </p>
         {reason !== undefined && (
           <p className="fine">
-            {reasons[reason] ?? reason} <code className="faint">{reason}</code>
+            {escapeText(decision?.reason ?? reasons[reason] ?? reason)}{' '}
+            <code className="faint">{reason}</code>
           </p>
         )}
         {open && (
@@ -83,7 +99,12 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
                 </dd>
               </div>
             ))}
-            {Object.entries({ ...from, request: entry.request_id, trace: entry.trace_id }).map(
+            {Object.entries({
+              ...accessFacts(entry),
+              ...from,
+              request: entry.request_id,
+              trace: entry.trace_id,
+            }).map(
               ([name, value]) =>
                 value !== undefined && (
                   <div key={name} className="fact">

@@ -121,6 +121,16 @@ const otherRequestId: Parameter = {
   example: 'gateway-1f2e',
 };
 
+const purposeParameter: Parameter = {
+  name: 'SVC-PURPOSE',
+  in: 'header',
+  required: false,
+  description:
+    'Why you make the request, for the audit log: 1 to 200 characters without control characters. Encode other characters than ASCII as UTF-8.',
+  schema: { ...text, minLength: 1, maxLength: 200 },
+  example: 'ticket 4711',
+};
+
 const idempotencyKey: Parameter = {
   name: 'Idempotency-Key',
   in: 'header',
@@ -137,5 +147,6 @@ export function requestHeaders(route: Route): Parameter[] {
     ...(takesIdempotencyKey(route) ? [idempotencyKey] : []),
     requestIdParameter,
     ...(route.conventions ? [otherRequestId] : []),
+    ...(route.kind === 'open' ? [] : [purposeParameter]),
   ];
 }

@@ -115,6 +115,7 @@ describe('the protocol', () => {
         'traceparent',
         'SVC-API-KEY',
         'SVC-REQUEST-ID',
+        'SVC-PURPOSE',
         'Content-Type',
       ]),
     );

@@ -170,18 +170,20 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     }
   });
 
-  test('declares Idempotency-Key if it supports it, and the request id', () => {
+  test('declares the request id, and Idempotency-Key and the purpose if it supports them', () => {
     const headers = operation.parameters.filter((parameter) => parameter.in === 'header');
     const isIdempotent = ['post', 'put', 'patch'].includes(operation.method) && !notIdempotent.includes(name);
     const expected = [
       ...(isIdempotent ? ['Idempotency-Key'] : []),
       'SVC-REQUEST-ID',
       ...(route.conventions ? ['X-Request-ID'] : []),
+      ...(route.kind === 'open' ? [] : ['SVC-PURPOSE']),
     ];
     expect(headers.map((parameter) => parameter.name)).toEqual(expected);
     expect(
       headers.every((parameter) =>
         new RegExp(parameter.schema.pattern ?? '').test(String(parameter.example)),
+        new RegExp(String(parameter.schema.pattern ?? '')).test(String(parameter.example)),
       ),
     ).toBe(true);
     const replayed = responsesOf(operation.responses).filter(
