@@ -183,7 +183,6 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
     expect(
       headers.every((parameter) =>
         new RegExp(parameter.schema.pattern ?? '').test(String(parameter.example)),
-        new RegExp(String(parameter.schema.pattern ?? '')).test(String(parameter.example)),
       ),
     ).toBe(true);
     const replayed = responsesOf(operation.responses).filter(
