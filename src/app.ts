@@ -189,9 +189,12 @@ export function cannotListen(variable: string, host: string, port: number, error
 }
 
 /** Opens the database and migrates its schema. */
-export async function openDatabase({ databaseUrl, databaseTimeout }: Config, options: OpenOptions = {}) {
+export async function openDatabase(
+  { databaseUrl, databaseTimeout: timeout, databaseConnections: maxConnections }: Config,
+  options: OpenOptions = {},
+) {
   if (databaseUrl.startsWith('sqlite:')) createDataFolder(dirname(databaseUrl.slice('sqlite:'.length)));
-  return openStore(databaseUrl, { timeout: databaseTimeout, ...options });
+  return openStore(databaseUrl, { timeout, maxConnections, ...options });
 }
 
 /** Opens the database with the master key, and creates the first tenant in an empty database. */

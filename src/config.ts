@@ -8,7 +8,7 @@ import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parsePublicUrl } from './http/pipeline/public-url.ts';
 import { checkedMasterKey, databaseUrl, integer, oneOf, zeroOrInteger } from './setting-values.ts';
-import { defaultTimeout } from './store/engine/db.ts';
+import { defaultConnections, defaultTimeout } from './store/engine/db.ts';
 
 /** An invalid setting. Operators see the message and the hint. */
 export class ConfigError extends Error {
@@ -78,6 +78,12 @@ export const settings = {
     description: 'Timeout of PostgreSQL queries, in milliseconds. A request that waits longer gets 503.',
     fallback: String(defaultTimeout),
     parse: (text) => integer(text, defaultTimeout, 100, 60_000),
+  } satisfies Setting<number>,
+  databaseConnections: {
+    variable: 'SALLYPORT_DATABASE_CONNECTIONS',
+    description: 'Maximum number of PostgreSQL connections per process.',
+    fallback: String(defaultConnections),
+    parse: (text) => integer(text, defaultConnections, 2, 1000),
   } satisfies Setting<number>,
   managementKeyFile: {
     variable: 'SALLYPORT_MANAGEMENT_KEY_FILE',

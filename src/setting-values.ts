@@ -2,6 +2,7 @@
 import { join, resolve } from 'node:path';
 import { Secret } from './domain/key.ts';
 import { parseMasterKeys } from './store/crypto/cipher.ts';
+import { parsePostgresUrl } from './store/engine/postgres-url.ts';
 
 export function integer(text: string | undefined, fallback: number, min: number, max: number): number {
   if (text === undefined) return fallback;
@@ -28,8 +29,8 @@ export function oneOf<T extends string>(text: string, values: readonly T[]): T {
 export function databaseUrl(text: string | undefined, { dataDir }: { dataDir: string }): string {
   if (text === undefined) return `sqlite:${join(dataDir, 'sallyport.db')}`;
   if (/^sqlite:./.test(text)) return `sqlite:${resolve(text.slice('sqlite:'.length))}`;
-  if (/^postgres(ql)?:\/\//.test(text) && URL.canParse(text)) return text;
-  throw new Error('must be sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/NAME');
+  parsePostgresUrl(text);
+  return text;
 }
 
 export function checkedMasterKey(text: string): Secret {

@@ -64,9 +64,15 @@ const table: { [K in Name]: Row } = {
       ['sqlite:x.db', `sqlite:${resolve('x.db')}`],
       ['postgres://me:hunter2@db/shop', 'postgres://me:hunter2@db/shop'],
       ['postgresql://db/shop', 'postgresql://db/shop'],
+      ['postgres://a,b:5433/x?sslmode=require', 'postgres://a,b:5433/x?sslmode=require'],
     ],
-    invalid: ['sqlite:', 'mysql://me:hunter2@db/x', 'x.db', 'postgres://me:hunter2@db:port/x', 'hunter2'],
+    invalid: [
+      ...['sqlite:', 'mysql://me:hunter2@db/x', 'x.db', 'postgres://me:hunter2@db:port/x', 'hunter2'],
+      ...['postgres://me:hunter2%@db/x', 'postgres://me:1/hunter2@db/x', 'postgres://me:1#hunter2@db/x'],
+      ...['postgres://me:1?hunter2@db/x', 'postgres://me:hunter2@db/x?sslmode=on'],
+    ],
   },
+  databaseConnections: { unset: 10, valid: [['2', 2]], invalid: ['1', '1001', 'many'] },
   databaseTimeout: { unset: 800, valid: [['5000', 5000]], invalid: ['99', '60001', 'soon'] },
   managementKeyFile: {
     unset: resolve('data/management.key'),

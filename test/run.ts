@@ -54,15 +54,15 @@ rmSync(scratch, { recursive: true, force: true });
 console.log(summary.line);
 process.exitCode = summary.failed > 0 ? 1 : code;
 
-/** Clears the caller's environment, except PATH and CHROME_PATH. */
+/** Clears the caller's environment, except PATH, CHROME_PATH and PGBOUNCER_PATH. */
 function cleanEnvironment(): Record<string, string> {
   const home = join(scratch, 'home');
   mkdirSync(home);
   // PostgreSQL may run as another user and needs access to its folder.
   chmodSync(scratch, 0o711);
   process.umask(0o022);
-  const { PATH = '', CHROME_PATH } = process.env;
-  const inherited = { PATH, ...(CHROME_PATH && { CHROME_PATH }) };
+  const { PATH = '', CHROME_PATH, PGBOUNCER_PATH } = process.env;
+  const inherited = { PATH, ...(CHROME_PATH && { CHROME_PATH }), ...(PGBOUNCER_PATH && { PGBOUNCER_PATH }) };
   const overrides = { HOME: home, TMPDIR: scratch, LANG: 'C.UTF-8', TZ: 'UTC', NO_COLOR: '1' };
   for (const name of Object.keys(process.env)) delete process.env[name];
   return Object.assign(process.env, { ...inherited, ...overrides }) as Record<string, string>;

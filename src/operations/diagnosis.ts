@@ -21,24 +21,28 @@ import {
 } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
-import { connections, openPostgres } from '../store/engine/postgres.ts';
+import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
+import { checkPostgres } from './postgres-check.ts';
 
 export const restoreHint = 'stop the service and restore a backup: see docs/operations/backups.md';
 
 /** `now` is the clock of this machine. Runs all checks, if the schema is that of this version; otherwise only some. */
 export async function diagnose(
-  { databaseUrl: url, databaseTimeout, tokenBytes }: Config,
+  { databaseUrl: url, databaseTimeout, databaseConnections, tokenBytes }: Config,
   masters: MasterKeys,
   now: () => number,
 ): Promise<Check[]> {
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
-  const db = path === undefined ? openPostgres(url, undefined, databaseTimeout) : openSqlite(path, now);
+  const db =
+    path === undefined
+      ? openPostgres(url, undefined, databaseTimeout, databaseConnections)
+      : openSqlite(path, now);
   try {
-    const engine = await (db.dialect === 'sqlite' ? checkSqlite(db) : checkPostgres(db));
+    const engine = await (db.dialect === 'sqlite' ? checkSqlite(db) : checkPostgres(db, databaseConnections));
     const schema = await checkSchema(db);
     const isCurrent = schema.state === 'ok';
     const clock = await checkClock(db, now, isCurrent);
@@ -81,66 +85,6 @@ async function checkSqlite(db: Db): Promise<Check[]> {
       'put the database on a local disk that supports WAL mode',
     );
   return problems.length > 0 ? problems : [ok('database', `SQLite ${version}, integrity check passed`)];
-}
-
-const oldestPostgres = 140_000;
-
-interface PostgresState {
-  readonly version: string;
-  readonly number: number;
-  readonly standby: boolean;
-  /** Whether transactions are read-only by default. */
-  readonly readOnly: boolean;
-  readonly encoding: string;
-  readonly fsync: string;
-  readonly fullPageWrites: string;
-  readonly synchronousCommit: string;
-  /** Free connections for users who are not superusers. */
-  readonly left: number;
-}
-
-async function checkPostgres(db: Db): Promise<Check[]> {
-  const setting = (name: string) => `current_setting('${name}')`;
-  const state = (await db.get<PostgresState>(
-    `select split_part(${setting('server_version')}, ' ', 1) as version,
-       ${setting('server_version_num')}::int as number, pg_is_in_recovery() as standby,
-       ${setting('default_transaction_read_only')} = 'on' as "readOnly",
-       ${setting('server_encoding')} as encoding, ${setting('fsync')} as fsync,
-       ${setting('full_page_writes')} as "fullPageWrites",
-       ${setting('synchronous_commit')} as "synchronousCommit",
-       (${setting('max_connections')}::int - ${setting('superuser_reserved_connections')}::int -
-         (select count(*) from pg_stat_activity where backend_type = 'client backend'))::int as left`,
-  )) as PostgresState;
-  const problems: Check[] = [];
-  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
-  const warned = (message: string, hint: string) => problems.push(warn('database', message, hint));
-  if (state.standby) failed('the server is a standby and read-only', 'set DATABASE_URL to the primary');
-  if (state.readOnly)
-    failed(
-      'default_transaction_read_only is on: every write fails with 503',
-      'set it to off; hosting providers turn it on when storage runs out',
-    );
-  if (state.fsync !== 'on')
-    failed('fsync is off: a crash can corrupt the database', 'set fsync = on in postgresql.conf');
-  if (state.fullPageWrites !== 'on')
-    failed(
-      'full_page_writes is off: a crash can corrupt the database',
-      'set full_page_writes = on in postgresql.conf',
-    );
-  if (state.synchronousCommit === 'off')
-    failed('synchronous_commit is off: a crash can lose acknowledged writes', 'set synchronous_commit = on');
-  if (state.encoding !== 'UTF8')
-    failed(`the encoding of the database is ${state.encoding}`, 'create a database with encoding UTF8');
-  if (state.number < oldestPostgres)
-    warned(`PostgreSQL ${state.version} is not supported`, 'use PostgreSQL 14 or later');
-  if (state.left < connections)
-    warned(
-      `only ${Math.max(0, state.left)} connections are free`,
-      `raise max_connections: one process uses up to ${connections}`,
-    );
-  return problems.length > 0
-    ? problems
-    : [ok('database', `PostgreSQL ${state.version}, ${state.left} connections free`)];
 }
 
 async function checkSchema(db: Db): Promise<Check> {

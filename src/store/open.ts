@@ -29,6 +29,8 @@ export interface OpenOptions {
   readonly timing?: ((operation: string, seconds: number) => void) | undefined;
   /** Of a request to PostgreSQL, in milliseconds. */
   readonly timeout?: number | undefined;
+  /** The maximum number of PostgreSQL connections. */
+  readonly maxConnections?: number | undefined;
   /** Without a master key, tokens and changes with an audit entry fail. */
   readonly masters?: MasterKeys | undefined;
   /** Throws `NoSchema` if the database is empty, instead of creating the schema. */
@@ -52,6 +54,7 @@ export async function openStore(
   {
     clock,
     timeout,
+    maxConnections,
     masters = noMasters,
     timing,
     existing,
@@ -61,7 +64,7 @@ export async function openStore(
 ): Promise<OpenedStore> {
   const opened = url.startsWith('sqlite:')
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, exclusive)
-    : openPostgres(url, clock, timeout);
+    : openPostgres(url, clock, timeout, maxConnections);
   try {
     if (existing && (await schemaOf(opened)) === 0) throw new NoSchema('the database is empty');
     const migrated = await migrate(opened);

@@ -60,8 +60,9 @@ export async function withStore(
 ): Promise<number> {
   requireDatabase(config);
   const masters = masterKeys(config);
-  const { databaseUrl, databaseTimeout: timeout } = config;
-  const opened = await openStore(databaseUrl, { ...options, timeout, masters, existing: true });
+  const { databaseUrl, databaseTimeout: timeout, databaseConnections: maxConnections } = config;
+  const connection = { timeout, maxConnections };
+  const opened = await openStore(databaseUrl, { ...options, ...connection, masters, existing: true });
   try {
     return await work(opened.maintenance, opened.store);
   } finally {

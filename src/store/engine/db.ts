@@ -92,3 +92,6 @@ type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for
 
 /** Milliseconds after which a request to PostgreSQL is given up, where the configuration does not say otherwise. */
 export const defaultTimeout = 800;
+
+/** The size of the connection pool of a process, where the configuration does not say otherwise. */
+export const defaultConnections = 10;

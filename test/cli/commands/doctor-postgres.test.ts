@@ -2,10 +2,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newestSchema } from '../../../src/store/engine/migrate.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
+import { noPgbouncer, pgbouncers, startPgbouncer } from '../../support/pgbouncer.ts';
 import { freePort, type Postgres, startPostgres } from '../../support/postgres.ts';
 import { testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
+/** With SALLYPORT_DATABASE_TIMEOUT=16000. */
+const timeouts = 'statement_timeout 15900ms, lock_timeout 5s, idle_in_transaction_session_timeout 100s';
 const quiet = { SALLYPORT_TEST_POSTGRES: '' };
 
 describe('doctor on PostgreSQL', () => {
@@ -25,13 +28,27 @@ describe('doctor on PostgreSQL', () => {
   });
 
   test('reports no problems on a healthy database', async () => {
-    const { code, checks } = await runDoctor(cli, ...at('postgres'));
+    const { code, checks } = await runDoctor(cli, ...at('postgres'), '--database-timeout', '16000');
     expect({ code, found: problemsIn(checks) }).toEqual({ code: 0, found: [] });
     expect(checks.find(({ name }) => name === 'database')?.message).toMatch(
       /^PostgreSQL 18\.\d+, \d+ connections free$/,
     );
+    expect(checks.find(({ name }) => name === 'timeouts')?.message).toBe(
+      `${timeouts}; set for each connection`,
+    );
     expect(checks.find(({ name }) => name === 'clock')?.message).toContain('(the database)');
     expect(checks.at(-1)?.message).toStartWith('signed up to anchor ');
+  });
+
+  test.skipIf(noPgbouncer)('reports the timeouts that apply through a connection pooler', async () => {
+    const pooler = await startPgbouncer(pgbouncers[0]?.[1] as string, server.port);
+    const url = server.url.replace(String(server.port), String(pooler.port));
+    const { code, checks } = await runDoctor(cli, '--database-url', url, '--database-timeout', '16000');
+    await pooler.stop();
+    expect({ code, found: problemsIn(checks) }).toEqual({ code: 0, found: [] });
+    expect(checks.find(({ name }) => name === 'timeouts')?.message).toBe(
+      `${timeouts}; set for each transaction, because a connection pooler does not pass them on`,
+    );
   });
 
   test('reports settings that lose acknowledged writes in a crash', async () => {

@@ -1,0 +1,54 @@
+/** Maps errors of the PostgreSQL driver to those that the store throws. */
+import { SQL } from 'bun';
+import { DbUnavailable, ownerDeleted } from './db.ts';
+
+/** No connection could be made, or it was lost. */
+export class Unreachable extends DbUnavailable {}
+
+/** The server is a standby, or its transactions are read-only. */
+export class NotWritable extends DbUnavailable {}
+
+/** A serialization failure or a deadlock: the same transaction may succeed if it runs again. */
+export class Conflict extends DbUnavailable {}
+
+/** SQLSTATEs about the state of the server, not the statement. 42501 is a missing privilege. */
+const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
+/**
+ * The server ended the connection: connection exceptions, and its own shutdown or crash. Or a prepared statement is
+ * missing or exists already: a pooler now answers at this address, and has put another connection in place of ours.
+ */
+const connectionEnded = /^(08|57P0[123]|26000|42P05)/;
+const conflict = /^(40001|40P01)$/;
+const readOnlyTransaction = '25006';
+const foreignKeyViolation = '23503';
+/** How `onPrimary` fails. */
+const divisionByZero = '22012';
+
+/** `error` was thrown by the driver, not by work that it called. */
+export function mapDriverError(error: unknown): unknown {
+  if (!(error instanceof SQL.PostgresError)) {
+    // Certificate errors are plain errors with a code. A type error is a bug.
+    const { code, message } = error as { code?: unknown; message: string };
+    const isBug = error instanceof TypeError || code === undefined;
+    return isBug ? error : new Unreachable(message, { cause: error });
+  }
+  const { message } = error;
+  if (error.code !== 'ERR_POSTGRES_SERVER_ERROR') {
+    const isLost = /^ERR_POSTGRES_(CONNECTION|TLS)_/.test(error.code);
+    return new (isLost ? Unreachable : DbUnavailable)(message, { cause: error });
+  }
+  const state = String(error.errno);
+  if (state === foreignKeyViolation) return ownerDeleted(error);
+  if (state === divisionByZero) return new NotWritable('it is a standby, not the primary');
+  if (state === readOnlyTransaction) return new NotWritable(message, { cause: error });
+  if (conflict.test(state)) return new Conflict(message, { cause: error });
+  if (connectionEnded.test(state)) return new Unreachable(message, { cause: error });
+  return serverState.test(state) ? new DbUnavailable(message, { cause: error }) : error;
+}
+
+/** Connection poolers reject startup parameters that they do not know, and other databases those that they lack. */
+const startupRejected = /^(08P01|0A000|22023|42704)$/;
+
+export function rejectsStartupParameters(error: unknown): boolean {
+  return error instanceof SQL.PostgresError && startupRejected.test(String(error.errno));
+}

@@ -1,0 +1,31 @@
+/** Finds a password in libpq's password file: `PGPASSFILE`, or `~/.pgpass`. */
+import { readFileSync, statSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { DbUnavailable } from './db.ts';
+import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
+
+/** Returns undefined without a file or a matching line. Throws if other users can read the file, as libpq ignores it. */
+export function passwordFromFile(
+  { host, port }: PostgresHost,
+  { database, user }: Pick<PostgresTarget, 'database' | 'user'>,
+  path = process.env.PGPASSFILE || join(homedir(), '.pgpass'),
+): string | undefined {
+  const file = statSync(path, { throwIfNoEntry: false });
+  if (!file?.isFile()) return undefined;
+  if (file.mode & 0o077)
+    throw new DbUnavailable(`the password file ${path} is readable by other users: run chmod 600 ${path}`);
+  const wanted = [host.startsWith('/') ? 'localhost' : host, String(port), database, user];
+  for (const line of readFileSync(path, 'utf8').split(/\r?\n/)) {
+    const fields = line.startsWith('#') ? [] : fieldsOf(line);
+    const password = fields[wanted.length];
+    if (password && wanted.every((value, at) => fields[at] === '*' || fields[at] === value)) return password;
+  }
+  return undefined;
+}
+
+/** Splits at colons; `\:` and `\\` stand for the character itself. */
+function fieldsOf(line: string): string[] {
+  const fields = line.matchAll(/((?:\\.|[^:\\])*)(?::|$)/g);
+  return [...fields].map(([, field = '']) => field.replace(/\\(.)/g, '$1'));
+}

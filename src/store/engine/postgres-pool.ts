@@ -1,0 +1,189 @@
+/**
+ * Finds a server that accepts writes and opens a connection pool to it.
+ *
+ * The timeouts are startup parameters of each connection. A pooler such as PgBouncer in transaction mode rejects or
+ * ignores startup parameters, and may run each transaction on another connection, which does not know the prepared
+ * statements of the one before. Then every transaction sets the timeouts, and statements are not prepared.
+ */
+import { readFileSync } from 'node:fs';
+import { SQL } from 'bun';
+import { DbUnavailable } from './db.ts';
+import { mapDriverError, NotWritable, rejectsStartupParameters, Unreachable } from './postgres-errors.ts';
+import { passwordFromFile } from './postgres-password.ts';
+import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
+
+export interface Pool {
+  readonly sql: SQL;
+  /** Statements to run at the beginning of every transaction. Undefined if the connections have these settings. */
+  readonly transactionSettings: string | undefined;
+}
+
+export interface PoolOptions {
+  readonly maxConnections: number;
+  /** In milliseconds, for a connection and for its first answer. */
+  readonly connectTimeout: number;
+  /** Settings of every transaction, by name. */
+  readonly settings: Readonly<Record<string, string>>;
+}
+
+export interface Pools {
+  /** Undefined before the first connection and after a failure. */
+  current(): Pool | undefined;
+  /** Concurrent calls share one search. Throws `DbUnavailable`. */
+  find(): Promise<Pool>;
+  /** Closes the pool after the statements in progress, for at most five seconds. */
+  discard(pool: Pool): void;
+  /** Discards the pool if the error says that another server, or another connection, may work. */
+  discardAfter(error: unknown, pool: Pool): void;
+  close(): Promise<void>;
+}
+
+export function postgresPools(target: PostgresTarget, options: PoolOptions): Pools {
+  const severalHosts = target.hosts.length > 1;
+  let current: Pool | undefined;
+  let search: Promise<Pool> | undefined;
+
+  function find(): Promise<Pool> {
+    search ??= findServer(target, options)
+      .then((pool) => {
+        current = pool;
+        return pool;
+      })
+      .finally(() => {
+        search = undefined;
+      });
+    return search;
+  }
+
+  function discard(pool: Pool): void {
+    if (pool !== current) return;
+    current = undefined;
+    pool.sql.close({ timeout: 5 }).catch(() => {});
+  }
+
+  return {
+    current: () => current,
+    find,
+    discard,
+    discardAfter: (error, pool) => {
+      const mayMove = severalHosts && error instanceof NotWritable;
+      if (mayMove || error instanceof Unreachable) discard(pool);
+    },
+    close: async () => {
+      await search?.catch(() => {});
+      await current?.sql.close({ timeout: 5 });
+    },
+  };
+}
+
+/** With several hosts, takes the first that accepts writes. */
+async function findServer(target: PostgresTarget, options: PoolOptions): Promise<Pool> {
+  const problems: string[] = [];
+  for (const host of target.hosts) {
+    try {
+      const { pool, readOnly } = await openPool(host, target, options);
+      if (target.hosts.length === 1 || !readOnly) return pool;
+      await pool.sql.close();
+      problems.push(`${host.host} is read-only`);
+    } catch (error) {
+      if (target.hosts.length === 1 || !(error instanceof DbUnavailable)) throw error;
+      problems.push(`${host.host}: ${error.message}`);
+    }
+  }
+  throw new Unreachable(`no host accepts writes (${problems.join('; ')})`);
+}
+
+interface Opened {
+  readonly pool: Pool;
+  readonly readOnly: boolean;
+}
+
+async function openPool(host: PostgresHost, target: PostgresTarget, options: PoolOptions): Promise<Opened> {
+  const direct = connect(host, target, options, options.settings);
+  try {
+    const { applied, readOnly } = await probe(direct, options);
+    if (applied) return { pool: { sql: direct, transactionSettings: undefined }, readOnly };
+    await direct.close();
+  } catch (error) {
+    await direct.close({ timeout: 0 }).catch(() => {});
+    if (!rejectsStartupParameters(error)) throw mapDriverError(error);
+  }
+  const pooled = connect(host, target, options, undefined);
+  try {
+    const { readOnly } = await probe(pooled, options);
+    const transactionSettings = Object.entries(options.settings)
+      .map(([name, value]) => `set local ${name} = ${value}`)
+      .join('; ');
+    return { pool: { sql: pooled, transactionSettings }, readOnly };
+  } catch (error) {
+    await pooled.close({ timeout: 0 }).catch(() => {});
+    throw mapDriverError(error);
+  }
+}
+
+interface Probed {
+  /** Whether the startup parameters have taken effect. */
+  readonly applied: boolean;
+  readonly readOnly: boolean;
+}
+
+async function probe(sql: SQL, { settings, connectTimeout }: PoolOptions): Promise<Probed> {
+  const names = Object.keys(settings).map((name) => `'${name}'`);
+  const query = `select current_setting('transaction_read_only') = 'on' as "readOnly",
+    (select count(*) from pg_settings where source = 'client' and name in (${names})) = ${names.length} as applied`;
+  const timeout = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => timeout.reject(new Unreachable('the database does not answer')),
+    connectTimeout,
+  );
+  try {
+    const [row] = await Promise.race([sql.unsafe(query), timeout.promise]);
+    return row as Probed;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** With `settings`, as startup parameters of each connection. Without, for a pooler. */
+function connect(
+  host: PostgresHost,
+  target: PostgresTarget,
+  { maxConnections, connectTimeout }: PoolOptions,
+  settings: PoolOptions['settings'] | undefined,
+): SQL {
+  const { user, database, sslmode } = target;
+  const isSocket = host.host.startsWith('/');
+  const address = isSocket ? { path: host.host } : { hostname: host.host };
+  return new SQL(`postgres://localhost/?sslmode=${isSocket ? 'disable' : sslmode}`, {
+    ...address,
+    port: host.port,
+    username: user,
+    password: target.password ?? passwordFromFile(host, target) ?? '',
+    database,
+    ...(!isSocket && tlsOptions(target)),
+    max: maxConnections,
+    connectionTimeout: Math.ceil(connectTimeout / 1000),
+    prepare: settings !== undefined,
+    connection: { application_name: 'sallyport', ...settings },
+  });
+}
+
+function tlsOptions({ sslmode, sslrootcert, sslcert, sslkey }: PostgresTarget) {
+  if (sslrootcert === undefined && sslcert === undefined) return {};
+  return {
+    tls: {
+      rejectUnauthorized: sslmode.startsWith('verify-'),
+      ...(sslrootcert !== undefined && { ca: readPem('sslrootcert', sslrootcert) }),
+      ...(sslcert !== undefined && { cert: readPem('sslcert', sslcert) }),
+      ...(sslkey !== undefined && { key: readPem('sslkey', sslkey) }),
+    },
+  };
+}
+
+function readPem(parameter: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new DbUnavailable(`cannot read ${parameter} of DATABASE_URL: ${(error as Error).message}`);
+  }
+}

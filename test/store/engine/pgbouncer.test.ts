@@ -1,0 +1,109 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import type { Queries } from '../../../src/store/engine/db.ts';
+import { migrate } from '../../../src/store/engine/migrate.ts';
+import { openPostgres } from '../../../src/store/engine/postgres.ts';
+import { noPgbouncer, type Pgbouncer, pgbouncers, startPgbouncer } from '../../support/pgbouncer.ts';
+import { openTcpProxy } from '../../support/tcp-proxy.ts';
+import { generousTimeout, openTestServer, postgres, type TestServer } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
+
+/** PgBouncer rejects startup parameters, or ignores those that it is configured to ignore. In neither case do they take effect. */
+const ignored = 'statement_timeout, lock_timeout, idle_in_transaction_session_timeout';
+const configurations: Record<string, Record<string, string>> = {
+  'with its default settings': {},
+  'that ignores startup parameters': { ignore_startup_parameters: ignored },
+};
+const suites = (noPgbouncer ? [['', '']] : pgbouncers).flatMap(([version = '', path = '']) =>
+  Object.entries(configurations).map(([how, settings]) => ({ version, how, path, settings })),
+);
+
+describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ path, settings }) => {
+  let pooler: Pgbouncer;
+  let direct: string;
+  let url: string;
+  beforeEach(async () => {
+    direct = await postgres.createMigrated('');
+    // Fewer connections than clients, so that transactions of one client use several of them.
+    pooler = await startPgbouncer(path, Number(new URL(direct).port), {
+      default_pool_size: '3',
+      ...settings,
+    });
+    url = through(direct);
+  });
+  afterEach(() => pooler.stop());
+
+  const through = (address: string) => {
+    const pooled = new URL(address);
+    pooled.port = String(pooler.port);
+    return pooled.href;
+  };
+
+  test('concurrent reads and changes succeed', async () => {
+    const server = await openTestServer(url);
+    const { key } = await server.tenant();
+    const created = await Promise.all(Array.from({ length: 40 }, () => server.application(key)));
+    const read = await Promise.all(created.map(({ key }) => server.call('GET', '/tokens', { key })));
+    expect(new Set(read.map(({ status }) => status))).toEqual(new Set([200]));
+    const sessions = await authorizeSessions(server, key, 40);
+    expect(new Set(sessions)).toEqual(new Set([204]));
+    await server.flush();
+    await server.close();
+  });
+
+  test('every statement has the timeouts, and other clients of the pooler do not', async () => {
+    const db = openPostgres(url, undefined, 4000);
+    const sql = `select current_setting('statement_timeout') || ' ' || current_setting('lock_timeout')
+      || ' ' || current_setting('idle_in_transaction_session_timeout') as timeouts`;
+    const timeouts = async (on: Queries) => (await on.get<{ timeouts: string }>(sql))?.timeouts;
+    const usual = '3900ms 1250ms 25s';
+    expect(await timeouts(db)).toBe(usual);
+    expect(await db.all<object>(sql)).toEqual([{ timeouts: usual }]);
+    const byKey = `${sql.replace('select', String.raw`select '\x00'::bytea as key,`)} where '\\x00'::bytea = :key`;
+    expect(await db.lookup(byKey, new Uint8Array(1))).toMatchObject({ timeouts: usual });
+    expect(await db.transaction(timeouts)).toBe(usual);
+    expect(await db.change(timeouts)).toBe(usual);
+    expect(await db.exclusively(timeouts)).toBe('24s 0 25s');
+    expect(await runSql<object>(url, sql)).toEqual([{ timeouts: '0 0 0' }]);
+    await db.close();
+  });
+
+  test('an empty database is migrated', async () => {
+    const db = openPostgres(through(await postgres.createEmpty('')), undefined, generousTimeout);
+    expect(await migrate(db)).toMatchObject({ from: 0 });
+    await db.close();
+  });
+
+  test('a node adapts without a restart if the address becomes that of the pooler', async () => {
+    const proxy = await openTcpProxy(Number(new URL(direct).port));
+    const address = new URL(direct);
+    address.port = String(proxy.port);
+    const server = await openTestServer(address.href);
+    const { key } = await server.tenant();
+    proxy.setTarget(pooler.port);
+    proxy.disconnect();
+    const create = () =>
+      server.call('POST', '/applications', {
+        key,
+        body: { name: 'x', type: 'private', permissions: ['a:b'] },
+      });
+    let first = await create();
+    while (first.status === 503) first = await create();
+    const others = await Promise.all(Array.from({ length: 20 }, create));
+    expect(new Set([first, ...others].map(({ status }) => status))).toEqual(new Set([201]));
+    await server.close();
+    await proxy.close();
+  });
+});
+
+/** The status of each authorization. */
+async function authorizeSessions(server: TestServer, key: string, count: number): Promise<number[]> {
+  const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
+  const backend = await server.application(key, { permissions: ['session:authorize', 'token:read'] });
+  return Promise.all(
+    Array.from({ length: count }, async () => {
+      const session = await server.call('POST', '/sessions', { key: web.key });
+      const body = { nonce: session.body.nonce, permissions: ['token:read'] };
+      return (await server.call('POST', '/sessions/authorize', { key: backend.key, body })).status;
+    }),
+  );
+}
