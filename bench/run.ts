@@ -7,6 +7,7 @@ import { type Environment, openEnvironment } from './environment.ts';
 import { installPeers } from './peers.ts';
 import { publish } from './publish.ts';
 import { machine, printRows, type Results, type Row } from './report.ts';
+import { auditRows } from './rows/audit.ts';
 import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
 import { growthRows } from './rows/growth.ts';
@@ -24,6 +25,7 @@ const rows: Record<string, (environment: Environment, effort: Effort) => Promise
   introspection: introspectionRows,
   sessions: sessionRows,
   tokens: tokenRows,
+  audit: auditRows,
   decide: decideRows,
   workers: workerRows,
   growth: growthRows,
