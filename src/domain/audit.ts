@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { DateTime, Id, line, Timestamp } from './common-fields.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
 import type { Resource } from './policy.ts';
-import { canonicalContainer, Transform } from './rule.ts';
+import { Container, canonicalContainer, Transform } from './rule.ts';
 
 export const results = ['success', 'denied', 'failed'] as const;
 
@@ -13,6 +13,9 @@ export type AuditedReads = (typeof auditedReads)[number];
 
 /** Written when a database is restored from a backup. */
 export const restoreOperation = 'database.restore';
+
+/** Records the ends of the tenants' hash chains in the system chain: tenant id → SEQ:HASH, in `difference`. */
+export const headsOperation = 'audit.heads';
 
 const Actor = z.object({
   kind: z
@@ -113,10 +116,14 @@ export type LogEntry = z.infer<typeof LogEntry>;
 
 /** Query parameters that filter the log. */
 export const logFilter = {
-  actor: Id.optional().describe('Only entries of this application or session.'),
+  token: line(1, 200).optional().describe('Only entries about the token with this id.'),
+  container: Container.optional().describe('Only entries about data in this container or below it.'),
+  actor: Id.optional().describe('Only entries of this application and its sessions, or of this session.'),
   entity: line(1, 200).optional().describe('Only entries about the resource with this id.'),
   operation: line(1, 100).optional().describe('Only this operation, such as `application.update`.'),
   result: z.enum(results).optional().describe('Only entries with this result.'),
+  transform: Transform.optional().describe('Only entries about data that was returned with this transform.'),
+  request_id: line(1, 128).optional().describe('Only entries of the request with this id.'),
   from: DateTime.optional().describe('Only entries at or after this time.'),
   to: DateTime.optional().describe('Only entries before this time.'),
 };

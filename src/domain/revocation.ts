@@ -2,9 +2,8 @@
 import type { Application } from './application.ts';
 import type { Difference, Entry } from './audit.ts';
 
-/** The columns of an audit row that are needed here. */
+/** The fields of an audit entry that are needed here. */
 export interface AuditRow {
-  readonly id: string;
   readonly tenant_id: string | null;
   readonly operation: string;
   readonly entity_id: string | null;

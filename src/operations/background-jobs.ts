@@ -45,7 +45,8 @@ export function startBackgroundJobs(
   const jobs = [
     job('write denials and reads', 1000, () => auditRecorder.writeDue()),
     writeUsage,
-    job('append to the audit chain', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
+    job('chain audit entries', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
+    job('record the ends of the audit chains', 60_000, () => maintenance.audit.recordHeads()),
     job('analyze tables', 1000, async () => {
       const tables = await maintenance.analyzeTables();
       if (tables.length > 0) log.debug('analyzed tables that have grown', { tables });
@@ -97,9 +98,23 @@ export function startBackgroundJobs(
     };
   }
 
+  /** The end of the log that this node has written can then be verified, even if no node runs for a while. */
+  async function recordHeads(): Promise<void> {
+    try {
+      while ((await maintenance.audit.append(batchSize.chain)) >= batchSize.chain);
+      await maintenance.audit.recordHeads('all');
+    } catch (error) {
+      log.warn('could not record the ends of the audit chains', { error });
+    }
+  }
+
   /** Concurrently, so that a job that hangs does not keep the recorders from being written. */
   const finish = () =>
-    Promise.all([...jobs.map((one) => one.stop()), auditRecorder.flush(), writeUsage.runNow()]);
+    Promise.all([
+      ...jobs.map((one) => one.stop()),
+      auditRecorder.flush().then(recordHeads),
+      writeUsage.runNow(),
+    ]);
 
   return {
     flush: async () => {

@@ -4,15 +4,8 @@
  */
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { newId } from '../domain/key.ts';
-import {
-  anchorOf,
-  checkpointText,
-  isChainedOnWrite,
-  type SignedCheckpoint,
-  signatureCheck,
-} from '../store/audit/hash-chain.ts';
-import { headOf } from '../store/audit/log.ts';
+import { checkpointText, signatureCheck, systemTenant } from '../store/audit/hash-chain.ts';
+import { allChains, lastCheckpoint } from '../store/audit/rows.ts';
 import {
   bindMasterKey,
   type MasterKeys,
@@ -57,8 +50,8 @@ export async function diagnose(
       masterKey,
       checkSweep(sweepLag),
       await checkStorage(db, tokenBytes),
-      await checkChained(db, unchained, auditHint),
-      ...(await checkHead(db, masters, auditHint)),
+      await checkChained(db, unchained),
+      ...(await checkHeads(db, masters, auditHint)),
     ];
   } finally {
     await db.close();
@@ -110,7 +103,10 @@ async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolea
   const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
   const difference = Math.abs(machineTime() - now);
   const newest = hasAuditLog
-    ? await db.get<{ at: DbTime }>('select at from audit order by id desc limit 1')
+    ? await db.get<{ at: DbTime | null }>(
+        `select max(at) as at from
+           (select max(latest) as at from audit_chains union all select max(at) as at from audit_pending) as times`,
+      )
     : undefined;
   const newestEntry = Number(newest?.at ?? 0);
   if (now < newestEntry - tolerance) {
@@ -128,27 +124,40 @@ async function checkClock(db: Db, machineTime: () => number, hasAuditLog: boolea
   return ok('clock', `${timestamp(now)} (${db.dialect === 'sqlite' ? 'this machine' : 'the database'})`);
 }
 
-/** Entries with a time in the future that are examined at most. */
-const maxAhead = 100_000;
-
 /**
- * Tells a clock that is slow now from one that was fast for a while. The hash chain has the entries in the order in which
- * they were written. If the clock was fast, the time jumps before the first entry in the future, by at least as much as
- * the newest is ahead, and the last entry is in the past again.
+ * Tells a clock that is slow now from one that was fast for a while. A chain has its entries in order of arrival. If the
+ * clock was fast, the time jumps before the first entry in the future, by at least as much as the newest is ahead, and
+ * the last entry is in the past again.
  */
 async function hasLeapt(db: Db, now: number, newest: number): Promise<boolean> {
-  const at = async (where: string, params: readonly number[] = []) =>
-    Number((await db.get<{ at: DbTime }>(`select at from audit where ${where}`, params))?.at ?? Number.NaN);
-  const ahead = await db.get<{ first: DbTime | null }>(
-    `select min(seq) as first from
-       (select seq from audit where id > $1 and seq is not null limit ${maxAhead}) as ahead`,
-    [newId(now)],
+  const at = async (chain: number, where: string, params: readonly number[] = []) => {
+    const sql = `select at from audit where chain = $1 ${where}`;
+    return Number((await db.get<{ at: DbTime }>(sql, [chain, ...params]))?.at ?? Number.NaN);
+  };
+  const chains = (await allChains(db)).filter(({ latest }) => latest > now);
+  if (chains.length === 0) return false;
+  for (const { number } of chains) {
+    const first = await firstAhead(db, number, now);
+    if (first === undefined) return false;
+    const last = await at(number, 'order by seq desc limit 1');
+    const leap =
+      (await at(number, 'and seq = $2', [first])) - (await at(number, 'and seq = $2', [first - 1]));
+    if (!(last <= now && leap >= newest - now)) return false;
+  }
+  return true;
+}
+
+/** The position of the first entry of a chain with a time after `now`. Checkpoints tell in which range it is. */
+async function firstAhead(db: Db, chain: number, now: number): Promise<number | undefined> {
+  const before = await db.get<{ seq: DbTime | null }>(
+    'select max(seq) as seq from audit_checkpoints where chain = $1 and at <= $2',
+    [chain, now],
   );
-  if (ahead?.first == null) return false;
-  const first = Number(ahead.first);
-  const last = await at('seq is not null order by seq desc limit 1');
-  const leap = (await at('seq = $1', [first])) - (await at('seq < $1 order by seq desc limit 1', [first]));
-  return last <= now && leap >= newest - now;
+  const first = await db.get<{ seq: DbTime }>(
+    'select seq from audit where chain = $1 and seq > $2 and at > $3 order by seq limit 1',
+    [chain, Number(before?.seq ?? 0), now],
+  );
+  return first && Number(first.seq);
 }
 
 /** A database without a master key accepts any. */
@@ -194,41 +203,49 @@ async function checkStorage(db: Db, quota: number): Promise<Check> {
   return warn('storage', message, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
 }
 
-async function checkChained(db: Db, unchained: number, hint: string): Promise<Check> {
+async function checkChained(db: Db, unchained: number): Promise<Check> {
   const entries = unchained === 1 ? '1 entry is' : `${unchained} entries are`;
-  if (isChainedOnWrite(db)) {
-    return unchained === 0
-      ? ok('audit log', 'all entries are chained')
-      : fail('audit log', `${entries} not chained: inserted or reset by another program`, hint);
-  }
-  const oldest = await db.get<{ age: DbTime | null }>(
-    'select :now - min(at) as age from audit where seq is null',
-  );
+  const oldest = await db.get<{ age: DbTime | null }>('select :now - min(at) as age from audit_pending');
   const age = Number(oldest?.age ?? 0);
-  return age > maxUnchained
-    ? warn('audit log', `${entries} not yet chained, the oldest for ${Math.round(age / 1000)} s`, start)
-    : ok('audit log', `${entries} not yet chained`);
+  if (age > maxUnchained)
+    return warn('audit log', `${entries} not yet chained, the oldest for ${Math.round(age / 1000)} s`, start);
+  return ok('audit log', unchained === 0 ? 'all entries are chained' : `${entries} not yet chained`);
 }
 
-/** Checks that the signature of the last checkpoint is valid, and that its entry exists with the signed hash. */
-async function checkHead(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
-  const head = await headOf(db);
-  if (!head) return [];
-  const isValid = await isSigned(db, masters, head);
-  if (isValid === undefined)
-    return [fail('audit log', 'the signature of the last checkpoint cannot be verified', hint)];
-  if (!isValid) return [fail('audit log', 'the signature of the last checkpoint is invalid', hint)];
-  const { seq, hash } = head;
-  if (!(await db.get('select 1 as one from audit where seq = $1 and hash = $2', [seq, hash])))
-    return [fail('audit log', `entry ${seq} was changed or removed after it was signed`, hint)];
-  return [ok('audit log', `signed up to anchor ${anchorOf(head)}`)];
+/** Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which exists. */
+async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
+  const chains = await allChains(db);
+  if (chains.length === 0) return [];
+  const isSigned = await signatureCheckOf(db, masters);
+  if (!isSigned) return [fail('audit log', 'the signatures of the checkpoints cannot be verified', hint)];
+  const failed = (tenantId: string, message: string) =>
+    fail('audit log', `${message} in the chain of ${chainName(tenantId)}`, hint);
+  for (const chain of chains) {
+    const { number, tenantId, seq, hash, baseSeq } = chain;
+    const head = await lastCheckpoint(db, chain);
+    if (!head || !isSigned(checkpointText(head), head.signature))
+      return [failed(tenantId, 'the signature of the last checkpoint is missing or invalid')];
+    const exists =
+      seq === baseSeq ||
+      (await db.get('select 1 as one from audit where chain = $1 and seq = $2', [number, seq]));
+    if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !exists)
+      return [
+        failed(tenantId, `entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`),
+      ];
+  }
+  const total = chains.reduce((sum, { seq }) => sum + seq, 0);
+  const names = chains.length === 1 ? '1 chain' : `${chains.length} chains`;
+  return [ok('audit log', `${total} entries in ${names}, signed`)];
+}
+
+function chainName(tenantId: string): string {
+  return tenantId === systemTenant ? 'the system' : `tenant ${tenantId}`;
 }
 
 /** Returns undefined without the master key. */
-async function isSigned(db: Db, masters: MasterKeys, head: SignedCheckpoint): Promise<boolean | undefined> {
-  const kept = await wrappedChainKeys(db);
-  const master = kept && masters.find(kept.master_id);
-  if (!master) return undefined;
-  const keys = unwrapChainKeys(master, kept.wrapped);
-  return keys !== undefined && signatureCheck(keys)(checkpointText(head), head.signature);
+async function signatureCheckOf(db: Db, masters: MasterKeys) {
+  const stored = await wrappedChainKeys(db);
+  const master = stored && masters.find(stored.master_id);
+  const keys = master && unwrapChainKeys(master, stored.wrapped);
+  return keys && signatureCheck(keys);
 }

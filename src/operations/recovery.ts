@@ -9,9 +9,12 @@ import {
   revocations,
 } from '../domain/revocation.ts';
 import { applications, originsText, toText } from '../store/applications.ts';
-import { insertEntries } from '../store/audit/log.ts';
+import type { ExportedRow } from '../store/audit/export.ts';
+import { systemTenant } from '../store/audit/hash-chain.ts';
+import { type Chain, chainOf } from '../store/audit/rows.ts';
 import { type Verdict, verifyExport } from '../store/audit/verify.ts';
-import type { Db, Queries } from '../store/engine/db.ts';
+import { insertEntries } from '../store/audit/write.ts';
+import type { Db, DbTime, Queries } from '../store/engine/db.ts';
 import { Params } from '../store/engine/sql.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { NewEntry } from '../store/store.ts';
@@ -57,9 +60,10 @@ export async function findRevived(
   { db, masters, chainKeys }: Maintenance,
   lines: AsyncIterable<string>,
 ): Promise<{ verdict: Verdict; revived: Revived }> {
-  const changes: AuditRow[] = [];
-  const onRow = (row: AuditRow) => {
-    if (changesAccess(row)) changes.push(row);
+  const changes: ChangeRow[] = [];
+  const onRow = (row: ExportedRow) => {
+    const change = toChange(row);
+    if (changesAccess(change)) changes.push(change);
   };
   const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
   return { verdict, revived: verdict.ok ? await lookUp(db, await missingIn(db, changes)) : none };
@@ -94,16 +98,51 @@ type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'diffe
 
 const batchSize = 500;
 
-/** The rows that this audit log does not have. Every change has a row, so these changes were not made here. */
-async function missingIn(db: Db, rows: readonly AuditRow[]): Promise<AuditRow[]> {
-  const known = new Set<string>();
+/** A change in the export, with its position in the chain of its tenant. */
+interface ChangeRow extends AuditRow {
+  readonly chain: string;
+  readonly seq: number;
+  readonly mac: string | null;
+}
+
+function toChange({ tenant_id: chain, seq, mac, entry }: ExportedRow): ChangeRow {
+  const { operation, entity, result } = JSON.parse(entry) as Entry;
+  const tenant = chain === systemTenant ? null : chain;
+  return { chain, seq, mac, tenant_id: tenant, operation, entity_id: entity?.id ?? null, result, entry };
+}
+
+/**
+ * The changes that this audit log does not have. Every change has an entry, so these were not made here. Two logs with a
+ * common beginning have the same entries at the same positions up to there. Archived entries are of that beginning.
+ */
+async function missingIn(db: Db, changes: readonly ChangeRow[]): Promise<ChangeRow[]> {
+  const missing: ChangeRow[] = [];
+  for (const [tenantId, rows] of Map.groupBy(changes, ({ chain }) => chain)) {
+    const chain = await chainOf(db, tenantId);
+    const known = chain ? await macsAt(db, chain, rows) : new Map<number, string | null>();
+    const isMissing = ({ seq, mac }: ChangeRow) => seq > (chain?.baseSeq ?? 0) && known.get(seq) !== mac;
+    missing.push(...rows.filter(isMissing));
+  }
+  return missing;
+}
+
+/** The MACs of this log at the positions of the rows. */
+async function macsAt(
+  db: Db,
+  { number }: Chain,
+  rows: readonly ChangeRow[],
+): Promise<Map<number, string | null>> {
+  const macs = new Map<number, string | null>();
   for (let start = 0; start < rows.length; start += batchSize) {
     const params = new Params();
-    const ids = params.list(rows.slice(start, start + batchSize).map(({ id }) => id));
-    const found = await db.all<{ id: string }>(`select id from audit where id in ${ids}`, params.values);
-    for (const { id } of found) known.add(id);
+    const found = await db.all<{ seq: DbTime; mac: Uint8Array | null }>(
+      `select seq, mac from audit where chain = ${params.add(number)}
+       and seq in ${params.list(rows.slice(start, start + batchSize).map(({ seq }) => seq))}`,
+      params.values,
+    );
+    for (const { seq, mac } of found) macs.set(Number(seq), mac && Buffer.from(mac).toString('hex'));
   }
-  return rows.filter(({ id }) => !known.has(id));
+  return macs;
 }
 
 async function lookUp(db: Db, rows: readonly AuditRow[]): Promise<Revived> {

@@ -1,7 +1,7 @@
 /** Copies SQLite database files and checks their integrity. */
 import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
-import { anchorOf } from '../store/audit/hash-chain.ts';
+import { anchorOf, type Head } from '../store/audit/hash-chain.ts';
 import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
 import { type MasterKeys, missingReason } from '../store/crypto/keyring.ts';
 import { generationFile } from '../store/engine/commit-watch.ts';
@@ -131,14 +131,13 @@ export function flaws(path: string): string[] {
   }
 }
 
-/** Moves the write-ahead log into the database file. Returns the anchor of the audit log, if it can be read. */
-export function settle(path: string): string | undefined {
+/** Moves the write-ahead log into the database file. Returns the anchors of the audit log, if it can be read. */
+export function settle(path: string): string[] | undefined {
   try {
     return within(path, (db) => {
       applyLog(db);
-      const last = 'select seq, hash from audit_checkpoints order by seq desc limit 1';
-      const head = db.query(last).get() as { seq: number; hash: Uint8Array } | null;
-      return head ? anchorOf(head) : undefined;
+      const heads = db.query('select tenant_id as tenantId, seq, hash from audit_chains order by number');
+      return (heads.all() as Head[]).map(anchorOf);
     });
   } catch {
     return undefined;

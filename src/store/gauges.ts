@@ -1,7 +1,7 @@
 import type { Db, DbTime } from './engine/db.ts';
 import type { Gauges } from './maintenance.ts';
 
-const tables = ['applications', 'sessions', 'tokens', 'audit'] as const;
+const tables = ['applications', 'sessions', 'tokens'] as const;
 const week = 7 * 86_400_000;
 
 /** Rows are estimates: the highest row number on SQLite, the last `analyze` on PostgreSQL. */
@@ -24,6 +24,7 @@ export async function readGauges(db: Db): Promise<Gauges> {
   const { bytes, rows } = sizes[db.dialect];
   const counts: Record<string, number> = {};
   for (const table of tables) counts[table] = await number(rows(table));
+  counts.audit = await number('select sum(seq - base_seq) as value from audit_chains');
   const oldestExpired = await number(
     `select :now - min(expires_at) as value from
        (select min(expires_at) as expires_at from sessions union all
@@ -38,7 +39,7 @@ export async function readGauges(db: Db): Promise<Gauges> {
     ),
     sweepLag: Math.max(0, oldestExpired / 1000),
     unchained: await number(
-      'select count(*) as value from (select 1 as one from audit where seq is null limit 10000) as unchained',
+      'select count(*) as value from (select 1 as one from audit_pending limit 10000) as unchained',
     ),
   };
 }

@@ -9,7 +9,7 @@ import type { ChainKeys, SignedCheckpoint } from './audit/hash-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { MasterKeys } from './crypto/keyring.ts';
 import type { Db } from './engine/db.ts';
-import type { AuditFilter, NewApplication, StoreTransaction, Tenant } from './store.ts';
+import type { AuditFilter, LogPage, LogWindow, NewApplication, StoreTransaction, Tenant } from './store.ts';
 
 export interface NewTenant {
   readonly id: string;
@@ -45,29 +45,59 @@ export interface TenantRemoval {
   readonly done: boolean;
 }
 
+/** An entry with its position in the chain. */
+export type ChainedEntry = LogEntry & { readonly seq: number };
+
 export interface ChainedEntries {
-  readonly entries: LogEntry[];
-  /** The last sequence number that was examined; absent if the whole range was. */
+  readonly entries: ChainedEntry[];
+  /** The position of the last entry, if there are more. */
   readonly end?: number | undefined;
 }
 
+/** The end of a chain. */
+export interface ChainHead {
+  /** Undefined for the chain of the entries without a tenant. */
+  readonly tenantId: string | undefined;
+  readonly seq: number;
+  readonly hash: Uint8Array;
+  /** The highest time of its entries. */
+  readonly at: number;
+  /** Entries up to this position were archived and deleted. */
+  readonly baseSeq: number;
+}
+
+/**
+ * The hash chains of the audit log: one per tenant, and one for the entries without a tenant, which `undefined` stands
+ * for. Reading methods return chained entries: call `append` before, to include all that were written.
+ */
 export interface AuditChain {
   /**
-   * Appends at most `limit` entries that are not yet chained to the hash chain and signs a checkpoint. Returns how many.
-   * If several nodes call it concurrently, one of them does it. On SQLite entries are chained when they are written.
+   * Appends at most `limit` entries that are not yet chained to their hash chains, and signs checkpoints. Returns how
+   * many. With `tenant`, which is null for entries without a tenant, waits for other nodes that append to that chain;
+   * otherwise leaves such a chain to them.
    */
-  append(limit: number): Promise<number>;
-  /** The last checkpoint; undefined if the chain is empty. */
-  head(): Awaitable<SignedCheckpoint | undefined>;
+  append(limit: number, tenant?: string | null): Promise<number>;
+  /** All chains, in the order of their first entries. */
+  heads(): Promise<ChainHead[]>;
   /**
-   * The matching entries with a sequence number above `after` and up to `upTo`, in ascending order. Examines a bounded
-   * number of rows, starting at the given end of the range.
+   * The entries of a chain with a position above `after` and up to `upTo`, in ascending order: at most `limit`, and
+   * fewer if they are large.
    */
   range(
-    filter: AuditFilter & { readonly tenant?: string | undefined },
-    range: { readonly after: number; readonly upTo: number },
-    from: 'oldest' | 'newest',
-  ): Awaitable<ChainedEntries>;
+    tenant: string | undefined,
+    range: { readonly after: number; readonly upTo?: number | undefined },
+    limit: number,
+  ): Promise<ChainedEntries>;
+  /** The checkpoints of a chain above `afterSeq`, in ascending order. */
+  checkpoints(tenant: string | undefined, afterSeq: number, limit: number): Promise<SignedCheckpoint[]>;
+  /** Like `AuditLog.list`, for any chain. */
+  list(tenant: string | undefined, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
+  /**
+   * Records the ends of the chains of tenants that have grown in the chain of the entries without a tenant. So removing
+   * the end of a tenant's chain, or all of it, is found. Each chain is recorded at most once a minute, except with
+   * `all`.
+   */
+  recordHeads(which?: 'all'): Promise<void>;
   /** The lines of an export: every entry that is chained now, with its proof. */
   export(at: number): AsyncIterable<string>;
 }

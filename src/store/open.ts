@@ -1,6 +1,7 @@
 /** Composition: driver → instrumentation → repositories. */
 import { applications } from './applications.ts';
-import { auditLog } from './audit/log.ts';
+import { auditChain, auditLog } from './audit/log.ts';
+import { type EntryWriter, entryWriter } from './audit/write.ts';
 import { credentials } from './credentials.ts';
 import { rotateMasterKey } from './crypto/key-rotation.ts';
 import { bindMasterKey, type Keyring, keyring, type MasterKeys } from './crypto/keyring.ts';
@@ -74,8 +75,9 @@ export async function openStore(
     const { db } = instrumented;
     const keys = keyring(db, masters);
     if (masters !== noMasters) await keys.chainKeys();
-    const run = transactionRunner(db, keys);
-    const store = storeOn(db, keys, run);
+    const writeEntries = entryWriter(db, keys.chainKeys);
+    const run = transactionRunner(db, keys, writeEntries);
+    const store = storeOn(db, keys, run, writeEntries);
     const maintenance = maintenanceOn(instrumented, masters, keys, run);
     return { store, maintenance, migrated, close: () => db.close() };
   } catch (error) {
@@ -91,7 +93,7 @@ const noMasters: MasterKeys = {
   find: () => undefined,
 };
 
-function storeOn(db: Db, keys: Keyring, run: TransactionRunner): Store {
+function storeOn(db: Db, keys: Keyring, run: TransactionRunner, writeEntries: EntryWriter): Store {
   return {
     applications: applications(db),
     keys: applicationKeys(db),
@@ -101,7 +103,7 @@ function storeOn(db: Db, keys: Keyring, run: TransactionRunner): Store {
     tokens: tokens(db, keys.dataKey),
     credentials: credentials(db),
     tenants: tenants(db),
-    audit: auditLog(db, keys.chainKeys),
+    audit: auditLog(db, keys.chainKeys, writeEntries),
     change: run,
     ping: async () => {
       checkFileInPlace(db);
@@ -118,7 +120,7 @@ function maintenanceOn(
 ): Maintenance {
   return {
     tenants: tenants(db),
-    audit: auditLog(db, keys.chainKeys),
+    audit: auditChain(db, keys.chainKeys),
     changeTenants: (work) => run(undefined, work),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),

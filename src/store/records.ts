@@ -20,12 +20,6 @@ export interface Change {
   readonly at: number;
 }
 
-/** Newest first: `limit` rows that are older than the id `before`. */
-export interface Window {
-  readonly limit: number;
-  readonly before: string | undefined;
-}
-
 /** Either a page number, which also counts the rows, or the page that starts below the id `before`. */
 export interface ListWindow {
   readonly size: number;
@@ -236,17 +230,32 @@ export interface NewEntry extends Entry {
 }
 
 export interface AuditFilter {
-  readonly actor?: string | undefined;
+  /** Entries about this token. */
+  readonly token?: string | undefined;
+  /** Entries about the resource with this id. */
   readonly entity?: string | undefined;
+  /** Entries about data in this container or below it. */
+  readonly container?: string | undefined;
+  /** Entries of this application and its sessions, or of this session. */
+  readonly actor?: string | undefined;
   readonly operation?: string | undefined;
   readonly result?: Entry['result'] | undefined;
+  readonly transform?: Transform | undefined;
+  readonly request_id?: string | undefined;
   readonly from?: number | undefined;
   readonly to?: number | undefined;
 }
 
+/** Either entries that were chained before the one with the id `before`, newest first, or after `after`, oldest first. */
+export interface LogWindow {
+  readonly limit: number;
+  readonly before?: string | undefined;
+  readonly after?: string | undefined;
+}
+
 export interface LogPage {
   readonly entries: LogEntry[];
-  /** The next page starts before this id; absent if every entry was examined. */
+  /** Where the next page starts: its `before`, or its `after`. Absent if every entry was examined. */
   readonly next?: string | undefined;
 }
 

@@ -25,6 +25,7 @@ import type {
   ListWindow,
   LockedToken,
   LogPage,
+  LogWindow,
   NewApplication,
   NewEntry,
   NewSession,
@@ -40,7 +41,6 @@ import type {
   TokenQuery,
   TokenRecord,
   TokenRevision,
-  Window,
 } from './records.ts';
 
 export type * from './records.ts';
@@ -188,10 +188,17 @@ export interface Tokens {
 }
 
 export interface AuditLog {
-  /** Writes entries about requests that changed nothing, such as denials. */
+  /**
+   * Writes entries about requests that changed nothing, such as denials. Durable when it resolves. Concurrent calls
+   * share a commit.
+   */
   write(entries: readonly NewEntry[]): Promise<void>;
-  /** Newest first. Examines a bounded number of entries, so a page may be short or empty and still have a `next`. */
-  list(tenant: string, filter: AuditFilter, window: Window): Awaitable<LogPage>;
+  /**
+   * Entries of a tenant in the order in which they were chained, including all that were committed before the call.
+   * Examines a bounded number of entries, so a page may be short or empty and still have a `next`. Throws
+   * `validation_failed` if `after` is not the id of an entry of this tenant, or if later ones were archived.
+   */
+  list(tenant: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
 }
 
 export interface Idempotency {

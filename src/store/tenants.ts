@@ -3,7 +3,7 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { insertApplication } from './applications.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
-import { insertEntries } from './audit/log.ts';
+import { insertEntries } from './audit/write.ts';
 import type { Db, DbTime, Executor, Queries } from './engine/db.ts';
 import type { NewTenant, Tenants } from './maintenance.ts';
 import type { Tenant } from './store.ts';

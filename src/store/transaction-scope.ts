@@ -1,7 +1,7 @@
 /** Repositories bound to one transaction. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { applications } from './applications.ts';
-import { insertEntries } from './audit/log.ts';
+import type { EntryWriter } from './audit/write.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { Db, Entity, Executor, Queries } from './engine/db.ts';
 import { idempotency } from './idempotency.ts';
@@ -9,7 +9,7 @@ import { applicationKeys } from './keys.ts';
 import type { TenantTransaction } from './maintenance.ts';
 import { sessions } from './sessions.ts';
 import { settings } from './settings.ts';
-import type { NewEntry, StoreTransaction } from './store.ts';
+import type { StoreTransaction } from './store.ts';
 import { tenants } from './tenants.ts';
 import { tokens } from './tokens.ts';
 
@@ -22,12 +22,8 @@ export type TransactionRunner = <T>(
   entity?: Entity,
 ) => Promise<T>;
 
-export function transactionRunner(db: Db, keys: Keyring): TransactionRunner {
+export function transactionRunner(db: Db, keys: Keyring, writeEntries: EntryWriter): TransactionRunner {
   const { dialect } = db;
-
-  async function writeEntries(tx: Queries, entries: readonly NewEntry[]): Promise<void> {
-    await insertEntries(tx, dialect, await keys.chainKeys(), entries);
-  }
 
   function scopeOf(
     tx: Omit<Executor, 'dialect' | 'transaction'>,

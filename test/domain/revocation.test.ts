@@ -14,7 +14,7 @@ function row(
   fields: Partial<AuditRow> = {},
 ): AuditRow {
   const entry = JSON.stringify(difference ? { difference } : {});
-  return { id: 'x', tenant_id: 't', operation, entity_id: entity, result: 'success', entry, ...fields };
+  return { tenant_id: 't', operation, entity_id: entity, result: 'success', entry, ...fields };
 }
 
 const untouched = { tenant: 't', application: 'a', deleted: false, keys: [], access: {} };

@@ -1,15 +1,16 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { type LogEntry, logFilter } from '../../domain/audit.ts';
-import { Id, timestamp } from '../../domain/common-fields.ts';
+import { Id } from '../../domain/common-fields.ts';
 import { check } from '../../domain/validate.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import type { Footer } from '../../store/audit/export.ts';
-import { anchorOf, genesis } from '../../store/audit/hash-chain.ts';
+import { anchorOf, systemTenant } from '../../store/audit/hash-chain.ts';
 import { type Anchor, type Verdict, verifyExport } from '../../store/audit/verify.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Options } from '../command.ts';
 import { UsageError } from '../errors.ts';
+import { AuditTail } from '../terminal/audit-tail.ts';
 import { withStore } from '../terminal/database.ts';
 import { readLines, writeLines } from '../terminal/files.ts';
 import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
@@ -37,7 +38,7 @@ export const auditCommands: readonly Command[] = [
     options: [
       {
         name: 'anchor',
-        value: 'SEQ:HASH',
+        value: 'TENANT:SEQ:HASH',
         repeatable: true,
         description: 'Anchor printed earlier by `audit head`, which the log must contain; repeatable.',
       },
@@ -67,12 +68,14 @@ type Filter = z.infer<typeof Filter>;
 
 async function tail(invocation: Invocation): Promise<number> {
   const { options, terminal, config } = invocation;
-  const { lines, ...filter } = filterOf(options);
+  const { lines, tenant, ...filter } = filterOf(options);
   const show = (entries: readonly LogEntry[]) => printEntries(invocation, entries);
-  return withStore(invocation, async (maintenance) => {
-    const end = await chainAndGetEnd(maintenance);
-    show(await last(maintenance, filter, lines, end));
-    const poll = pollAfter(maintenance, filter, end, show);
+  return withStore(invocation, async ({ audit }) => {
+    const tailing = new AuditTail(audit, filter, tenant);
+    show(await tailing.last(lines));
+    const poll = async () => {
+      for await (const entries of tailing.more()) show(entries);
+    };
     if (options.on('follow')) await follow(poll, terminal, { databaseUrl: config.databaseUrl });
     return 0;
   });
@@ -85,46 +88,6 @@ function filterOf(options: Options): Filter {
   if ('data' in checked) return checked.data;
   const [fault] = checked.faults;
   throw new UsageError(`--${fault?.path[0] as string} ${fault?.message}`);
-}
-
-/** Chains all entries, so that the chain has every entry in order of arrival. Returns the number of the last one. */
-async function chainAndGetEnd(maintenance: Maintenance): Promise<number> {
-  await chainAll(maintenance);
-  return (await maintenance.audit.head())?.seq ?? 0;
-}
-
-/** Reads backwards from `end` until `count` entries match. */
-async function last(
-  maintenance: Maintenance,
-  filter: Omit<Filter, 'lines'>,
-  count: number,
-  end: number,
-): Promise<LogEntry[]> {
-  let found: LogEntry[] = [];
-  for (let upTo = end; upTo > 0 && found.length < count; ) {
-    const before = await maintenance.audit.range(filter, { after: 0, upTo }, 'newest');
-    found = [...before.entries, ...found];
-    upTo = (before.end ?? 1) - 1;
-  }
-  return found.slice(-count);
-}
-
-/** Each call shows the entries since the previous one. If a call fails, the next continues where it stopped. */
-function pollAfter(
-  maintenance: Maintenance,
-  filter: Omit<Filter, 'lines'>,
-  end: number,
-  show: (entries: readonly LogEntry[]) => void,
-): () => Promise<void> {
-  let last = end;
-  return async () => {
-    const now = await chainAndGetEnd(maintenance);
-    while (last < now) {
-      const more = await maintenance.audit.range(filter, { after: last, upTo: now }, 'oldest');
-      show(more.entries);
-      last = more.end ?? now;
-    }
-  };
 }
 
 /** Characters per write to standard output. */
@@ -141,11 +104,12 @@ function exportAudit(invocation: Invocation): Promise<number> {
   const path = resolve(args[0] as string);
   return withStore(invocation, async (maintenance) => {
     await chainAll(maintenance);
-    const lines = maintenance.audit.export(Date.now());
-    const footer = await (toStdout ? printLines(terminal, lines) : writeLines(path, lines));
-    const { head: anchor } = JSON.parse(footer) as Footer;
-    if (!toStdout) return printResult({ file: path, anchor }, `wrote ${path}\nanchor ${anchor}`);
-    terminal.writeError(`anchor ${anchor}\n`);
+    const exported = maintenance.audit.export(Date.now());
+    const footer = await (toStdout ? printLines(terminal, exported) : writeLines(path, exported));
+    const { heads: anchors } = JSON.parse(footer) as Footer;
+    const lines = anchors.map((anchor) => `anchor ${anchor}`);
+    if (!toStdout) return printResult({ file: path, anchors }, [`wrote ${path}`, ...lines].join('\n'));
+    terminal.writeError(`${lines.join('\n')}\n`);
     return 0;
   });
 }
@@ -174,24 +138,31 @@ async function verifyAudit({ config, args, options, printResult }: Invocation): 
   return printResult(verdict, formatVerdict(verdict).join('\n'), verdict.ok ? 0 : 1);
 }
 
-export function formatVerdict({ ok, rows, checkpoints, head, findings, more }: Verdict): string[] {
-  if (ok) return [`valid: ${rows} entries, ${checkpoints} checkpoints`, `anchor ${head}`];
+export function formatVerdict({ ok, rows, checkpoints, heads, findings, more }: Verdict): string[] {
+  if (ok)
+    return [
+      `valid: ${rows} entries, ${checkpoints} checkpoints`,
+      ...heads.map((anchor) => `anchor ${anchor}`),
+    ];
   const rest = more > 0 ? [`and ${more} more`] : [];
   return [...findings.map(({ line, code, message }) => `line ${line}: ${message} (${code})`), ...rest];
 }
 
 function toAnchor(text: string): Anchor {
-  const match = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text);
+  const match = /^(system|[0-9a-f-]{36}):(\d{1,15}):([0-9a-f]{64})$/.exec(text);
   if (!match)
-    throw new UsageError(`--anchor must be SEQ:HASH as printed by \`sallyport audit head\`, not "${text}"`);
-  return { seq: Number(match[1]), hash: match[2] as string };
+    throw new UsageError(
+      `--anchor must be TENANT:SEQ:HASH as printed by \`sallyport audit head\`, not "${text}"`,
+    );
+  const tenantId = match[1] === 'system' ? systemTenant : (match[1] as string);
+  return { tenantId, seq: Number(match[2]), hash: match[3] as string };
 }
 
 function printHead(invocation: Invocation): Promise<number> {
   return withStore(invocation, async (maintenance) => {
     await chainAll(maintenance);
-    const head = await maintenance.audit.head();
-    const anchor = anchorOf(head ?? { seq: 0, hash: genesis });
-    return invocation.printResult({ anchor, ...(head && { at: timestamp(head.at) }) }, anchor);
+    const heads = await maintenance.audit.heads();
+    const anchors = heads.map((head) => anchorOf({ ...head, tenantId: head.tenantId ?? systemTenant }));
+    return invocation.printResult({ anchors }, anchors.join('\n'));
   });
 }

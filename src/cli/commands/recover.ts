@@ -9,7 +9,7 @@ import {
   type RevivedApplication,
   recover,
 } from '../../operations/recovery.ts';
-import { anchorOf } from '../../store/audit/hash-chain.ts';
+import { anchorOf, systemTenant } from '../../store/audit/hash-chain.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
@@ -72,13 +72,15 @@ export async function recoverStore(
   const revoked = options.on('revoke');
   const auditExport = path === undefined ? undefined : await readExport(maintenance, resolve(path));
   await chainAll(maintenance);
-  const head = await maintenance.audit.head();
-  const known = head ? { audit_head: { ...difference.audit_head, to: anchorOf(head) } } : {};
+  const to = (await maintenance.audit.heads()).map((head) =>
+    anchorOf({ ...head, tenantId: head.tenantId ?? systemTenant }),
+  );
+  const heads = { audit_heads: { ...difference.audit_heads, to } };
   const revived = auditExport?.revived ?? none;
   const recovered = await recover(
     maintenance,
     Date.now(),
-    { ...difference, ...known },
+    { ...difference, ...heads },
     revoked ? revived : none,
   );
   await chainAll(maintenance);

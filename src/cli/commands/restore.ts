@@ -90,7 +90,7 @@ async function stage(
   file: string,
   staged: string,
   target: string,
-  before: string | undefined,
+  before: readonly string[] | undefined,
   { config, options }: Invocation,
 ): Promise<{ verification: Verification; report: Report }> {
   removeDatabase(staged);
@@ -107,7 +107,7 @@ async function stage(
   const { maintenance, close } = await openStore(`sqlite:${staged}`, { masters });
   try {
     const difference = {
-      ...(before !== undefined && { audit_head: { from: before } }),
+      ...(before !== undefined && { audit_heads: { from: [...before] } }),
       backup: { to: verification },
     };
     return { verification, report: await recoverStore(maintenance, options, difference) };

@@ -7,19 +7,9 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { wrappedChainKeys } from '../crypto/keyring.ts';
-import type { Db, DbTime } from '../engine/db.ts';
-import {
-  type AuditRow,
-  anchorOf,
-  auditColumns,
-  type ChainKeys,
-  checkpointColumns,
-  genesis,
-  isChainedOnWrite,
-  isKnownFormat,
-  type SignedCheckpoint,
-  signText,
-} from './hash-chain.ts';
+import type { Db } from '../engine/db.ts';
+import { anchorOf, type ChainKeys, isKnownFormat, type SignedCheckpoint, signText } from './hash-chain.ts';
+import { allChains, type Chain, type ChainedRow, checkpointsAfter, rowsAfter } from './rows.ts';
 
 /** The format of the file as a whole. Rows and checkpoints have separate formats. */
 export const exportFormat = 'sallyport audit export 1';
@@ -42,21 +32,16 @@ export const Header = z.strictObject({
 const Row = z.strictObject({
   kind: z.literal('row'),
   format: number,
+  tenant_id: text,
   seq: number,
-  id: text,
-  tenant_id: text.nullable(),
   at: number,
-  actor_id: text.nullable(),
-  operation: text,
-  entity_id: text.nullable(),
-  result: text,
   entry: text,
   mac: hex,
-  hash: hex,
 });
 const CheckpointLine = z.strictObject({
   kind: z.literal('checkpoint'),
   format: number,
+  tenant_id: text,
   seq: number,
   at: number,
   hash: hex,
@@ -66,7 +51,8 @@ export const Footer = z.strictObject({
   kind: z.literal('footer'),
   rows: number,
   checkpoints: number,
-  head: text,
+  /** The anchors of all chains. */
+  heads: z.array(text),
   signature: hex,
 });
 export const Line = z.discriminatedUnion('kind', [Header, Row, CheckpointLine, Footer]);
@@ -80,9 +66,9 @@ export type Footer = z.infer<typeof Footer>;
 /** The text that the footer signs. */
 export function footerText(
   exportedAt: string,
-  { rows, checkpoints, head }: Omit<Footer, 'kind' | 'signature'>,
+  { rows, checkpoints, heads }: Omit<Footer, 'kind' | 'signature'>,
 ) {
-  return `${exportFormat} ${exportedAt} ${rows} ${checkpoints} ${head}`;
+  return `${exportFormat} ${exportedAt} ${rows} ${checkpoints} ${heads.join()}`;
 }
 
 /** A line that a newer version has written. */
@@ -135,70 +121,26 @@ export async function* exportLines(
     chain_key: Buffer.from(chainKey.wrapped).toString('base64'),
   };
   yield JSON.stringify(header);
-  const totals = { rows: 0, checkpoints: 0, head: anchorOf({ seq: 0, hash: genesis }) };
-  for await (const next of rowsAndCheckpoints(db)) {
-    if (next.kind === 'row' && next.seq > 0) totals.head = `${next.seq}:${next.hash}`;
-    totals[next.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
-    yield JSON.stringify(next);
+  const totals = { rows: 0, checkpoints: 0, heads: [] as string[] };
+  for (const chain of await allChains(db)) {
+    for await (const next of rowsAndCheckpoints(db, chain)) {
+      totals[next.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
+      yield JSON.stringify(next);
+    }
+    totals.heads.push(anchorOf(chain));
   }
   const signature = toHex(signText(keys, footerText(exportedAt, totals)));
   const footer: Footer = { kind: 'footer', ...totals, signature };
   yield JSON.stringify(footer);
 }
 
-interface End {
-  /** The highest number of rows and checkpoints: another program may have deleted only one of the two. */
-  readonly last: number;
-  readonly checkpoint: ExportedCheckpoint | undefined;
-}
-
-/** Read in one statement: the next commit may replace the checkpoint. */
-async function endNow(db: Db): Promise<End> {
-  type Row = { last: DbTime | null } & (SignedCheckpoint | { seq: null });
-  const row = await db.get<Row>(
-    `select (select max(seq) from audit where seq is not null) as last, c.format, c.seq, c.at, c.hash, c.signature from (select 1 as one) as one
-     left join (select ${checkpointColumns} from audit_checkpoints order by seq desc limit 1) as c on 1 = 1`,
-  );
-  const checkpoint = row && row.seq !== null ? toCheckpoint(row) : undefined;
-  return { last: Math.max(0, Number(row?.last ?? 0), checkpoint?.seq ?? 0), checkpoint };
-}
-
-async function* rowsAndCheckpoints(db: Db): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
-  yield* await strayRows(db, 'seq < 1');
-  if (isChainedOnWrite(db)) yield* await strayRows(db, 'seq is null');
-  yield* chain(db, await endNow(db));
-}
-
-/** Rows that the service never writes. A page of them is enough to report. */
-async function strayRows(db: Db, where: string): Promise<ExportedRow[]> {
-  const rows = await db.all<Omit<ChainedRow, 'seq'> & { seq: DbTime | null }>(
-    `select seq, ${auditColumns}, mac, hash from audit where ${where} order by id limit $1`,
-    [pageSize],
-  );
-  return rows.map((row) => toRow({ ...row, seq: row.seq ?? 0 }));
-}
-
-interface ChainedRow extends AuditRow {
-  readonly seq: DbTime;
-  readonly hash: Uint8Array | null;
-  readonly mac: Uint8Array | null;
-}
-
 /** Reads rows and checkpoints page by page. */
-async function* chain(db: Db, { last, checkpoint }: End): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
-  for (let after = 0; after < last; ) {
-    const rows = await db.all<ChainedRow>(
-      `select seq, ${auditColumns}, mac, hash from audit where seq > $1 and seq <= $2 order by seq limit $3`,
-      [after, last, pageSize],
-    );
-    const end = rows.length < pageSize ? last : Number(rows.at(-1)?.seq);
-    const checkpoints = await db.all<SignedCheckpoint>(
-      `select ${checkpointColumns} from audit_checkpoints where seq > $1 and seq <= $2 and seq < $3 order by seq`,
-      [after, end, checkpoint?.seq ?? 0],
-    );
-    const lines = checkpoints.map(toCheckpoint);
-    if (checkpoint && checkpoint.seq > after && checkpoint.seq <= end) lines.push(checkpoint);
-    yield* merged(rows.map(toRow), lines);
+async function* rowsAndCheckpoints(db: Db, chain: Chain): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
+  for (let after = chain.baseSeq; after < chain.seq; ) {
+    const rows = await rowsAfter(db, chain, { after, upTo: chain.seq }, pageSize);
+    const end = rows.length < pageSize ? chain.seq : Number(rows.at(-1)?.seq);
+    const checkpoints = await checkpointsAfter(db, chain, after, pageSize);
+    yield* merged(rows.map(toRow), checkpoints.filter(({ seq }) => seq <= end).map(toCheckpoint));
     after = end;
   }
 }
@@ -217,30 +159,17 @@ function* merged(
 }
 
 /** The fields are in the order of `Row`. */
-function toRow(row: ChainedRow): ExportedRow {
-  return {
-    kind: 'row',
-    format: row.format,
-    seq: Number(row.seq),
-    id: row.id,
-    tenant_id: row.tenant_id,
-    at: Number(row.at),
-    actor_id: row.actor_id,
-    operation: row.operation,
-    entity_id: row.entity_id,
-    result: row.result,
-    entry: row.entry,
-    mac: toHex(row.mac),
-    hash: toHex(row.hash),
-  };
+function toRow({ format, tenantId, seq, at, entryText, mac }: ChainedRow): ExportedRow {
+  return { kind: 'row', format, tenant_id: tenantId, seq, at, entry: entryText, mac: toHex(mac) };
 }
 
-function toCheckpoint({ format, seq, at, hash, signature }: SignedCheckpoint): ExportedCheckpoint {
+function toCheckpoint({ format, tenantId, seq, at, hash, signature }: SignedCheckpoint): ExportedCheckpoint {
   return {
     kind: 'checkpoint',
     format,
-    seq: Number(seq),
-    at: Number(at),
+    tenant_id: tenantId,
+    seq,
+    at,
     hash: toHex(hash),
     signature: toHex(signature),
   };

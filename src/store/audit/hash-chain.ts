@@ -8,7 +8,6 @@ import {
   sign,
   verify,
 } from 'node:crypto';
-import type { Db, DbTime } from '../engine/db.ts';
 
 /**
  * The format of rows and checkpoints that are written now. A change to what their MAC, link or signature covers is a
@@ -16,33 +15,24 @@ import type { Db, DbTime } from '../engine/db.ts';
  */
 export const auditFormat = 1;
 
-export interface AuditRow {
-  readonly id: string;
-  readonly format: number;
-  readonly tenant_id: string | null;
-  readonly at: DbTime;
-  readonly actor_id: string | null;
-  readonly operation: string;
-  readonly entity_id: string | null;
-  readonly result: string;
-  readonly entry: string;
-}
+/** The tenant id of entries without a tenant, in columns, MACs and signatures. */
+export const systemTenant = '00000000-0000-0000-0000-000000000000';
 
-export const auditColumns = 'id, format, tenant_id, at, actor_id, operation, entity_id, result, entry';
+/** An entry without its position in the chain. */
+export interface AuditRow {
+  readonly format: number;
+  /** `systemTenant` if the entry has no tenant. */
+  readonly tenantId: string;
+  readonly at: number;
+  /** JSON. */
+  readonly entryText: string;
+}
 
 export interface ChainKeys {
   /** For the MACs of rows and links. */
   readonly mac: Uint8Array;
   /** For the signatures of checkpoints: an Ed25519 key in PKCS #8. */
   readonly signing: Uint8Array;
-}
-
-/**
- * Whether rows are chained in the transaction that writes them. SQLite runs transactions one at a time anyway. On
- * PostgreSQL every transaction would wait for the last link, so a background job chains rows after their commit.
- */
-export function isChainedOnWrite({ dialect }: Pick<Db, 'dialect'>): boolean {
-  return dialect === 'sqlite';
 }
 
 /** Precedes the first link. */
@@ -61,22 +51,23 @@ export function unpackChainKeys(packed: Uint8Array): ChainKeys {
 /** The text that the MAC of a row covers, by format. */
 const rowTexts: Readonly<Record<number, (row: AuditRow) => string>> = { 1: rowText };
 
-/** Unambiguous. `entry` is JSON already, so it is appended without encoding it again. */
-function rowText(row: AuditRow): string {
-  const { id, format, tenant_id, at, actor_id, operation, entity_id, result, entry } = row;
-  const fields = [format, id, tenant_id, Number(at), actor_id, operation, entity_id, result];
-  return `sallyport audit row ${JSON.stringify(fields)}${entry}`;
+/** Unambiguous. The entry is JSON already, so it is appended without encoding it again. */
+function rowText({ format, tenantId, at, entryText }: AuditRow): string {
+  return `sallyport audit row ${format} ${tenantId} ${at} ${entryText}`;
 }
 
 export function isKnownFormat(format: number): boolean {
   return Object.hasOwn(rowTexts, format);
 }
 
+/** Bytes of a MAC. Forging one means guessing 128 bits. */
+const macLength = 16;
+
 /** Proves that a holder of the key wrote the row. Throws if the format is unknown. */
 export function macFor({ mac }: ChainKeys, row: AuditRow): Uint8Array {
   const text = rowTexts[row.format];
-  if (!text) throw new Error(`audit row ${row.id} has the unknown format ${row.format}`);
-  return new Bun.CryptoHasher('sha256', mac).update(text(row)).digest();
+  if (!text) throw new Error(`an audit row has the unknown format ${row.format}`);
+  return new Bun.CryptoHasher('sha256', mac).update(text(row)).digest().subarray(0, macLength);
 }
 
 /** Binds a row, through its MAC, to its number and to every row before it. The MAC covers the format. */
@@ -88,27 +79,31 @@ export function link({ mac }: ChainKeys, previous: Uint8Array, seq: number, rowM
     .digest();
 }
 
-export interface Checkpoint {
-  readonly format: number;
+/** A position in a chain. */
+export interface Head {
+  readonly tenantId: string;
   readonly seq: number;
-  readonly at: number;
   readonly hash: Uint8Array;
+}
+
+export interface Checkpoint extends Head {
+  readonly format: number;
+  /** The highest time of an entry up to `seq`. */
+  readonly at: number;
 }
 
 export interface SignedCheckpoint extends Checkpoint {
   readonly signature: Uint8Array;
 }
 
-export const checkpointColumns = 'format, seq, at, hash, signature';
-
-/** A position in the chain as operators store it elsewhere: SEQ:HASH. */
-export function anchorOf({ seq, hash }: Pick<Checkpoint, 'seq' | 'hash'>): string {
-  return `${seq}:${Buffer.from(hash).toString('hex')}`;
+/** A position in a chain as operators store it elsewhere: TENANT:SEQ:HASH, with `system` for the system chain. */
+export function anchorOf({ tenantId, seq, hash }: Head): string {
+  return `${tenantId === systemTenant ? 'system' : tenantId}:${seq}:${Buffer.from(hash).toString('hex')}`;
 }
 
 /** The text that a checkpoint signs. */
-export function checkpointText({ format, seq, at, hash }: Checkpoint): string {
-  return `sallyport audit checkpoint ${format} ${seq} ${at} ${Buffer.from(hash).toString('hex')}`;
+export function checkpointText({ format, tenantId, seq, at, hash }: Checkpoint): string {
+  return `sallyport audit checkpoint ${format} ${tenantId} ${seq} ${at} ${Buffer.from(hash).toString('hex')}`;
 }
 
 export function signText({ signing }: ChainKeys, text: string): Uint8Array {

@@ -1,6 +1,5 @@
 /** Verifies an export of the audit log offline, with the master key and without a database. */
 import { timingSafeEqual } from 'node:crypto';
-import { restoreOperation } from '../../domain/audit.ts';
 import { type MasterKeys, missingReason, unwrapChainKeys } from '../crypto/keyring.ts';
 import {
   type ExportedCheckpoint,
@@ -10,7 +9,15 @@ import {
   type Header,
   parseLine,
 } from './export.ts';
-import { type ChainKeys, checkpointText, genesis, link, macFor, signatureCheck } from './hash-chain.ts';
+import {
+  anchorOf,
+  type ChainKeys,
+  checkpointText,
+  genesis,
+  link,
+  macFor,
+  signatureCheck,
+} from './hash-chain.ts';
 
 export type FindingCode =
   | 'not_an_export'
@@ -41,26 +48,37 @@ export interface Verdict {
   readonly exported_at?: string;
   readonly rows: number;
   readonly checkpoints: number;
-  /** The last position in the chain that was checked. */
-  readonly head: string;
+  /** The anchors of all chains, as far as they were checked. */
+  readonly heads: readonly string[];
   readonly findings: readonly Finding[];
   /** How many findings are not listed. */
   readonly more: number;
 }
 
 export interface Anchor {
+  readonly tenantId: string;
   readonly seq: number;
   readonly hash: string;
 }
 
 export interface VerifyOptions {
   readonly masters: Pick<MasterKeys, 'find' | 'missingReason'>;
-  /** Positions in the chain that were stored elsewhere before. */
+  /** Positions in the chains that were stored elsewhere before. */
   readonly anchors?: readonly Anchor[];
   /** The keys of the log that the export must be of. */
   readonly log?: ChainKeys;
   /** Called for every row, before the export as a whole is verified. */
   readonly onRow?: (row: ExportedRow) => void;
+}
+
+/** The last row of a chain so far. */
+interface ChainState {
+  seq: number;
+  hash: Uint8Array;
+  /** Whether no row since the last checkpoint is missing. */
+  isComplete: boolean;
+  /** The last row with a valid checkpoint. */
+  signed: number;
 }
 
 const maxFindings = 100;
@@ -74,7 +92,6 @@ export async function verifyExport(lines: AsyncIterable<string>, options: Verify
 /** Checks an export line by line, in constant memory. */
 class Check {
   readonly #options: VerifyOptions;
-  readonly #anchors: ReadonlyMap<number, string>;
   readonly #findings: Finding[] = [];
   #more = 0;
   #lines = 0;
@@ -85,18 +102,10 @@ class Check {
   #isSigned: (text: string, signature: Uint8Array) => boolean = () => false;
   #rows = 0;
   #checkpoints = 0;
-  /** The last row so far, its link, and the links that the next one may follow: none after a gap. */
-  #seq = 0;
-  #hash = hexOf(genesis);
-  #links: Uint8Array[] = [genesis];
-  /** The last row with a valid checkpoint. */
-  #signed = 0;
-  /** Entries about a restore, each with the end of the log that it replaced. */
-  readonly #restores: { readonly row: number; readonly end: number }[] = [];
+  readonly #chains = new Map<string, ChainState>();
 
   constructor(options: VerifyOptions) {
     this.#options = options;
-    this.#anchors = new Map(options.anchors?.map(({ seq, hash }) => [seq, hash]));
   }
 
   /** Returns false if the rest cannot be checked. */
@@ -125,7 +134,7 @@ class Check {
       ...(this.#header && { exported_at: this.#header.exported_at }),
       rows: this.#rows,
       checkpoints: this.#checkpoints,
-      head: `${this.#seq}:${this.#hash}`,
+      heads: this.#heads(),
       findings: this.#findings,
       more: this.#more,
     };
@@ -149,62 +158,61 @@ class Check {
     return true;
   }
 
+  #heads(): string[] {
+    return [...this.#chains].map(([tenantId, { seq, hash }]) => anchorOf({ tenantId, seq, hash }));
+  }
+
+  #chainOf(tenantId: string): ChainState {
+    const state = this.#chains.get(tenantId) ?? { seq: 0, hash: genesis, isComplete: true, signed: 0 };
+    this.#chains.set(tenantId, state);
+    return state;
+  }
+
   #checkRow(row: ExportedRow, keys: ChainKeys): void {
-    const { seq } = row;
+    const { format, tenant_id: tenantId, seq, at, entry: entryText } = row;
+    const chain = this.#chainOf(tenantId);
     this.#rows += 1;
-    if (seq <= 0) {
-      this.#report('foreign_row', 'another program has inserted a row that is not in the chain', seq);
+    if (seq <= chain.seq) {
+      this.#report('misplaced_row', `row ${seq} comes after row ${chain.seq}`, seq);
       return;
     }
-    if (seq <= this.#seq) {
-      this.#report('misplaced_row', `row ${seq} comes after row ${this.#seq}`, seq);
-      return;
+    if (seq > chain.seq + 1) {
+      this.#report('missing_rows', `${rowsFrom(chain.seq + 1, seq - 1)} missing`, chain.seq + 1);
+      chain.isComplete = false;
     }
-    if (seq > this.#seq + 1) {
-      this.#report('missing_rows', `${rowsFrom(this.#seq + 1, seq - 1)} missing`, this.#seq + 1);
-      this.#links = [];
-    }
-    const [stored, mac] = [bytesOf(row.hash), bytesOf(row.mac)];
-    const links = this.#links.map((before) => link(keys, before, seq, mac));
-    const linked = links.length === 0 || links.some((each) => same(each, stored));
+    const mac = bytesOf(row.mac);
     if (mac.length === 0)
       this.#report('foreign_row', `row ${seq} has no MAC: another program has inserted it`, seq);
-    else if (!same(mac, macFor(keys, row)))
+    else if (!same(mac, macFor(keys, { format, tenantId, at, entryText })))
       this.#report('changed_row', `row ${seq} was changed: its MAC does not match`, seq);
-    else if (!linked) this.#report('misplaced_row', `row ${seq} was moved: its link does not match`, seq);
-    this.#seq = seq;
-    this.#hash = row.hash ?? '';
-    this.#links = linked ? [stored] : [stored, ...links];
-    if (row.operation === restoreOperation) this.#restores.push({ row: seq, end: replacedEnd(row) });
-    this.#checkAnchor(seq, this.#hash);
+    chain.hash = link(keys, chain.hash, seq, mac);
+    chain.seq = seq;
+    if (chain.isComplete) this.#checkAnchors(tenantId, chain);
     this.#options.onRow?.(row);
   }
 
-  #checkCheckpoint({ format, seq, at, hash, signature }: ExportedCheckpoint): void {
+  #checkCheckpoint(checkpoint: ExportedCheckpoint): void {
+    const { format, tenant_id: tenantId, seq, at } = checkpoint;
+    const [hash, signature] = [bytesOf(checkpoint.hash), bytesOf(checkpoint.signature)];
+    const chain = this.#chainOf(tenantId);
     this.#checkpoints += 1;
-    const text = checkpointText({ format, seq, at, hash: bytesOf(hash) });
-    const valid = this.#isSigned(text, bytesOf(signature));
-    if (!valid)
+    if (!this.#isSigned(checkpointText({ format, tenantId, seq, at, hash }), signature)) {
       this.#report('forged_checkpoint', `the signature of the checkpoint of row ${seq} is invalid`, seq);
-    else if (seq > this.#seq)
-      this.#report('missing_rows', `row ${seq} has a checkpoint, but is missing`, seq);
-    else if (seq < this.#seq)
-      this.#report('damaged_line', `the checkpoint of row ${seq} comes after row ${this.#seq}`);
-    else if (hash !== this.#hash)
-      this.#report('changed_row', `row ${seq} is not the one that its checkpoint signs`, seq);
-    if (valid) this.#signed = Math.max(this.#signed, seq);
+      return;
+    }
+    if (seq > chain.seq) this.#report('missing_rows', `row ${seq} has a checkpoint, but is missing`, seq);
+    else if (seq < chain.seq)
+      this.#report('damaged_line', `the checkpoint of row ${seq} comes after row ${chain.seq}`);
+    else if (chain.isComplete && !same(hash, chain.hash))
+      this.#report('misplaced_row', `${rowsFrom(chain.signed + 1, seq)} not those that were signed`, seq);
+    if (seq === chain.seq) Object.assign(chain, { hash, isComplete: true });
+    chain.signed = Math.max(chain.signed, seq);
   }
 
-  #checkAnchor(seq: number, hash: string): void {
-    const anchor = this.#anchors.get(seq);
-    if (anchor === undefined || anchor === hash) return;
-    this.#report('anchor_differs', `row ${seq} does not match the anchor${this.#restoreNote(seq)}`, seq);
-  }
-
-  /** A restore explains why anchors between it and the end of the replaced log do not match. */
-  #restoreNote(anchor: number): string {
-    const restore = this.#restores.findLast(({ row, end }) => row <= anchor && anchor <= end);
-    return restore ? `; row ${restore.row} records that the database was restored from a backup` : '';
+  #checkAnchors(tenantId: string, { seq, hash }: ChainState): void {
+    for (const anchor of this.#options.anchors ?? [])
+      if (anchor.tenantId === tenantId && anchor.seq === seq && anchor.hash !== hexOf(hash))
+        this.#report('anchor_differs', `row ${seq} does not match the anchor`, seq);
   }
 
   #checkFooter(footer: Footer, { exported_at }: Header): void {
@@ -214,7 +222,7 @@ class Check {
         'forged_footer',
         'the signature of the footer is invalid: the footer or the header was changed',
       );
-    const { rows, checkpoints, head } = footer;
+    const { rows, checkpoints, heads } = footer;
     if (rows !== this.#rows)
       this.#report('missing_rows', `the export had ${rows} rows, but has ${this.#rows}`);
     if (checkpoints !== this.#checkpoints)
@@ -222,25 +230,18 @@ class Check {
         'forged_checkpoint',
         `the export had ${checkpoints} checkpoints, but has ${this.#checkpoints}`,
       );
-    if (head !== `${this.#seq}:${this.#hash}`)
-      this.#report(
-        'cut_off',
-        `the export ended with row ${head.split(':')[0]}, but ends with row ${this.#seq}`,
-        this.#seq,
-      );
+    if (heads.join() !== this.#heads().join()) this.#report('cut_off', 'the export ended with other rows');
   }
 
   #checkEnd(): void {
-    const last = this.#seq;
-    if (!this.#footer)
-      this.#report('cut_off', `the export has no footer: it is truncated after row ${last}`, last);
-    else if (this.#signed < last)
-      this.#report('unsigned_end', `${rowsFrom(this.#signed + 1, last)} not covered by a checkpoint`, last);
-    const anchor = Math.max(0, ...this.#anchors.keys());
-    const known = Math.max(this.#signed, anchor);
-    const since = anchor > this.#signed ? this.#restoreNote(anchor) : '';
-    if (known > last)
-      this.#report('cut_off', `the log ends with row ${last}, but had row ${known}${since}`, last);
+    if (!this.#footer) this.#report('cut_off', 'the export has no footer: it is truncated');
+    for (const [tenantId, { seq: last, signed }] of this.#chains) {
+      if (this.#footer && signed < last)
+        this.#report('unsigned_end', `${rowsFrom(signed + 1, last)} not covered by a checkpoint`, last);
+      const anchors = this.#options.anchors?.filter((anchor) => anchor.tenantId === tenantId) ?? [];
+      const known = Math.max(signed, ...anchors.map(({ seq }) => seq));
+      if (known > last) this.#report('cut_off', `the log ends with row ${last}, but had row ${known}`, last);
+    }
   }
 
   /** The rest may depend on a line that this version does not understand. */
@@ -254,12 +255,6 @@ class Check {
     if (this.#findings.length >= maxFindings) this.#more += 1;
     else this.#findings.push({ code, line: this.#lines, ...(row !== undefined && { row }), message });
   }
-}
-
-/** The last row of the log that a restore replaced; infinity if that is unknown. */
-function replacedEnd({ entry }: ExportedRow): number {
-  const seq = /"audit_head":\{"from":"(\d{1,15}):/.exec(entry)?.[1];
-  return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);
 }
 
 function rowsFrom(first: number, last: number): string {

@@ -31,7 +31,7 @@ export function all(...conditions: (string | false | undefined)[]): string {
   return conditions.filter(Boolean).join(' and ');
 }
 
-type Type = 'uuid' | 'text' | 'integer' | 'bigint' | 'bytea';
+type Type = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea';
 
 /** The fields of each row must be in the order of the columns. */
 export type Insert<R> = (tx: Queries, rows: readonly R[]) => Promise<void>;

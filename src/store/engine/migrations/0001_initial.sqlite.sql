@@ -19,3 +19,40 @@ create trigger delete_token_containers after delete on tokens begin
     select container from above
   );
 end;
+
+-- Chained audit entries. seq is the position in the chain. entry is packed JSON, see src/store/audit/pack.ts. request is
+-- a hash of its request_id. Rows are never updated.
+create table audit (
+  seq integer not null,
+  at integer not null,
+  chain integer not null,
+  format integer not null,
+  request integer,
+  mac blob,
+  entry text not null,
+  primary key (chain, seq)
+) strict, without rowid;
+create index audit_by_request on audit (chain, request, seq) where request is not null;
+
+-- For each term (a hash of an id, actor, container, operation or result) and each block of 1024 entries, the positions
+-- of the entries with that term: seq - 1024 * block, two bytes each.
+create table audit_index (
+  chain integer not null,
+  term integer not null,
+  block integer not null,
+  offsets blob not null,
+  primary key (chain, term, block)
+) strict, without rowid;
+
+-- Signatures over a chain up to and including seq: that of its last entry, and of every 256th. at is the highest time of
+-- an entry up to there.
+create table audit_checkpoints (
+  seq integer not null,
+  at integer not null,
+  chain integer not null,
+  format integer not null,
+  hash blob not null,
+  signature blob not null,
+  primary key (chain, seq)
+) strict, without rowid;
+create index audit_checkpoints_by_time on audit_checkpoints (chain, at, seq);

@@ -1,0 +1,216 @@
+/**
+ * Moves entries from `audit_pending` to the hash chain of their tenant. One transaction assigns their positions, extends
+ * the hash, signs a checkpoint and updates the index.
+ */
+import type { Awaitable } from '../../domain/awaitable.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
+import { inserter } from '../engine/sql.ts';
+import { maxForeignSeq } from './entry-id.ts';
+import {
+  auditFormat,
+  type ChainKeys,
+  checkpointText,
+  genesis,
+  link,
+  type SignedCheckpoint,
+  signText,
+} from './hash-chain.ts';
+import { addToIndex, type IndexedEntry } from './index-blocks.ts';
+import { pack } from './pack.ts';
+import { type Chain, chainOf } from './rows.ts';
+import { indexTerms } from './terms.ts';
+
+/** Returns a function that chains at most `limit` pending entries: of one tenant, or of all in turn. */
+export function chainAppender(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+): (limit: number, tenantId?: string) => Promise<number> {
+  /** The tenant whose entries the last call has chained last. The next call continues with another one. */
+  let last = '';
+
+  async function appendAll(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
+    const first = (await nextTenant(tx, last)) ?? (await nextTenant(tx, ''));
+    let total = 0;
+    let tenant = first;
+    do {
+      if (tenant === undefined) break;
+      total += await appendPending(tx, db.dialect, keys, tenant, limit - total, 'for update skip locked');
+      last = tenant;
+      tenant = (await nextTenant(tx, tenant)) ?? (await nextTenant(tx, ''));
+    } while (total < limit && tenant !== first);
+    return total;
+  }
+
+  return async (limit, tenantId) => {
+    const [where, values] = tenantId === undefined ? ['', []] : ['where tenant_id = $1', [tenantId]];
+    if (!(await db.get(`select 1 as one from audit_pending ${where} limit 1`, values))) return 0;
+    const keys = await chainKeys();
+    return db.transaction((tx) =>
+      tenantId === undefined
+        ? appendAll(tx, keys, limit)
+        : appendPending(tx, db.dialect, keys, tenantId, limit, 'for update'),
+    );
+  };
+}
+
+async function nextTenant(tx: Queries, after: string): Promise<string | undefined> {
+  const [where, values] = after === '' ? ['', []] : ['where tenant_id > $1', [after]];
+  const sql = `select tenant_id from audit_pending ${where} order by tenant_id limit 1`;
+  return (await tx.get<{ tenant_id: string }>(sql, values))?.tenant_id;
+}
+
+interface PendingRow {
+  readonly id: DbTime;
+  readonly at: DbTime;
+  readonly format: number;
+  readonly mac: Uint8Array | null;
+  readonly entry: string;
+}
+
+/** Bytes of entries per transaction, unless one entry is larger. */
+const maxBytes = 4 * 1024 * 1024;
+
+/** Deletes the first entries of a tenant and returns them. */
+const takePending = `delete from audit_pending where id in (
+    select id from (
+      select id, sum(octet_length(entry)) over (order by id) - octet_length(entry) as bytes_before
+      from (select id, entry from audit_pending where tenant_id = $1 order by id limit $2) as first_rows
+    ) as sums where bytes_before < ${maxBytes}
+  ) returning id, at, format, mac, entry`;
+
+/** Returns how many were chained: none if another node has locked the chain and `lock` does not wait. */
+async function appendPending(
+  tx: Queries,
+  dialect: Db['dialect'],
+  keys: ChainKeys,
+  tenantId: string,
+  limit: number,
+  lock: 'for update' | 'for update skip locked',
+): Promise<number> {
+  const chain = await lockChain(tx, dialect, tenantId, lock);
+  if (!chain) return 0;
+  const pending = await tx.all<PendingRow>(takePending, [tenantId, limit]);
+  if (pending.length === 0) return 0;
+  pending.sort((a, b) => Number(a.id) - Number(b.id));
+  await append(tx, dialect, keys, chain, pending);
+  return pending.length;
+}
+
+/** Creates the chain if it is new. Returns undefined if another node has locked it and `lock` does not wait. */
+async function lockChain(
+  tx: Queries,
+  dialect: Db['dialect'],
+  tenantId: string,
+  lock: 'for update' | 'for update skip locked',
+): Promise<Chain | undefined> {
+  const locked = await chainOf(tx, tenantId, rowLock({ dialect }, lock));
+  if (locked) return locked;
+  await tx.run(
+    `insert into audit_chains
+       (tenant_id, seq, hash, latest, max_delay, base_seq, base_hash, recorded_seq, recorded_at)
+     values ($1, 0, $2, 0, 0, 0, $2, 0, 0) on conflict (tenant_id) do nothing`,
+    [tenantId, genesis],
+  );
+  return chainOf(tx, tenantId, rowLock({ dialect }, lock));
+}
+
+type AuditInsert = {
+  readonly seq: number;
+  readonly at: number;
+  readonly chain: number;
+  readonly format: number;
+  readonly request: number | null;
+  readonly mac: Uint8Array | null;
+  readonly entry: string;
+};
+
+const insertRows = inserter<AuditInsert>('audit', {
+  seq: 'bigint',
+  at: 'bigint',
+  chain: 'integer',
+  format: 'smallint',
+  request: 'integer',
+  mac: 'bytea',
+  entry: 'text',
+});
+
+/** For a row that another program has inserted without a MAC. */
+const noMac = new Uint8Array();
+
+async function append(
+  tx: Queries,
+  dialect: Db['dialect'],
+  keys: ChainKeys,
+  chain: Chain,
+  pending: readonly PendingRow[],
+): Promise<void> {
+  let { hash, latest, maxDelay } = chain;
+  let seq = await lastPosition(tx, chain);
+  const checkpoints: SignedCheckpoint[] = [];
+  const entries: IndexedEntry[] = [];
+  const rows = pending.map(({ format, mac, entry: text, ...row }, index) => {
+    const at = Number(row.at);
+    seq += 1;
+    hash = link(keys, hash, seq, mac ?? noMac);
+    latest = Math.max(latest, at);
+    maxDelay = Math.max(maxDelay, latest - at);
+    if (seq % checkpointInterval === 0 || index === pending.length - 1) {
+      const checkpoint = { format: auditFormat, tenantId: chain.tenantId, seq, at: latest, hash };
+      checkpoints.push({ ...checkpoint, signature: signText(keys, checkpointText(checkpoint)) });
+    }
+    const { terms, request } = indexTerms(text);
+    entries.push({ seq, terms });
+    return { seq, at, chain: chain.number, format, request, mac, entry: pack(text) };
+  });
+  await insertRows[dialect](tx, rows);
+  await addToIndex(tx, dialect, chain.number, entries);
+  await replaceCheckpoints(tx, dialect, chain, checkpoints);
+  await tx.run('update audit_chains set seq = $2, hash = $3, latest = $4, max_delay = $5 where number = $1', [
+    chain.number,
+    seq,
+    hash,
+    latest,
+    maxDelay,
+  ]);
+}
+
+/**
+ * The last position of the chain. If another program has inserted rows above it, the chain continues above those, so
+ * that their numbers do not stop it. Verification finds such rows.
+ */
+async function lastPosition(tx: Queries, { number, seq }: Chain): Promise<number> {
+  const taken = await tx.get<{ row: DbTime | null; checkpoint: DbTime | null }>(
+    `select (select max(seq) from audit where chain = $1 and seq <= ${maxForeignSeq}) as row,
+       (select max(seq) from audit_checkpoints where chain = $1 and seq <= ${maxForeignSeq}) as checkpoint`,
+    [number],
+  );
+  return Math.max(seq, Number(taken?.row ?? 0), Number(taken?.checkpoint ?? 0));
+}
+
+/** Checkpoints of every such position are kept. */
+const checkpointInterval = 256;
+
+type CheckpointInsert = Omit<SignedCheckpoint, 'tenantId'> & { readonly chain: number };
+
+const insertCheckpoints = inserter<CheckpointInsert>('audit_checkpoints', {
+  seq: 'bigint',
+  at: 'bigint',
+  chain: 'integer',
+  format: 'smallint',
+  hash: 'bytea',
+  signature: 'bytea',
+});
+
+async function replaceCheckpoints(
+  tx: Queries,
+  dialect: Db['dialect'],
+  chain: Chain,
+  checkpoints: readonly SignedCheckpoint[],
+): Promise<void> {
+  if (chain.seq % checkpointInterval !== 0)
+    await tx.run('delete from audit_checkpoints where chain = $1 and seq = $2', [chain.number, chain.seq]);
+  const rows = checkpoints.map(({ seq, at, format, hash, signature }) => {
+    return { seq, at, chain: chain.number, format, hash, signature };
+  });
+  await insertCheckpoints[dialect](tx, rows);
+}

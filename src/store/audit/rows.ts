@@ -1,0 +1,164 @@
+/** Reads rows of the audit tables. */
+import { Entry, type LogEntry, unreadable } from '../../domain/audit.ts';
+import { type Awaitable, then } from '../../domain/awaitable.ts';
+import { timestamp } from '../../domain/common-fields.ts';
+import type { DbTime, Queries } from '../engine/db.ts';
+import { entryId } from './entry-id.ts';
+import { type AuditRow, type Head, type SignedCheckpoint, systemTenant } from './hash-chain.ts';
+import { unpack } from './pack.ts';
+
+/** A row of `audit_chains`. */
+export interface Chain extends Head {
+  readonly number: number;
+  readonly latest: number;
+  readonly maxDelay: number;
+  readonly baseSeq: number;
+  readonly baseHash: Uint8Array;
+}
+
+interface ChainRow {
+  readonly number: number;
+  readonly tenant_id: string;
+  readonly seq: DbTime;
+  readonly hash: Uint8Array;
+  readonly latest: DbTime;
+  readonly max_delay: DbTime;
+  readonly base_seq: DbTime;
+  readonly base_hash: Uint8Array;
+}
+
+const chainColumns = 'number, tenant_id, seq, hash, latest, max_delay, base_seq, base_hash';
+
+/** Returns undefined if the tenant has no chained entries. `lock` is appended to the statement. */
+export function chainOf(db: Pick<Queries, 'get'>, tenantId: string, lock = ''): Awaitable<Chain | undefined> {
+  const sql = `select ${chainColumns} from audit_chains where tenant_id = $1 ${lock}`;
+  return then(db.get<ChainRow>(sql, [tenantId]), (row) => row && toChain(row));
+}
+
+export function allChains(db: Pick<Queries, 'all'>): Awaitable<Chain[]> {
+  const sql = `select ${chainColumns} from audit_chains order by number`;
+  return then(db.all<ChainRow>(sql), (rows) => rows.map(toChain));
+}
+
+function toChain(row: ChainRow): Chain {
+  return {
+    number: row.number,
+    tenantId: row.tenant_id,
+    seq: Number(row.seq),
+    hash: row.hash,
+    latest: Number(row.latest),
+    maxDelay: Number(row.max_delay),
+    baseSeq: Number(row.base_seq),
+    baseHash: row.base_hash,
+  };
+}
+
+/** A row of `audit`, with its entry unpacked. */
+export interface ChainedRow extends AuditRow {
+  readonly seq: number;
+  /** Null only if another program has removed it. */
+  readonly mac: Uint8Array | null;
+}
+
+export interface StoredRow {
+  readonly seq: DbTime;
+  readonly at: DbTime;
+  readonly format: number;
+  readonly mac: Uint8Array | null;
+  readonly entry: string;
+}
+
+/** The columns of `StoredRow`. */
+export const storedColumns = 'seq, at, format, mac, entry';
+
+export function toChainedRow(tenantId: string, row: StoredRow): ChainedRow {
+  return {
+    tenantId,
+    seq: Number(row.seq),
+    at: Number(row.at),
+    format: row.format,
+    mac: row.mac,
+    entryText: unpack(row.entry),
+  };
+}
+
+/** At most `limit` rows of one chain in ascending order, with a position above `after` and up to `upTo`. */
+export function rowsAfter(
+  db: Pick<Queries, 'all'>,
+  { number, tenantId }: Pick<Chain, 'number' | 'tenantId'>,
+  { after, upTo }: { readonly after: number; readonly upTo: number },
+  limit: number,
+): Awaitable<ChainedRow[]> {
+  const rows = db.all<StoredRow>(
+    `select ${storedColumns} from audit where chain = $1 and seq > $2 and seq <= $3 order by seq limit $4`,
+    [number, after, upTo, limit],
+  );
+  return then(rows, (found) => found.map((row) => toChainedRow(tenantId, row)));
+}
+
+type CheckpointRow = Pick<SignedCheckpoint, 'format' | 'hash' | 'signature'> & {
+  readonly seq: DbTime;
+  readonly at: DbTime;
+};
+
+/** At most `limit` checkpoints of one chain in ascending order, with a position above `after`. */
+export function checkpointsAfter(
+  db: Pick<Queries, 'all'>,
+  { number, tenantId }: Pick<Chain, 'number' | 'tenantId'>,
+  after: number,
+  limit: number,
+): Awaitable<SignedCheckpoint[]> {
+  const rows = db.all<CheckpointRow>(
+    `select format, seq, at, hash, signature from audit_checkpoints
+     where chain = $1 and seq > $2 order by seq limit $3`,
+    [number, after, limit],
+  );
+  return then(rows, (found) => found.map((row) => toCheckpoint(tenantId, row)));
+}
+
+/** The last checkpoint of a chain. */
+export function lastCheckpoint(
+  db: Pick<Queries, 'get'>,
+  { number, tenantId }: Pick<Chain, 'number' | 'tenantId'>,
+): Awaitable<SignedCheckpoint | undefined> {
+  const row = db.get<CheckpointRow>(
+    'select format, seq, at, hash, signature from audit_checkpoints where chain = $1 order by seq desc limit 1',
+    [number],
+  );
+  return then(row, (found) => found && toCheckpoint(tenantId, found));
+}
+
+function toCheckpoint(tenantId: string, row: CheckpointRow): SignedCheckpoint {
+  const { format, hash, signature } = row;
+  return { format, tenantId, seq: Number(row.seq), at: Number(row.at), hash, signature };
+}
+
+/** The end of the year 9999. */
+const maxTime = Date.UTC(10_000, 0) - 1;
+
+/** An entry that another program has made unreadable is listed as such, so that it does not hide the others. */
+export function toLogEntry({ tenantId, seq, at, entryText }: ChainedRow): LogEntry {
+  return {
+    id: entryId(at, seq, tenantId),
+    ...(tenantId !== systemTenant && { tenant_id: tenantId }),
+    at: timestamp(Math.min(Math.max(at, 0), maxTime)),
+    ...(parseEntry(entryText) ?? unreadableEntry),
+  };
+}
+
+const unreadableEntry: Entry = {
+  actor: { kind: 'unknown' },
+  operation: 'unknown',
+  result: 'failed',
+  reason: unreadable,
+  from: {},
+};
+
+/** Returns undefined if the text is not the JSON of an entry. */
+export function parseEntry(text: string): Entry | undefined {
+  try {
+    return Entry.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,215 @@
+/**
+ * Searches one chain. The index suggests candidates, which are then compared with the filter. A page examines a bounded
+ * number of candidates, whatever the filter and the length of the log are.
+ */
+import type { LogEntry } from '../../domain/audit.ts';
+import { type Failure, fail } from '../../domain/error.ts';
+import type { Db, DbTime } from '../engine/db.ts';
+import { Params } from '../engine/sql.ts';
+import type { AuditFilter, LogPage, LogWindow } from '../store.ts';
+import { entryId, positionOf } from './entry-id.ts';
+import { blockOf, blockSize, blocksWith, intersect } from './index-blocks.ts';
+import {
+  type Chain,
+  type ChainedRow,
+  type StoredRow,
+  storedColumns,
+  toChainedRow,
+  toLogEntry,
+} from './rows.ts';
+import { isBetween, matches, requestHash, termsFor } from './terms.ts';
+
+/** How many entries one page examines, and how many characters of JSON it returns. */
+export const maxExamined = 2000;
+const maxPageBytes = 4 * 1024 * 1024;
+
+/** Rows per statement, and rows of the index. */
+const maxRows = 250;
+const maxBlocks = 16;
+/** A row of the index costs as much as this many entries. */
+const blockCost = 10;
+
+type Reader = Pick<Db, 'get' | 'all'>;
+
+/** Positions above `after` and up to `upTo`. */
+interface Span {
+  readonly after: number;
+  readonly upTo: number;
+}
+
+export async function search(
+  db: Reader,
+  chain: Chain,
+  filter: AuditFilter,
+  window: LogWindow,
+): Promise<LogPage> {
+  const { limit } = window;
+  const order = window.after === undefined ? 'desc' : 'asc';
+  const span = await spanOf(db, chain, filter, window);
+  const entries: LogEntry[] = [];
+  let [examined, bytes] = [0, 0];
+  for await (const { rows, cost, end } of candidates(db, chain, filter, span, order, limit)) {
+    for (const row of rows) {
+      const entry = toLogEntry(row);
+      if (!isBetween(row.at, filter) || !matches(entry, filter)) continue;
+      bytes += row.entryText.length;
+      if (entries.length === limit || (bytes > maxPageBytes && entries.length > 0))
+        return { entries, next: entries.at(-1)?.id };
+      entries.push(entry);
+    }
+    examined += cost;
+    if (examined >= maxExamined) return { entries, next: await idAt(db, chain, end) };
+  }
+  return { entries };
+}
+
+async function spanOf(db: Reader, chain: Chain, filter: AuditFilter, window: LogWindow): Promise<Span> {
+  const { before, after } = window;
+  const time = await spanOfTime(db, chain, filter);
+  if (after !== undefined)
+    return { ...time, after: Math.max(time.after, await checkAfter(db, chain, after)) };
+  const start = before === undefined ? undefined : positionOf(before, chain.tenantId);
+  return start ? { ...time, upTo: Math.min(time.upTo, start.seq - 1) } : time;
+}
+
+/**
+ * The checkpoints have the highest time of all entries up to them, so entries up to a checkpoint before `from` are too
+ * old. No entry is older than that highest time by more than `maxDelay`.
+ */
+async function spanOfTime(db: Reader, chain: Chain, { from, to }: AuditFilter): Promise<Span> {
+  const seqOf = async (where: string, order: string, time: number) => {
+    const row = await db.get<{ seq: DbTime }>(
+      `select seq from audit_checkpoints where chain = $1 and ${where} order by at ${order}, seq ${order} limit 1`,
+      [chain.number, Math.trunc(time)],
+    );
+    return row && Number(row.seq);
+  };
+  const first = from === undefined ? undefined : await seqOf('at < $2', 'desc', from);
+  const last = to === undefined ? undefined : await seqOf('at >= $2', 'asc', to + chain.maxDelay);
+  return { after: Math.max(chain.baseSeq, first ?? 0), upTo: last ?? Number.MAX_SAFE_INTEGER };
+}
+
+/** Returns the position of `after`. Throws if entries behind it may be missing. */
+async function checkAfter(db: Reader, chain: Chain, after: string): Promise<number> {
+  const position = positionOf(after, chain.tenantId);
+  const at = position && (await timeAt(db, chain, position.seq));
+  if (!position || position.seq > chain.seq || (at !== undefined && at !== position.at))
+    throw invalidAfter('must be the id of an entry of this log');
+  if (position.seq < chain.baseSeq) throw invalidAfter('is too old: entries after it were archived');
+  return position.seq;
+}
+
+function invalidAfter(message: string): Failure {
+  return fail('validation_failed', { errors: { after: [message] } });
+}
+
+async function timeAt(db: Reader, { number }: Chain, seq: number): Promise<number | undefined> {
+  const row = await db.get<{ at: DbTime }>('select at from audit where chain = $1 and seq = $2', [
+    number,
+    seq,
+  ]);
+  return row && Number(row.at);
+}
+
+/** The id of the entry at a position. */
+async function idAt(db: Reader, chain: Chain, seq: number): Promise<string> {
+  return entryId((await timeAt(db, chain, seq)) ?? 0, seq, chain.tenantId);
+}
+
+interface Candidates {
+  readonly rows: readonly ChainedRow[];
+  readonly cost: number;
+  /** Every candidate up to this position was returned. */
+  readonly end: number;
+}
+
+type Order = 'asc' | 'desc';
+
+function candidates(
+  db: Reader,
+  chain: Chain,
+  filter: AuditFilter,
+  span: Span,
+  order: Order,
+  limit: number,
+): AsyncGenerator<Candidates> {
+  if (filter.request_id !== undefined) {
+    const hash = requestHash(filter.request_id);
+    return scan(db, chain, (params) => `request = ${params.add(hash)} and`, span, order, limit);
+  }
+  const [term, ...others] = termsFor(filter);
+  if (term === undefined) return scan(db, chain, () => '', span, order, limit);
+  return byTerm(db, chain, [term, ...others], span, order, limit);
+}
+
+/** Reads the rows of a range in order. */
+async function* scan(
+  db: Reader,
+  { number, tenantId }: Chain,
+  condition: (params: Params) => string,
+  { after, upTo }: Span,
+  order: Order,
+  limit: number,
+): AsyncGenerator<Candidates> {
+  for (let size = Math.min(limit + 1, maxRows); after < upTo; size = maxRows) {
+    const params = new Params();
+    const where = `chain = ${params.add(number)} and ${condition(params)} seq > ${params.add(after)} and seq <= ${params.add(upTo)}`;
+    const found = await db.all<StoredRow>(
+      `select ${storedColumns} from audit where ${where} order by seq ${order} limit ${params.add(size)}`,
+      params.values,
+    );
+    const rows = found.map((row) => toChainedRow(tenantId, row));
+    const last = rows.at(-1);
+    if (!last) return;
+    yield { rows, cost: rows.length, end: last.seq };
+    if (rows.length < size) return;
+    if (order === 'asc') after = last.seq;
+    else upTo = last.seq - 1;
+  }
+}
+
+/** Reads the entries that have all terms, block by block. */
+async function* byTerm(
+  db: Reader,
+  chain: Chain,
+  [term, ...others]: readonly [number, ...number[]],
+  { after, upTo }: Span,
+  order: Order,
+  limit: number,
+): AsyncGenerator<Candidates> {
+  const span = { first: blockOf(after), last: blockOf(Math.min(upTo, chain.seq)) };
+  let size = Math.min(limit + 1, maxRows);
+  while (span.first <= span.last) {
+    const blocks = await blocksWith(db, { chain: chain.number, term }, span, order, maxBlocks);
+    const last = blocks.at(-1);
+    if (!last) return;
+    const common = await intersect(db, chain.number, others, blocks);
+    const seqs = common.flatMap(({ seqs }) => (order === 'asc' ? seqs : seqs.toReversed()));
+    const wanted = seqs.filter((seq) => seq > after && seq <= upTo);
+    while (wanted.length > 0) {
+      const some = wanted.splice(0, size);
+      yield { rows: await rowsAt(db, chain, some, order), cost: some.length, end: some.at(-1) as number };
+      size = maxRows;
+    }
+    if (blocks.length < maxBlocks) return;
+    const end = order === 'asc' ? (last.block + 1) * blockSize - 1 : last.block * blockSize;
+    yield { rows: [], cost: blocks.length * blockCost, end: Math.min(end, chain.seq) };
+    if (order === 'asc') span.first = last.block + 1;
+    else span.last = last.block - 1;
+  }
+}
+
+async function rowsAt(
+  db: Reader,
+  { number, tenantId }: Chain,
+  seqs: readonly number[],
+  order: Order,
+): Promise<ChainedRow[]> {
+  const params = new Params();
+  const rows = await db.all<StoredRow>(
+    `select ${storedColumns} from audit where chain = ${params.add(number)} and seq in ${params.list(seqs)}
+     order by seq ${order}`,
+    params.values,
+  );
+  return rows.map((row) => toChainedRow(tenantId, row));
+}

@@ -1,0 +1,47 @@
+/** Writes entries of a request. A background job chains them, see chain.ts. */
+import type { Awaitable } from '../../domain/awaitable.ts';
+import { Failure, fail } from '../../domain/error.ts';
+import type { Db, Queries } from '../engine/db.ts';
+import { inserter } from '../engine/sql.ts';
+import type { NewEntry } from '../store.ts';
+import { auditFormat, type ChainKeys, macFor, systemTenant } from './hash-chain.ts';
+
+const insertPending = inserter<ReturnType<typeof rowOf>>('audit_pending', {
+  at: 'bigint',
+  format: 'smallint',
+  tenant_id: 'uuid',
+  mac: 'bytea',
+  entry: 'text',
+});
+
+/** Writes entries in the transaction of a change. */
+export type EntryWriter = (tx: Queries, entries: readonly NewEntry[]) => Promise<void>;
+
+/** All changes share one writer: the deferred entries of a transaction are then written in one batch. */
+export function entryWriter({ dialect }: Db, chainKeys: () => Awaitable<ChainKeys>): EntryWriter {
+  return async (tx, entries) => insertEntries(tx, dialect, await chainKeys(), entries);
+}
+
+/** Call it in the transaction of the change. If the entries cannot be written, the change fails with `unavailable`. */
+export async function insertEntries(
+  tx: Queries,
+  dialect: Db['dialect'],
+  keys: ChainKeys,
+  entries: readonly NewEntry[],
+): Promise<void> {
+  try {
+    await insertPending[dialect](
+      tx,
+      entries.map((entry) => rowOf(keys, entry)),
+    );
+  } catch (error) {
+    throw error instanceof Failure ? error : fail('unavailable', { cause: error });
+  }
+}
+
+/** The fields are in the order of the columns. */
+function rowOf(keys: ChainKeys, { tenantId = systemTenant, at, ...entry }: NewEntry) {
+  const entryText = JSON.stringify(entry);
+  const mac = macFor(keys, { format: auditFormat, tenantId, at, entryText });
+  return { at, format: auditFormat, tenant_id: tenantId, mac, entry: entryText };
+}
