@@ -986,7 +986,13 @@ export interface Operations {
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
-        /** Only entries of this application or session. */
+        /** The id of an entry, or the `next` value of an earlier response with `after`. Returns the entries that were written after it, oldest first and without gaps. Send `next` as `after`, not as `start`. */
+        after?: string;
+        /** Only entries about the token with this id. */
+        token?: string;
+        /** Only entries about data in this container or below it. */
+        container?: string;
+        /** Only entries of this application and its sessions, or of this session. */
         actor?: string;
         /** Only entries about the resource with this id. */
         entity?: string;
@@ -994,6 +1000,10 @@ export interface Operations {
         operation?: string;
         /** Only entries with this result. */
         result?: 'success' | 'denied' | 'failed';
+        /** Only entries about data that was returned with this transform. */
+        transform?: 'redact' | 'mask' | 'reveal';
+        /** Only entries of the request with this id. */
+        request_id?: string;
         /** Only entries at or after this time. */
         from?: string;
         /** Only entries before this time. */

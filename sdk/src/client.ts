@@ -201,12 +201,17 @@ class Tokens extends ResourceClient {
 }
 
 class Logs extends ResourceClient {
-  /** Returns one page of audit entries, newest first. */
+  /** Returns one page of audit entries, newest first; with `after`, oldest first. */
   list(query: Query<'listLogs'> = {}, options?: RequestOptions) {
     return this.transport.call('listLogs', { query }, options);
   }
-  /** Iterates over all matching audit entries, newest first. */
+  /** Iterates over all matching audit entries, newest first; with `after`, oldest first. */
   all(query: Query<'listLogs'> = {}, options?: RequestOptions): AsyncGenerator<LogEntry, void, undefined> {
-    return paginate((page: Query<'listLogs'>) => this.list(page, options), { size: 100, ...query });
+    const { after } = query;
+    const fetch = ({ start, ...page }: Query<'listLogs'>) => {
+      const cursor = after === undefined ? { start } : { after: start ?? after };
+      return this.list({ ...page, ...cursor } as Query<'listLogs'>, options);
+    };
+    return paginate(fetch, { size: 100, ...query });
   }
 }

@@ -11,7 +11,7 @@ import { doctorCommand } from './commands/doctor.ts';
 import { healthCommand } from './commands/health.ts';
 import { initCommand } from './commands/init.ts';
 import { keyCommands } from './commands/keys.ts';
-import { logsTailCommand } from './commands/logs.ts';
+import { logsCommands } from './commands/logs.ts';
 import { masterKeyCommands } from './commands/master-key.ts';
 import { pullCommand } from './commands/pull.ts';
 import { recoverCommand } from './commands/recover.ts';
@@ -56,7 +56,7 @@ export const commands: readonly Command[] = [
   ...sessionCommands,
   ...tokenCommands,
   canCommand,
-  logsTailCommand,
+  ...logsCommands,
   applyCommand,
   pullCommand,
   initCommand,

@@ -14,7 +14,7 @@ test('a denial recorded while denials are being written is written by the next f
   await expectDenied('/applications');
   let flushed: Promise<void>[] = [];
   await other.begin(async (tx) => {
-    await tx`lock table audit in exclusive mode`;
+    await tx`lock table audit_pending in exclusive mode`;
     flushed = [server.flush()];
     await expectDenied('/logs');
     flushed.push(server.flush());
@@ -29,14 +29,14 @@ test('a denial recorded while denials are being written is written by the next f
 test('closing the service gives up on a job that hangs and still writes recorded denials', async () => {
   let hang = false;
   const reached = Promise.withResolvers<void>();
-  const exclusively =
-    (db: Db): Db['exclusively'] =>
+  const transaction =
+    (db: Db): Db['transaction'] =>
     (work) => {
-      if (!hang) return db.exclusively(work);
+      if (!hang) return db.transaction(work);
       reached.resolve();
       return new Promise(() => {});
     };
-  const server = await openTestServer(postgres, {}, (db) => ({ ...db, exclusively: exclusively(db) }));
+  const server = await openTestServer(postgres, {}, (db) => ({ ...db, transaction: transaction(db) }));
   const { id, key } = await server.tenant();
   const weak = await server.application(key);
   hang = true;
@@ -45,6 +45,6 @@ test('closing the service gives up on a job that hangs and still writes recorded
   expect((await server.call('GET', '/logs', { key: weak.key })).status).toBe(403);
   await server.close();
   expect(server.logged.at(-1)).toContain('stopped while background jobs were still running');
-  const denied = `select 1 from audit where tenant_id = '${id}' and result = 'denied'`;
+  const denied = `select 1 from audit_pending where tenant_id = '${id}' and entry like '%"denied"%'`;
   expect(await runSql(server.config.databaseUrl, denied)).toHaveLength(1);
 });

@@ -83,11 +83,15 @@ async function tail(invocation: Invocation): Promise<number> {
 
 function filterOf(options: Options): Filter {
   const names = Object.keys(Filter.shape);
-  const values = Object.fromEntries(names.map((name) => [name, options.value(name)]));
+  const values = Object.fromEntries(names.map((name) => [name, options.value(optionName(name))]));
   const checked = check(Filter, values);
   if ('data' in checked) return checked.data;
   const [fault] = checked.faults;
-  throw new UsageError(`--${fault?.path[0] as string} ${fault?.message}`);
+  throw new UsageError(`--${optionName(fault?.path[0] as string)} ${fault?.message}`);
+}
+
+function optionName(field: string): string {
+  return field.replace('_', '-');
 }
 
 /** Characters per write to standard output. */

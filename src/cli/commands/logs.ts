@@ -1,42 +1,81 @@
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
-import { DateTime } from '../../domain/common-fields.ts';
-import type { Call, Options, RemoteCommand } from '../command.ts';
+import type { Call, Option, Options, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
+import { type LogQuery, maxPageSize, NewEntries } from '../terminal/new-entries.ts';
 import { only } from '../terminal/options.ts';
-import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
+import { printTable } from '../terminal/print.ts';
+import { filterOptions, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 
-export const logsTailCommand: RemoteCommand = {
-  usage: 'logs tail',
-  options: tailOptions,
-  summary: "Print the latest entries of your tenant's audit log.",
-  examples: ['sallyport logs tail --follow --result denied'],
-  details: 'Prints one line per entry, or one JSON object per line with --json.',
-  call: tail,
+const sinceOption: Option = {
+  name: 'since',
+  value: 'TIME',
+  description: 'Only reads at or after this time, such as 2030-01-31T12:00:00Z.',
 };
 
-type Filter = NonNullable<Parameters<Call['service']['logs']['all']>[0]>;
+export const logsCommands: readonly RemoteCommand[] = [
+  {
+    usage: 'logs tail',
+    options: [
+      ...tailOptions,
+      {
+        name: 'after',
+        value: 'ID',
+        description: 'Print all entries that were written after the one with this id, oldest first.',
+      },
+    ],
+    summary: "Print the latest entries of your tenant's audit log.",
+    examples: [
+      'sallyport logs tail --follow --result denied',
+      'sallyport logs tail --container /pci/ --lines 100',
+    ],
+    details: 'Prints one line per entry, or one JSON object per line with --json.',
+    call: tail,
+  },
+  {
+    usage: 'logs who-read <TOKEN>',
+    options: [sinceOption],
+    summary: 'List who has received the plaintext of a token.',
+    examples: ['sallyport logs who-read card-4242 --since 2030-01-28T00:00:00Z'],
+    details:
+      'Lists every application and session with the number of responses that contained the plaintext, and the first and the last time. Entries that were archived are not included.',
+    call: whoRead,
+  },
+  {
+    usage: 'logs seen-by <ID>',
+    options: [sinceOption],
+    summary: 'List the tokens whose plaintext an application or a session has received.',
+    examples: ['sallyport logs seen-by 0198c0de-0000-7000-8000-000000000000'],
+    details:
+      'For an application, includes its sessions. Lists every token with the number of responses, and the first and the last time. Entries that were archived are not included.',
+    call: seenBy,
+  },
+];
 
 async function tail(call: Call): Promise<number> {
   const { service, url, options, terminal } = call;
   const count = lines.safeParse(options.value('lines'));
   if (!count.success) throw new UsageError(`--lines ${count.error.issues[0]?.message}`);
   const filter = filterOf(options);
-  const newEntries = new NewEntries(service, filter);
-  if (options.on('follow')) await newEntries.poll();
-  const page = { ...filter, size: Math.min(count.data, maxPageSize) };
-  const last = await newest(service.logs.all(page), count.data);
-  printEntries(call, last);
-  newEntries.remember(last);
-  const poll = async (signal: AbortSignal) => printEntries(call, await newEntries.poll(signal));
+  const after = options.value('after');
+  if (after !== undefined && options.value('lines') !== undefined)
+    throw new UsageError('--after prints all entries and cannot be combined with --lines');
+  const newEntries = await NewEntries.after(service, filter, after);
+  const poll = async (signal?: AbortSignal) => {
+    for await (const entries of newEntries.poll(signal)) printEntries(call, entries);
+  };
+  if (after === undefined) {
+    const page = { ...filter, size: Math.min(count.data, maxPageSize) };
+    const last = await newest(service.logs.all(page), count.data);
+    printEntries(call, last);
+    newEntries.skip(last);
+  } else await poll();
   if (options.on('follow')) await follow(poll, terminal, { url });
   return 0;
 }
 
-const maxPageSize = 100;
-
-function filterOf(options: Options): Filter {
-  const names = ['actor', 'entity', 'operation', 'result', 'from', 'to'] as const;
-  return only(Object.fromEntries(names.map((name) => [name, options.value(name)])));
+function filterOf(options: Options): LogQuery {
+  const values = filterOptions.map(({ name }) => [name.replace('-', '_'), options.value(name)]);
+  return only(Object.fromEntries(values));
 }
 
 /** The API lists the newest first; returns the first `count` oldest first. */
@@ -49,56 +88,70 @@ async function newest(entries: AsyncIterable<LogEntry>, count: number): Promise<
   return found.reverse();
 }
 
-/** Milliseconds by which an entry may appear late: denials are aggregated, and the clocks of nodes differ. */
-const grace = 10_000;
-/** Milliseconds after which the id of an entry is forgotten. */
-const rememberFor = 600_000;
+/** How often something was read. */
+interface Reads {
+  responses: number;
+  first: string;
+  last: string;
+}
 
-/**
- * Finds entries that are new since the last poll. Entries are ordered by the clock of the node that wrote them, so a new
- * one may sort below the newest. Each poll therefore reads again from `grace` before the newest entry, or from the start
- * of the previous poll, and skips known ids. Its cost does not depend on the length of the log.
- */
-export class NewEntries {
-  readonly #service: Pick<Call['service'], 'logs'>;
-  readonly #filter: Filter;
-  readonly #known = new Map<string, number>();
-  #since = Number.POSITIVE_INFINITY;
+/** Counts entries, which arrive newest first, by name. */
+class ReadCounts<T> {
+  readonly #counts = new Map<string, Reads & { readonly about: T }>();
 
-  constructor(service: Pick<Call['service'], 'logs'>, filter: Filter) {
-    this.#service = service;
-    this.#filter = filter;
+  add(name: string, about: T, { at, count = 1 }: LogEntry): void {
+    const known = this.#counts.get(name);
+    if (!known) {
+      this.#counts.set(name, { about, responses: count, first: at, last: at });
+      return;
+    }
+    known.responses += count;
+    if (at < known.first) known.first = at;
+    if (at > known.last) known.last = at;
   }
 
-  /** Returns the oldest first. If a poll fails, the next one returns its entries. */
-  async poll(signal?: AbortSignal): Promise<LogEntry[]> {
-    const now = Date.now();
-    const options = signal && { signal };
-    const { data } = await this.#service.logs.list({ size: 1 }, options);
-    const since = data[0] ? Math.min(now, timeOf(data[0])) - grace : Number.NEGATIVE_INFINITY;
-    const from = Math.max(Math.min(since, this.#since), DateTime.safeParse(this.#filter.from).data ?? 0);
-    const listed: LogEntry[] = [];
-    const query = { ...this.#filter, size: maxPageSize, from: new Date(from).toISOString() };
-    for await (const entry of this.#service.logs.all(query, options)) listed.push(entry);
-    const added = listed.filter((entry) => this.#isNew(entry, now));
-    this.#since = since;
-    this.remember(listed);
-    return added.reverse();
-  }
-
-  /** After a clock was set back, a poll also reads old entries that are dated in the future; these are not new. */
-  #isNew(entry: LogEntry, now: number): boolean {
-    const at = timeOf(entry);
-    return !this.#known.has(entry.id) && (at >= this.#since || at <= now + grace);
-  }
-
-  remember(entries: readonly LogEntry[]): void {
-    const now = performance.now();
-    for (const { id } of entries) this.#known.set(id, now);
-    for (const [id, at] of this.#known) if (at < now - rememberFor) this.#known.delete(id);
+  /** Latest first. */
+  list(): (T & Reads)[] {
+    const all = [...this.#counts.values()].sort((a, b) => b.last.localeCompare(a.last));
+    return all.map(({ about, ...reads }) => ({ ...about, ...reads }));
   }
 }
 
-function timeOf({ at }: LogEntry): number {
-  return Date.parse(at);
+const readColumns = ['RESPONSES', 'FIRST', 'LAST'];
+
+function readCells({ responses, first, last }: Reads): string[] {
+  return [String(responses), first, last];
+}
+
+async function whoRead(call: Call): Promise<number> {
+  const token = call.args[0] as string;
+  const counts = new ReadCounts<LogEntry['actor']>();
+  for await (const entry of disclosures(call, { token }))
+    counts.add(entry.actor.id ?? entry.actor.kind, entry.actor, entry);
+  const readers = counts.list();
+  const rows = readers.map((reader) => {
+    const { kind, id = '', application_id = '', authorized_by = '' } = reader;
+    return [kind, id, application_id, authorized_by, ...readCells(reader)];
+  });
+  const head = ['KIND', 'ID', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
+  return printTable(call, readers, 'readers', head, rows);
+}
+
+async function seenBy(call: Call): Promise<number> {
+  const counts = new ReadCounts<{ token: string }>();
+  for await (const entry of disclosures(call, { actor: call.args[0] as string }))
+    for (const token of tokensOf(entry)) counts.add(token, { token }, entry);
+  const tokens = counts.list();
+  const rows = tokens.map((one) => [one.token, ...readCells(one)]);
+  return printTable(call, tokens, 'tokens', ['TOKEN', ...readColumns], rows);
+}
+
+/** Entries about responses that contained plaintext. */
+function disclosures({ service, options }: Call, query: LogQuery): AsyncIterable<LogEntry> {
+  const from = options.value('since');
+  return service.logs.all({ ...query, transform: 'reveal', ...(from !== undefined && { from }) });
+}
+
+function tokensOf({ resource, entity }: LogEntry): readonly string[] {
+  return resource?.ids ?? (entity?.kind === 'token' ? [entity.id] : []);
 }

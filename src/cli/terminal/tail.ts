@@ -5,24 +5,43 @@ import { ConnectionError, RateLimitError, UnavailableError } from '../../../sdk/
 import { type LogEntry, results } from '../../domain/audit.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
+import { Transform } from '../../domain/rule.ts';
 import type { Context, Option } from '../command.ts';
 import { type ErrorContext, toCliError } from './cli-error.ts';
 import { untilSignal } from './signals.ts';
 import type { Terminal } from './terminal.ts';
 
-export const tailOptions: readonly Option[] = [
-  { name: 'follow', description: 'Print new entries until interrupted. Retries if the connection is lost.' },
-  { name: 'lines', value: 'NUMBER', description: 'Number of entries to print first. Default: 20.' },
-  { name: 'actor', value: 'ID', description: 'Filter by the application or session that made the request.' },
+/** The names are those of the filters of the API, with - instead of _. */
+export const filterOptions: readonly Option[] = [
+  { name: 'token', value: 'ID', description: 'Filter by token.' },
+  { name: 'container', value: 'PATH', description: 'Filter by container, including those below it.' },
+  {
+    name: 'actor',
+    value: 'ID',
+    description: 'Filter by application, including its sessions, or by session.',
+  },
   { name: 'entity', value: 'ID', description: 'Filter by the id of the changed object.' },
   { name: 'operation', value: 'NAME', description: 'Filter by operation, such as application.update.' },
   { name: 'result', value: 'RESULT', choices: results, description: 'Filter by result.' },
+  {
+    name: 'transform',
+    value: 'TRANSFORM',
+    choices: Transform.options,
+    description: 'Filter by the transform with which data was returned.',
+  },
+  { name: 'request-id', value: 'ID', description: 'Filter by the id of the request.' },
   {
     name: 'from',
     value: 'TIME',
     description: 'Only entries at or after this time, such as 2030-01-31T12:00:00Z.',
   },
   { name: 'to', value: 'TIME', description: 'Only entries before this time.' },
+];
+
+export const tailOptions: readonly Option[] = [
+  { name: 'follow', description: 'Print new entries until interrupted. Retries if the connection is lost.' },
+  { name: 'lines', value: 'NUMBER', description: 'Number of entries to print first. Default: 20.' },
+  ...filterOptions,
 ];
 
 export const lines = z

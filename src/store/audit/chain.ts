@@ -26,18 +26,21 @@ export function chainAppender(
   chainKeys: () => Awaitable<ChainKeys>,
 ): (limit: number, tenantId?: string) => Promise<number> {
   /** The tenant whose entries the last call has chained last. The next call continues with another one. */
-  let last = '';
+  let last = beforeFirst;
 
+  /** Continues after `last`, and then from the first tenant up to `last`, so that each has its turn. */
   async function appendAll(tx: Queries, keys: ChainKeys, limit: number): Promise<number> {
-    const first = (await nextTenant(tx, last)) ?? (await nextTenant(tx, ''));
+    const end = last;
     let total = 0;
-    let tenant = first;
-    do {
-      if (tenant === undefined) break;
-      total += await appendPending(tx, db.dialect, keys, tenant, limit - total, 'for update skip locked');
-      last = tenant;
-      tenant = (await nextTenant(tx, tenant)) ?? (await nextTenant(tx, ''));
-    } while (total < limit && tenant !== first);
+    const appendBetween = async (after: string, upTo: string) => {
+      for (let tenant = await nextTenant(tx, after); total < limit; tenant = await nextTenant(tx, tenant)) {
+        if (tenant === undefined || tenant > upTo) return;
+        total += await appendPending(tx, db.dialect, keys, tenant, limit - total, 'for update skip locked');
+        last = tenant;
+      }
+    };
+    await appendBetween(end, lastUuid);
+    await appendBetween(beforeFirst, end);
     return total;
   }
 
@@ -53,8 +56,12 @@ export function chainAppender(
   };
 }
 
+const beforeFirst = '';
+const lastUuid = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
+/** The next tenant with pending entries, in the order of ids. */
 async function nextTenant(tx: Queries, after: string): Promise<string | undefined> {
-  const [where, values] = after === '' ? ['', []] : ['where tenant_id > $1', [after]];
+  const [where, values] = after === beforeFirst ? ['', []] : ['where tenant_id > $1', [after]];
   const sql = `select tenant_id from audit_pending ${where} order by tenant_id limit 1`;
   return (await tx.get<{ tenant_id: string }>(sql, values))?.tenant_id;
 }

@@ -1,8 +1,10 @@
 /** The cost of one poll of `logs tail --follow`. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
-import { NewEntries } from '../../../src/cli/commands/logs.ts';
-import { maxExamined } from '../../../src/store/audit/log.ts';
+import { NewEntries } from '../../../src/cli/terminal/new-entries.ts';
+import { then } from '../../../src/domain/awaitable.ts';
+import { maxExamined } from '../../../src/store/audit/search.ts';
+import type { Value } from '../../../src/store/engine/db.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
@@ -10,14 +12,15 @@ describe('following a log of many entries', () => {
   let server: TestServer;
   let tenant: { id: string; key: string };
   let service: Sallyport;
-  let pages = 0;
+  let rows = 0;
   beforeAll(async () => {
     server = await openTestServer(sqlite, {}, (db) => ({
       ...db,
-      all: (sql, values) => {
-        if (/ from audit /.test(sql)) pages++;
-        return db.all(sql, values);
-      },
+      all: <R>(sql: string, values?: readonly Value[]) =>
+        then(db.all<R>(sql, values), (found) => {
+          if (/ from audit /.test(sql)) rows += found.length;
+          return found;
+        }),
     }));
     server.clock.advance(Date.now() - server.clock.now());
     tenant = await server.tenant();
@@ -40,24 +43,44 @@ describe('following a log of many entries', () => {
     server.app.store.audit.write(operations.map((operation) => entry(operation)));
 
   test.each([{ operation: 'wanted' }, {}])(
-    'with the filter %j, a poll reads two pages and returns the new entries',
+    'with the filter %j, a poll examines only new entries, and returns each once',
     async (filter) => {
-      const newEntries = new NewEntries(service, filter);
+      const newEntries = await NewEntries.after(service, filter);
       const poll = async () => {
-        const before = pages;
-        const found = (await newEntries.poll()).map(({ operation }) => operation);
-        return [pages - before, found.filter((operation) => operation === 'wanted').length];
+        const before = rows;
+        const found = (await Array.fromAsync(newEntries.poll())).flat().map(({ operation }) => operation);
+        expect(rows - before).toBeLessThan(250);
+        return found.filter((operation) => operation === 'wanted').length;
       };
-      expect((await poll())[0]).toBe(2);
-      expect(await poll()).toEqual([2, 0]);
+      expect(await poll()).toBe(0);
       await write('other', 'wanted');
-      expect(await poll()).toEqual([2, 1]);
-      expect(await poll()).toEqual([2, 0]);
-      server.clock.advance(60_000);
+      expect(await poll()).toBe(1);
+      expect(await poll()).toBe(0);
+      await server.app.store.audit.write(Array.from({ length: 120 }, () => entry('wanted', -60_000)));
       await write('other');
-      expect(await poll()).toEqual([2, 0]);
-      await write('wanted', 'wanted');
-      expect(await poll()).toEqual([2, 2]);
+      expect(await poll()).toBe(120);
+      expect(await poll()).toBe(0);
     },
   );
+
+  test('starts after a given entry, and does not return what the caller skips', async () => {
+    const { data } = await service.logs.list({ size: 1 });
+    await write('one', 'two', 'three');
+    const newEntries = await NewEntries.after(service, {}, data[0]?.id);
+    newEntries.skip((await service.logs.list({ size: 1 })).data);
+    const found = (await Array.fromAsync(newEntries.poll())).flat().map(({ operation }) => operation);
+    expect(found).toEqual(['one', 'two']);
+  });
+
+  test('returns the first entries of a log that was empty', async () => {
+    const { id, key } = await server.tenant();
+    const empty = new Sallyport({ url: server.url, key });
+    const newEntries = await NewEntries.after(empty, {});
+    await server.app.store.audit.write(
+      ['one', 'two'].map((operation) => ({ ...entry(operation), tenantId: id })),
+    );
+    const found = (await Array.fromAsync(newEntries.poll())).flat().map(({ operation }) => operation);
+    expect(found).toEqual(['one', 'two']);
+    expect(await Array.fromAsync(newEntries.poll())).toEqual([]);
+  });
 });
