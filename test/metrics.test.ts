@@ -116,7 +116,7 @@ describe.each(databases)('metrics on %s', (_, database) => {
 
   test('show failed writes that /readyz does not show', async () => {
     const { key } = await server.tenant();
-    const allow = await failInserts(server.config.databaseUrl, 'audit');
+    const allow = await failInserts(server.config.databaseUrl, 'audit_pending');
     const body = { name: 'x', type: 'private', permissions: ['token:read'] };
     expect((await server.call('POST', '/applications', { key, body })).status).toBe(503);
     expect((await server.call('GET', '/readyz')).status).toBe(200);

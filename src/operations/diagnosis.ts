@@ -4,8 +4,15 @@
  */
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { checkpointText, signatureCheck, systemTenant } from '../store/audit/hash-chain.ts';
-import { allChains, lastCheckpoint } from '../store/audit/rows.ts';
+import {
+  type ChainKeys,
+  checkpointText,
+  isKnownFormat,
+  macFor,
+  signatureCheck,
+  systemTenant,
+} from '../store/audit/hash-chain.ts';
+import { allChains, type ChainedRow, lastCheckpoint, rowsAfter } from '../store/audit/rows.ts';
 import {
   bindMasterKey,
   type MasterKeys,
@@ -212,30 +219,37 @@ async function checkChained(db: Db, unchained: number): Promise<Check> {
   return ok('audit log', unchained === 0 ? 'all entries are chained' : `${entries} not yet chained`);
 }
 
-/** Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which exists. */
+/** Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which is unchanged. */
 async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
   const chains = await allChains(db);
   if (chains.length === 0) return [];
-  const isSigned = await signatureCheckOf(db, masters);
-  if (!isSigned) return [fail('audit log', 'the signatures of the checkpoints cannot be verified', hint)];
-  const failed = (tenantId: string, message: string) =>
-    fail('audit log', `${message} in the chain of ${chainName(tenantId)}`, hint);
+  const keys = await chainKeysOf(db, masters);
+  if (!keys) return [fail('audit log', 'the signatures of the checkpoints cannot be verified', hint)];
+  const isSigned = signatureCheck(keys);
   for (const chain of chains) {
-    const { number, tenantId, seq, hash, baseSeq } = chain;
+    const failed = (message: string) => [
+      fail('audit log', `${message} in the chain of ${chainName(chain.tenantId)}`, hint),
+    ];
+    const { seq, hash, baseSeq } = chain;
     const head = await lastCheckpoint(db, chain);
     if (!head || !isSigned(checkpointText(head), head.signature))
-      return [failed(tenantId, 'the signature of the last checkpoint is missing or invalid')];
-    const exists =
-      seq === baseSeq ||
-      (await db.get('select 1 as one from audit where chain = $1 and seq = $2', [number, seq]));
-    if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !exists)
-      return [
-        failed(tenantId, `entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`),
-      ];
+      return failed('the signature of the last checkpoint is missing or invalid');
+    const [row] = await rowsAfter(db, chain, { after: seq - 1, upTo: seq }, 1);
+    const isIntact = row ? isUnchanged(keys, row) : seq === baseSeq;
+    if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !isIntact)
+      return failed(`entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`);
   }
   const total = chains.reduce((sum, { seq }) => sum + seq, 0);
-  const names = chains.length === 1 ? '1 chain' : `${chains.length} chains`;
-  return [ok('audit log', `${total} entries in ${names}, signed`)];
+  return [
+    ok(
+      'audit log',
+      `signed: ${total} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}`,
+    ),
+  ];
+}
+
+function isUnchanged(keys: ChainKeys, row: ChainedRow): boolean {
+  return isKnownFormat(row.format) && Buffer.from(macFor(keys, row)).equals(row.mac ?? new Uint8Array());
 }
 
 function chainName(tenantId: string): string {
@@ -243,9 +257,8 @@ function chainName(tenantId: string): string {
 }
 
 /** Returns undefined without the master key. */
-async function signatureCheckOf(db: Db, masters: MasterKeys) {
+async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
   const stored = await wrappedChainKeys(db);
   const master = stored && masters.find(stored.master_id);
-  const keys = master && unwrapChainKeys(master, stored.wrapped);
-  return keys && signatureCheck(keys);
+  return master && unwrapChainKeys(master, stored.wrapped);
 }

@@ -61,7 +61,7 @@ test('a guard with record reports allowed and denied requests, with their purpos
 test('the handler does not run if the decision cannot be recorded or the purpose is invalid', async () => {
   const { ask, calls } = guarded({ record: true });
   expect(await ask('/eu/', 'x'.repeat(201))).toBe(403);
-  const allow = await failInserts(server.config.databaseUrl, 'audit');
+  const allow = await failInserts(server.config.databaseUrl, 'audit_pending');
   expect(await ask('/eu/')).toBe(503);
   await allow();
   expect(calls()).toBe(0);

@@ -2,6 +2,8 @@
 import { Database } from 'bun:sqlite';
 import { existsSync, readFileSync } from 'node:fs';
 import { SQL } from 'bun';
+import type { Entry } from '../../src/domain/audit.ts';
+import { unpack } from '../../src/store/audit/pack.ts';
 import { runSql } from './test-store.ts';
 
 /** SQLite: every byte of the files, as Latin-1. PostgreSQL: every row as text. */
@@ -69,4 +71,16 @@ export async function failInserts(databaseUrl: string, table: string): Promise<(
   return async () => {
     await runSql(databaseUrl, sqlite ? 'drop trigger fail_insert' : `drop trigger fail_insert on ${table}`);
   };
+}
+
+/** All audit entries in a database, whether chained or not. Those of a tenant are in order. */
+export async function auditEntries(databaseUrl: string): Promise<(Entry & { tenant_id: string })[]> {
+  type Row = { tenant_id: string; entry: string };
+  const chained = await runSql<Row>(
+    databaseUrl,
+    'select c.tenant_id, a.entry from audit a join audit_chains c on c.number = a.chain order by a.chain, a.seq',
+  );
+  const pending = await runSql<Row>(databaseUrl, 'select tenant_id, entry from audit_pending order by id');
+  const rows = [...chained.map(({ tenant_id, entry }) => ({ tenant_id, entry: unpack(entry) })), ...pending];
+  return rows.map(({ tenant_id, entry }) => ({ tenant_id, ...JSON.parse(entry) }));
 }

@@ -54,30 +54,28 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     });
   });
 
-  test.each([
-    ["entry = 'x'"],
-    ["entry = '{}'"],
-    ["entry = 'null'"],
-    ["entry = 'x'"],
-  ])('a modified entry (%s) is listed as unreadable', async (change) => {
-    const { key, id } = await server.tenant();
-    for (const name of ['first', 'second', 'third']) await server.application(key, { name });
-    const [newest, changed, oldest] = await logs(key);
-    await runSql(
-      server.config.databaseUrl,
-      `update audit set ${change} where seq = 2 and chain =
+  test.each([["entry = 'x'"], ["entry = '{}'"], ["entry = 'null'"], ["entry = 'x'"]])(
+    'a modified entry (%s) is listed as unreadable',
+    async (change) => {
+      const { key, id } = await server.tenant();
+      for (const name of ['first', 'second', 'third']) await server.application(key, { name });
+      const [newest, changed, oldest] = await logs(key);
+      await runSql(
+        server.config.databaseUrl,
+        `update audit set ${change} where seq = 2 and chain =
          (select number from audit_chains where tenant_id = '${id}')`,
-    );
-    const after = await logs(key);
-    expect([after[0], after[2]]).toEqual([newest, oldest]);
-    expect(after[1]).toMatchObject({
-      id: changed.id,
-      actor: { kind: 'unknown' },
-      operation: 'unknown',
-      result: 'failed',
-      reason: 'unreadable',
-    });
-  });
+      );
+      const after = await logs(key);
+      expect([after[0], after[2]]).toEqual([newest, oldest]);
+      expect(after[1]).toMatchObject({
+        id: changed.id,
+        actor: { kind: 'unknown' },
+        operation: 'unknown',
+        result: 'failed',
+        reason: 'unreadable',
+      });
+    },
+  );
 
   test.each(['9223372036854775807', '-9223372036854775807'])(
     'an entry whose time was set to %s is listed',

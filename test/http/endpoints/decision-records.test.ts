@@ -76,7 +76,7 @@ describe.each(databases)('POST /decisions with record on %s', (_, database) => {
   });
 
   test('answers 503 if the entry cannot be written', async () => {
-    const allow = await failInserts(server.config.databaseUrl, 'audit');
+    const allow = await failInserts(server.config.databaseUrl, 'audit_pending');
     const rejected = await ask({ resource: { container: '/eu/' } });
     const unrecorded = await ask({ resource: { container: '/eu/' }, record: false });
     await allow();

@@ -35,7 +35,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
     await server.flush();
     const { databaseUrl } = server.config;
     const before = await allRows(databaseUrl);
-    const allow = await failInserts(databaseUrl, 'audit');
+    const allow = await failInserts(databaseUrl, 'audit_pending');
     const rejected = await send();
     await allow();
     expect(await allRows(databaseUrl)).toEqual(before);
@@ -57,7 +57,7 @@ describe.each(databases)('when the audit log cannot be written on %s', (_, datab
   );
 
   test('a request is still denied, and the missing audit entry is logged', async () => {
-    const allow = await failInserts(server.config.databaseUrl, 'audit');
+    const allow = await failInserts(server.config.databaseUrl, 'audit_pending');
     expect((await server.call('GET', '/applications')).status).toBe(401);
     await server.flush();
     await allow();

@@ -71,7 +71,7 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
 
   test('do not include failed requests', async () => {
     const web = await application();
-    const allow = await failInserts(server.config.databaseUrl, 'audit');
+    const allow = await failInserts(server.config.databaseUrl, 'audit_pending');
     for (let i = 0; i < 5; i++) expect((await create(web)).status).toBe(503);
     await allow();
     const answers = [];
