@@ -45,8 +45,8 @@ export function startBackgroundJobs(
   const jobs = [
     job('write denials and reads', 1000, () => auditRecorder.writeDue()),
     writeUsage,
-    job('chain audit entries', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
     job('record the ends of the audit chains', 60_000, () => maintenance.audit.recordHeads()),
+    job('chain audit entries', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
     job('analyze tables', 1000, async () => {
       const tables = await maintenance.analyzeTables();
       if (tables.length > 0) log.debug('analyzed tables that have grown', { tables });

@@ -148,7 +148,7 @@ async function macsAt(
 async function lookUp(db: Db, rows: readonly AuditRow[]): Promise<Revived> {
   const { tenants: closed, applications: changed } = revocations(rows);
   const found: RevivedTenant[] = [];
-  for (const [id, how] of closed) {
+  for (const [id, how] of [...closed].sort()) {
     const tenant = await tenants(db).get(id);
     const done = how === 'deleted' ? tenant?.deleted_at : tenant?.disabled_at;
     if (tenant && done === undefined) found.push({ tenant_id: id, name: tenant.name, closed: how });

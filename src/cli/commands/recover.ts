@@ -70,8 +70,8 @@ export async function recoverStore(
 ): Promise<Report> {
   const path = options.value('audit');
   const revoked = options.on('revoke');
-  const auditExport = path === undefined ? undefined : await readExport(maintenance, resolve(path));
   await chainAll(maintenance);
+  const auditExport = path === undefined ? undefined : await readExport(maintenance, resolve(path));
   const to = (await maintenance.audit.heads()).map((head) =>
     anchorOf({ ...head, tenantId: head.tenantId ?? systemTenant }),
   );

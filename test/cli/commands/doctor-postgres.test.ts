@@ -37,7 +37,7 @@ describe('doctor on PostgreSQL', () => {
       `${timeouts}; set for each connection`,
     );
     expect(checks.find(({ name }) => name === 'clock')?.message).toContain('(the database)');
-    expect(checks.at(-1)?.message).toStartWith('signed up to anchor ');
+    expect(checks.at(-1)?.message).toStartWith('signed: ');
   });
 
   test.skipIf(noPgbouncer)('reports the timeouts that apply through a connection pooler', async () => {

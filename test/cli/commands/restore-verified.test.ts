@@ -151,7 +151,7 @@ describe('restore rejects, without changes,', () => {
     ['the view v', ['create view v as select 1']],
     ['the table t', ['create table t (a)']],
     ['the index i', ['create index i on tenants (name)']],
-    ['the index audit_by_tenant', ['drop index audit_by_tenant']],
+    ['the index audit_by_request', ['drop index audit_by_request']],
     ['the table tenants', ['alter table tenants add column more text']],
     [
       'the trigger delete_token_containers',
