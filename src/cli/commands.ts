@@ -9,6 +9,7 @@ import { backupCommand } from './commands/backup.ts';
 import { canCommand } from './commands/can.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { healthCommand } from './commands/health.ts';
+import { importCommand } from './commands/import.ts';
 import { initCommand } from './commands/init.ts';
 import { keyCommands } from './commands/keys.ts';
 import { logsCommands } from './commands/logs.ts';
@@ -59,6 +60,7 @@ export const commands: readonly Command[] = [
   ...logsCommands,
   applyCommand,
   pullCommand,
+  importCommand,
   initCommand,
   {
     usage: 'completion <SHELL>',

@@ -97,7 +97,7 @@ async function requireUnchanged(
 }
 
 /** The key file of each new application, by name. Throws if a file exists, before any change. */
-function keyFiles(plan: Plan, folder: string | undefined): Map<string, string> {
+export function keyFiles(plan: Pick<Plan, 'create'>, folder: string | undefined): Map<string, string> {
   if (folder === undefined) return new Map();
   const paths = new Map(plan.create.map(({ name }) => [name, join(folder, `${fileName(name)}.key`)]));
   const all = [...paths.values()];
@@ -138,7 +138,7 @@ async function applyPlan(
   };
   for (const application of plan.create) {
     const { name } = application;
-    const one = await step(name, () => create(call, application, files.get(name)));
+    const one = await step(name, () => createApplication(call, application, files.get(name)));
     created.push(one);
     if (!json) print(`${escapeText(name)}  ${one.key ? `${one.key} (shown only once)` : one.key_file}`);
   }
@@ -151,7 +151,8 @@ async function applyPlan(
   for (const { id, name } of plan.delete) await step(name, () => service.applications.delete(id));
 }
 
-async function create(
+/** Writes the key to `path` if it is given. Otherwise the result has it. */
+export async function createApplication(
   { service }: Call,
   wanted: FileApplication,
   path: string | undefined,

@@ -27,6 +27,11 @@ export const callVariables = [
     fallback: 'standard input',
     description: 'The nonce for `sessions authorize`.',
   },
+  {
+    variable: 'SALLYPORT_SOURCE_KEY',
+    fallback: 'none',
+    description: 'The key of the source for `import`. `--from-key-file` overrides it.',
+  },
 ] as const;
 
 export const callOptions: readonly Option[] = [
@@ -46,10 +51,15 @@ export const callOptions: readonly Option[] = [
 export function serviceUrl(options: Options, { env }: Terminal): string {
   const flag = options.value('url');
   const given = flag ?? (env.SALLYPORT_URL || callVariables[0].fallback);
-  const url = URL.canParse(given) ? new URL(given) : undefined;
+  return parseUrl(given, flag ? '--url' : 'SALLYPORT_URL');
+}
+
+/** Without a slash at the end. `name` is for the error. */
+export function parseUrl(text: string, name: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
   const isValid = url && /^https?:$/.test(url.protocol) && !url.username && !url.search && !url.hash;
   if (isValid) return url.href.replace(/\/+$/, '');
-  throw new UsageError(`${flag ? '--url' : 'SALLYPORT_URL'} must be a URL such as https://HOST:PORT`);
+  throw new UsageError(`${name} must be a URL such as https://HOST:PORT`);
 }
 
 export async function keyOf(options: Options, { env }: Terminal, input: Input): Promise<string> {

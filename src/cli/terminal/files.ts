@@ -37,8 +37,7 @@ export async function* readLines(path: string): AsyncGenerator<string> {
       start = end + 1;
     }
     rest = bytes.subarray(start);
-    if (rest.length > maxLineBytes)
-      throw new UsageError(`${path} is not an audit export: a line is too long`);
+    if (rest.length > maxLineBytes) throw new UsageError(`${path}: a line is too long`);
   }
   if (rest.length > 0) yield decode(rest);
 }

@@ -116,6 +116,16 @@ export function showProgress({ writeError, isTty }: Terminal) {
   };
 }
 
+const barWidth = 20;
+
+/** Such as `tokens [##########          ] 600 of 1200 (50 %)`, or only the count without a total. */
+export function progressBar(noun: string, done: number, total: number | undefined): string {
+  if (total === undefined || total === 0) return `${noun}: ${done}`;
+  const share = Math.min(1, done / total);
+  const bar = '#'.repeat(Math.floor(share * barWidth)).padEnd(barWidth);
+  return `${noun} [${bar}] ${done} of ${total} (${Math.floor(share * 100)} %)`;
+}
+
 /** One "name  value" line per pair; pairs with an empty value are left out. */
 export function fields(pairs: readonly (readonly [name: string, value: string | undefined])[]): string {
   const present = pairs.filter(([, value]) => value !== undefined && value !== '');

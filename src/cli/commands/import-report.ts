@@ -1,0 +1,115 @@
+/** The result of `sallyport import`: what was copied, what was not, and why. */
+import type { Call } from '../command.ts';
+import { fields } from '../terminal/print.ts';
+import { noTokens, type TokenCounts } from './import-tokens.ts';
+
+export interface Report {
+  readonly applications: ApplicationCounts;
+  readonly tokens: TokenCounts;
+  /** Number of records by the name of a field or permission that was not copied. */
+  readonly notCopied: Map<string, number>;
+  /** One sentence for everything that is missing or different in the target. */
+  readonly failures: string[];
+  readonly keyFiles: string[];
+}
+
+interface ApplicationCounts {
+  read: number;
+  created: number;
+  unchanged: number;
+  /** In the target with other grants, and not changed. */
+  different: number;
+  /** Management applications. */
+  skipped: number;
+}
+
+export function emptyReport(): Report {
+  return {
+    applications: { read: 0, created: 0, unchanged: 0, different: 0, skipped: 0 },
+    tokens: noTokens(),
+    notCopied: new Map(),
+    failures: [],
+    keyFiles: [],
+  };
+}
+
+/** Adds a record that has these names. */
+export function countNames(totals: Map<string, number>, names: readonly string[]): void {
+  for (const name of new Set(names)) totals.set(name, (totals.get(name) ?? 0) + 1);
+}
+
+/** More failures are printed with --json only. */
+const maxPrinted = 50;
+
+/** `inSource` is the number of tokens that the source has now, if it says so. Returns the exit code. */
+export function printReport(
+  { options, terminal, printResult }: Call,
+  report: Report,
+  inSource: number | undefined,
+): number {
+  const { tokens, applications, notCopied, keyFiles } = report;
+  const isShort = inSource !== undefined && tokens.read < inSource;
+  const missing = `only ${tokens.read} of ${inSource} tokens of the source could be read`;
+  const failures = isShort ? [missing, ...report.failures] : report.failures;
+  for (const failure of failures.slice(0, maxPrinted))
+    terminal.writeError(`sallyport: warning: ${failure}\n`);
+  if (failures.length > maxPrinted)
+    terminal.writeError(`sallyport: warning: ${failures.length - maxPrinted} more; --json prints them\n`);
+  const isDryRun = options.on('dry-run');
+  const isComplete = failures.length === 0;
+  const value = {
+    complete: isComplete,
+    dry_run: isDryRun,
+    applications,
+    tokens: { ...tokens, ...(inSource !== undefined && { in_source: inSource }) },
+    not_copied: Object.fromEntries(notCopied),
+    key_files: keyFiles,
+    failures,
+  };
+  return printResult(value, formatReport(report, inSource, isDryRun, isComplete), isComplete ? 0 : 1);
+}
+
+function formatReport(
+  { applications, tokens, notCopied }: Report,
+  inSource: number | undefined,
+  isDryRun: boolean,
+  isComplete: boolean,
+): string {
+  const done = (past: string, future: string) => (isDryRun ? future : past);
+  const notCompared = tokens.dataNotCompared;
+  return fields([
+    [
+      'applications',
+      `${applications.read} read: ${listed([
+        [done('created', 'to create'), applications.created],
+        ['unchanged', applications.unchanged],
+        ['different', applications.different],
+        ['skipped (management)', applications.skipped],
+      ])}`,
+    ],
+    [
+      'tokens',
+      `${tokens.read}${inSource === undefined ? '' : ` of ${inSource}`} read: ${listed([
+        [done('copied', 'to copy'), tokens.copied],
+        [done('replaced', 'to replace'), tokens.replaced],
+        ['unchanged', tokens.unchanged],
+        ['different', tokens.different],
+        ['expired (not copied)', tokens.expired],
+        ['failed', tokens.failed],
+      ])}`,
+    ],
+    ['verified', `${tokens.verified} tokens are equal in source and target`],
+    [
+      'without data',
+      notCompared > 0 ? `${notCompared} of them, because your key does not see their data` : '',
+    ],
+    ['no container', tokens.defaultContainer > 0 ? `${tokens.defaultContainer} tokens, as in /general/` : ''],
+    ['not copied', [...notCopied].map(([name, count]) => `${name} (${count})`).join(', ')],
+    ['result', isComplete ? done('complete', 'ready to import') : 'incomplete: see the warnings'],
+  ]);
+}
+
+function listed(counts: readonly (readonly [name: string, count: number])[]): string {
+  const present = counts.filter(([, count]) => count > 0);
+  return present.map(([name, count]) => `${count} ${name}`).join(', ') || 'none';
+}

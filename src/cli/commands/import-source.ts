@@ -1,0 +1,223 @@
+/** Reads the applications and tokens that `sallyport import` copies: from an API, or from a file of JSON lines. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { findInexactNumber } from '../../domain/number-precision.ts';
+import { canonicalContainer, compareTransforms, type Transform } from '../../domain/rule.ts';
+import { isObject } from '../../domain/token.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { readLines } from '../terminal/files.ts';
+
+/** An application or token with the fields of the source. */
+export type SourceRecord = Readonly<Record<string, unknown>>;
+
+/** A record, or the reason why it cannot be read. `place` is for messages. */
+export type SourceItem =
+  | { readonly place: string; readonly record: SourceRecord }
+  | { readonly place: string; readonly error: string };
+
+export interface Source {
+  readonly name: string;
+  applications(): AsyncIterable<SourceItem>;
+  tokens(): AsyncIterable<SourceItem>;
+  /** The number of tokens that the source says it has. Undefined if it does not say. */
+  totalTokens(): Promise<number | undefined>;
+}
+
+export interface ApiSourceOptions {
+  readonly url: string;
+  readonly key: string;
+  readonly keyHeader: string;
+}
+
+const pageSize = 100;
+const timeout = 60_000;
+const maxAttempts = 6;
+
+export function apiSource(options: ApiSourceOptions): Source {
+  const get = (path: string) => getJson(options, path);
+  return {
+    name: options.url,
+    applications: () => readPages(get, '/applications'),
+    tokens: () => readPages(get, '/tokens'),
+    totalTokens: async () => totalOf(parsePage(await get('/tokens?page=1&size=1'), '/tokens')),
+  };
+}
+
+interface Page {
+  readonly data: readonly SourceRecord[];
+  readonly pagination: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Follows the cursor `next` or `after` if the source returns one, and counts pages otherwise. A record that appears on
+ * two pages, because others were added meanwhile, is returned once.
+ */
+async function* readPages(get: (path: string) => Promise<unknown>, path: string): AsyncGenerator<SourceItem> {
+  const seen = new Set<unknown>();
+  let query = 'page=1';
+  for (let page = 1; ; page++) {
+    const { data, pagination } = parsePage(await get(`${path}?${query}&size=${pageSize}`), path);
+    const before = seen.size;
+    for (const record of data) {
+      if (seen.has(record.id)) continue;
+      seen.add(record.id);
+      yield { place: String(record.id), record };
+    }
+    const cursor = pagination.next ?? pagination.after;
+    const next = typeof cursor === 'string' ? `start=${encodeURIComponent(cursor)}` : undefined;
+    const isLast = query.startsWith('start=') || data.length === 0 || page === pagination.total_pages;
+    if (next === undefined && isLast) return;
+    // A source that ignores `page` or the cursor would return its first page forever.
+    if (next === query || (next === undefined && seen.size === before))
+      throw new CommandError(
+        `the source returns the same page of ${path} again`,
+        'export the source to JSON lines',
+      );
+    query = next ?? `page=${page + 1}`;
+  }
+}
+
+function parsePage(body: unknown, path: string): Page {
+  if (!isObject(body) || !Array.isArray(body.data) || !body.data.every(isObject))
+    throw new CommandError(`the source returned no list for ${path}`, 'check --from-url');
+  if (!body.data.every(({ id }) => typeof id === 'string'))
+    throw new CommandError(`the source returned an entry without an id for ${path}`);
+  return { data: body.data, pagination: isObject(body.pagination) ? body.pagination : {} };
+}
+
+function totalOf({ pagination }: Page): number | undefined {
+  return typeof pagination.total_items === 'number' ? pagination.total_items : undefined;
+}
+
+/** Retries lost connections, 429 and 5xx. Redirects are errors, because they would send the key to another address. */
+async function getJson({ url, key, keyHeader }: ApiSourceOptions, path: string): Promise<unknown> {
+  for (let attempt = 1; ; attempt++) {
+    const signal = AbortSignal.timeout(timeout);
+    const headers = { [keyHeader]: key, Accept: 'application/json' };
+    const response = await fetch(url + path, { headers, redirect: 'error', signal }).catch(
+      (error: Error) => error,
+    );
+    const status = response instanceof Error ? 0 : response.status;
+    const isTemporary = status === 0 || status === 429 || status >= 500;
+    if (response instanceof Response && response.ok) return parseJson(await response.text(), path);
+    if (!isTemporary || attempt === maxAttempts) {
+      const reason = response instanceof Error ? response.message : `status ${status}`;
+      const hint = 'check --from-url, --from-key-file and --from-key-header';
+      throw new CommandError(
+        `GET ${path.split('?')[0]} of the source failed: ${reason}`,
+        hint,
+        isTemporary ? 3 : 4,
+      );
+    }
+    const seconds =
+      response instanceof Response ? Number(response.headers.get('Retry-After') ?? Number.NaN) : Number.NaN;
+    await sleep(Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 250 * 2 ** attempt);
+  }
+}
+
+function parseJson(text: string, path: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new CommandError(`the source returned no JSON for ${path.split('?')[0]}`, 'check --from-url');
+  }
+  const inexact = findInexactNumber(text);
+  if (inexact === undefined) return value;
+  throw new CommandError(
+    `the source returned a number with too many digits: ${inexact}`,
+    'export the source to JSON lines, with this number as a string',
+  );
+}
+
+/** Throws CommandError unless the key of the source reads the plaintext of all its tokens. */
+export async function requireReveal(options: ApiSourceOptions): Promise<void> {
+  const hint =
+    'use a key with one rule for the container / with transform reveal and permission token:read, or pass --skip-reveal-check';
+  const application = await getJson(options, '/applications/key').catch((error: CommandError) => {
+    throw new CommandError(
+      `cannot find out whether the source key reveals all tokens: ${error.message}`,
+      hint,
+    );
+  });
+  if (!isObject(application) || !revealsAll(application))
+    throw new CommandError('the source key does not reveal all tokens, so masked data would be copied', hint);
+}
+
+interface SourceRule {
+  readonly priority: number;
+  readonly container?: string;
+  readonly transform: Transform;
+  readonly permissions: readonly string[];
+}
+
+/** Whether no rule is stricter than the first one that reveals the root. */
+function revealsAll({ rules }: SourceRecord): boolean {
+  const reading = (Array.isArray(rules) ? (rules as SourceRule[]) : [])
+    .filter(({ permissions }) => permissions?.includes('token:read'))
+    .toSorted((a, b) => a.priority - b.priority || compareTransforms(a.transform, b.transform));
+  for (const { container, transform } of reading) {
+    if (transform !== 'reveal') return false;
+    if (canonicalContainer(container ?? '/') === '/') return true;
+  }
+  return false;
+}
+
+/** One object per line. A line with `permissions` or `rules` is an application, any other a token. */
+export function linesSource(name: string, lines: () => AsyncIterable<string>): Source {
+  async function* read(isWanted: (record: SourceRecord) => boolean, withErrors: boolean) {
+    const places = new Map<string, string>();
+    let number = 0;
+    for await (const line of lines()) {
+      const place = `line ${++number}`;
+      if (line.trim() === '') continue;
+      const item = parseLine(line, place);
+      if (!('error' in item ? withErrors : isWanted(item.record))) continue;
+      const earlier = places.get(item.place);
+      if (earlier === undefined) yield item;
+      else yield { place, error: `has the same id as ${earlier}` };
+      places.set(item.place, place);
+    }
+  }
+  const isApplication = (record: SourceRecord) => 'permissions' in record || 'rules' in record;
+  const tokens = () => read((record) => !isApplication(record), true);
+  return {
+    name,
+    applications: () => read(isApplication, false),
+    tokens,
+    totalTokens: async () => {
+      let count = 0;
+      for await (const _ of tokens()) count++;
+      return count;
+    },
+  };
+}
+
+/** Reads the file again for every pass. Standard input, `-`, is read once by `readStandard`. */
+export function linesOf(path: string, readStandard: () => Promise<string>): () => AsyncIterable<string> {
+  if (path !== '-') return () => readLines(path);
+  let text: Promise<string> | undefined;
+  return async function* () {
+    text ??= readStandard();
+    yield* (await text).split('\n');
+  };
+}
+
+function parseLine(line: string, place: string): SourceItem {
+  let record: unknown;
+  try {
+    record = JSON.parse(line);
+  } catch {
+    return { place, error: 'is not valid JSON' };
+  }
+  if (!isObject(record)) return { place, error: 'is not a JSON object' };
+  const label = typeof record.id === 'string' ? record.id : place;
+  const inexact = findInexactNumber(line);
+  if (inexact !== undefined)
+    return { place: label, error: `${inexact} is a number with too many digits: write it as a string` };
+  return { place: label, record };
+}
+
+export function requireOneSource(url: string | undefined, file: string | undefined): void {
+  if ((url === undefined) === (file === undefined))
+    throw new UsageError('pass either --from-url or --from-file');
+}

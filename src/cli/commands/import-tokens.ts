@@ -1,0 +1,147 @@
+/** Copies tokens in batches, and compares each copy with its source. */
+import {
+  ConflictError,
+  ProblemError,
+  type Sallyport,
+  type Token,
+  ValidationError,
+} from '../../../sdk/src/sallyport.ts';
+import { parseDateTime } from '../../domain/common-fields.ts';
+import { canonicalContainer } from '../../domain/rule.ts';
+import { defaultType } from '../../domain/token.ts';
+import { ErrorAbout } from '../errors.ts';
+import type { MappedToken } from './import-mapping.ts';
+
+type Mapped = Extract<MappedToken, { token: unknown }>;
+
+export interface TokenCounts {
+  read: number;
+  copied: number;
+  /** Already in the target, with the same content. */
+  unchanged: number;
+  /** Deleted and created again, because they differed. */
+  replaced: number;
+  /** In the target with other content, and not replaced. */
+  different: number;
+  expired: number;
+  failed: number;
+  /** Read back from the target and equal to the source. */
+  verified: number;
+  /** Of the verified ones, those whose data the target key does not see. */
+  dataNotCompared: number;
+  /** Without a container in the source. */
+  defaultContainer: number;
+}
+
+export function noTokens(): TokenCounts {
+  return {
+    read: 0,
+    copied: 0,
+    unchanged: 0,
+    replaced: 0,
+    different: 0,
+    expired: 0,
+    failed: 0,
+    verified: 0,
+    dataNotCompared: 0,
+    defaultContainer: 0,
+  };
+}
+
+export interface CopyOptions {
+  readonly dryRun: boolean;
+  /** Whether tokens that differ are deleted and created again. */
+  readonly replace: boolean;
+  readonly reportFailure: (place: string, error: string) => void;
+}
+
+/** The number of tokens per batch. The API accepts 100 ids per filter; long ids must fit into a URL. */
+export const batchSize = 40;
+const concurrency = 4;
+/** The rate limit for tokens may delay an import many times. */
+const requestOptions = { retries: 20, timeout: 60_000 };
+
+/**
+ * Copies the tokens that are missing in the target. It can be repeated: tokens that are already there are compared. In a
+ * dry run it counts what would be copied.
+ */
+export async function copyBatch(
+  service: Sallyport,
+  batch: readonly Mapped[],
+  counts: TokenCounts,
+  { dryRun, replace, reportFailure }: CopyOptions,
+): Promise<void> {
+  const existing = await readById(service, batch);
+  const written: Mapped[] = [];
+  const fail = (place: string, error: string) => {
+    counts.failed++;
+    reportFailure(place, error);
+  };
+  const copyOne = async (mapped: Mapped): Promise<void> => {
+    const { place, token } = mapped;
+    const found = existing.get(token.id);
+    const difference = found && differenceOf(mapped, found);
+    if (found && difference === undefined) {
+      counts.unchanged++;
+      return countVerified(counts, found);
+    }
+    if (found && !replace) {
+      counts.different++;
+      return reportFailure(place, `is in the target with another ${difference}`);
+    }
+    if (!dryRun) {
+      if (found) await service.tokens.delete(token.id, requestOptions);
+      const error = await create(service, mapped);
+      if (error !== undefined) return fail(place, error);
+      written.push(mapped);
+    }
+    counts[found ? 'replaced' : 'copied']++;
+  };
+  for (let from = 0; from < batch.length; from += concurrency)
+    await Promise.all(batch.slice(from, from + concurrency).map(copyOne));
+  const copies = await readById(service, written);
+  for (const mapped of written) {
+    const copy = copies.get(mapped.token.id);
+    const difference = copy ? differenceOf(mapped, copy) : 'state: your key cannot read it there';
+    if (copy && difference === undefined) countVerified(counts, copy);
+    else fail(mapped.place, `was copied, but the target has another ${difference}`);
+  }
+}
+
+function countVerified(counts: TokenCounts, { data }: Token): void {
+  counts.verified++;
+  if (data === undefined) counts.dataNotCompared++;
+}
+
+async function readById(service: Sallyport, batch: readonly Mapped[]): Promise<Map<string, Token>> {
+  const found = new Map<string, Token>();
+  if (batch.length === 0) return found;
+  const id = batch.map(({ token }) => token.id);
+  for await (const token of service.tokens.all({ id }, requestOptions)) found.set(token.id, token);
+  return found;
+}
+
+/** Returns the reason if the target rejects this token. Throws if it would reject all, or is unavailable. */
+async function create(service: Sallyport, { place, token }: Mapped): Promise<string | undefined> {
+  try {
+    await service.tokens.create(token, requestOptions);
+    return undefined;
+  } catch (error) {
+    if (error instanceof ConflictError) return 'exists in the target, and your key cannot read it there';
+    const isTooLarge = error instanceof ProblemError && error.status === 413;
+    if (error instanceof ValidationError || isTooLarge) return error.message;
+    throw new ErrorAbout(place, error);
+  }
+}
+
+/** The first field that differs, or undefined. Data is compared as far as the target key sees it. */
+function differenceOf({ token, masked }: Mapped, copy: Token): string | undefined {
+  const timeOf = (text: string | undefined) => (text === undefined ? undefined : parseDateTime(text));
+  if ((token.type ?? defaultType) !== copy.type) return 'type';
+  if (canonicalContainer(token.container) !== canonicalContainer(copy.container)) return 'container';
+  if (!Bun.deepEquals(token.mask, copy.mask)) return 'mask';
+  if (!Bun.deepEquals(token.metadata ?? {}, copy.metadata ?? {})) return 'metadata';
+  if (timeOf(token.expires_at) !== timeOf(copy.expires_at)) return 'expiry';
+  const isSame = [token.data, masked, undefined].some((data) => Bun.deepEquals(data, copy.data));
+  return isSame ? undefined : 'data';
+}

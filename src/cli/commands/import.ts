@@ -1,0 +1,225 @@
+import type { Application } from '../../../sdk/src/sallyport.ts';
+import type { Call, RemoteCommand } from '../command.ts';
+import { ErrorAbout, UsageError } from '../errors.ts';
+import { parseUrl } from '../terminal/connection.ts';
+import { parseSecret } from '../terminal/input.ts';
+import { confirm, yesOption } from '../terminal/options.ts';
+import { progressBar, showProgress } from '../terminal/print.ts';
+import type { Wanted } from './access-file.ts';
+import { createApplication, keyFiles } from './apply.ts';
+import { type Mapping, mapApplication, mapToken, parseMapping } from './import-mapping.ts';
+import { countNames, emptyReport, printReport, type Report } from './import-report.ts';
+import {
+  apiSource,
+  linesOf,
+  linesSource,
+  requireOneSource,
+  requireReveal,
+  type Source,
+} from './import-source.ts';
+import { batchSize, copyBatch } from './import-tokens.ts';
+import { findConflicts, formatPlan, makePlan, type Plan } from './plan.ts';
+
+export const importCommand: RemoteCommand = {
+  usage: 'import',
+  options: [
+    {
+      name: 'from-url',
+      value: 'URL',
+      description: 'URL of the source, with /applications and /tokens below it.',
+    },
+    {
+      name: 'from-key-file',
+      value: 'FILE',
+      description: 'File with the key of the source. Without it, SALLYPORT_SOURCE_KEY is the key.',
+    },
+    {
+      name: 'from-key-header',
+      value: 'NAME',
+      description: 'Header in which the source expects its key; default SVC-API-KEY.',
+    },
+    {
+      name: 'from-file',
+      value: 'FILE',
+      description: 'JSON lines instead of an API, one application or token per line; - for standard input.',
+    },
+    { name: 'only', value: 'KIND', choices: ['applications', 'tokens'], description: 'Import only these.' },
+    {
+      name: 'map-container',
+      value: 'OLD=NEW',
+      repeatable: true,
+      description: 'Replace a container and those below it, in tokens and rules; repeatable.',
+    },
+    {
+      name: 'map-permission',
+      value: 'OLD=NEW',
+      repeatable: true,
+      description: 'Replace a permission; an empty NEW drops it; repeatable.',
+    },
+    { name: 'first-container', description: 'Put a token that is in several containers into the first one.' },
+    { name: 'management', description: 'Also import management applications.' },
+    { name: 'replace', description: 'Delete and create again tokens that differ from the source.' },
+    { name: 'keys-dir', value: 'DIR', description: 'Folder for the keys of new applications.' },
+    { name: 'skip-reveal-check', description: 'Do not check that the source key reveals all tokens.' },
+    { name: 'dry-run', description: 'Read, convert and compare everything, and change nothing.' },
+    yesOption,
+  ],
+  summary: 'Copy applications, rules and tokens from another vault.',
+  details:
+    'Applications are matched by name and get new keys; tokens keep their ids. Run it again after an interruption or for new tokens: it skips what is there already, and reports what differs. Every copied token is read back and compared. Exits with 1 if something was not copied.',
+  examples: [
+    'sallyport import --from-url https://vault.example --from-key-file old.key --dry-run',
+    'sallyport import --from-file export.jsonl --map-container /pci/=/cards/ --keys-dir keys --yes',
+  ],
+  call: runImport,
+};
+
+async function runImport(call: Call): Promise<number> {
+  const { options } = call;
+  const source = await openSource(call);
+  const mapping = parseMapping(
+    options.values('map-permission'),
+    options.values('map-container'),
+    options.on('first-container'),
+  );
+  const only = options.value('only');
+  const dryRun = options.on('dry-run');
+  const report = emptyReport();
+  const plan = only === 'tokens' ? undefined : await planApplications(call, source, mapping, report);
+  const total = only === 'applications' ? 0 : await source.totalTokens();
+  if (plan && plan.create.length > 0 && !call.json) call.print(formatPlan(plan, call.colorize));
+  if (plan && plan.create.length > 0 && options.value('keys-dir') === undefined && !dryRun)
+    throw new UsageError('new applications need --keys-dir, a folder for their keys');
+  if (!dryRun) {
+    const tokens = total === 0 ? '' : ` and copy ${total ?? 'all'} tokens`;
+    await confirm(call, `Create ${plan?.create.length ?? 0} applications${tokens}?`);
+    if (plan) await createApplications(call, plan, report);
+  }
+  if (only !== 'applications') await importTokens(call, source, mapping, total, report);
+  const inSource = only === 'applications' ? undefined : await source.totalTokens();
+  return printReport(call, report, inSource);
+}
+
+async function openSource({ options, terminal, input }: Call): Promise<Source> {
+  const [url, file] = [options.value('from-url'), options.value('from-file')];
+  requireOneSource(url, file);
+  if (file !== undefined)
+    return linesSource(
+      file,
+      linesOf(file, () => input.standard('--from-file -')),
+    );
+  const keyFile = options.value('from-key-file');
+  const key =
+    keyFile === undefined
+      ? parseSecret(terminal.env.SALLYPORT_SOURCE_KEY ?? '', 'SALLYPORT_SOURCE_KEY')
+      : parseSecret(await input.text(keyFile, '--from-key-file'), `--from-key-file ${keyFile}`);
+  const keyHeader = options.value('from-key-header') ?? 'SVC-API-KEY';
+  if (!/^[\w-]+$/.test(keyHeader)) throw new UsageError('--from-key-header must be the name of a header');
+  const api = { url: parseUrl(url as string, '--from-url'), key, keyHeader };
+  if (options.value('only') !== 'applications' && !options.on('skip-reveal-check')) await requireReveal(api);
+  return apiSource(api);
+}
+
+/** Reads and converts all applications before anything is changed. Throws UsageError if one cannot be converted. */
+async function planApplications(
+  { service, options, terminal }: Call,
+  source: Source,
+  mapping: Mapping,
+  { applications: counts, notCopied, failures }: Report,
+): Promise<Plan> {
+  const progress = showProgress(terminal);
+  const wanted: Wanted[] = [];
+  const errors: string[] = [];
+  for await (const item of source.applications()) {
+    progress.update(`${++counts.read} applications read`);
+    if ('record' in item && item.record.type === 'management' && !options.on('management')) {
+      counts.skipped++;
+      continue;
+    }
+    const mapped = mapApplication(item, mapping);
+    if ('error' in mapped) errors.push(`${mapped.place}: ${mapped.error}`);
+    else if (wanted.some(({ application }) => application.name === mapped.application.name))
+      errors.push(`${mapped.place}: another application of the source has the same name`);
+    else
+      wanted.push({ application: { ...mapped.application, previous_name: undefined }, line: wanted.length });
+    if ('error' in mapped) continue;
+    countNames(notCopied, mapped.notCopied);
+    countNames(
+      notCopied,
+      mapped.dropped.map((name) => `permission ${name}`),
+    );
+  }
+  const current: Application[] = [];
+  for await (const application of service.applications.all()) current.push(application);
+  progress.clear();
+  errors.push(...findConflicts(wanted, current, Date.now()).map(({ message }) => `application ${message}`));
+  if (errors.length > 0)
+    throw new UsageError(
+      errors.join('\n'),
+      'nothing was changed; use --map-permission and --map-container, correct the source, or pass --only tokens',
+    );
+  const plan = makePlan(wanted, current, false, '');
+  counts.unchanged = plan.unchanged;
+  counts.different = plan.update.length;
+  if (options.on('dry-run')) counts.created = plan.create.length;
+  for (const { current, add, remove } of plan.update)
+    failures.push(
+      `application "${current.name}" exists with other grants: ${[...remove, ...add].join('; ')}`,
+    );
+  return { ...plan, update: [], unmanaged: [] };
+}
+
+async function createApplications(call: Call, plan: Plan, report: Report): Promise<void> {
+  const files = keyFiles(plan, call.options.value('keys-dir'));
+  for (const application of plan.create) {
+    const file = files.get(application.name);
+    try {
+      await createApplication(call, application, file);
+    } catch (error) {
+      throw new ErrorAbout(`application "${application.name}"`, error);
+    }
+    report.applications.created++;
+    if (file !== undefined) report.keyFiles.push(file);
+  }
+}
+
+async function importTokens(
+  { service, options, terminal }: Call,
+  source: Source,
+  mapping: Mapping,
+  total: number | undefined,
+  { tokens: counts, notCopied, failures }: Report,
+): Promise<void> {
+  const progress = showProgress(terminal);
+  const copyOptions = {
+    dryRun: options.on('dry-run'),
+    replace: options.on('replace'),
+    reportFailure: (place: string, error: string) => failures.push(`${place} ${error}`),
+  };
+  const now = Date.now();
+  let batch: Parameters<typeof copyBatch>[1][number][] = [];
+  const copy = async () => {
+    await copyBatch(service, batch, counts, copyOptions);
+    batch = [];
+    progress.update(progressBar('tokens', counts.read, total));
+  };
+  try {
+    for await (const item of source.tokens()) {
+      counts.read++;
+      const mapped = mapToken(item, mapping, now);
+      if ('expired' in mapped) counts.expired++;
+      else if ('error' in mapped) {
+        counts.failed++;
+        failures.push(`${mapped.place} ${mapped.error}`);
+      } else {
+        countNames(notCopied, mapped.notCopied);
+        if (mapped.hasDefaultContainer) counts.defaultContainer++;
+        batch.push(mapped);
+      }
+      if (batch.length === batchSize) await copy();
+    }
+    await copy();
+  } finally {
+    progress.clear();
+  }
+}
