@@ -20,6 +20,7 @@ const serverState = /^(08|25|28|3D|40|42501|53|55|57|58|XX)/;
 const connectionEnded = /^(08|57P0[123]|26000|42P05)/;
 const conflict = /^(40001|40P01)$/;
 const readOnlyTransaction = '25006';
+const invalidSchema = '3F000';
 const foreignKeyViolation = '23503';
 /** How `onPrimary` fails. */
 const divisionByZero = '22012';
@@ -41,6 +42,8 @@ export function mapDriverError(error: unknown): unknown {
   if (state === foreignKeyViolation) return ownerDeleted(error);
   if (state === divisionByZero) return new NotWritable('it is a standby, not the primary');
   if (state === readOnlyTransaction) return new NotWritable(message, { cause: error });
+  if (state === invalidSchema)
+    return new DbUnavailable('the schema does not exist: create it, or correct `schema` in DATABASE_URL');
   if (conflict.test(state)) return new Conflict(message, { cause: error });
   if (connectionEnded.test(state)) return new Unreachable(message, { cause: error });
   return serverState.test(state) ? new DbUnavailable(message, { cause: error }) : error;

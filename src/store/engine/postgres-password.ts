@@ -1,15 +1,12 @@
-/** Finds a password in libpq's password file: `PGPASSFILE`, or `~/.pgpass`. */
+/** Finds a password in a password file of libpq. */
 import { readFileSync, statSync } from 'node:fs';
-import { homedir } from 'node:os';
-import { join } from 'node:path';
 import { DbUnavailable } from './db.ts';
 import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
 /** Returns undefined without a file or a matching line. Throws if other users can read the file, as libpq ignores it. */
 export function passwordFromFile(
   { host, port }: PostgresHost,
-  { database, user }: Pick<PostgresTarget, 'database' | 'user'>,
-  path = process.env.PGPASSFILE || join(homedir(), '.pgpass'),
+  { database, user, passfile: path }: PostgresTarget,
 ): string | undefined {
   const file = statSync(path, { throwIfNoEntry: false });
   if (!file?.isFile()) return undefined;

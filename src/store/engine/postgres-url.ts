@@ -1,4 +1,6 @@
 /** Parses `DATABASE_URL` for PostgreSQL: a libpq connection URI with the parameters listed in `parameters`. */
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 
 export interface PostgresHost {
   /** A name or address, or the folder of a Unix socket. */
@@ -10,8 +12,10 @@ export interface PostgresTarget {
   /** In the order in which they are tried. */
   readonly hosts: readonly PostgresHost[];
   readonly user: string;
-  /** If undefined, PGPASSWORD or the password file applies. */
+  /** If undefined, the password file applies. */
   readonly password: string | undefined;
+  /** The password file, in libpq's format. */
+  readonly passfile: string;
   readonly database: string;
   readonly sslmode: SslMode;
   /** Paths of PEM files. */
@@ -26,6 +30,7 @@ export type SslMode = (typeof sslModes)[number];
 
 const parameters = [
   'host',
+  'passfile',
   'schema',
   'sslcert',
   'sslkey',
@@ -50,11 +55,13 @@ export function parsePostgresUrl(url: string, env: Environment = process.env): P
   const at = authority.lastIndexOf('@');
   const [user = '', ...rest] = authority.slice(0, Math.max(at, 0)).split(':');
   const given = parseQuery(query);
+  const hosts = parseHosts(authority.slice(at + 1), env);
   const name = decode(user) || env.PGUSER || env.USER || 'postgres';
   const target: PostgresTarget = {
-    hosts: parseHosts(given.host ?? authority.slice(at + 1), env),
+    hosts: given.host ? hosts.map(({ port }) => ({ host: given.host as string, port })) : hosts,
     user: name,
     password: decode(rest.join(':')) || env.PGPASSWORD || undefined,
+    passfile: given.passfile || env.PGPASSFILE || join(homedir(), '.pgpass'),
     database: decode(path) || env.PGDATABASE || name,
     sslmode: oneOf('sslmode', given.sslmode ?? 'prefer', sslModes),
     sslrootcert: given.sslrootcert === 'system' ? undefined : given.sslrootcert,
@@ -92,7 +99,7 @@ function parseQuery(query: string): Partial<Record<(typeof parameters)[number], 
   return Object.fromEntries(entries.filter(([, value]) => value !== ''));
 }
 
-/** `h1:5432,h2`, with IPv6 addresses in brackets and socket folders escaped or as the parameter `host`. */
+/** `h1:5432,h2`, with IPv6 addresses in brackets and the folders of Unix sockets escaped. */
 function parseHosts(text: string, env: Environment): PostgresHost[] {
   return text.split(',').map((part) => {
     const [, bracketed, plain = '', port = env.PGPORT || '5432'] =

@@ -67,9 +67,12 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
     await db.close();
   });
 
-  test('an empty database is migrated', async () => {
-    const db = openPostgres(through(await postgres.createEmpty('')), undefined, generousTimeout);
+  test('an empty database is migrated, in the schema of the URL', async () => {
+    const empty = await postgres.createEmpty('');
+    await runSql(empty, 'create schema vault');
+    const db = openPostgres(`${through(empty)}?schema=vault`, undefined, generousTimeout);
     expect(await migrate(db)).toMatchObject({ from: 0 });
+    expect(await runSql<object>(empty, 'select 1 from vault.tenants')).toEqual([]);
     await db.close();
   });
 
