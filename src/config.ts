@@ -7,7 +7,7 @@ import type { Secret } from './domain/key.ts';
 import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parsePublicUrl } from './http/pipeline/public-url.ts';
-import { checkedMasterKey, databaseUrl, integer, oneOf, zeroOrInteger } from './setting-values.ts';
+import { checkedMasterKey, databaseUrl, duration, integer, oneOf, zeroOrInteger } from './setting-values.ts';
 import { defaultConnections, defaultTimeout } from './store/engine/db.ts';
 
 /** An invalid setting. Operators see the message and the hint. */
@@ -211,6 +211,13 @@ export const settings = {
     fallback: '1',
     parse: (text) => integer(text, 1, 0, 300) * 1000,
   } satisfies Setting<number>,
+  auditRetention: {
+    variable: 'SALLYPORT_AUDIT_RETENTION',
+    description:
+      'Age after which audit entries are deleted, such as 90d or 24h, once they were delivered to all sinks; also the default of `audit archive`. If unset, entries are kept for ever.',
+    fallback: unset,
+    parse: duration,
+  } satisfies Setting<number | undefined>,
   logLevel: {
     variable: 'SALLYPORT_LOG_LEVEL',
     description: `Minimum level of log messages: ${logLevels.join(', ')}.`,

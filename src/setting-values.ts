@@ -1,5 +1,6 @@
 /** Parses the values of settings. Every function throws a message such as "must be …". */
 import { join, resolve } from 'node:path';
+import { parseDuration } from './domain/duration.ts';
 import { Secret } from './domain/key.ts';
 import { parseMasterKeys } from './store/crypto/cipher.ts';
 import { parsePostgresUrl } from './store/engine/postgres-url.ts';
@@ -18,6 +19,14 @@ export function zeroOrInteger(text: string | undefined, fallback: number, min: n
   } catch {
     throw new Error(`must be 0 or a whole number from ${min} to ${max}, not ${JSON.stringify(text)}`);
   }
+}
+
+/** Milliseconds. Undefined if unset. */
+export function duration(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const value = parseDuration(text);
+  if (value) return value;
+  throw new Error(`must be a duration such as 90d, 24h, 30m or 10s, not ${JSON.stringify(text)}`);
 }
 
 export function oneOf<T extends string>(text: string, values: readonly T[]): T {

@@ -15,7 +15,7 @@ export interface Option {
 }
 
 interface CommandDescription {
-  /** The name and the required arguments, such as `keys delete <APP> <KEY>`. */
+  /** The name and the arguments, such as `keys delete <APP> <KEY>` or `audit verify [PATH...]`. */
   readonly usage: string;
   /** The values that the only argument accepts. */
   readonly choices?: readonly string[];
@@ -45,7 +45,7 @@ export type Command = LocalCommand | RemoteCommand;
 
 /** The usage without the arguments, such as `keys delete`. */
 export function nameOf({ usage }: Command): string {
-  return usage.replace(/ <.*/, '');
+  return usage.replace(/ [<[].*/, '');
 }
 
 export interface Context {

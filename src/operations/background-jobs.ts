@@ -1,6 +1,7 @@
 /** Periodic jobs of a node. No request waits for them. */
 import type { Log } from '../log.ts';
 import type { Observer } from '../observe.ts';
+import type { Retention } from '../store/audit/delivered.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
 
@@ -32,13 +33,14 @@ interface Data {
   readonly maintenance: Pick<Maintenance, 'audit' | 'analyzeTables' | 'sweep'>;
 }
 
-/** Without `timers`, the jobs run only on `flush`. */
+/** Without `timers`, the jobs run only on `flush`. Without `retention`, audit entries are not deleted. */
 export function startBackgroundJobs(
   { store, maintenance }: Data,
   { auditRecorder, usage }: { readonly auditRecorder: AuditRecorder; readonly usage: Recorder },
   observer: Pick<Observer, 'swept'>,
   log: Log,
   timers = true,
+  retention?: Omit<Retention, 'goOn'>,
 ): BackgroundJobs {
   let stopped = false;
   const writeUsage = job('write usage', 60_000, () => usage.flush());
@@ -59,7 +61,13 @@ export function startBackgroundJobs(
       observer.swept(removed);
       if (removed > 0) log.debug('removed expired rows', { removed });
     }),
+    ...(retention ? [job('delete old audit entries', 60_000, () => deleteDelivered(retention))] : []),
   ];
+
+  async function deleteDelivered(given: Omit<Retention, 'goOn'>): Promise<void> {
+    const chains = await maintenance.audit.deleteDelivered({ ...given, goOn: () => !stopped });
+    if (chains > 0) log.info('deleted audit entries that were delivered', { chains });
+  }
 
   /** Repeats `work` as long as it processes whole batches. Returns the total. */
   async function whileFull(batch: number, work: (limit: number) => Promise<number>): Promise<number> {

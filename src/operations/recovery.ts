@@ -9,16 +9,18 @@ import {
   revocations,
 } from '../domain/revocation.ts';
 import { applications, originsText, toText } from '../store/applications.ts';
-import type { ExportedRow } from '../store/audit/export.ts';
-import { systemTenant } from '../store/audit/hash-chain.ts';
-import { type Chain, chainOf } from '../store/audit/rows.ts';
-import { type Verdict, verifyExport } from '../store/audit/verify.ts';
+import { chainName } from '../store/audit/export-format.ts';
+import { anchorOf, genesis, type Head, systemTenant } from '../store/audit/hash-chain.ts';
+import { allChains, type Chain, chainOf } from '../store/audit/rows.ts';
+import type { Verdict } from '../store/audit/verify.ts';
+import type { Finding, VerifiedRow } from '../store/audit/verify-chain.ts';
 import { insertEntries } from '../store/audit/write.ts';
 import type { Db, DbTime, Queries } from '../store/engine/db.ts';
 import { Params } from '../store/engine/sql.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { NewEntry } from '../store/store.ts';
 import { tenants } from '../store/tenants.ts';
+import { verifyFiles } from './audit-files.ts';
 
 /** Access that was revoked after the backup and is valid again. */
 export interface Revived {
@@ -53,38 +55,52 @@ export interface Recovered {
 export const none: Revived = { tenants: [], applications: [] };
 
 /**
- * Reads an export of the audit log and returns the revocations in it that this database does not have. Returns none if
- * the export does not verify or is of another log.
+ * Reads exports and archives of the audit log and returns the revocations in them that this database does not have.
+ * Returns none if they do not verify or are of another log. Archives that are older than the database are not needed.
  */
 export async function findRevived(
   { db, masters, chainKeys }: Maintenance,
-  lines: AsyncIterable<string>,
+  paths: readonly string[],
 ): Promise<{ verdict: Verdict; revived: Revived }> {
   const changes: ChangeRow[] = [];
-  const onRow = (row: ExportedRow) => {
+  const onRow = (row: VerifiedRow) => {
     const change = toChange(row);
     if (changesAccess(change)) changes.push(change);
   };
-  const verdict = await verifyExport(lines, { masters, log: await chainKeys(), onRow });
+  const verified = await verifyFiles(paths, { masters, log: await chainKeys(), onRow });
+  const ends = new Map((await allChains(db)).map(({ tenantId, seq }) => [chainName(tenantId), seq]));
+  const isKnown = ({ code, chain = '', last = Number.POSITIVE_INFINITY }: Finding) =>
+    code === 'missing_archive' && last <= (ends.get(chain) ?? 0);
+  const findings = verified.findings.filter((finding) => !isKnown(finding));
+  const verdict = { ...verified, findings, ok: findings.length + verified.more === 0 };
   return { verdict, revived: verdict.ok ? await lookUp(db, await missingIn(db, changes)) : none };
+}
+
+export interface Restore {
+  readonly at: number;
+  /** Added to the audit entry of the system chain. */
+  readonly difference: NonNullable<Entry['difference']>;
+  /** The ends of the audit chains of the database that was replaced, if they are known. */
+  readonly replaced?: readonly Head[] | undefined;
 }
 
 /**
  * Deletes all sessions, nonces and idempotency records, revokes `revoke` again, and writes audit entries, in one
- * transaction. The rows of deleted tenants are removed after it.
+ * transaction. The rows of deleted tenants are removed after it. Call it when all audit entries are chained.
  */
 export async function recover(
   { db, chainKeys, removeTenantRows }: Maintenance,
-  at: number,
-  difference: NonNullable<Entry['difference']>,
+  restore: Restore,
   revoke: Revived,
 ): Promise<Recovered> {
   const keys = await chainKeys();
+  const { at } = restore;
+  const restored = restoreEntries(await allChains(db), restore);
   const recovered = await db.exclusively(async (tx) => {
     const sessions = await tx.run('delete from sessions');
     const replies = await tx.run('delete from idempotency');
     const record: Write = (entry) => insertEntries(tx, db.dialect, keys, [{ at, ...byOperator, ...entry }]);
-    await record({ operation: restoreOperation, difference });
+    await insertEntries(tx, db.dialect, keys, restored);
     for (const one of revoke.tenants) await close(db, tx, record, one);
     for (const one of revoke.applications) await remove(tx, record, one);
     return { sessions, replies };
@@ -92,6 +108,20 @@ export async function recover(
   for (const { tenant_id, closed } of revoke.tenants)
     if (closed === 'deleted') while (!(await removeTenantRows(tenant_id, batchSize)).done);
   return recovered;
+}
+
+/** One entry for the system chain, and one for every chain that had another end before. */
+function restoreEntries(chains: readonly Head[], { at, difference, replaced }: Restore): NewEntry[] {
+  const system = { tenantId: systemTenant, seq: 0, hash: genesis };
+  const all = chains.some(({ tenantId }) => tenantId === systemTenant) ? chains : [system, ...chains];
+  const before = new Map(replaced?.map((head) => [head.tenantId, anchorOf(head)]));
+  return all.flatMap((head) => {
+    const [from, to] = [before.get(head.tenantId), anchorOf(head)];
+    const audit_head = { ...(from !== undefined && { from }), to };
+    const entry = { ...byOperator, at, operation: restoreOperation };
+    if (head.tenantId === systemTenant) return [{ ...entry, difference: { ...difference, audit_head } }];
+    return from === to ? [] : [{ ...entry, tenantId: head.tenantId, difference: { audit_head } }];
+  });
 }
 
 type Write = (entry: Pick<NewEntry, 'operation' | 'tenantId' | 'entity' | 'difference'>) => Promise<void>;
@@ -105,7 +135,7 @@ interface ChangeRow extends AuditRow {
   readonly mac: string | null;
 }
 
-function toChange({ tenant_id: chain, seq, mac, entry }: ExportedRow): ChangeRow {
+function toChange({ tenantId: chain, seq, mac, entry }: VerifiedRow): ChangeRow {
   const { operation, entity, result } = JSON.parse(entry) as Entry;
   const tenant = chain === systemTenant ? null : chain;
   return { chain, seq, mac, tenant_id: tenant, operation, entity_id: entity?.id ?? null, result, entry };

@@ -1,7 +1,7 @@
 /** Copies SQLite database files and checks their integrity. */
 import type { Database } from 'bun:sqlite';
 import { closeSync, existsSync, fstatSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
-import { anchorOf, type Head } from '../store/audit/hash-chain.ts';
+import type { Head } from '../store/audit/hash-chain.ts';
 import { type BackupMac, copyBytes, copyChecked, readMac } from '../store/crypto/backup-mac.ts';
 import { type MasterKeys, missingReason } from '../store/crypto/keyring.ts';
 import { generationFile } from '../store/engine/commit-watch.ts';
@@ -131,13 +131,12 @@ export function flaws(path: string): string[] {
   }
 }
 
-/** Moves the write-ahead log into the database file. Returns the anchors of the audit log, if it can be read. */
-export function settle(path: string): string[] | undefined {
+/** Moves the write-ahead log into the database file. Returns the ends of the audit chains, if it can be read. */
+export function settle(path: string): Head[] | undefined {
   try {
     return within(path, (db) => {
       applyLog(db);
-      const heads = db.query('select tenant_id as tenantId, seq, hash from audit_chains order by number');
-      return (heads.all() as Head[]).map(anchorOf);
+      return db.query('select tenant_id as tenantId, seq, hash from audit_chains').all() as Head[];
     });
   } catch {
     return undefined;

@@ -5,7 +5,9 @@
 import type { LogEntry } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Minted } from '../domain/key.ts';
+import type { Retention } from './audit/delivered.ts';
 import type { ChainKeys, SignedCheckpoint } from './audit/hash-chain.ts';
+import type { Part } from './audit/verify-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { MasterKeys } from './crypto/keyring.ts';
 import type { Db } from './engine/db.ts';
@@ -98,8 +100,16 @@ export interface AuditChain {
    * `all`.
    */
   recordHeads(which?: 'all'): Promise<void>;
-  /** The lines of an export: every entry that is chained now, with its proof. */
-  export(at: number): AsyncIterable<string>;
+  /**
+   * The parts of an export: every entry of all chains that is chained now, or of the chain of one tenant, which is
+   * `systemTenant` for entries without one. Throws while it is read if entries are deleted meanwhile.
+   */
+  export(at: number, tenant?: string): Promise<Part[]>;
+  /**
+   * Deletes entries that are older than the retention and that every sink has received, in small batches. Returns how
+   * many chains were shortened. Rejects if a chain does not verify, and deletes nothing from it. Any node may call it.
+   */
+  deleteDelivered(retention: Retention): Promise<number>;
 }
 
 export interface Gauges {

@@ -120,7 +120,7 @@ function maintenanceOn(
 ): Maintenance {
   return {
     tenants: tenants(db),
-    audit: auditChain(db, keys.chainKeys),
+    audit: auditChain(db, keys.chainKeys, masters),
     changeTenants: (work) => run(undefined, work),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),

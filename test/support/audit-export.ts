@@ -1,5 +1,8 @@
 /** Exports and verifies audit logs in tests. */
-import { type Verdict, type VerifyOptions, verifyExport } from '../../src/store/audit/verify.ts';
+import { chainAll, exportLines } from '../../src/operations/audit-files.ts';
+import { type ExportFile, readParts } from '../../src/store/audit/export-files.ts';
+import { type Verdict, verifyParts } from '../../src/store/audit/verify.ts';
+import type { VerifyOptions } from '../../src/store/audit/verify-chain.ts';
 import { type MasterKey, parseMasterKeys } from '../../src/store/crypto/cipher.ts';
 import type { MasterKeys } from '../../src/store/crypto/keyring.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
@@ -13,17 +16,42 @@ export function mastersOf(...texts: string[]): MasterKeys {
 
 export const masters = mastersOf(testMasterKey);
 
-/** Chains all entries and exports them. */
-export async function exportOf({ maintenance }: { maintenance: Maintenance }): Promise<string[]> {
-  while ((await maintenance.audit.append(1000)) > 0);
-  return Array.fromAsync(maintenance.audit.export(startTime));
+/** Chains all entries and exports all chains, or the chain of one tenant. */
+export async function exportOf(
+  { maintenance }: { maintenance: Maintenance },
+  tenantId?: string,
+): Promise<string[]> {
+  await chainAll(maintenance);
+  return Array.fromAsync(exportLines(await maintenance.audit.export(startTime, tenantId)));
 }
 
-export async function verify(lines: string[], options: Partial<VerifyOptions> = {}): Promise<Verdict> {
-  async function* each() {
-    yield* lines;
-  }
-  return verifyExport(each(), { masters, ...options });
+function fileOf(name: string, lines: readonly string[]): ExportFile {
+  return {
+    name,
+    async *lines(from = 0) {
+      for (let start = from; start < lines.length; start++) yield { text: lines[start] as string, start };
+    },
+  };
+}
+
+/** Verifies files together. */
+export async function verifyAll(
+  files: Readonly<Record<string, readonly string[]>>,
+  options: Partial<VerifyOptions> = {},
+): Promise<Verdict> {
+  const read = await Promise.all(
+    Object.entries(files).map(([name, lines]) => readParts(fileOf(name, lines))),
+  );
+  const findings = read.flatMap((file) => file.findings);
+  return verifyParts(
+    read.flatMap((file) => file.parts),
+    { masters, ...options },
+    findings,
+  );
+}
+
+export function verify(lines: readonly string[], options?: Partial<VerifyOptions>): Promise<Verdict> {
+  return verifyAll({ 'audit.jsonl': lines }, options);
 }
 
 /** Lines such as "changed_row 3". */
@@ -31,7 +59,7 @@ export function named({ findings }: Verdict): string[] {
   return findings.map(({ code, row }) => (row === undefined ? code : `${code} ${row}`));
 }
 
-/** Entries with the same timestamp, and per checkpoint. */
+/** Entries with the same timestamp. */
 const entriesPerSecond = 3;
 
 /** Entries differ by number in actor, entity, result and difference. */
@@ -54,15 +82,17 @@ interface Written {
   readonly maintenance: Maintenance;
 }
 
-/** Writes entries and chains them in several steps, so that there are several checkpoints. */
+/** Writes entries and chains them in several steps. */
 export async function write(
   { store, maintenance }: Written,
   count: number,
   tenantId?: string,
 ): Promise<void> {
-  for (let number = 1; number <= count; number++) {
-    await store.audit.write([entry(number, tenantId)]);
-    if (number % entriesPerSecond === 0) await maintenance.audit.append(1000);
+  for (let number = 1; number <= count; number += 100) {
+    const some = Array.from({ length: Math.min(100, count - number + 1) }, (_, at) =>
+      entry(number + at, tenantId),
+    );
+    await store.audit.write(some);
+    await chainAll(maintenance);
   }
-  await maintenance.audit.append(1000);
 }

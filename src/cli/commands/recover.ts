@@ -1,29 +1,28 @@
-import { resolve } from 'node:path';
-import type { Entry } from '../../domain/audit.ts';
 import { escapeText } from '../../domain/escape.ts';
+import { chainAll } from '../../operations/audit-files.ts';
 import {
   findRevived,
   none,
   type Recovered,
+  type Restore,
   type Revived,
   type RevivedApplication,
   recover,
 } from '../../operations/recovery.ts';
-import { anchorOf, systemTenant } from '../../store/audit/hash-chain.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { requireDatabase, withStore } from '../terminal/database.ts';
-import { readLines } from '../terminal/files.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
-import { chainAll, formatVerdict } from './audit.ts';
+import { exportFilesOf, formatVerdict } from './audit-files.ts';
 
 export const recoverOptions: readonly Option[] = [
   {
     name: 'audit',
     value: 'EXPORT',
+    repeatable: true,
     description:
-      'Audit export made after the backup. Lists access that was revoked after the backup and is valid again.',
+      'Audit export made after the backup, or a folder with exports and archives; repeatable. Lists access that was revoked after the backup and is valid again.',
   },
   { name: 'revoke', description: 'Revoke that access again. Needs --audit.' },
 ];
@@ -51,50 +50,40 @@ async function recoverDatabase(invocation: Invocation): Promise<number> {
   requireDatabase(config);
   await confirm(invocation, 'This ends all sessions of all tenants. Continue?');
   const work = async (maintenance: Maintenance) => {
-    const report = await recoverStore(maintenance, options, {});
+    const report = await recoverStore(maintenance, options, { difference: {} });
     return printResult(report, ['recovered', ...reportLines(report)].join('\n'));
   };
   return withStore(invocation, work, { exclusive: true });
 }
 
 export function checkRecoverOptions(options: Options): void {
-  if (options.on('revoke') && options.value('audit') === undefined)
+  if (options.on('revoke') && options.values('audit') === undefined)
     throw new UsageError('--revoke needs --audit EXPORT');
 }
 
-/** `difference` is added to the audit entry of the recovery. */
 export async function recoverStore(
   maintenance: Maintenance,
   options: Options,
-  difference: NonNullable<Entry['difference']>,
+  restore: Omit<Restore, 'at'>,
 ): Promise<Report> {
-  const path = options.value('audit');
+  const paths = options.values('audit');
   const revoked = options.on('revoke');
   await chainAll(maintenance);
-  const auditExport = path === undefined ? undefined : await readExport(maintenance, resolve(path));
-  const to = (await maintenance.audit.heads()).map((head) =>
-    anchorOf({ ...head, tenantId: head.tenantId ?? systemTenant }),
-  );
-  const heads = { audit_heads: { ...difference.audit_heads, to } };
+  const auditExport = paths && (await readExports(maintenance, paths));
   const revived = auditExport?.revived ?? none;
-  const recovered = await recover(
-    maintenance,
-    Date.now(),
-    { ...difference, ...heads },
-    revoked ? revived : none,
-  );
+  const recovered = await recover(maintenance, { ...restore, at: Date.now() }, revoked ? revived : none);
   await chainAll(maintenance);
   return { ...recovered, ...(auditExport && { exported_at: auditExport.exportedAt }), revived, revoked };
 }
 
-async function readExport(
+async function readExports(
   maintenance: Maintenance,
-  path: string,
+  paths: readonly string[],
 ): Promise<{ revived: Revived; exportedAt: string }> {
-  const { verdict, revived } = await findRevived(maintenance, readLines(path));
+  const { verdict, revived } = await findRevived(maintenance, exportFilesOf(paths));
   if (verdict.ok) return { revived, exportedAt: verdict.exported_at as string };
   throw new CommandError(
-    `${path} is not a valid audit export of this database: ${formatVerdict(verdict)[0]}`,
+    `${paths.join(', ')} is not a valid audit export of this database: ${formatVerdict(verdict)[0]}`,
     'run `sallyport audit verify` for details, or recover without --audit',
   );
 }

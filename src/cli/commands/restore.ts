@@ -12,6 +12,7 @@ import {
   unpack,
   type Verification,
 } from '../../operations/sqlite-backup.ts';
+import type { Head } from '../../store/audit/hash-chain.ts';
 import type { MasterKeys } from '../../store/crypto/keyring.ts';
 import { copyOwnership, createFolder } from '../../store/engine/file-ownership.ts';
 import { lockExclusively } from '../../store/engine/sqlite-lock.ts';
@@ -90,7 +91,7 @@ async function stage(
   file: string,
   staged: string,
   target: string,
-  before: readonly string[] | undefined,
+  before: readonly Head[] | undefined,
   { config, options }: Invocation,
 ): Promise<{ verification: Verification; report: Report }> {
   removeDatabase(staged);
@@ -106,11 +107,8 @@ async function stage(
   copyOwnership(target, staged);
   const { maintenance, close } = await openStore(`sqlite:${staged}`, { masters });
   try {
-    const difference = {
-      ...(before !== undefined && { audit_heads: { from: [...before] } }),
-      backup: { to: verification },
-    };
-    return { verification, report: await recoverStore(maintenance, options, difference) };
+    const restored = { difference: { backup: { to: verification } }, replaced: before };
+    return { verification, report: await recoverStore(maintenance, options, restored) };
   } finally {
     await close();
   }

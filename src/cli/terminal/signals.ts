@@ -39,6 +39,7 @@ function exitWithoutDraining(): never {
  */
 export async function interruptible<T>(
   work: (checkInterrupted: () => Promise<void>) => Promise<T>,
+  message = 'interrupted; no file was written',
 ): Promise<T> {
   let interrupted = false;
   const onSignal = () => {
@@ -49,7 +50,7 @@ export async function interruptible<T>(
   try {
     return await work(async () => {
       await new Promise(setImmediate);
-      if (interrupted) throw new CommandError('interrupted; no file was written', 'run the command again');
+      if (interrupted) throw new CommandError(message, 'run the command again');
     });
   } finally {
     for (const signal of signals) process.off(signal, onSignal);

@@ -1,154 +1,225 @@
-/**
- * Exports the audit log as JSON lines: a header with the wrapped keys of the chain, every row in order, every checkpoint
- * after the row that it signs, and a signed footer. Without the footer, a truncated export would look complete.
- */
-import { z } from 'zod';
+/** Reads the chains of a database as parts of an export, in the format of export-format.ts. */
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { wrappedChainKeys } from '../crypto/keyring.ts';
-import type { Db } from '../engine/db.ts';
-import { anchorOf, type ChainKeys, isKnownFormat, type SignedCheckpoint, signText } from './hash-chain.ts';
-import { allChains, type Chain, type ChainedRow, checkpointsAfter, rowsAfter } from './rows.ts';
+import type { Db, DbTime } from '../engine/db.ts';
+import {
+  type ExportedCheckpoint,
+  type ExportedRow,
+  exportFormat,
+  type Footer,
+  footerText,
+  formatPosition,
+  type Header,
+  type Position,
+} from './export-format.ts';
+import { type ChainKeys, genesis, signText, systemTenant } from './hash-chain.ts';
+import { allChains, type Chain, type ChainedRow, chainOf, rowsAfter } from './rows.ts';
+import type { Part } from './verify-chain.ts';
 
-/** The format of the file as a whole. Rows and checkpoints have separate formats. */
-export const exportFormat = 'sallyport audit export 1';
-
-const number = z.number();
-const text = z.string();
-/** Null only if another program has removed it from the database. */
-const hex = z
-  .string()
-  .regex(/^([0-9a-f]{2})*$/)
-  .nullable();
-
-export const Header = z.strictObject({
-  kind: z.literal('header'),
-  format: z.literal(exportFormat),
-  exported_at: text,
-  master_key: text,
-  chain_key: text.refine((value) => Buffer.from(value, 'base64').toString('base64') === value),
-});
-const Row = z.strictObject({
-  kind: z.literal('row'),
-  format: number,
-  tenant_id: text,
-  seq: number,
-  at: number,
-  entry: text,
-  mac: hex,
-});
-const CheckpointLine = z.strictObject({
-  kind: z.literal('checkpoint'),
-  format: number,
-  tenant_id: text,
-  seq: number,
-  at: number,
-  hash: hex,
-  signature: hex,
-});
-export const Footer = z.strictObject({
-  kind: z.literal('footer'),
-  rows: number,
-  checkpoints: number,
-  /** The anchors of all chains. */
-  heads: z.array(text),
-  signature: hex,
-});
-export const Line = z.discriminatedUnion('kind', [Header, Row, CheckpointLine, Footer]);
-
-export type Line = z.infer<typeof Line>;
-export type Header = z.infer<typeof Header>;
-export type ExportedRow = z.infer<typeof Row>;
-export type ExportedCheckpoint = z.infer<typeof CheckpointLine>;
-export type Footer = z.infer<typeof Footer>;
-
-/** The text that the footer signs. */
-export function footerText(
-  exportedAt: string,
-  { rows, checkpoints, heads }: Omit<Footer, 'kind' | 'signature'>,
-) {
-  return `${exportFormat} ${exportedAt} ${rows} ${checkpoints} ${heads.join()}`;
-}
-
-/** A line that a newer version has written. */
-export interface UnknownLine {
-  readonly kind: 'unknown';
-  readonly format: unknown;
-}
-
-/** Returns undefined for any text that differs from what an export writes. */
-export function parseLine(text: string): Line | UnknownLine | undefined {
-  try {
-    const json = JSON.parse(text);
-    const newer = newerFormat(json);
-    if (newer !== undefined) return { kind: 'unknown', format: newer };
-    const line = Line.safeParse(json);
-    return line.success && JSON.stringify(line.data) === text ? line.data : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** The format of a line that a newer version has written. Its other fields may be unknown too. */
-function newerFormat(json: { kind?: unknown; format?: unknown }): unknown {
-  const { kind, format } = json;
-  if (kind === 'header') return isOtherExport(format) ? format : undefined;
-  if (kind !== 'row' && kind !== 'checkpoint') return undefined;
-  return typeof format === 'number' && !isKnownFormat(format) ? format : undefined;
-}
-
-function isOtherExport(format: unknown): boolean {
-  return format !== exportFormat && /^sallyport audit export \d+$/.test(String(format));
-}
-
+/** Rows per statement. */
 const pageSize = 1000;
+/** Rows with a higher number are not exported. Only another program can insert them. */
+const maxSeq = Number.MAX_SAFE_INTEGER;
 
-export async function* exportLines(
+/** All chains of the database, the system chain first, or the chain of one tenant. */
+export async function exportedParts(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
   at: number,
-): AsyncGenerator<string> {
-  const keys = await chainKeys();
-  const exportedAt = timestamp(at);
-  const chainKey = await wrappedChainKeys(db);
-  if (!chainKey) throw fail('unavailable', { cause: new Error('the table audit_key is empty') });
+  tenantId?: string,
+): Promise<Part[]> {
+  const wrapped = await wrappedKeys(db);
+  const chains = tenantId === undefined ? await allChains(db) : [await chainOf(db, tenantId)];
+  const sorted = chains.filter((chain) => chain !== undefined).sort(bySystemFirst);
+  // An export of the whole log always has the system chain, so that an empty one is a valid file, too.
+  if (tenantId === undefined && sorted[0]?.tenantId !== systemTenant) sorted.unshift(emptyChain);
+  return sorted.map((chain, index) => {
+    const header: Header = {
+      kind: 'header',
+      format: exportFormat,
+      exported_at: timestamp(at),
+      scope: tenantId === undefined ? 'log' : 'chain',
+      part: index + 1,
+      parts: sorted.length,
+      tenant_id: chain.tenantId,
+      after: formatPosition(baseOf(chain)),
+      ...wrapped,
+    };
+    const lines = () => partLines(db, chainKeys, header, chain);
+    return { header, line: 1, head: formatPosition(headOf(chain)), lines };
+  });
+}
+
+const emptyChain: Chain = {
+  number: 0,
+  tenantId: systemTenant,
+  seq: 0,
+  hash: genesis,
+  latest: 0,
+  maxDelay: 0,
+  baseSeq: 0,
+  baseHash: genesis,
+};
+
+function bySystemFirst(a: Chain, b: Chain): number {
+  return Number(b.tenantId === systemTenant) - Number(a.tenantId === systemTenant) || a.number - b.number;
+}
+
+/** The oldest entries of a chain, up to a position that has a checkpoint. */
+export async function archivePart(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+  at: number,
+  chain: Chain,
+  upTo: Position,
+): Promise<Part> {
   const header: Header = {
     kind: 'header',
     format: exportFormat,
-    exported_at: exportedAt,
-    master_key: chainKey.master_id,
-    chain_key: Buffer.from(chainKey.wrapped).toString('base64'),
+    exported_at: timestamp(at),
+    scope: 'archive',
+    part: 1,
+    parts: 1,
+    tenant_id: chain.tenantId,
+    after: formatPosition(baseOf(chain)),
+    ...(await wrappedKeys(db)),
   };
+  const lines = () => partLines(db, chainKeys, header, chain, upTo);
+  return { header, line: 1, head: formatPosition(upTo), lines };
+}
+
+async function wrappedKeys(db: Db): Promise<Pick<Header, 'master_key' | 'chain_key'>> {
+  const keys = await wrappedChainKeys(db);
+  if (!keys) throw fail('unavailable', { cause: new Error('the table audit_key is empty') });
+  return { master_key: keys.master_id, chain_key: Buffer.from(keys.wrapped).toString('base64') };
+}
+
+function baseOf({ baseSeq: seq, baseHash }: Chain): Position {
+  return { seq, hash: toHex(baseHash) };
+}
+
+function headOf({ seq, hash }: Chain): Position {
+  return { seq, hash: toHex(hash) };
+}
+
+/** Throws if entries of the part were deleted since the header was created. */
+async function* partLines(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+  header: Header,
+  chain: Chain,
+  upTo?: Position,
+): AsyncGenerator<string> {
+  const keys = await chainKeys();
+  const end = await endNow(db, chain, upTo);
   yield JSON.stringify(header);
-  const totals = { rows: 0, checkpoints: 0, heads: [] as string[] };
-  for (const chain of await allChains(db)) {
-    for await (const next of rowsAndCheckpoints(db, chain)) {
-      totals[next.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
-      yield JSON.stringify(next);
-    }
-    totals.heads.push(anchorOf(chain));
+  const totals = { rows: 0, checkpoints: 0, strays: await countStrays(db, chain) };
+  for await (const next of rowsAndCheckpoints(db, chain, end)) {
+    totals[next.kind === 'row' ? 'rows' : 'checkpoints'] += 1;
+    yield JSON.stringify(next);
   }
-  const signature = toHex(signText(keys, footerText(exportedAt, totals)));
-  const footer: Footer = { kind: 'footer', ...totals, signature };
+  const unsigned = { ...totals, head: formatPosition(end.head) };
+  const signature = toHex(signText(keys, footerText(header, unsigned)));
+  const footer: Footer = { kind: 'footer', ...unsigned, signature };
   yield JSON.stringify(footer);
 }
 
-/** Reads rows and checkpoints page by page. */
-async function* rowsAndCheckpoints(db: Db, chain: Chain): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
-  for (let after = chain.baseSeq; after < chain.seq; ) {
-    const rows = await rowsAfter(db, chain, { after, upTo: chain.seq }, pageSize);
-    const end = rows.length < pageSize ? chain.seq : Number(rows.at(-1)?.seq);
-    const checkpoints = await checkpointsAfter(db, chain, after, pageSize);
-    yield* merged(rows.map(toRow), checkpoints.filter(({ seq }) => seq <= end).map(toCheckpoint));
+interface End {
+  /** The end that the chain itself has. */
+  readonly head: Position;
+  /** The highest number of rows and checkpoints: another program may have deleted or inserted some of them. */
+  readonly last: number;
+  /** The last checkpoint. The next commit may replace it. */
+  readonly checkpoint: ExportedCheckpoint | undefined;
+}
+
+/** Read in one statement, so that it is one state of the chain. */
+async function endNow(db: Db, chain: Chain, upTo: Position | undefined): Promise<End> {
+  type Row = { last_seq: DbTime; last_hash: Uint8Array; row_seq: DbTime | null } & (
+    | StoredCheckpoint
+    | { seq: null }
+  );
+  const row = await db.get<Row>(
+    `select c.seq as last_seq, c.hash as last_hash,
+       (select max(seq) from audit where chain = $1 and seq <= ${maxSeq}) as row_seq, p.format, p.seq, p.at, p.hash, p.signature
+     from audit_chains c
+     left join (select ${checkpointColumns} from audit_checkpoints where chain = $1 and seq <= $2
+       order by seq desc limit 1) as p on 1 = 1
+     where c.number = $1`,
+    [chain.number, upTo?.seq ?? maxSeq],
+  );
+  const checkpoint = row && row.seq !== null ? toCheckpoint(row) : undefined;
+  if (upTo) return { head: upTo, last: upTo.seq, checkpoint };
+  const head = row ? { seq: Number(row.last_seq), hash: toHex(row.last_hash) } : headOf(chain);
+  return { head, last: Math.max(head.seq, Number(row?.row_seq ?? 0), checkpoint?.seq ?? 0), checkpoint };
+}
+
+/** Rows and checkpoints outside of the chain's range; with the system chain, also rows of chains that do not exist. */
+async function countStrays(db: Db, chain: Chain): Promise<number> {
+  const { number, baseSeq } = chain;
+  const outside = `chain = $1 and (seq <= $2 or seq > ${maxSeq})`;
+  const beyond = `chain = $1 and seq > ${maxSeq}`;
+  const own =
+    (await count(db, 'audit', outside, [number, baseSeq])) +
+    (await count(db, 'audit_checkpoints', beyond, [number]));
+  return chain.tenantId === systemTenant ? own + (await countOrphans(db)) : own;
+}
+
+async function countOrphans(db: Db): Promise<number> {
+  const known = new Set((await allChains(db)).map(({ number }) => number));
+  let orphans = 0;
+  for (let number = await nextChain(db); number !== undefined; number = await nextChain(db, number))
+    if (!known.has(number)) orphans += await count(db, 'audit', 'chain = $1', [number]);
+  return orphans;
+}
+
+async function nextChain(db: Db, after = -(2 ** 31)): Promise<number | undefined> {
+  const sql = 'select chain from audit where chain > $1 order by chain limit 1';
+  return (await db.get<{ chain: number }>(sql, [after]))?.chain;
+}
+
+/** Counts at most a page. */
+async function count(db: Db, table: string, where: string, params: readonly number[]): Promise<number> {
+  const sql = `select count(*) as count from (select 1 as one from ${table} where ${where} limit ${pageSize}) as found`;
+  return Number((await db.get<{ count: DbTime }>(sql, params))?.count);
+}
+
+/** Reads page by page. */
+async function* rowsAndCheckpoints(
+  db: Db,
+  chain: Chain,
+  { last, checkpoint }: End,
+): AsyncGenerator<ExportedRow | ExportedCheckpoint> {
+  for (let after = chain.baseSeq, first = true; after < last || first; first = false) {
+    const rows = await rowsAfter(db, chain, { after, upTo: last }, pageSize);
+    if (rows[0]?.seq !== after + 1) await checkNotDeleted(db, chain, after);
+    const end = rows.length < pageSize ? last : (rows.at(-1) as ChainedRow).seq;
+    // The first page has the checkpoint before the first row, too.
+    const stored = await db.all<StoredCheckpoint>(
+      `select ${checkpointColumns} from audit_checkpoints
+       where chain = $1 and seq >= $2 and seq <= $3 and seq < $4 order by seq`,
+      [chain.number, first ? after : after + 1, end, checkpoint?.seq ?? 0],
+    );
+    const checkpoints = stored.map(toCheckpoint);
+    const from = first ? after : after + 1;
+    if (checkpoint && checkpoint.seq >= from && checkpoint.seq <= end) checkpoints.push(checkpoint);
+    yield* merged(rows.map(toRow), checkpoints);
     after = end;
   }
 }
 
+async function checkNotDeleted(db: Db, { tenantId }: Chain, after: number): Promise<void> {
+  const now = await chainOf(db, tenantId);
+  if (now && now.baseSeq > after)
+    throw new Error('entries of the audit log were deleted during the export: run it again');
+}
+
 /** Puts each checkpoint after the row that it signs. */
 function* merged(
-  rows: ExportedRow[],
-  checkpoints: ExportedCheckpoint[],
+  rows: readonly ExportedRow[],
+  checkpoints: readonly ExportedCheckpoint[],
 ): Generator<ExportedRow | ExportedCheckpoint> {
   let next = 0;
   for (const row of rows) {
@@ -159,24 +230,31 @@ function* merged(
 }
 
 /** The fields are in the order of `Row`. */
-function toRow({ format, tenantId, seq, at, entryText, mac }: ChainedRow): ExportedRow {
-  return { kind: 'row', format, tenant_id: tenantId, seq, at, entry: entryText, mac: toHex(mac) };
+function toRow({ format, seq, at, entryText: entry, mac }: ChainedRow): ExportedRow {
+  return { kind: 'row', format, seq, at, entry, mac: mac && toHex(mac) };
 }
 
-function toCheckpoint({ format, tenantId, seq, at, hash, signature }: SignedCheckpoint): ExportedCheckpoint {
+interface StoredCheckpoint {
+  readonly format: number;
+  readonly seq: DbTime;
+  readonly at: DbTime;
+  readonly hash: Uint8Array;
+  readonly signature: Uint8Array;
+}
+
+const checkpointColumns = 'format, seq, at, hash, signature';
+
+function toCheckpoint({ format, seq, at, hash, signature }: StoredCheckpoint): ExportedCheckpoint {
   return {
     kind: 'checkpoint',
     format,
-    tenant_id: tenantId,
-    seq,
-    at,
+    seq: Number(seq),
+    at: Number(at),
     hash: toHex(hash),
     signature: toHex(signature),
   };
 }
 
-function toHex(bytes: Uint8Array): string;
-function toHex(bytes: Uint8Array | null): string | null;
-function toHex(bytes: Uint8Array | null): string | null {
-  return bytes && Buffer.from(bytes).toString('hex');
+function toHex(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
 }

@@ -1,10 +1,12 @@
 /** The audit log as the store and the maintenance interface offer it. */
 import type { Awaitable } from '../../domain/awaitable.ts';
+import type { MasterKeys } from '../crypto/keyring.ts';
 import type { Db } from '../engine/db.ts';
 import type { AuditChain } from '../maintenance.ts';
 import type { AuditFilter, AuditLog, LogPage, LogWindow } from '../store.ts';
 import { chainAppender } from './chain.ts';
-import { exportLines } from './export.ts';
+import { deleteDelivered } from './delivered.ts';
+import { exportedParts } from './export.ts';
 import { type ChainKeys, systemTenant } from './hash-chain.ts';
 import { recordHeads } from './heads.ts';
 import { allChains, chainOf, checkpointsAfter, rowsAfter, toLogEntry } from './rows.ts';
@@ -40,7 +42,7 @@ export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEnt
 /** Characters of JSON that `range` returns, unless one entry is larger. */
 const maxRangeBytes = 4 * 1024 * 1024;
 
-export function auditChain(db: Db, chainKeys: () => Awaitable<ChainKeys>): AuditChain {
+export function auditChain(db: Db, chainKeys: () => Awaitable<ChainKeys>, masters: MasterKeys): AuditChain {
   const append = chainAppender(db, chainKeys);
   const list = lister(db, append);
 
@@ -78,6 +80,7 @@ export function auditChain(db: Db, chainKeys: () => Awaitable<ChainKeys>): Audit
     },
 
     recordHeads: (which) => recordHeads(db, chainKeys, which === 'all'),
-    export: (at) => exportLines(db, chainKeys, at),
+    deleteDelivered: (retention) => deleteDelivered(db, chainKeys, masters, retention),
+    export: (at, tenant) => exportedParts(db, chainKeys, at, tenant),
   };
 }

@@ -1,43 +1,75 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { restoreOperation } from '../../../src/domain/audit.ts';
+import { genesis, systemTenant } from '../../../src/store/audit/hash-chain.ts';
 import { newMasterKey } from '../../../src/store/crypto/cipher.ts';
 import { entry, exportOf, masters, named, verify, write } from '../../support/audit-export.ts';
-import { sqlite, startTime } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
 
 const count = 10;
 
 describe('an export of the audit log', () => {
   let testStore: TestStore;
+  let tenant: string;
   let lines: string[];
+  /** The chain of the tenant alone. */
+  let chain: string[];
   beforeAll(async () => {
     testStore = await openTestStore(sqlite);
-    await write(testStore, count, await testStore.tenant());
+    tenant = await testStore.tenant();
+    await write(testStore, count, tenant);
+    await testStore.maintenance.audit.recordHeads('all');
     lines = await exportOf(testStore);
+    chain = await exportOf(testStore, tenant);
   });
   afterAll(() => testStore.close());
 
-  const kinds = () => lines.map((line) => JSON.parse(line).kind);
+  const kinds = (of = lines) => of.map((line) => JSON.parse(line).kind);
   const withLine = (at: number, line: string) => lines.with(at, line);
   const rowLine = (seq: number) =>
-    lines.findIndex((line) => line.startsWith(`{"kind":"row","format":1,"seq":${seq},`));
+    chain.findIndex((line) => line.startsWith(`{"kind":"row","format":1,"seq":${seq},`));
 
-  test('verifies, and the verdict has the end of the chain', async () => {
+  test('verifies, and the verdict has the ends of the chains', async () => {
     const verdict = await verify(lines);
-    expect(verdict).toMatchObject({ ok: true, rows: count, checkpoints: 4, findings: [] });
-    expect(verdict.head).toStartWith(`${count}:`);
-    expect(kinds().filter((kind) => kind === 'row')).toHaveLength(count);
+    expect(verdict).toMatchObject({ ok: true, rows: count + 1, checkpoints: 2, findings: [], notes: [] });
+    expect(verdict.chains).toEqual([
+      { chain: 'system', first: 1, rows: 1, checkpoints: 1, anchor: expect.stringMatching(/^system:1:/) },
+      {
+        chain: tenant,
+        first: 1,
+        rows: count,
+        checkpoints: 1,
+        anchor: expect.stringContaining(`${tenant}:10:`),
+      },
+    ]);
+    expect(await verify(chain)).toMatchObject({ ok: true, rows: count });
   });
 
-  test('includes the last commit on SQLite, where rows are chained on write', async () => {
-    const fresh = await openTestStore(sqlite);
-    await fresh.store.audit.write([entry(1), entry(2)]);
-    await fresh.store.audit.write([entry(3)]);
-    expect(await fresh.maintenance.audit.head()).toMatchObject({ seq: 3 });
-    const verdict = await verify(await Array.fromAsync(fresh.maintenance.audit.export(startTime)));
-    await fresh.close();
-    expect(verdict).toMatchObject({ ok: true, rows: 3, checkpoints: 1 });
+  test('of an empty log verifies', async () => {
+    const empty = await openTestStore(sqlite);
+    const verdict = await verify(await exportOf(empty));
+    await empty.close();
+    expect(verdict).toMatchObject({ ok: true, rows: 0 });
+    expect(verdict.chains[0]?.anchor).toBe(`system:0:${Buffer.from(genesis).toString('hex')}`);
+  });
+
+  test('has a checkpoint for every 256 entries', async () => {
+    const long = await openTestStore(sqlite);
+    await write(long, 600);
+    const exported = await exportOf(long);
+    await long.close();
+    expect(await verify(exported)).toMatchObject({ ok: true, rows: 600, checkpoints: 3 });
+    const third = exported.findIndex((line) => line.includes('"seq":300,'));
+    const [a, b] = [exported[third] as string, exported[third + 1] as string];
+    const numbered = (line: string, seq: number) => line.replace(/"seq":\d+/, `"seq":${seq}`);
+    const swapped = exported.with(third, numbered(b, 300)).with(third + 1, numbered(a, 301));
+    const { findings } = await verify(swapped);
+    expect(findings).toHaveLength(1);
+    expect(findings[0]).toMatchObject({
+      code: 'broken_chain',
+      message: expect.stringContaining('rows 257 to 512'),
+    });
   });
 
   test('a change of any field of any line is found', async () => {
@@ -52,7 +84,7 @@ describe('an export of the audit log', () => {
         const verdict = await verify(withLine(at, JSON.stringify({ ...before, [field]: value })));
         expect({ at, field, value, ok: verdict.ok }).toEqual({ at, field, value, ok: false });
         const well = before.kind === 'row' && field !== 'kind' && typeof value === typeof before[field];
-        if (well && !['format', 'seq', 'hash', 'mac'].includes(field))
+        if (well && !['format', 'seq', 'mac'].includes(field))
           expect(named(verdict)).toEqual([`changed_row ${before.seq}`]);
       }
     }
@@ -60,7 +92,7 @@ describe('an export of the audit log', () => {
 
   /** The smallest changes. */
   function near(value: unknown): unknown[] {
-    if (typeof value === 'number') return [value + 1, value - 1, -value, String(value)];
+    if (typeof value === 'number') return [value + 1, value - 1, -1 - value, String(value)];
     if (typeof value === 'string')
       return [`${value}x`, value.slice(0, -1), value.toUpperCase(), `0${value.slice(1)}`].filter(
         (other) => other !== value,
@@ -101,12 +133,12 @@ describe('an export of the audit log', () => {
   test('two swapped rows are found, with their numbers or without', async () => {
     for (let seq = 1; seq < count; seq++) {
       const [first, second] = [rowLine(seq), rowLine(seq + 1)];
-      const [a, b] = [lines[first] as string, lines[second] as string];
-      const swapped = lines.with(first, b).with(second, a);
+      const [a, b] = [chain[first] as string, chain[second] as string];
+      const swapped = chain.with(first, b).with(second, a);
       expect(named(await verify(swapped))).toContain(`misplaced_row ${seq}`);
       const numbered = (line: string, number: number) => line.replace(/"seq":\d+/, `"seq":${number}`);
-      const disguised = lines.with(first, numbered(b, seq)).with(second, numbered(a, seq + 1));
-      expect(named(await verify(disguised))).toContain(`misplaced_row ${seq}`);
+      const disguised = chain.with(first, numbered(b, seq)).with(second, numbered(a, seq + 1));
+      expect(named(await verify(disguised))).toEqual([`broken_chain ${count}`]);
     }
   });
 
@@ -118,26 +150,36 @@ describe('an export of the audit log', () => {
     expect((await verify(text.slice(0, -1).split('\n'))).ok).toBe(false);
   });
 
-  test('a footer or checkpoint of another export is found', async () => {
+  test('a line of another export is found', async () => {
     const other = await openTestStore(sqlite);
-    await write(other, count);
-    const foreign = await exportOf(other);
+    const id = await other.tenant();
+    await write(other, count, id);
+    const foreign = await exportOf(other, id);
     await other.close();
-    expect(named(await verify([...lines.slice(0, -1), foreign.at(-1) as string]))).toContain('forged_footer');
-    const mark = kinds().indexOf('checkpoint');
-    const { hash } = JSON.parse(lines[mark] as string);
+    expect(named(await verify([...chain.slice(0, -1), foreign.at(-1) as string]))).toContain('forged_footer');
+    const mark = kinds(chain).indexOf('checkpoint');
+    const { hash } = JSON.parse(chain[mark] as string);
     const forged = JSON.stringify({ ...JSON.parse(foreign[mark] as string), hash });
-    expect(named(await verify(withLine(mark, forged)))).toContain('forged_checkpoint 3');
-    const verdict = await verify([foreign[0] as string, ...lines.slice(1)]);
+    expect(named(await verify(chain.with(mark, forged)))).toContain('forged_checkpoint 10');
+    const verdict = await verify([foreign[0] as string, ...chain.slice(1)]);
     expect(named(verdict)).toContain('changed_row 1');
     expect(verdict.findings.length).toBeGreaterThan(count);
+    const moved = chain.with(0, (chain[0] as string).replace(tenant, id));
+    expect(named(await verify(moved))).toContain('changed_row 1');
+  });
+
+  test('needs all of its chains', async () => {
+    const start = kinds().lastIndexOf('header');
+    expect(named(await verify(lines.slice(0, start)))).toEqual(['cut_off', 'missing_chain']);
+    expect(named(await verify(lines.slice(start)))).toEqual(['cut_off']);
+    expect(named(await verify([...lines, ...lines.slice(start)]))).toContain('cut_off');
   });
 
   test('needs the master key of the database', async () => {
     const another = { ...masters, find: () => undefined };
-    expect(named(await verify(lines, { masters: another }))).toEqual(['wrong_key']);
+    expect(named(await verify(chain, { masters: another }))).toEqual(['wrong_key']);
     const impostor = { ...newMasterKey(), id: masters.current().id };
-    expect(named(await verify(lines, { masters: { find: () => impostor } }))).toEqual(['wrong_key']);
+    expect(named(await verify(chain, { masters: { find: () => impostor } }))).toEqual(['wrong_key']);
   });
 
   test.each([
@@ -155,7 +197,7 @@ describe('an export of the audit log', () => {
     const after = await exportOf(restored);
     await restored.close();
     const laid = async (seq: number) => {
-      const { findings } = await verify(after, { anchors: [{ seq, hash: '' }] });
+      const { findings } = await verify(after, { anchors: [{ tenantId: systemTenant, seq, hash: '' }] });
       expect(findings).toHaveLength(1);
       return findings[0]?.message.endsWith('; row 4 records that the database was restored from a backup');
     };
@@ -166,13 +208,23 @@ describe('an export of the audit log', () => {
   });
 
   test('matches anchors that were taken before', async () => {
-    const hashOf = (seq: number) => JSON.parse(lines[rowLine(seq)] as string).hash as string;
-    const anchors = [1, 5, count].map((seq) => ({ seq, hash: hashOf(seq) }));
-    expect((await verify(lines, { anchors })).ok).toBe(true);
-    expect(named(await verify(lines, { anchors: [{ seq: 5, hash: hashOf(6) }] }))).toEqual([
-      'anchor_differs 5',
+    const short = await openTestStore(sqlite);
+    await write(short, 5);
+    const [head] = await short.maintenance.audit.heads();
+    await write(short, 5);
+    const exported = await exportOf(short);
+    await short.close();
+    const at5 = {
+      tenantId: systemTenant,
+      seq: 5,
+      hash: Buffer.from(head?.hash as Uint8Array).toString('hex'),
+    };
+    expect((await verify(exported, { anchors: [at5] })).ok).toBe(true);
+    expect(named(await verify(exported, { anchors: [{ ...at5, seq: 6 }] }))).toEqual(['anchor_differs 6']);
+    expect(named(await verify(exported, { anchors: [{ ...at5, seq: 11 }] }))).toEqual(['cut_off 10']);
+    expect(named(await verify(exported, { anchors: [{ ...at5, tenantId: tenant }] }))).toEqual([
+      'missing_chain',
     ]);
-    expect(named(await verify(lines, { anchors: [{ seq: 11, hash: hashOf(6) }] }))).toEqual(['cut_off 10']);
   });
 
   test('at most a hundred findings are listed, and the rest are counted', async () => {

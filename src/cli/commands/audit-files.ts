@@ -1,0 +1,250 @@
+import { mkdirSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { timestamp } from '../../domain/common-fields.ts';
+import { parseDuration } from '../../domain/duration.ts';
+import { type Archived, ArchiveError, archiveLog } from '../../operations/audit-archive.ts';
+import { chainAll, exportLines, exportPaths, verifyFiles } from '../../operations/audit-files.ts';
+import { masterKeys } from '../../operations/master-key.ts';
+import { chainName, parsePosition } from '../../store/audit/export-format.ts';
+import { anchorOf, genesis, systemTenant } from '../../store/audit/hash-chain.ts';
+import { DamagedChain } from '../../store/audit/signed-position.ts';
+import type { Verdict } from '../../store/audit/verify.ts';
+import type { Anchor, Finding, Part } from '../../store/audit/verify-chain.ts';
+import type { Maintenance } from '../../store/maintenance.ts';
+import type { Command, Invocation, Option, Options } from '../command.ts';
+import { CommandError, describeSystemError, UsageError } from '../errors.ts';
+import { withStore } from '../terminal/database.ts';
+import { writeLines } from '../terminal/files.ts';
+import { interruptible } from '../terminal/signals.ts';
+
+const tenantOption: Option = {
+  name: 'tenant',
+  value: 'ID',
+  description: 'Only the chain of this tenant; `system` for entries without a tenant.',
+};
+
+export const auditFileCommands: readonly Command[] = [
+  {
+    usage: 'audit export <FILE>',
+    options: [tenantOption],
+    summary: 'Export the audit log to a new file, for `audit verify`.',
+    details:
+      'Works while the service runs. Prints an anchor. With -, the export goes to standard output and the anchor to standard error. The keys in the export are wrapped by the master key.',
+    examples: ['sallyport audit export audit.jsonl'],
+    run: exportAudit,
+  },
+  {
+    usage: 'audit verify [PATH...]',
+    options: [
+      {
+        name: 'anchor',
+        value: 'TENANT:SEQ:HASH',
+        repeatable: true,
+        description: 'Anchor printed earlier by `audit head`, which the log must contain; repeatable.',
+      },
+      { name: 'database', description: 'Verify the database together with the files.' },
+    ],
+    summary: 'Verify exports and archives of the audit log, or the database.',
+    details:
+      'Verifies files, and all .jsonl files of folders, together. Needs the master key; the database only if no files are given or with --database. Reports changed, removed, inserted and moved entries, a truncated end, and missing archives. Exits with 0 if the log is valid, with 1 if not.',
+    examples: [
+      'sallyport audit verify audit.jsonl',
+      'sallyport audit verify /archive --database --anchor system:5219:0f5c…',
+    ],
+    run: verifyAudit,
+  },
+  {
+    usage: 'audit archive <FOLDER>',
+    options: [
+      {
+        name: 'older-than',
+        value: 'AGE',
+        description: 'Age of the entries, such as 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.',
+      },
+      tenantOption,
+    ],
+    summary: 'Move old entries of the audit log from the database into files.',
+    details:
+      'Writes one file per chain, verifies it, records it in the audit log, and then deletes the entries in small batches. Works while the service runs. If it is interrupted, run it again with the same folder.',
+    examples: ['sallyport audit archive /archive --older-than 90d'],
+    run: archiveAudit,
+  },
+  {
+    usage: 'audit head',
+    options: [tenantOption],
+    summary: 'Print an anchor: the number and hash of the last entry of the audit log.',
+    details:
+      'Records the ends of all chains in the system chain and prints the end of that one, which covers all of them. Store it outside the database. If entries up to the anchor are removed or changed later, `audit verify --anchor` reports it.',
+    examples: ['sallyport audit head'],
+    run: printHead,
+  },
+];
+
+/** Characters per write to standard output. */
+const chunkSize = 65_536;
+
+function exportAudit(invocation: Invocation): Promise<number> {
+  const { args, options, printResult, terminal } = invocation;
+  const toStdout = args[0] === '-';
+  const path = resolve(args[0] as string);
+  const tenant = tenantOf(options);
+  return withStore(invocation, async (maintenance) => {
+    await recordEnds(maintenance, tenant);
+    const parts = await maintenance.audit.export(Date.now(), tenant);
+    const first = parts[0];
+    if (!first) throw noEntries(tenant as string);
+    const lines = exportLines(parts);
+    await (toStdout ? printLines(terminal, lines) : writeLines(path, lines));
+    const anchor = `${chainName(first.header.tenant_id)}:${first.head}`;
+    if (!toStdout) return printResult({ file: path, anchor }, `wrote ${path}\nanchor ${anchor}`);
+    terminal.writeError(`anchor ${anchor}\n`);
+    return 0;
+  });
+}
+
+/** Chains all entries. For the whole log, records the ends of all chains in the system chain. */
+async function recordEnds(maintenance: Maintenance, tenant: string | undefined): Promise<void> {
+  await chainAll(maintenance);
+  if (tenant !== undefined) return;
+  await maintenance.audit.recordHeads('all');
+  await chainAll(maintenance);
+}
+
+function noEntries(tenant: string): CommandError {
+  return new CommandError(`there are no audit entries of ${chainName(tenant)}`, 'check the id of the tenant');
+}
+
+async function printLines(
+  { writeAsync }: Invocation['terminal'],
+  lines: AsyncIterable<string>,
+): Promise<void> {
+  let buffer = '';
+  for await (const line of lines) {
+    buffer += `${line}\n`;
+    if (buffer.length < chunkSize) continue;
+    await writeAsync(buffer);
+    buffer = '';
+  }
+  await writeAsync(buffer);
+}
+
+async function verifyAudit(invocation: Invocation): Promise<number> {
+  const { config, args, options, printResult } = invocation;
+  const files = exportFilesOf(args);
+  const anchors = (options.values('anchor') ?? []).map(toAnchor);
+  const withFiles = args.length > 0;
+  const verify = async (parts: readonly Part[]) => {
+    const archives = withFiles ? ('required' as const) : ('optional' as const);
+    const verdict = await verifyFiles(files, { masters: masterKeys(config), anchors, archives }, parts);
+    return printResult(verdict, formatVerdict(verdict).join('\n'), verdict.ok ? 0 : 1);
+  };
+  if (withFiles && !options.on('database')) return verify([]);
+  return withStore(invocation, async (maintenance) => {
+    await chainAll(maintenance);
+    return verify(await maintenance.audit.export(Date.now()));
+  });
+}
+
+/** The files, and those of the folders. Throws UsageError if there are none. */
+export function exportFilesOf(paths: readonly string[]): string[] {
+  return paths.flatMap((text) => {
+    const path = resolve(text);
+    if (!statSync(path, { throwIfNoEntry: false }))
+      throw new UsageError(`${path} does not exist`, 'check the path');
+    const files = exportPaths(path);
+    if (files.length === 0) throw new UsageError(`${path} has no .jsonl files`, 'check the path');
+    return files;
+  });
+}
+
+export function formatVerdict({ ok, rows, checkpoints, chains, findings, more, notes }: Verdict): string[] {
+  const rest = [...(more > 0 ? [`and ${more} more`] : []), ...notes.map((note) => `not verified: ${note}`)];
+  if (!ok) return [...findings.map(formatFinding), ...rest];
+  const anchors = chains.some(({ chain }) => chain === 'system')
+    ? chains.filter(({ chain }) => chain === 'system')
+    : chains;
+  return [
+    `valid: ${rows} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}, ${checkpoints} checkpoints`,
+    ...anchors.map(({ anchor }) => `anchor ${anchor}`),
+    ...rest,
+  ];
+}
+
+function formatFinding({ code, chain, file, line, message }: Finding): string {
+  const place = [file && `${file}${line === undefined ? '' : ` line ${line}`}`, chain && `chain ${chain}`];
+  return [...place, `${message} (${code})`].filter(Boolean).join(': ');
+}
+
+function toAnchor(text: string): Anchor {
+  const [, chain = '', rest = ''] = /^(system|[0-9a-f-]{36}):(.*)$/.exec(text) ?? [];
+  const position = parsePosition(rest);
+  if (!position)
+    throw new UsageError(
+      `--anchor must be TENANT:SEQ:HASH as printed by \`sallyport audit head\`, not "${text}"`,
+    );
+  return { tenantId: tenantIdOf(chain), ...position };
+}
+
+function tenantIdOf(chain: string): string {
+  return chain === 'system' ? systemTenant : chain;
+}
+
+/** Returns undefined if the option was not given. */
+function tenantOf(options: Options): string | undefined {
+  const text = options.value('tenant');
+  if (text === undefined) return undefined;
+  if (text !== 'system' && !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text))
+    throw new UsageError(`--tenant must be the id of a tenant or system, not "${text}"`);
+  return tenantIdOf(text);
+}
+
+function archiveAudit(invocation: Invocation): Promise<number> {
+  const { args, options, config, printResult } = invocation;
+  const age = ageOf(options, config.auditRetention);
+  const tenantId = tenantOf(options);
+  const folder = resolve(args[0] as string);
+  return withStore(invocation, async (maintenance) => {
+    try {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      const now = Date.now();
+      const archived = await interruptible(
+        (between) => archiveLog(maintenance, { folder, now, before: now - age, tenantId, between }),
+        'interrupted; nothing is lost',
+      );
+      return printResult({ folder, archived }, formatArchived(folder, archived));
+    } catch (error) {
+      if (error instanceof DamagedChain || error instanceof ArchiveError)
+        throw new CommandError(error.message, error.hint);
+      throw describeSystemError(`cannot write to ${folder}`, error);
+    }
+  });
+}
+
+function ageOf(options: Options, retention: number | undefined): number {
+  const text = options.value('older-than');
+  if (text === undefined && retention === undefined)
+    throw new UsageError('audit archive needs --older-than AGE or SALLYPORT_AUDIT_RETENTION');
+  const age = text === undefined ? retention : parseDuration(text);
+  if (age === undefined)
+    throw new UsageError(`--older-than must be an age such as 90d or 24h, not "${text}"`);
+  return age;
+}
+
+function formatArchived(folder: string, archived: readonly Archived[]): string {
+  if (archived.length === 0) return 'no entries are old enough';
+  const lines = archived.map(({ file, first, last }) => `  ${file}  ${last - first + 1} entries`);
+  return [`archived to ${folder}:`, ...lines].join('\n');
+}
+
+function printHead(invocation: Invocation): Promise<number> {
+  const tenant = tenantOf(invocation.options);
+  return withStore(invocation, async (maintenance) => {
+    await recordEnds(maintenance, tenant);
+    const tenantId = tenant ?? systemTenant;
+    const heads = await maintenance.audit.heads();
+    const head = heads.find((one) => (one.tenantId ?? systemTenant) === tenantId);
+    if (!head && tenant !== undefined) throw noEntries(tenant);
+    const anchor = anchorOf({ tenantId, seq: head?.seq ?? 0, hash: head?.hash ?? genesis });
+    return invocation.printResult({ anchor, ...(head && { at: timestamp(head.at) }) }, anchor);
+  });
+}

@@ -1,0 +1,80 @@
+/** Deletes old entries that every sink has received. */
+import type { Awaitable } from '../../domain/awaitable.ts';
+import type { MasterKeys } from '../crypto/keyring.ts';
+import type { Db, DbTime } from '../engine/db.ts';
+import { archivePart } from './export.ts';
+import { type ChainKeys, systemTenant } from './hash-chain.ts';
+import { deleteBatch, findCut, recordRemoval } from './retention.ts';
+import { allChains, type Chain } from './rows.ts';
+import { DamagedChain } from './signed-position.ts';
+import { verifyParts } from './verify.ts';
+
+export interface Retention {
+  /** Milliseconds. */
+  readonly age: number;
+  /**
+   * The last position of a chain that every sink has received. Undefined if there are no sinks: then nothing is deleted.
+   * The tenant is undefined for the chain of entries without one.
+   */
+  readonly deliveredUpTo: (tenantId: string | undefined) => Awaitable<number | undefined>;
+  /** Called between batches. Returns false to stop. */
+  readonly goOn: () => boolean;
+}
+
+/**
+ * Deletes entries that are older than the retention and that were delivered. They must verify first, so that evidence of
+ * tampering is not deleted. Returns how many chains were shortened, and throws the first error after all were tried.
+ */
+export async function deleteDelivered(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+  masters: MasterKeys,
+  retention: Retention,
+): Promise<number> {
+  const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+  const errors: unknown[] = [];
+  let shortened = 0;
+  for (const chain of await chainsWithOldEntries(db, now - retention.age)) {
+    if (!retention.goOn()) break;
+    try {
+      if (await shorten(db, chainKeys, masters, now, chain, retention)) shortened += 1;
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length > 0) throw errors[0];
+  return shortened;
+}
+
+/** The first entry of the others is too young. */
+async function chainsWithOldEntries(db: Db, before: number): Promise<Chain[]> {
+  const rows = await db.all<{ number: number }>(
+    `select c.number from audit_chains c join audit a on a.chain = c.number and a.seq = c.base_seq + 1
+     where a.at < $1`,
+    [before],
+  );
+  const old = new Set(rows.map(({ number }) => number));
+  return (await allChains(db)).filter(({ number }) => old.has(number));
+}
+
+async function shorten(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+  masters: MasterKeys,
+  now: number,
+  chain: Chain,
+  { age, deliveredUpTo, goOn }: Retention,
+): Promise<boolean> {
+  const { tenantId, baseSeq } = chain;
+  const delivered = await deliveredUpTo(tenantId === systemTenant ? undefined : tenantId);
+  if (delivered === undefined || delivered <= baseSeq) return false;
+  const keys = await chainKeys();
+  const cut = await findCut(db, keys, chain, { before: now - age, now }, Math.min(delivered, chain.seq));
+  if (!cut) return false;
+  const part = await archivePart(db, chainKeys, now, chain, cut);
+  const { ok } = await verifyParts([part], { masters, log: keys, archives: 'ignored' });
+  if (!ok) throw new DamagedChain(tenantId);
+  await recordRemoval(db, keys, now, tenantId, { first: baseSeq + 1, last: cut });
+  while (goOn() && (await deleteBatch(db, keys, tenantId, cut)));
+  return true;
+}

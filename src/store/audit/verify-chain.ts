@@ -1,0 +1,293 @@
+/** Verifies all parts of one chain together: whether they are complete and continue each other. */
+import type { MasterKeys } from '../crypto/keyring.ts';
+import {
+  archiveName,
+  chainName,
+  type ExportedRow,
+  formatPosition,
+  type Header,
+  type Position,
+  parsePosition,
+} from './export-format.ts';
+import type { ChainKeys } from './hash-chain.ts';
+import { type Removal, statementOf } from './log-entries.ts';
+import { type FindingCode, PartCheck, rowNames } from './verify-part.ts';
+
+export interface Finding {
+  readonly code: FindingCode;
+  /** The chain: the id of a tenant, or `system`. */
+  readonly chain?: string;
+  readonly file?: string;
+  readonly line?: number;
+  /** The number of the row in the chain. */
+  readonly row?: number;
+  /** The last of several rows. */
+  readonly last?: number;
+  readonly message: string;
+}
+
+export interface ChainVerdict {
+  readonly chain: string;
+  /** The first entry that was checked. */
+  readonly first: number;
+  readonly rows: number;
+  readonly checkpoints: number;
+  /** The last position that was checked, as CHAIN:SEQ:HASH. */
+  readonly anchor: string;
+}
+
+export interface Anchor extends Position {
+  readonly tenantId: string;
+}
+
+/** A row with the tenant of its chain; `systemTenant` if it has none. */
+export type VerifiedRow = Omit<ExportedRow, 'kind'> & { readonly tenantId: string };
+
+/** One chain, or a range of it, in a file or in the database. */
+export interface Part {
+  readonly header: Header;
+  /** Absent for a part that is read from the database. */
+  readonly file?: string;
+  /** The number of the header's line in its file. */
+  readonly line: number;
+  /** SEQ:HASH as the footer has it, if there is one. */
+  readonly head: string | undefined;
+  /** All lines, with the header. */
+  lines(): AsyncIterable<string>;
+}
+
+export interface VerifyOptions {
+  readonly masters: Pick<MasterKeys, 'find' | 'missingReason'>;
+  /** Positions that were stored elsewhere before. */
+  readonly anchors?: readonly Anchor[];
+  /** The keys of the log that the export must be of. */
+  readonly log?: ChainKeys;
+  /** Whether deleted entries must be in archives that are given: otherwise a missing archive is a note, or ignored. */
+  readonly archives?: 'required' | 'optional' | 'ignored';
+  /** Called for every row with a valid MAC, before everything is verified. */
+  readonly onRow?: (row: VerifiedRow) => void;
+}
+
+/** Recorded in the system chain, or given by the caller. */
+export interface Expected extends Position {
+  readonly source: string;
+  /** Whether the caller gave it. */
+  readonly given?: boolean;
+  /** The chain must be at least as long. */
+  readonly required: boolean;
+}
+
+export interface ChainOptions extends VerifyOptions {
+  readonly report: (finding: Finding) => void;
+  readonly note: (text: string) => void;
+  /** Called for every entry that records the ends of other chains. */
+  readonly onHeads: (heads: readonly (readonly [tenantId: string, Position])[], row: number) => void;
+}
+
+interface Rows {
+  readonly first: number;
+  readonly last: number;
+}
+
+export class ChainCheck {
+  readonly #tenantId: string;
+  readonly #parts: readonly Part[];
+  readonly #expected: readonly Expected[];
+  readonly #options: ChainOptions;
+  /** Positions in `expected` that were compared with the chain. */
+  readonly #compared = new Set<Expected>();
+  readonly #removals: Removal[] = [];
+  /** Entries about a restore, each with the end of the chain that it replaced. */
+  readonly #restores: { readonly row: number; readonly end: number }[] = [];
+  /** Whether some part could not be checked to its end. */
+  #isUnreadable = false;
+  #rows = 0;
+  #checkpoints = 0;
+
+  constructor(
+    tenantId: string,
+    parts: readonly Part[],
+    expected: readonly Expected[],
+    options: ChainOptions,
+  ) {
+    this.#tenantId = tenantId;
+    this.#parts = parts.toSorted((a, b) => startOf(a).seq - startOf(b).seq || endOf(a).seq - endOf(b).seq);
+    this.#expected = expected;
+    this.#options = options;
+  }
+
+  get restored(): boolean {
+    return this.#restores.length > 0;
+  }
+
+  async run(): Promise<ChainVerdict> {
+    let head: Position = { seq: 0, hash: '' };
+    const gaps: Rows[] = [];
+    for (const part of this.#parts) {
+      const { seq: start } = startOf(part);
+      if (start > head.seq) gaps.push({ first: head.seq + 1, last: start });
+      const end = await this.#checkPart(part);
+      if (end.seq >= head.seq) head = end;
+    }
+    if (!this.#isUnreadable) {
+      if (this.#options.archives !== 'ignored') for (const gap of gaps) this.#checkGap(gap);
+      this.#checkRemovals();
+      this.#checkExpected(head.seq);
+    }
+    return {
+      chain: chainName(this.#tenantId),
+      first: startOf(this.#parts[0] as Part).seq + 1,
+      rows: this.#rows,
+      checkpoints: this.#checkpoints,
+      anchor: `${chainName(this.#tenantId)}:${formatPosition(head)}`,
+    };
+  }
+
+  /** Returns the end of the part. */
+  async #checkPart(part: Part): Promise<Position> {
+    const { masters, log, onRow } = this.#options;
+    const borders = this.#bordersOf(part);
+    const report = (code: FindingCode, line: number, message: string, row?: number) =>
+      this.#report(code, message, {
+        ...(part.file !== undefined && { file: part.file, line }),
+        ...(row !== undefined && { row }),
+      });
+    const check = new PartCheck(part.line, {
+      header: part.header,
+      masters,
+      log,
+      report,
+      onRow: (row) => {
+        this.#read(row.seq, row.entry);
+        const { kind: _, ...fields } = row;
+        onRow?.({ ...fields, tenantId: this.#tenantId });
+      },
+      onPosition: (seq, hashes, line) => {
+        this.#compare(seq, hashes, (message) => report('anchor_differs', line, message, seq));
+        for (const { source, ...border } of borders.get(seq) ?? [])
+          if (hashes.length > 0 && !hashes.includes(border.hash))
+            report('broken_chain', line, `row ${seq} is not ${source}${this.#restoreNote(seq)}`, seq);
+      },
+    });
+    let isHeader = true;
+    for await (const text of part.lines()) {
+      if (!isHeader && !check.line(text)) break;
+      isHeader = false;
+    }
+    check.end();
+    this.#isUnreadable ||= check.isUnreadable;
+    this.#rows += check.rows;
+    this.#checkpoints += check.checkpoints;
+    return check.head;
+  }
+
+  /** The ends of other parts that lie within this one. They must be positions of the same chain. */
+  #bordersOf(part: Part): ReadonlyMap<number, (Position & { source: string })[]> {
+    const borders = this.#parts
+      .filter((other) => other !== part)
+      .flatMap((other) => [
+        { ...startOf(other), source: `the last row before ${nameOf(other)}` },
+        { ...endOf(other), source: `the last row of ${nameOf(other)}` },
+      ]);
+    const { seq: start } = startOf(part);
+    return Map.groupBy(
+      borders.filter(({ seq }) => seq > start),
+      ({ seq }) => seq,
+    );
+  }
+
+  #read(row: number, entryText: string): void {
+    const statement = statementOf(entryText);
+    if (statement?.heads) this.#options.onHeads(statement.heads, row);
+    if (statement?.removal) this.#removals.push(statement.removal);
+    if (statement?.replacedEnd !== undefined) this.#restores.push({ row, end: statement.replacedEnd });
+  }
+
+  #compare(seq: number, hashes: readonly string[], differs: (message: string) => void): void {
+    for (const expected of this.#expected) {
+      if (expected.seq !== seq || this.#compared.has(expected)) continue;
+      this.#compared.add(expected);
+      if (hashes.length > 0 && !hashes.includes(expected.hash))
+        differs(`row ${seq} does not match ${expected.source}${this.#restoreNote(seq)}`);
+    }
+  }
+
+  /** A restore explains why positions between it and the end of the replaced chain do not match. */
+  #restoreNote(seq: number): string {
+    const restore = this.#restores.findLast(({ row, end }) => row <= seq && seq <= end);
+    return restore ? `; row ${restore.row} records that the database was restored from a backup` : '';
+  }
+
+  /** Rows that no part has. From the last to the first: who deleted them is recorded after them. */
+  #checkGap({ first, last }: Rows): void {
+    for (let end = last; end >= first; ) {
+      const removal = this.#removals.findLast((one) => one.first <= end && end <= one.last.seq);
+      const below = this.#removals.map((one) => one.last.seq).filter((seq) => seq < end);
+      const start = Math.max(first, removal ? removal.first : Math.max(0, ...below) + 1);
+      this.#reportGap({ first: start, last: end }, removal, end === last);
+      end = start - 1;
+    }
+  }
+
+  #reportGap({ first, last }: Rows, removal: Removal | undefined, isNewest: boolean): void {
+    const rows = rowNames(first, last);
+    const of = `of chain ${chainName(this.#tenantId)}`;
+    if (removal && removal.file === undefined) {
+      this.#options.note(`${rows} ${of} were deleted after they were delivered to all sinks`);
+      return;
+    }
+    if (!removal && isNewest) {
+      const message = `${rows} are missing, and no entry records that they were archived`;
+      this.#report('missing_rows', message, { row: first, last });
+      return;
+    }
+    const file = removal?.file ?? archiveName(this.#tenantId, first, last);
+    if (this.#options.archives === 'optional') this.#options.note(`${rows} ${of} are archived in ${file}`);
+    else this.#report('missing_archive', `${rows} are archived: add ${file}`, { row: first, last });
+  }
+
+  /** A part must start where the deleted entries before it ended. */
+  #checkRemovals(): void {
+    for (const { last } of this.#removals)
+      for (const part of this.#parts) {
+        const start = startOf(part);
+        if (start.seq === last.seq && start.hash !== last.hash)
+          this.#report('broken_chain', `${nameOf(part)} does not start after the deleted row ${last.seq}`, {
+            row: last.seq,
+          });
+      }
+  }
+
+  #checkExpected(end: number): void {
+    const open = this.#expected.filter((one) => !this.#compared.has(one));
+    const beyond = open.filter(({ seq, required }) => required && seq > end);
+    const furthest = beyond.toSorted((a, b) => b.seq - a.seq)[0];
+    if (furthest) {
+      const { seq, source } = furthest;
+      const message = `the log ends with row ${end}, but had row ${seq} according to ${source}${this.#restoreNote(seq)}`;
+      this.#report('cut_off', message, { row: end });
+    }
+    for (const { seq, source, given } of open)
+      if (given && seq <= end)
+        this.#report('missing_archive', `row ${seq}, which ${source} names, is not in these files`, {
+          row: seq,
+        });
+  }
+
+  #report(code: FindingCode, message: string, place: Pick<Finding, 'file' | 'line' | 'row' | 'last'>): void {
+    this.#options.report({ code, chain: chainName(this.#tenantId), ...place, message });
+  }
+}
+
+function startOf({ header }: Part): Position {
+  return parsePosition(header.after) as Position;
+}
+
+/** According to its footer, which may be missing. */
+export function endOf(part: Part): Position {
+  return parsePosition(part.head ?? '') ?? startOf(part);
+}
+
+function nameOf({ file }: Part): string {
+  return file ?? 'the database';
+}
