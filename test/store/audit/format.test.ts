@@ -7,24 +7,23 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openStore } from '../../../src/store/open.ts';
-import { mastersOf, named, verify } from '../../support/audit-export.ts';
+import { exportOf, mastersOf, named, verify, verifyAll } from '../../support/audit-export.ts';
 import { databases, generousTimeout } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const masters = mastersOf('AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=');
 const fixture = (name: string) => readFileSync(join(import.meta.dirname, 'fixtures', name), 'utf8');
-const exported = fixture('format-1.jsonl').trimEnd().split('\n');
+const linesOf = (name: string) => fixture(name).trimEnd().split('\n');
+const exported = linesOf('format-1.jsonl');
+const archive = linesOf('format-1.archive.jsonl');
 /** The rows by table. Byte columns are in hex, as `{ "hex": "00ff" }`. */
 const tables: Record<string, Record<string, Value>[]> = JSON.parse(fixture('format-1.rows.json'));
 type Value = string | number | null | { hex: string };
 
-test('an export of format 1 verifies', async () => {
-  const verdict = await verify(exported, { masters });
-  expect({ ok: verdict.ok, rows: verdict.rows, checkpoints: verdict.checkpoints }).toEqual({
-    ok: true,
-    rows: 5,
-    checkpoints: 2,
-  });
+test('an export and an archive of format 1 verify', async () => {
+  const together = await verifyAll({ exported, archive }, { masters });
+  expect(together).toMatchObject({ ok: true, findings: [], rows: 7, chains: [{ rows: 3 }, { rows: 4 }] });
+  expect(named(await verify(exported, { masters }))).toEqual(['missing_archive 1']);
 });
 
 test.each<[string, (line: string) => string]>([
@@ -41,12 +40,14 @@ test.each<[string, (line: string) => string]>([
     (line) => line.replace('sallyport audit export 1', 'sallyport audit export 2'),
   ],
 ])('%s is reported as that', async (_, change) => {
-  const verdict = await verify(exported.map(change), { masters });
+  const verdict = await verify(archive.map(change), { masters });
   expect(named(verdict)).toEqual(['unknown_format']);
   expect(verdict.findings[0]?.message).toMatch(
-    /^line \d has the format .*, which this version cannot verify: use a newer/,
+    /^(line \d|the export) has the format .*, which this version cannot verify: use a newer/,
   );
 });
+
+const tenantId = '0199c9a5-5a00-7000-8000-000000000001';
 
 describe.each(databases)('audit rows of format 1 on %s', (name, database) => {
   let folder: string;
@@ -74,17 +75,16 @@ describe.each(databases)('audit rows of format 1 on %s', (name, database) => {
         );
       }
     const { store, maintenance, close } = await openStore(url, { masters, timeout: generousTimeout });
-    const lines = await Array.fromAsync(maintenance.audit.export(0));
-    expect(lines.slice(1, -1)).toEqual(exported.slice(1, -1));
-    expect((await verify(lines, { masters })).ok).toBe(true);
-    await store.audit.write([
-      { at: Date.now(), actor: { kind: 'operator' }, operation: 'x', result: 'success', from: {} },
-    ]);
-    await maintenance.audit.append(10);
-    expect(await verify(await Array.fromAsync(maintenance.audit.export(0)), { masters })).toMatchObject({
-      ok: true,
-      rows: 6,
-    });
+    const lines = await exportOf({ maintenance });
+    const isProof = (line: string) => /^\{"kind":"(row|checkpoint)"/.test(line);
+    expect(lines.filter(isProof)).toEqual(exported.filter(isProof));
+    expect(await verifyAll({ lines, archive }, { masters })).toMatchObject({ ok: true, rows: 7 });
+    const { entries } = await store.audit.list(tenantId, { token: 'card-1' }, { limit: 9 });
+    expect(entries.map(({ operation }) => operation)).toEqual(['token.update']);
+    const entry = { actor: { kind: 'operator' }, operation: 'x', result: 'success', from: {} } as const;
+    await store.audit.write([{ ...entry, tenantId, at: Date.now() }]);
+    const later = await exportOf({ maintenance });
+    expect(await verifyAll({ later, archive }, { masters })).toMatchObject({ ok: true, rows: 8 });
     await close();
   });
 });
