@@ -232,7 +232,10 @@ function ageOf(options: Options, retention: number | undefined): number {
 
 function formatArchived(folder: string, archived: readonly Archived[]): string {
   if (archived.length === 0) return 'no entries are old enough';
-  const lines = archived.map(({ file, first, last }) => `  ${file}  ${last - first + 1} entries`);
+  const lines = archived.map(({ file, first, last }) => {
+    const count = last - first + 1;
+    return `  ${file}  ${count} ${count === 1 ? 'entry' : 'entries'}`;
+  });
   return [`archived to ${folder}:`, ...lines].join('\n');
 }
 

@@ -1,16 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
   let server: TestServer;
+  let tenant: string;
   let cli: Cli;
   let offline: Cli;
   let file: string;
   beforeAll(async () => {
     server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    const { key } = await server.tenant();
+    const { id, key } = await server.tenant();
+    tenant = id;
     for (let number = 0; number < 5; number++) await server.application(key);
     const settings = { SALLYPORT_MASTER_KEY: testMasterKey };
     cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
@@ -23,10 +27,12 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     offline.remove();
   });
 
+  const systemAnchor = /^system:\d+:[0-9a-f]{64}$/;
+
   test('is exported while the service runs, with mode 0600, and never overwrites a file', async () => {
     const { code, body } = await cli.json('audit', 'export', file);
     expect({ code, ...body }).toMatchObject({ code: 0, file: expect.stringContaining('audit.jsonl') });
-    expect(body.anchor).toMatch(/^6:[0-9a-f]{64}$/);
+    expect(body.anchor).toMatch(systemAnchor);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const before = readFileSync(file, 'utf8');
     expect(await cli.run('audit', 'export', file)).toMatchObject({
@@ -38,7 +44,10 @@ describe.each(databases)('the audit log on %s', (_, database) => {
 
   test('is exported to standard output with -', async () => {
     const { code, out, err } = await cli.run('audit', 'export', '-');
-    expect({ code, err }).toEqual({ code: 0, err: expect.stringMatching(/^anchor 6:[0-9a-f]{64}\n$/) });
+    expect({ code, err }).toEqual({
+      code: 0,
+      err: expect.stringMatching(/^anchor system:\d+:[0-9a-f]{64}\n$/),
+    });
     expect(existsSync('-')).toBe(false);
     writeFileSync(offline.path('piped.jsonl'), out);
     expect((await offline.run('audit', 'verify', offline.path('piped.jsonl'))).code).toBe(0);
@@ -47,49 +56,126 @@ describe.each(databases)('the audit log on %s', (_, database) => {
   test('is verified without the database', async () => {
     expect(await offline.run('audit', 'verify', file)).toMatchObject({
       code: 0,
-      out: expect.stringMatching(/^valid: 6 entries, \d checkpoints?\nanchor 6:[0-9a-f]{64}\n$/),
+      out: expect.stringMatching(
+        /^valid: \d+ entries in \d chains, \d checkpoints\nanchor system:\d+:[0-9a-f]{64}\n$/,
+      ),
     });
     expect(existsSync(offline.path('nowhere'))).toBe(false);
     expect(existsSync(offline.path('data'))).toBe(false);
   });
 
+  test('of one tenant is exported and verified by itself', async () => {
+    const own = cli.path('tenant.jsonl');
+    const { body } = await cli.json('audit', 'export', own, '--tenant', tenant);
+    expect(body.anchor).toStartWith(`${tenant}:`);
+    expect(readFileSync(own, 'utf8').split('"tenant_id"')).toHaveLength(2);
+    const { code, out } = await offline.run('audit', 'verify', own, '--anchor', body.anchor);
+    expect({ code, out }).toEqual({ code: 0, out: expect.stringContaining(`anchor ${body.anchor}\n`) });
+    expect(await cli.run('audit', 'export', cli.path('x'), '--tenant', crypto.randomUUID())).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('there are no audit entries of'),
+    });
+  });
+
   test('fails to verify after a change', async () => {
     const copy = offline.path('copy.jsonl');
-    writeFileSync(copy, readFileSync(file, 'utf8').replace('"application.create"', '"application.delete"'));
-    expect(await offline.run('audit', 'verify', copy)).toMatchObject({
-      code: 1,
-      out: 'line 3: row 2 was changed: its MAC does not match (changed_row)\n',
-    });
-    const { code, body } = await offline.json('audit', 'verify', copy);
-    expect({ code, ...body }).toMatchObject({
-      code: 1,
-      ok: false,
-      findings: [{ code: 'changed_row', row: 2 }],
-    });
+    writeFileSync(copy, readFileSync(file, 'utf8').replace('application.create', 'application.delete'));
+    const { code, out } = await offline.run('audit', 'verify', copy);
+    expect(code).toBe(1);
+    expect(out).toMatch(
+      /^copy.jsonl line \d+: chain [0-9a-f-]{36}: row \d was changed: its MAC does not match \(changed_row\)\n$/,
+    );
+    const json = await offline.json('audit', 'verify', copy);
+    expect(json).toMatchObject({ code: 1, body: { ok: false, findings: [{ code: 'changed_row' }] } });
   });
 
   test('must contain the anchors that audit head printed', async () => {
     const { out } = await cli.run('audit', 'head');
     const anchor = out.trim();
-    expect((await offline.run('audit', 'verify', file, '--anchor', anchor)).code).toBe(0);
-    const [, hash] = anchor.split(':');
-    const later = await offline.run('audit', 'verify', file, '--anchor', anchor, '--anchor', `7:${hash}`);
-    expect(later).toMatchObject({
+    expect(anchor).toMatch(systemAnchor);
+    const own = (await cli.run('audit', 'head', '--tenant', tenant)).out.trim();
+    expect(own).toStartWith(`${tenant}:`);
+    const given = ['--anchor', anchor, '--anchor', own];
+    expect((await offline.run('audit', 'verify', file, ...given)).code).toBe(0);
+    const [, seq, hash] = anchor.split(':');
+    const next = `system:${Number(seq) + 1}:${hash}`;
+    expect(await offline.run('audit', 'verify', file, ...given, '--anchor', next)).toMatchObject({
       code: 1,
-      out: expect.stringContaining('ends with row 6, but had row 7'),
+      out: expect.stringContaining(
+        `ends with row ${seq}, but had row ${Number(seq) + 1} according to the anchor`,
+      ),
+    });
+  });
+
+  test('is verified in the database', async () => {
+    expect(await cli.run('audit', 'verify')).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('valid: '),
+    });
+    const changed = (by: string) => `update audit set at = at ${by} where seq = 3`;
+    await runSql(server.config.databaseUrl, changed('+ 1'));
+    expect(await cli.run('audit', 'verify')).toMatchObject({
+      code: 1,
+      out: expect.stringMatching(/^chain .*: row 3 was changed: its MAC does not match \(changed_row\)/),
+    });
+    await runSql(server.config.databaseUrl, changed('- 1'));
+  });
+
+  test('is archived, and the archives are verified with the database', async () => {
+    const folder = cli.path('archive');
+    expect(await cli.run('audit', 'archive', folder, '--older-than', '36500d')).toMatchObject({
+      code: 0,
+      out: 'no entries are old enough\n',
+    });
+    expect(await cli.run('audit', 'archive', folder, '--older-than', '0')).toMatchObject({
+      code: 0,
+      out: expect.stringContaining(`audit-${tenant}-1-5.jsonl  5 entries\n`),
+    });
+    expect((await cli.run('audit', 'archive', folder, '--older-than', '0', '--tenant', tenant)).out).toBe(
+      'no entries are old enough\n',
+    );
+    const alone = await cli.run('audit', 'verify');
+    expect(alone.code).toBe(0);
+    expect(alone.out).toContain(
+      `not verified: rows 1 to 5 of chain ${tenant} are archived in audit-${tenant}-1-5.jsonl`,
+    );
+    expect((await cli.run('audit', 'verify', folder, '--database')).code).toBe(0);
+    expect((await offline.run('audit', 'verify', folder)).code).toBe(0);
+    const later = cli.path('later.jsonl');
+    await cli.run('audit', 'export', later);
+    expect((await offline.run('audit', 'verify', folder, later)).code).toBe(0);
+    expect(readdirSync(folder).every((name) => (statSync(join(folder, name)).mode & 0o777) === 0o600)).toBe(
+      true,
+    );
+    rmSync(join(folder, `audit-${tenant}-1-5.jsonl`));
+    expect(await offline.run('audit', 'verify', folder, later)).toMatchObject({
+      code: 1,
+      out: `chain ${tenant}: rows 1 to 5 are archived: add audit-${tenant}-1-5.jsonl (missing_archive)\n`,
     });
   });
 
   test.each([
-    [['audit', 'verify'], /missing required argument 'FILE'/],
     [['audit', 'verify', 'missing.jsonl'], /missing.jsonl does not exist/],
-    [['audit', 'verify', '.'], /is not a file/],
-    [['audit', 'verify', 'any', '--anchor', '5'], /--anchor must be SEQ:HASH/],
+    [['audit', 'verify', '.'], /has no .jsonl files/],
+    [['audit', 'verify', '--anchor', '5'], /--anchor must be TENANT:SEQ:HASH/],
     [['audit', 'head', '--anchor', '5'], /unknown option '--anchor'/],
+    [['audit', 'head', '--tenant', 'x'], /--tenant must be the id of a tenant or system, not "x"/],
     [['audit', 'export', 'no/such/folder'], /cannot write/],
+    [['audit', 'archive', 'x'], /needs --older-than AGE or SALLYPORT_AUDIT_RETENTION/],
+    [['audit', 'archive', 'x', '--older-than', '90'], /--older-than must be an age such as 90d or 24h/],
   ])('%p is rejected', async (words, message) => {
     const { code, out, err } = await cli.run(...words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(message);
+  });
+
+  test('uses the retention as the age of archived entries', async () => {
+    expect(await cli.run('audit', 'archive', cli.path('archive'), '--audit-retention', '90d')).toMatchObject({
+      code: 0,
+      out: 'no entries are old enough\n',
+    });
+    expect((await cli.run('audit', 'archive', 'x', '--audit-retention', 'soon')).err).toContain(
+      '--audit-retention (SALLYPORT_AUDIT_RETENTION) must be a duration such as 90d',
+    );
   });
 });

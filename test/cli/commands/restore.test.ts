@@ -19,13 +19,14 @@ import { runSql } from '../../support/test-store.ts';
 let cli: Cli;
 let server: TestServer;
 let key: string;
+let tenant: string;
 const database = () => cli.path('live.db');
 const backup = () => cli.path('backup.db');
 
 beforeEach(async () => {
   cli = openSqliteCli();
   await start();
-  key = (await server.tenant()).key;
+  ({ key, id: tenant } = await server.tenant());
 });
 afterEach(async () => {
   await server.close();
@@ -230,17 +231,26 @@ describe('a restore', () => {
     await cli.run('backup', backup());
     await server.application(key);
     const lost = (await cli.run('audit', 'head')).out.trim();
+    const own = (await cli.run('audit', 'head', '--tenant', tenant)).out.trim();
     await restore();
-    const { out } = await cli.run('audit', 'tail', '--json', '--lines', '1');
-    expect(JSON.parse(out)).toMatchObject({
-      actor: { kind: 'operator' },
-      operation: 'database.restore',
-      difference: { audit_head: { from: lost, to: expect.stringMatching(/^2:/) } },
-    });
+    const entries = await cli.entries('audit', 'tail', '--operation', 'database.restore');
+    expect(entries).toMatchObject([
+      {
+        tenant_id: tenant,
+        difference: { audit_head: { from: own, to: expect.stringContaining(`${tenant}:`) } },
+      },
+      {
+        actor: { kind: 'operator' },
+        difference: { audit_head: { from: lost }, backup: { to: { verified: true } } },
+      },
+    ]);
     await cli.run('audit', 'export', cli.path('after.jsonl'));
     expect((await cli.run('audit', 'verify', cli.path('after.jsonl'))).code).toBe(0);
-    const checked = await cli.run('audit', 'verify', cli.path('after.jsonl'), '--anchor', lost);
-    expect(checked.out).toContain('row 3 records that the database was restored from a backup');
+    for (const anchor of [lost, own]) {
+      const checked = await cli.run('audit', 'verify', cli.path('after.jsonl'), '--anchor', anchor);
+      expect(checked.code).toBe(1);
+      expect(checked.out).toMatch(/row \d records that the database was restored from a backup/);
+    }
     expect(existsSync(backup())).toBe(true);
   });
 });
