@@ -9,6 +9,7 @@ import { isolation } from './rows/isolation.ts';
 import { keyTiming } from './rows/key-timing.ts';
 import { oneNonce } from './rows/nonce-race.ts';
 import { requests } from './rows/requests.ts';
+import { retention } from './rows/retention.ts';
 import { revocations } from './rows/revocations.ts';
 import { secrets } from './rows/secrets.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
@@ -28,6 +29,7 @@ export const rows: readonly Row[] = [
   slowSockets,
   smallKeys,
   keyTiming,
+  retention,
   secrets,
   ...crashes,
 ];

@@ -10,48 +10,18 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type ExportFile, type FileLine, readParts } from '../store/audit/export-files.ts';
+import { type ExportFile, readParts } from '../store/audit/export-files.ts';
 import { type Verdict, verifyParts } from '../store/audit/verify.ts';
 import type { Part, VerifyOptions } from '../store/audit/verify-chain.ts';
 import { createExclusively } from '../store/engine/file-ownership.ts';
 import type { Maintenance } from '../store/maintenance.ts';
+import { readFileLines } from './line-reader.ts';
 
-const lineFeed = 0x0a;
-const maxLineBytes = 64 * 1024 * 1024;
 /** Lines per write. */
 const chunkSize = 128;
 
 export function exportFile(path: string): ExportFile {
-  return { name: basename(path), lines: (from) => readLines(path, from) };
-}
-
-/** Streams the lines of a file from a byte position. Throws if a line is too long. */
-async function* readLines(path: string, from = 0): AsyncGenerator<FileLine> {
-  let rest = Buffer.alloc(0);
-  let start = from;
-  for await (const chunk of Bun.file(path).slice(from).stream()) {
-    const bytes = Buffer.concat([rest, chunk]);
-    let begin = 0;
-    for (let end = bytes.indexOf(lineFeed); end >= 0; end = bytes.indexOf(lineFeed, begin)) {
-      yield { text: decode(bytes.subarray(begin, end)), start };
-      start += end + 1 - begin;
-      begin = end + 1;
-    }
-    rest = bytes.subarray(begin);
-    if (rest.length > maxLineBytes) throw new Error(`${path} is not an audit export: a line is too long`);
-  }
-  if (rest.length > 0) yield { text: decode(rest), start };
-}
-
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
-/** Returns an empty line for bytes that are not UTF-8; verification reports it. */
-function decode(bytes: Uint8Array): string {
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return '';
-  }
+  return { name: basename(path), lines: (from) => readFileLines(path, from) };
 }
 
 /** The path, or if it is a folder, the exports in it. */

@@ -10,6 +10,7 @@ import {
 import { ConfigError } from '../../config.ts';
 import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
+import { LineTooLong } from '../../operations/line-reader.ts';
 import { masterKeyHint } from '../../operations/master-key.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
@@ -54,6 +55,7 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
     const help = ['sallyport', context.command, '--help'].filter(Boolean).join(' ');
     return { errors: error.message.split('\n'), hint: error.hint ?? `run \`${help}\``, code: 2 };
   }
+  if (error instanceof LineTooLong) return { errors: [error.message], hint: 'check the file', code: 2 };
   if (error instanceof CommandError)
     return { errors: [error.message], hint: error.hint, code: error.exitCode };
   if (error instanceof ConfigError) {

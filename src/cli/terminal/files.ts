@@ -15,42 +15,19 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { readFileLines } from '../../operations/line-reader.ts';
 import { copyOwnership, createExclusively, pathWithoutLinks } from '../../store/engine/file-ownership.ts';
 import type { Call, Option } from '../command.ts';
 import { describeSystemError, systemErrorOf, UsageError } from '../errors.ts';
 import { interruptible } from './signals.ts';
 
-const lineFeed = 0x0a;
-const maxLineBytes = 64 * 1024 * 1024;
 /** Lines and line feeds per write. */
 const chunkSize = 256;
 
-/** Streams the lines of a file. Throws UsageError if it does not exist or a line is too long. */
+/** Streams the lines of a file. Throws UsageError if it does not exist, and `LineTooLong`. */
 export async function* readLines(path: string): AsyncGenerator<string> {
   requireFile(path);
-  let rest = Buffer.alloc(0);
-  for await (const chunk of Bun.file(path).stream()) {
-    const bytes = Buffer.concat([rest, chunk]);
-    let start = 0;
-    for (let end = bytes.indexOf(lineFeed); end >= 0; end = bytes.indexOf(lineFeed, start)) {
-      yield decode(bytes.subarray(start, end));
-      start = end + 1;
-    }
-    rest = bytes.subarray(start);
-    if (rest.length > maxLineBytes) throw new UsageError(`${path}: a line is too long`);
-  }
-  if (rest.length > 0) yield decode(rest);
-}
-
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
-/** Returns an empty line for bytes that are not UTF-8; verification reports it. */
-function decode(bytes: Uint8Array): string {
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return '';
-  }
+  for await (const { text } of readFileLines(path)) yield text;
 }
 
 export function requireFile(path: string): void {

@@ -1,0 +1,124 @@
+/** Archives the audit log again and again under load, and kills the command: no entry may get lost. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Client } from '../client.ts';
+import { environmentOf, firstKey, startNode } from '../crash/node.ts';
+import { operatorChecks, runCommand } from '../crash/operator.ts';
+import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
+
+export const retention: Row = {
+  name: 'retention',
+  requirement:
+    'the audit log is archived under load, with kill -9 of the command at any moment: every acknowledged change is in the archives or in the database, all of it verifies, and no request is refused',
+  databases: bothDatabases,
+  run,
+};
+
+const lanes = 6;
+/** A kill comes within this many milliseconds. */
+const maxLife = 400;
+
+async function run(context: Context): Promise<Outcome> {
+  const rounds = context.sized(40, 4);
+  const program = [await context.executable()];
+  const databaseUrl = await context.freshDatabase();
+  const node = await startNode(context, { databaseUrl, command: program });
+  const folder = join(context.folder, 'archive');
+  const archive = ['audit', 'archive', folder, '--older-than', '0'];
+  const load = startLoad(context, node.url, firstKey(context));
+  const failures: string[] = [];
+  let killed = 0;
+  for (let round = 1; round <= rounds; round++) {
+    await load.more(context.sized(500, 60));
+    if (round % 2 === 0) {
+      const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...archive]);
+      if (code !== 0) failures.push(`audit archive ended with ${code}: ${out}${err}`);
+    } else if (await killCommand(context, databaseUrl, [...program, ...archive])) killed += 1;
+  }
+  const { acknowledged, refused } = await load.stop();
+  await node.stop();
+  const rest = join(context.folder, 'rest.jsonl');
+  for (const command of [
+    ['audit', 'verify', folder, '--database'],
+    ['audit', 'export', rest],
+  ]) {
+    const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...command]);
+    if (code !== 0) failures.push(`${command.join(' ')} ended with ${code}: ${out}${err}`);
+  }
+  failures.push(...(await operatorChecks(context, databaseUrl, program, [folder])));
+  const files = readdirSync(folder).filter((name) => name.endsWith('.jsonl'));
+  const archived = requestIds(files.map((name) => join(folder, name)));
+  const known = archived.union(requestIds([rest]));
+  const lost = acknowledged.filter((id) => !known.has(id));
+  if (refused > 0) failures.push(`${refused} requests were refused`);
+  return {
+    figures: {
+      rounds,
+      'killed before its end': killed,
+      'changes acknowledged': acknowledged.length,
+      'of them archived': acknowledged.filter((id) => archived.has(id)).length,
+      archives: files.length,
+      'entries lost': lost.length,
+      'requests refused': refused,
+    },
+    failures: [...lost.slice(0, 5).map((id) => `the entry of ${id} is lost`), ...failures].slice(0, 10),
+  };
+}
+
+/** Returns whether the command was still running. */
+async function killCommand(context: Context, databaseUrl: string, command: string[]): Promise<boolean> {
+  const child = Bun.spawn(command, {
+    cwd: context.folder,
+    env: environmentOf(context.folder, databaseUrl),
+    stdio: ['ignore', 'ignore', 'ignore'],
+  });
+  await Promise.race([child.exited, Bun.sleep(context.random.below(maxLife))]);
+  const running = child.exitCode === null;
+  child.kill('SIGKILL');
+  await child.exited;
+  return running;
+}
+
+/** Changes an application from several connections. Every change has its own request id. */
+function startLoad(context: Context, url: string, key: string) {
+  const client = new Client(url);
+  const acknowledged: string[] = [];
+  let [sent, refused, stopped] = [0, 0, false];
+  const send = async (method: string, path: string, body: object) => {
+    const id = `retention-${sent++}`;
+    const { status, text } = await client.call(method, path, {
+      key,
+      body,
+      headers: [`SVC-REQUEST-ID: ${id}`],
+    });
+    if (status < 300) acknowledged.push(id);
+    else refused += 1;
+    return text;
+  };
+  const lane = async () => {
+    const body = { name: 'an application', type: 'private', permissions: ['token:read'] };
+    const created = JSON.parse(await send('POST', '/applications', body)) as { id: string; key: string };
+    context.secrets.add(created.key);
+    while (!stopped) await send('PATCH', `/applications/${created.id}`, { name: `name ${sent}` });
+  };
+  const running = Promise.all(Array.from({ length: lanes }, lane));
+  return {
+    /** Resolves after this many more acknowledged changes. */
+    more: async (count: number) => {
+      const end = acknowledged.length + count;
+      while (acknowledged.length < end && refused === 0) await Bun.sleep(5);
+    },
+    stop: async () => {
+      stopped = true;
+      await running;
+      client.close();
+      return { acknowledged, refused };
+    },
+  };
+}
+
+/** The request ids of all entries in exports. */
+function requestIds(paths: readonly string[]): Set<string> {
+  const text = paths.map((path) => readFileSync(path, 'utf8')).join('');
+  return new Set(text.match(/retention-\d+/g) ?? []);
+}
