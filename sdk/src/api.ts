@@ -472,6 +472,50 @@ export interface Resource {
   container?: string;
 }
 
+export interface AccessReview {
+  /** Who has access, riskiest first: `reveal`, `mask`, `redact`. */
+  data: Array<AccessEntry>;
+  /** The number of entries by transform. Absent with `start`, and if there are too many to count. */
+  totals?: {
+    /** How many get the plaintext. */
+    reveal: number;
+    /** How many get the masked value. */
+    mask: number;
+    /** How many get no data. */
+    redact: number;
+  };
+  pagination: Pagination;
+}
+
+export interface AccessEntry {
+  /** Who has access. */
+  subject: {
+    /** `application` or `session`. */
+    type: 'application' | 'session';
+    /** Its id. */
+    id: string;
+    /** The name of the application, or of the application of the session. */
+    name: string;
+  };
+  /** The permission that was reviewed. */
+  permission: string;
+  /** How much of the data the subject gets. */
+  transform: 'redact' | 'mask' | 'reveal';
+  /** The rule that allows it. */
+  rule: DecidingRule;
+  /** Sessions only: the application whose access limits the session. Absent if none does. */
+  limited_by?: {
+    /** `application` or `session`. */
+    type: 'application' | 'session';
+    /** Its id. */
+    id: string;
+    /** The name of the application, or of the application of the session. */
+    name: string;
+  };
+  /** Applications only: when it last used the permission in the container or below, to the minute. Absent if never. */
+  last_used_at?: string;
+}
+
 export interface AuthZenDecision {
   /** Whether access is allowed. */
   decision: boolean;
@@ -500,7 +544,7 @@ export interface AuthZenEvaluationRequest {
   action: AuthZenAction;
   resource: AuthZenResource;
   /** Accepted, but not used. */
-  context?: {};
+  context?: Record<string, unknown>;
 }
 
 export interface AuthZenSubject {
@@ -545,7 +589,7 @@ export interface AuthZenEvaluationsRequest {
   /** Default for evaluations without a resource. */
   resource?: AuthZenResource;
   /** Accepted, but not used. */
-  context?: {};
+  context?: Record<string, unknown>;
   /** The evaluations. An invalid one is denied, with the error in its context. Without any, the request is a single evaluation. */
   evaluations?: Array<Record<string, unknown>>;
   /** Other options are ignored. */
@@ -584,7 +628,7 @@ export interface AuthZenSubjectSearch {
   action: AuthZenAction;
   resource: AuthZenResource;
   /** Accepted, but not used. */
-  context?: {};
+  context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
     /** `next_token` of the previous response to the same search. */
@@ -608,7 +652,7 @@ export interface AuthZenResourceSearch {
     };
   };
   /** Accepted, but not used. */
-  context?: {};
+  context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
     /** `next_token` of the previous response to the same search. */
@@ -628,7 +672,7 @@ export interface AuthZenActionSearch {
   subject: AuthZenSubject;
   resource: AuthZenResource;
   /** Accepted, but not used. */
-  context?: {};
+  context?: Record<string, unknown>;
   /** Which part of the results to return. */
   page?: {
     /** `next_token` of the previous response to the same search. */
@@ -964,6 +1008,26 @@ export interface Operations {
   };
   /** Check access */
   decide: { input: { body: DecisionRequest }; reply: Decision | Decisions };
+  /** Find out who has access */
+  whoHasAccess: {
+    input: {
+      query?: {
+        /** The page number, starting at 1. */
+        page?: number;
+        /** The maximum number of entries on a page. */
+        size?: number;
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. */
+        start?: string;
+        /** The container to review, for a token in it without a known id. */
+        container?: string;
+        /** The id of the token to review. Either this or `container` is required. */
+        token?: string;
+        /** The permission to review. `token:read` by default. */
+        permission?: string;
+      };
+    };
+    reply: AccessReview;
+  };
   /** Evaluate access */
   evaluate: { input: { body: AuthZenEvaluationRequest }; reply: AuthZenDecision };
   /** Evaluate access several times */
@@ -1060,6 +1124,7 @@ export const operations = {
   updateToken: ['PATCH', '/tokens/{id}'],
   deleteToken: ['DELETE', '/tokens/{id}'],
   decide: ['POST', '/decisions'],
+  whoHasAccess: ['GET', '/access/who'],
   evaluate: ['POST', '/access/v1/evaluation'],
   evaluateAll: ['POST', '/access/v1/evaluations'],
   searchSubjects: ['POST', '/access/v1/search/subject'],

@@ -1,5 +1,6 @@
 /** The API client: one method per operation. */
 import type {
+  AccessEntry,
   Application,
   ApplicationCreate,
   ApplicationUpdate,
@@ -22,9 +23,8 @@ import {
   transport,
 } from './transport.ts';
 
-type Query<O extends 'listApplications' | 'listSessions' | 'listTokens' | 'listLogs'> = NonNullable<
-  Input<O>['query']
->;
+type Query<O extends 'listApplications' | 'listSessions' | 'listTokens' | 'listLogs' | 'whoHasAccess'> =
+  NonNullable<Input<O>['query']>;
 type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
 export class Sallyport {
@@ -32,6 +32,7 @@ export class Sallyport {
   readonly sessions: Sessions;
   readonly tokens: Tokens;
   readonly logs: Logs;
+  readonly access: Access;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions) {
@@ -40,6 +41,7 @@ export class Sallyport {
     this.sessions = new Sessions(this.#transport);
     this.tokens = new Tokens(this.#transport);
     this.logs = new Logs(this.#transport);
+    this.access = new Access(this.#transport);
   }
 
   /** Decides whether a credential may use a permission on a resource, with which transform, and why. */
@@ -213,5 +215,19 @@ class Logs extends ResourceClient {
       return this.list({ ...page, ...cursor } as Query<'listLogs'>, options);
     };
     return paginate(fetch, { size: 100, ...query });
+  }
+}
+
+class Access extends ResourceClient {
+  /** Returns one page of the applications and sessions with access to a container or token, riskiest first. */
+  who(query: Query<'whoHasAccess'>, options?: RequestOptions) {
+    return this.transport.call('whoHasAccess', { query }, options);
+  }
+  /** Iterates over all applications and sessions with access, riskiest first. */
+  everyone(
+    query: Query<'whoHasAccess'>,
+    options?: RequestOptions,
+  ): AsyncGenerator<AccessEntry, void, undefined> {
+    return paginate((page: Query<'whoHasAccess'>) => this.who(page, options), { size: 100, ...query });
   }
 }

@@ -2,6 +2,7 @@
 import { openDatabase } from '../app.ts';
 import { version } from '../version.ts';
 import type { Command, Invocation } from './command.ts';
+import { accessCommands } from './commands/access.ts';
 import { applyCommand } from './commands/apply.ts';
 import { appCommands } from './commands/apps.ts';
 import { auditCommands } from './commands/audit.ts';
@@ -31,6 +32,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   keys: "Manage an application's keys.",
   sessions: 'Create, authorize and end sessions.',
   tokens: 'Manage tokens.',
+  access: 'Review who has access.',
   logs: "Read your tenant's audit log.",
 };
 
@@ -57,6 +59,7 @@ export const commands: readonly Command[] = [
   ...sessionCommands,
   ...tokenCommands,
   canCommand,
+  ...accessCommands,
   ...logsCommands,
   applyCommand,
   pullCommand,

@@ -69,7 +69,7 @@ export const AuthZenResource = z
   .meta({ id: 'AuthZenResource' });
 export type AuthZenResource = z.infer<typeof AuthZenResource>;
 
-const Context = optional(z.object({})).describe('Accepted, but not used.');
+const Context = optional(z.record(z.string(), z.unknown())).describe('Accepted, but not used.');
 
 export const EvaluationRequest = z
   .object({ subject: AuthZenSubject, action: AuthZenAction, resource: AuthZenResource, context: Context })

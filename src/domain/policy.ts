@@ -48,9 +48,7 @@ export function compilePolicy(grants: Grants): Policy {
     permissions: new Set(rule.permissions),
     conditions: conditionsOf(rule),
   }));
-  rules.sort(
-    (a, b) => a.rule.priority - b.rule.priority || compareTransforms(a.rule.transform, b.rule.transform),
-  );
+  rules.sort((a, b) => compareRules(a.rule, b.rule));
   const plain = new Set(grants.permissions);
   const named = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
   const byPermission = new Map(
@@ -111,6 +109,51 @@ export function decideUnder(
   const above = decide(ceiling, permission, resource);
   if (!above.allowed) return denied;
   return { ...own, transform: stricter(own.transform, above.transform) };
+}
+
+/**
+ * The transform of `decideUnder`, or undefined if denied, for grants that are used only once. Several times faster than
+ * compiling them.
+ */
+export function transformUnder(
+  grants: Grants,
+  ceiling: Grants | undefined,
+  permission: string,
+  resource: Resource,
+): Transform | undefined {
+  const given = canonicalResource(resource);
+  const own = transformOf(grants, permission, given);
+  if (!ceiling || !own) return own;
+  const above = transformOf(ceiling, permission, given);
+  return above && stricter(own, above);
+}
+
+function transformOf(
+  { permissions, rules }: Grants,
+  permission: string,
+  given: Resource,
+): Transform | undefined {
+  const isScoped = hasTrait(permission, 'scoped');
+  let deciding: Rule | undefined;
+  for (const rule of rules)
+    if (
+      rule.permissions.includes(permission) &&
+      (!deciding || compareRules(rule, deciding) < 0) &&
+      (!isScoped || matchesRule(rule, given))
+    )
+      deciding = rule;
+  return deciding?.transform ?? (permissions.includes(permission) ? 'mask' : undefined);
+}
+
+function matchesRule(rule: Rule, given: Resource): boolean {
+  if (rule.container === undefined) return matches(conditionsOf(rule), given);
+  const container = canonicalContainer(rule.container);
+  return container === '/' || given.container?.startsWith(container) === true;
+}
+
+/** Negative if `a` takes precedence. */
+function compareRules(a: Rule, b: Rule): number {
+  return a.priority - b.priority || compareTransforms(a.transform, b.transform);
 }
 
 /** Whether the policy grants the permission on any resource. */

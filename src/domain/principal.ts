@@ -5,7 +5,7 @@ import { denialReason, explainDenial, explainMissing, missingReason, type Questi
 import { type Grants, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
 import { hasTrait } from './permission.ts';
-import { decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
+import { compilePolicy, decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
 import type { Transform } from './rule.ts';
 
 interface Caller {
@@ -116,6 +116,16 @@ export function permitNamed(
 
 export function questionOf({ kind, policy, ceiling }: Principal): Question {
   return { holder: kind, policy, ceiling };
+}
+
+/** The question about an application or session whose grants are not compiled. */
+export function questionAbout(subject: {
+  readonly kind: Question['holder'];
+  readonly grants: Grants;
+  readonly ceiling: Grants | undefined;
+}): Question {
+  const { kind, grants, ceiling } = subject;
+  return { holder: kind, policy: compilePolicy(grants), ceiling: ceiling && compilePolicy(ceiling) };
 }
 
 function detailOf(permission: string, reason: string): string {

@@ -1,4 +1,5 @@
 /** Every endpoint: method, path, access and handler, in the order of the API reference. */
+import { whoHasAccess } from './endpoints/access.ts';
 import {
   createApplication,
   deleteApplication,
@@ -47,6 +48,7 @@ const api: readonly Route[] = [
   route('PATCH',  '/tokens/:id',                    'token:update',                  updateToken),
   route('DELETE', '/tokens/:id',                    'token:delete',                  deleteToken),
   route('POST',   '/decisions',                     'decision:create',               decide),
+  route('GET',    '/access/who',                    'access:review',                 whoHasAccess),
   route('POST',   '/access/v1/evaluation',          'decision:create',               evaluate),
   route('POST',   '/access/v1/evaluations',         'decision:create',               evaluateAll),
   route('POST',   '/access/v1/search/subject',      'access:review',                 searchSubjects),

@@ -7,7 +7,7 @@ import type { Grants } from '../domain/grant.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import type { Digest } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
-import type { Policy, Resource } from '../domain/policy.ts';
+import type { Resource } from '../domain/policy.ts';
 import type { Transform } from '../domain/rule.ts';
 import type { SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
@@ -97,15 +97,15 @@ export type Authorized =
   /** `expiresAt` is later than `latest`. The nonce can still be used. */
   | { outcome: 'too_long'; latest: number };
 
-/** An application or session, with its access. */
+/** An application or session with its grants, which the caller compiles if it needs them more than once. */
 export interface Subject {
   readonly kind: 'application' | 'session';
   readonly id: string;
   /** The name of the application, or of the application of the session. */
   readonly name: string;
-  readonly policy: Policy;
-  /** The policy of the authorizer, if it limits the session. */
-  readonly ceiling: Policy | undefined;
+  readonly grants: Grants;
+  /** The grants of the authorizer, if they limit the session. */
+  readonly ceiling: Grants | undefined;
   /** The application whose key limits the session. */
   readonly authorizer: { readonly id: string; readonly name: string } | undefined;
 }

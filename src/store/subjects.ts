@@ -1,8 +1,8 @@
 /** The access of applications and sessions by id or name, for decisions and reviews that have no key of theirs. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
-import { compilePolicy } from '../domain/policy.ts';
+import { timestamp } from '../domain/common-fields.ts';
 import { notExpired, toGrants } from './applications.ts';
-import type { Executor } from './engine/db.ts';
+import type { DbTime, Executor } from './engine/db.ts';
 import { Params } from './engine/sql.ts';
 import { isValid, ownerAndAuthorizer } from './sessions.ts';
 import type { Subject, SubjectBatch, Subjects } from './store.ts';
@@ -72,6 +72,20 @@ export function subjects(db: Executor): Subjects {
       const rows = db.all<SessionRow>(sql, [tenant, before, limit, `%"${permission}"%`]);
       return then(rows, (found) => toBatch(kind, found, limit));
     },
+
+    lastUses: (tenant, applications, permission, container) => {
+      const params = new Params();
+      const below = params.add(container);
+      const sql = `select application_id, max(last_used_at) as last_used_at from application_uses
+        where tenant_id = ${params.add(tenant)} and application_id in ${params.list(applications)}
+          and permission = ${params.add(permission)} and substr(container, 1, length(${below})) = ${below}
+        group by application_id`;
+      const rows = db.all<{ application_id: string; last_used_at: DbTime }>(sql, params.values);
+      return then(
+        rows,
+        (all) => new Map(all.map((row) => [row.application_id, timestamp(Number(row.last_used_at))])),
+      );
+    },
   };
 }
 
@@ -104,8 +118,8 @@ function toBatch(kind: Subject['kind'], rows: SessionRow[], limit: number): Subj
 
 function toApplicationSubject({ id, name, permissions, rules }: ApplicationRow): Subject[] {
   if (rules === null) return [];
-  const policy = compilePolicy(toGrants({ permissions, rules }));
-  return [{ kind: 'application', id, name, policy, ceiling: undefined, authorizer: undefined }];
+  const grants = toGrants({ permissions, rules });
+  return [{ kind: 'application', id, name, grants, ceiling: undefined, authorizer: undefined }];
 }
 
 function toSessionSubject(row: SessionRow): Subject[] {
@@ -118,10 +132,8 @@ function toSessionSubject(row: SessionRow): Subject[] {
       kind: 'session',
       id,
       name,
-      policy: compilePolicy(toGrants({ permissions, rules })),
-      ceiling: isLimited
-        ? compilePolicy(toGrants({ permissions: ceiling_permissions, rules: ceiling_rules }))
-        : undefined,
+      grants: toGrants({ permissions, rules }),
+      ceiling: isLimited ? toGrants({ permissions: ceiling_permissions, rules: ceiling_rules }) : undefined,
       authorizer:
         authorizer_id !== null && authorizer_name !== null
           ? { id: authorizer_id, name: authorizer_name }

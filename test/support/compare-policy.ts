@@ -2,7 +2,14 @@
 
 import { type Explanation, explain, type Question, type Step, trace } from '../../src/domain/explain.ts';
 import type { Grants } from '../../src/domain/grant.ts';
-import { compilePolicy, decide, decideUnder, type Policy, type Resource } from '../../src/domain/policy.ts';
+import {
+  compilePolicy,
+  decide,
+  decideUnder,
+  type Policy,
+  type Resource,
+  transformUnder,
+} from '../../src/domain/policy.ts';
 import type { Bound, Scope } from '../../src/domain/scope.ts';
 import { type Visible, visible } from '../../src/domain/visible-scopes.ts';
 import {
@@ -44,6 +51,8 @@ function* comparisons(testCase: Case): Generator<Comparison> {
   if (above) yield* compareDecide('the ceiling', above, ceiling, testCase);
 
   yield ['decideUnder', outcome(decideUnder(policy, above, permission, resource)), expected];
+  const transform = expected.allowed ? expected.transform : undefined;
+  yield ['transformUnder', transformUnder(grants, ceiling, permission, resource), transform];
   const question = { holder: testCase.holder, policy, ceiling: above };
   const explanation = explain(question, permission, resource);
   yield* compareExplanation(testCase, explanation, trace(question, permission, resource), expected);

@@ -18,18 +18,24 @@ export interface ScanOptions {
   readonly uniqueNames?: boolean;
 }
 
-/** About five milliseconds of work, if every subject has 50 rules. */
-const batchSize = 100;
-
 /** The work of one request: how many rows it examines, and how many characters of rules it reads. */
 export class ScanBudget {
-  #rows = 20_000;
-  #characters = 128_000_000;
+  /** Rows per batch. 100 rows with 50 rules each are a few milliseconds of work. */
+  readonly batchSize: number;
+  #rows: number;
+  #characters: number;
+
+  constructor(rows = 20_000, characters = 128_000_000, batchSize = 100) {
+    this.#rows = rows;
+    this.#characters = characters;
+    this.batchSize = batchSize;
+  }
 
   spend(rows: number, characters: number): void {
     this.#rows -= rows;
     this.#characters -= characters;
   }
+
   get isSpent(): boolean {
     return this.#rows <= 0 || this.#characters <= 0;
   }
@@ -46,7 +52,7 @@ export async function* scanSubjects(
     let before: string | undefined = kind === from?.kind ? from.before : beforeAll;
     while (before !== undefined) {
       if (budget.isSpent) return { kind, before };
-      const scan = { permission, before, limit: batchSize, uniqueNames };
+      const scan = { permission, before, limit: budget.batchSize, uniqueNames };
       const batch = await subjects.scan(tenant, kind, scan);
       budget.spend(batch.examined, batch.characters);
       yield batch.subjects;
@@ -58,6 +64,6 @@ export async function* scanSubjects(
 }
 
 /** Lets the process handle other requests. */
-function nextTurn(): Promise<void> {
+export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -156,6 +156,19 @@ const authzen = {
 
 export const example = {
   authzen,
+  accessReview: {
+    data: [
+      {
+        subject: { type: 'application', id, name: 'Support desk' },
+        permission: 'token:read',
+        transform: 'mask',
+        rule: { of: 'application', rule: 1, description: 'Support sees the last four digits' },
+        last_used_at: '2026-11-15T10:02:00.000Z',
+      },
+    ],
+    totals: { reveal: 0, mask: 1, redact: 0 },
+    pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
+  },
   logPage: { pagination: { page_size: 20 }, data: [logEntry] },
   tokenCreate,
   token,

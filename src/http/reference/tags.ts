@@ -8,6 +8,8 @@ export const tags = {
     'A token is a piece of sensitive data, stored encrypted. Its container, a path such as `/customers/42/`, determines which access rules apply. The rules decide whether a caller gets the plaintext, a masked value or no data.',
   Decisions:
     'Use decisions to protect data in your own services. Send the key that a caller presented to you, with a permission and a resource. The response says whether access is allowed, with which transform, and which rule decided.',
+  'Access review':
+    'An access review answers who can see or change data, and how much of it. It lists applications and active sessions, riskiest first.',
   AuthZEN:
     'The OpenID AuthZEN Authorization API 1.0, for API gateways and other programs that speak this standard. It also accepts `Authorization: Bearer KEY`, returns the `X-Request-ID` of the request, and ignores unknown fields.',
   Tenants:

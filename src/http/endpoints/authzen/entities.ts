@@ -5,7 +5,7 @@ import { fail } from '../../../domain/error.ts';
 import type { Question } from '../../../domain/explain.ts';
 import { parseKey } from '../../../domain/key.ts';
 import type { Resource } from '../../../domain/policy.ts';
-import { isInBrowser, type Principal, questionOf } from '../../../domain/principal.ts';
+import { isInBrowser, type Principal, questionAbout, questionOf } from '../../../domain/principal.ts';
 import { TokenId } from '../../../domain/token.ts';
 import type { Store, Subject, TokenLocation } from '../../../store/store.ts';
 
@@ -97,8 +97,7 @@ async function findSubjects(
   }
   const add = (kind: string, rows: readonly Subject[], idOf: (subject: Subject) => string) => {
     for (const subject of rows) {
-      const { kind: holder, policy, ceiling } = subject;
-      found.set(`${kind} ${idOf(subject)}`, { holder, policy, ceiling });
+      found.set(`${kind} ${idOf(subject)}`, questionAbout(subject));
     }
   };
   const byId = ({ id }: Subject) => id;

@@ -14,7 +14,7 @@ import {
 } from '../../../domain/authzen.ts';
 import { Id } from '../../../domain/common-fields.ts';
 import { throwIfInvalid } from '../../../domain/error.ts';
-import { decideUnder, type Resource } from '../../../domain/policy.ts';
+import { decideUnder, type Resource, transformUnder } from '../../../domain/policy.ts';
 import { canonicalContainer } from '../../../domain/rule.ts';
 import { TokenType } from '../../../domain/token.ts';
 import { visible, within } from '../../../domain/visible-scopes.ts';
@@ -56,7 +56,7 @@ export const searchSubjects = readEndpoint({
         break;
       }
       const allowed = step.value.filter(
-        ({ policy, ceiling }) => decideUnder(policy, ceiling, permission, resource).allowed,
+        ({ grants, ceiling }) => transformUnder(grants, ceiling, permission, resource) !== undefined,
       );
       const room = allowed.slice(0, limit - results.length);
       results.push(...room.map(({ id, name }) => ({ type, id: byName ? name : id })));

@@ -1,0 +1,137 @@
+/**
+ * Finds every application and session with a permission on a resource, riskiest transform first. The order is: all with
+ * `reveal`, then `mask`, then `redact`; in each group applications before sessions, newest first.
+ */
+import { type Resource, transformUnder } from '../../domain/policy.ts';
+import type { Transform } from '../../domain/rule.ts';
+import type { Store, Subject } from '../../store/store.ts';
+import { ScanBudget, type ScanPosition, scanSubjects } from './subject-scan.ts';
+
+export const riskiestFirst = ['reveal', 'mask', 'redact'] as const satisfies readonly Transform[];
+export const kinds = ['application', 'session'] as const satisfies readonly Subject['kind'][];
+
+export interface Review {
+  readonly tenantId: string;
+  readonly permission: string;
+  readonly resource: Resource;
+}
+
+/** A position in the order of the list: the entries of this transform after it, and those of stricter transforms. */
+export interface ReviewPosition {
+  readonly transform: Transform;
+  readonly after: ScanPosition;
+}
+
+export interface FoundSubject extends Pick<Subject, 'kind' | 'id'> {
+  readonly transform: Transform;
+}
+
+export interface ReviewPage {
+  readonly found: readonly FoundSubject[];
+  readonly next: ReviewPosition | undefined;
+  /** Undefined if there are too many subjects to count in one request. */
+  readonly totals?: Record<Transform, number>;
+  /** The page number is too high to be reached. */
+  readonly tooDeep?: boolean;
+}
+
+const maxListed = 10_000;
+
+/** Reads all subjects, counts them by transform, and remembers those up to the end of the page. */
+export async function reviewPage(
+  store: Store,
+  review: Review,
+  page: number,
+  size: number,
+  budget = new ScanBudget(),
+): Promise<ReviewPage> {
+  const [start, end] = [(page - 1) * size, page * size];
+  const groups: Record<Transform, FoundSubject[]> = { reveal: [], mask: [], redact: [] };
+  const totals: Record<Transform, number> = { reveal: 0, mask: 0, redact: 0 };
+  if (start >= maxListed) return { found: [], next: undefined, tooDeep: true };
+  const stoppedAt = await examine(store, review, undefined, budget, (subject) => {
+    totals[subject.transform]++;
+    if (groups[subject.transform].length < end) groups[subject.transform].push(subject);
+    return true;
+  });
+  if (stoppedAt) return incompletePage(groups.reveal.slice(start), size, page, stoppedAt);
+  const listed = riskiestFirst.flatMap((transform) => groups[transform]);
+  const found = listed.slice(start, end);
+  const total = totals.reveal + totals.mask + totals.redact;
+  return { found, totals, next: total > end ? positionAfter(found) : undefined };
+}
+
+/** Not all subjects were read, so only entries with the riskiest transform can be listed yet. */
+function incompletePage(
+  revealed: readonly FoundSubject[],
+  size: number,
+  page: number,
+  stoppedAt: ScanPosition,
+): ReviewPage {
+  const found = revealed.slice(0, size);
+  if (found.length === size) return { found, next: positionAfter(found) };
+  return { found, next: { transform: 'reveal', after: stoppedAt }, tooDeep: page > 1 };
+}
+
+/** Continues after a position. Reads the subjects once for each transform, until the page is full. */
+export async function reviewAfter(
+  store: Store,
+  review: Review,
+  { transform: first, after }: ReviewPosition,
+  size: number,
+  budget = new ScanBudget(),
+): Promise<ReviewPage> {
+  const found: FoundSubject[] = [];
+  for (const transform of riskiestFirst.slice(riskiestFirst.indexOf(first))) {
+    const from = transform === first ? after : undefined;
+    const stoppedAt = await examine(store, review, from, budget, (subject) => {
+      if (subject.transform === transform) found.push(subject);
+      return found.length <= size;
+    });
+    if (found.length > size)
+      return { found: found.slice(0, size), next: positionAfter(found.slice(0, size)) };
+    if (stoppedAt) return { found, next: { transform, after: stoppedAt } };
+  }
+  return { found, next: undefined };
+}
+
+function positionAfter(found: readonly FoundSubject[]): ReviewPosition | undefined {
+  const last = found.at(-1);
+  return last && { transform: last.transform, after: { kind: last.kind, before: last.id } };
+}
+
+/** Calls `take` for each subject that has access, until it returns false. Returns the position if the budget ended. */
+async function examine(
+  store: Store,
+  { tenantId, permission, resource }: Review,
+  from: ScanPosition | undefined,
+  budget: ScanBudget,
+  take: (subject: FoundSubject) => boolean,
+): Promise<ScanPosition | undefined> {
+  const scan = scanSubjects(store, tenantId, { kinds, permission, from }, budget);
+  for (;;) {
+    const step = await scan.next();
+    if (step.done) return step.value;
+    for (const { kind, id, grants, ceiling } of step.value) {
+      const transform = transformUnder(grants, ceiling, permission, resource);
+      if (transform && !take({ kind, id, transform })) return undefined;
+    }
+  }
+}
+
+/** 17 bytes: transform and kind, then the id. */
+export function encodePosition({ transform, after: { kind, before } }: ReviewPosition): string {
+  const first = riskiestFirst.indexOf(transform) * kinds.length + kinds.indexOf(kind);
+  return Buffer.from([first, ...Buffer.from(before.replaceAll('-', ''), 'hex')]).toString('base64url');
+}
+
+/** Returns undefined if the text is not a position. */
+export function decodePosition(text: string): ReviewPosition | undefined {
+  const bytes = Buffer.from(text, 'base64url');
+  const first = bytes[0] ?? 255;
+  const transform = riskiestFirst[Math.floor(first / kinds.length)];
+  const kind = kinds[first % kinds.length];
+  if (bytes.length !== 17 || !transform || !kind || bytes.toString('base64url') !== text) return undefined;
+  const id = bytes.toString('hex', 1).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  return { transform, after: { kind, before: id } };
+}

@@ -1,0 +1,171 @@
+import { z } from 'zod';
+import { Timestamp } from '../../domain/common-fields.ts';
+import { orNotFound } from '../../domain/error.ts';
+import { DecidingRule, explain } from '../../domain/explain.ts';
+import { hasTrait, Permission } from '../../domain/permission.ts';
+import { questionAbout } from '../../domain/principal.ts';
+import { Container, canonicalContainer, Transform } from '../../domain/rule.ts';
+import { TokenId } from '../../domain/token.ts';
+import type { Store, Subject } from '../../store/store.ts';
+import { listQuery, Pagination, paginationOf } from '../pipeline/pagination.ts';
+import { readEndpoint, reply } from '../pipeline/route.ts';
+import { example } from '../reference/examples.ts';
+import {
+  decodePosition,
+  encodePosition,
+  type FoundSubject,
+  kinds,
+  type Review,
+  reviewAfter,
+  reviewPage,
+  riskiestFirst,
+} from './access-review.ts';
+import { nextTurn } from './subject-scan.ts';
+
+const start = z
+  .string()
+  .transform((text, context) => {
+    const position = decodePosition(text);
+    if (position) return position;
+    context.addIssue('must be a `next` value of an earlier response');
+    return z.NEVER;
+  })
+  .optional()
+  .describe('A cursor: the `next` value of an earlier response. The response then has no totals.');
+
+const Query = listQuery({
+  start,
+  container: Container.optional().describe('The container to review, for a token in it without a known id.'),
+  token: TokenId.optional().describe(
+    'The id of the token to review. Either this or `container` is required.',
+  ),
+  permission: Permission.optional().describe('The permission to review. `token:read` by default.'),
+}).refine(({ container, token }) => (container === undefined) !== (token === undefined), {
+  path: ['container'],
+  error: 'is required, or token: send one of them',
+});
+
+const Named = z.object({
+  type: z.enum(kinds).describe('`application` or `session`.'),
+  id: z.uuid().describe('Its id.'),
+  name: z.string().describe('The name of the application, or of the application of the session.'),
+});
+
+const AccessEntry = z
+  .object({
+    subject: Named.describe('Who has access.'),
+    permission: z.string().describe('The permission that was reviewed.'),
+    transform: Transform.describe('How much of the data the subject gets.'),
+    rule: DecidingRule.describe('The rule that allows it.'),
+    limited_by: Named.optional().describe(
+      'Sessions only: the application whose access limits the session. Absent if none does.',
+    ),
+    last_used_at: Timestamp.optional().describe(
+      'Applications only: when it last used the permission in the container or below, to the minute. Absent if never.',
+    ),
+  })
+  .meta({ id: 'AccessEntry' });
+type AccessEntry = z.infer<typeof AccessEntry>;
+
+const AccessReview = z
+  .object({
+    data: z.array(AccessEntry).describe('Who has access, riskiest first: `reveal`, `mask`, `redact`.'),
+    totals: z
+      .object({
+        reveal: z.int().min(0).describe('How many get the plaintext.'),
+        mask: z.int().min(0).describe('How many get the masked value.'),
+        redact: z.int().min(0).describe('How many get no data.'),
+      })
+      .optional()
+      .describe(
+        'The number of entries by transform. Absent with `start`, and if there are too many to count.',
+      ),
+    pagination: Pagination,
+  })
+  .meta({ id: 'AccessReview' });
+
+export const whoHasAccess = readEndpoint({
+  name: 'whoHasAccess',
+  tag: 'Access review',
+  summary: 'Find out who has access',
+  description:
+    'Returns every application and active session of your tenant that has a permission in a container or on a token, with the transform, the deciding rule and the last use. A request examines a limited number of applications and sessions: a page can be short or empty and still have `next`.',
+  query: Query,
+  replies: { 200: reply('Who has access.', AccessReview, example.accessReview) },
+  failures: ['not_found'],
+  handle: async ({ principal: { tenantId }, query }, { store }) => {
+    const { size, start, permission = 'token:read' } = query;
+    const review = { tenantId, permission, resource: await resourceOf(query, tenantId, store) };
+    const page = start ? undefined : (query.page ?? 1);
+    const { found, next, totals, tooDeep } = start
+      ? await reviewAfter(store, review, start, size)
+      : await reviewPage(store, review, query.page ?? 1, size);
+    const total = totals && totals.reveal + totals.mask + totals.redact;
+    const pagination = {
+      ...paginationOf(size, page, { total, tooDeep: tooDeep ?? false }),
+      ...(next && { next: encodePosition(next) }),
+    };
+    const data = await entriesOf(found, review, store);
+    return { status: 200, body: { data, ...(totals && { totals }), pagination } };
+  },
+});
+
+async function resourceOf(
+  { container, token }: { container?: string | undefined; token?: string | undefined },
+  tenantId: string,
+  { tokens }: Store,
+) {
+  if (token === undefined) return { container };
+  const [stored] = await tokens.locate(tenantId, [token]);
+  return { id: token, container: orNotFound(stored).container };
+}
+
+/** How many entries are explained before other requests have their turn. */
+const batchSize = 10;
+
+/** Reads the subjects again. One that has lost access since is left out. */
+async function entriesOf(
+  found: readonly FoundSubject[],
+  review: Review,
+  { subjects }: Store,
+): Promise<AccessEntry[]> {
+  const { tenantId, permission, resource } = review;
+  const idsOf = (kind: Subject['kind']) => found.filter((one) => one.kind === kind).map(({ id }) => id);
+  const [applications, sessions] = [idsOf('application'), idsOf('session')];
+  const container = hasTrait(permission, 'scoped') ? canonicalContainer(resource.container ?? '/') : '/';
+  const read = [
+    ...(applications.length > 0 ? await subjects.applications(tenantId, applications) : []),
+    ...(sessions.length > 0 ? await subjects.sessions(tenantId, sessions) : []),
+  ];
+  const lastUses =
+    applications.length > 0
+      ? await subjects.lastUses(tenantId, applications, permission, container)
+      : new Map<string, string>();
+  const entries = new Map<string, AccessEntry | undefined>();
+  for (const subject of read) {
+    entries.set(subject.id, entryOf(subject, review, lastUses));
+    if (entries.size % batchSize === 0) await nextTurn();
+  }
+  const inOrder = found.map(({ id }) => entries.get(id)).filter((entry) => entry !== undefined);
+  const risk = ({ transform }: AccessEntry) => riskiestFirst.indexOf(transform);
+  return inOrder.sort((a, b) => risk(a) - risk(b));
+}
+
+function entryOf(
+  subject: Subject,
+  { permission, resource }: Review,
+  lastUses: ReadonlyMap<string, string>,
+): AccessEntry | undefined {
+  const { transform, rule } = explain(questionAbout(subject), permission, resource);
+  if (!transform || !rule) return undefined;
+  const { kind, id, name, authorizer } = subject;
+  const last_used_at = lastUses.get(id);
+  return {
+    subject: { type: kind, id, name },
+    permission,
+    transform,
+    rule,
+    ...(authorizer && { limited_by: { type: 'application', ...authorizer } }),
+    ...(last_used_at !== undefined && { last_used_at }),
+  };
+}

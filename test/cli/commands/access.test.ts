@@ -1,0 +1,44 @@
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { shell } from '../../support/shell.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+
+let server: TestServer;
+let key: string;
+beforeAll(async () => {
+  server = await openTestServer(sqlite);
+  ({ key } = await server.tenant());
+  const rule = { priority: 1, container: '/shop/', permissions: ['token:read'] };
+  for (const [name, transform] of Object.entries({ audit: 'redact', shop: 'reveal', desk: 'mask' }))
+    await server.application(key, { name, permissions: undefined, rules: [{ ...rule, transform }] });
+});
+afterAll(() => server.close());
+
+const run = (...argv: string[]) =>
+  shell(['access', 'who', ...argv], { env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key } });
+
+test('access who lists the riskiest first, and the totals on standard error', async () => {
+  const { code, out, err } = await run('--container', '/shop/cards/');
+  expect([code, err]).toEqual([0, '1 reveal, 2 mask, 1 redact\n']);
+  const rows = out.split('\n').map((line) => line.split(/ {2,}/));
+  expect(rows.slice(0, -1).map(([transform, , name, , rule]) => [transform, name, rule])).toEqual([
+    ['TRANSFORM', 'NAME', 'RULE'],
+    ['reveal', 'shop', 'rule 1'],
+    ['mask', 'desk', 'rule 1'],
+    ['mask', expect.any(String), 'permissions'],
+    ['redact', 'audit', 'rule 1'],
+  ]);
+});
+
+test('access who prints JSON, and reads further pages', async () => {
+  for (let index = 0; index < 130; index++) await server.application(key, { permissions: ['invoice:read'] });
+  const { out } = await run('--container', '/', '--permission', 'invoice:read', '--json', '--limit', 'all');
+  expect(JSON.parse(out)).toHaveLength(130);
+});
+
+test.each([[[]], [['--container', '/', '--token', 'card-42']]])(
+  'access who %p is a usage error',
+  async (argv) => {
+    const { code, err } = await run(...argv);
+    expect([code, err]).toEqual([2, expect.stringContaining('either --container or --token')]);
+  },
+);

@@ -1,0 +1,215 @@
+/** `GET /access/who` agrees with decisions for every application and session. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { applicationKinds, type Minted, mint, newId } from '../../../src/domain/key.ts';
+import { decideUnder, type Resource } from '../../../src/domain/policy.ts';
+import { type FoundSubject, reviewAfter, reviewPage } from '../../../src/http/endpoints/access-review.ts';
+import { ScanBudget } from '../../../src/http/endpoints/subject-scan.ts';
+import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+
+type Entry = {
+  subject: { type: string; id: string; name: string };
+  transform: string;
+  [field: string]: unknown;
+};
+const riskiestFirst = ['reveal', 'mask', 'redact'];
+
+describe.each(databases)('an access review on %s', (_, database) => {
+  let server: TestServer;
+  let tenant: { id: string; key: string };
+  beforeAll(async () => {
+    server = await openTestServer(database);
+  });
+  afterAll(() => server.close());
+  beforeEach(async () => {
+    tenant = await server.tenant();
+  });
+
+  const who = (query: string, key = tenant.key) => server.call('GET', `/access/who?${query}`, { key });
+
+  async function everyPage(query: string, size: number): Promise<Entry[]> {
+    const entries: Entry[] = [];
+    for (let next = ''; ; ) {
+      const { status, body } = await who(`${query}&size=${size}${next && `&start=${next}`}`);
+      expect(status).toBe(200);
+      expect('totals' in body).toBe(next === '');
+      expect(body.data.length).toBeLessThanOrEqual(size);
+      entries.push(...body.data);
+      next = body.pagination.next ?? '';
+      if (!next) return entries;
+    }
+  }
+
+  /** Creates subjects with random grants, some of which expire, are pending or are ended, and returns their keys. */
+  async function randomSubjects(random: Random): Promise<Minted[]> {
+    const { store } = server.app;
+    const keys: Minted[] = [];
+    const [past, future] = [server.clock.now() + 1, server.clock.now() + 60_000];
+    const applications: string[] = [];
+    for (let index = 0; index < 40; index++) {
+      const type = random.of(['private', 'public', 'management'] as const);
+      const [id, key] = [newId(server.clock.now()), mint(applicationKinds[type])];
+      const expiresAt = random.of([undefined, undefined, future, past]);
+      const grants = randomGrants(random, 'application');
+      const fields = { id, name: `app ${index}`, type, ...grants, createdBy: undefined, expiresAt };
+      await store.applications.create(tenant.id, { ...fields, createdAt: server.clock.now() }, key);
+      applications.push(id);
+      keys.push(key);
+    }
+    for (let index = 0; index < 40; index++) {
+      const [id, key, nonce] = [newId(server.clock.now()), mint('ses'), mint('non')];
+      const session = { id, applicationId: random.of(applications), key: key.digest, nonce: nonce.digest };
+      const times = { createdAt: server.clock.now(), expiresAt: random.chance(0.1) ? past : future };
+      await store.sessions.create(tenant.id, { ...session, ...times });
+      keys.push(key);
+      if (random.chance(0.1)) continue;
+      const ceiling = random.chance(0.6) ? random.of(keys.slice(0, 40)).digest : undefined;
+      const grants = randomGrants(random, 'session');
+      const by = random.of(applications);
+      const authorization = { ...grants, by, ceiling, expiresAt: undefined, maxLifetime: 60_000 };
+      await store.sessions.authorize(tenant.id, nonce.digest, authorization);
+      if (random.chance(0.1)) await store.sessions.end(tenant.id, id);
+    }
+    for (const id of applications.slice(0, 4)) await store.applications.delete(tenant.id, id);
+    server.clock.advance(1);
+    return keys;
+  }
+
+  /** What a decision about every key says. */
+  async function decisions(keys: readonly Minted[], permission: string, resource: Resource) {
+    const allowed = new Map<string, string>();
+    for (const { secret, digest } of keys) {
+      const kind = secret.reveal().slice(4, 7) as 'pvt';
+      const principal = await server.app.store.credentials.find(kind, digest);
+      if (!principal) continue;
+      const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
+      const id = principal.kind === 'session' ? principal.sessionId : principal.applicationId;
+      if (verdict.allowed) allowed.set(id, verdict.transform);
+    }
+    return allowed;
+  }
+
+  test.each([1, 2, 3])('lists exactly who is allowed, with random grants (seed %d)', async (seed) => {
+    const random = new Random(seed);
+    const keys = await randomSubjects(random);
+    const management = (await server.call('GET', '/applications/key', { key: tenant.key })).body.id;
+    for (let round = 0; round < 8; round++) {
+      const [container, id] = [randomContainer(random), random.of(['card-1', 'card-10', 'Card-1'])];
+      const isToken = random.chance(0.5);
+      const token = `${id}.${seed}.${round}`;
+      if (isToken) {
+        const body = { id: token, container, data: 'x' };
+        expect((await server.call('POST', '/tokens', { key: tenant.key, body })).status).toBe(201);
+      }
+      const permission = random.of(['token:read', 'token:update', 'invoice:read', 'decision:create']);
+      const query = `${isToken ? `token=${token}` : `container=${container}`}&permission=${permission}`;
+      const expected = await decisions(keys, permission, isToken ? { id: token, container } : { container });
+      const { body } = await who(`${query}&size=100`);
+      const listed = (entries: Entry[]) =>
+        entries
+          .filter(({ subject }) => subject.id !== management)
+          .map(({ subject, transform }) => [subject.id, transform] as const);
+      expect(new Map(listed(body.data))).toEqual(expected);
+      const risks = body.data.map(({ transform }: Entry) => riskiestFirst.indexOf(transform));
+      expect(risks).toEqual(risks.toSorted());
+      const counts = Object.entries(body.totals as Record<string, number>);
+      for (const [transform, total] of counts)
+        expect(body.data.filter((entry: Entry) => entry.transform === transform)).toHaveLength(total);
+      expect(body.pagination.total_items).toBe(body.data.length);
+      expect(await everyPage(query, 1 + random.below(9))).toEqual(body.data);
+      const second = (await who(`${query}&size=5&page=2`)).body;
+      expect([second.data, second.totals]).toEqual([body.data.slice(5, 10), body.totals]);
+    }
+  });
+
+  test('with a small budget, the pages are shorter, have the same entries, and other requests run in between', async () => {
+    const keys = await randomSubjects(new Random(4));
+    const [tenantId, permission, resource] = [tenant.id, 'token:read', { container: '/pci/' }];
+    const review = { tenantId, permission, resource };
+    const { store } = server.app;
+    const whole = await reviewPage(store, review, 1, 100);
+    expect(whole.found.length).toBeGreaterThan(10);
+    let [turns, isRunning] = [0, true];
+    const countTurns = () => {
+      turns++;
+      if (isRunning) setImmediate(countTurns);
+    };
+    setImmediate(countTurns);
+    const found: FoundSubject[] = [];
+    let pages = 0;
+    for (const smallest of [new ScanBudget(7, 1e9, 3), new ScanBudget(1e9, 1, 3)]) {
+      let page = await reviewPage(store, review, 1, 4, smallest);
+      expect(page.totals).toBeUndefined();
+      found.length = 0;
+      for (;;) {
+        pages++;
+        found.push(...page.found);
+        if (!page.next) break;
+        page = await reviewAfter(store, review, page.next, 4, new ScanBudget(7, 1e9, 3));
+      }
+      expect(found).toEqual([...whole.found]);
+    }
+    isRunning = false;
+    expect(pages).toBeGreaterThan((2 * keys.length) / 7);
+    expect(turns).toBeGreaterThan((2 * keys.length) / 3);
+  });
+
+  test('says which rule decides, who limits a session, and when the permission was last used', async () => {
+    const rule = { priority: 1, container: '/Customers/', transform: 'mask', permissions: ['token:read'] };
+    const fields = { permissions: undefined, rules: [{ ...rule, description: 'Support' }] };
+    const desk = await server.application(tenant.key, { name: 'desk', ...fields });
+    const web = await server.application(tenant.key, { name: 'web', type: 'public', permissions: ['a:b'] });
+    const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/customers/42/' }];
+    const rules = [{ priority: 1, conditions, transform: 'reveal', permissions: ['token:read'] }];
+    await server.call('POST', '/sessions/authorize', { key: desk.key, body: { nonce, rules } });
+    const card = { id: 'card-42', container: '/customers/42/', data: 'x' };
+    await server.call('POST', '/tokens', { key: tenant.key, body: card });
+    await server.call('GET', '/tokens/card-42', { key: desk.key });
+    await server.flush();
+    const { body } = await who('token=card-42');
+    const limited = { type: 'application', id: desk.id, name: 'desk' };
+    const common = { permission: 'token:read', transform: 'mask' };
+    expect(body.data.slice(1)).toEqual([
+      {
+        subject: expect.objectContaining({ type: 'application' }),
+        ...common,
+        rule: { of: 'application', rule: 'permissions' },
+      },
+      {
+        subject: { type: 'session', id: expect.any(String), name: 'web' },
+        ...common,
+        rule: { of: 'authorizer', rule: 1, description: 'Support' },
+        limited_by: limited,
+      },
+    ]);
+    expect(body.data[0]).toEqual({
+      subject: limited,
+      ...common,
+      rule: { of: 'application', rule: 1, description: 'Support' },
+      last_used_at: expect.stringMatching(/Z$/),
+    });
+    const below = (await who('container=/customers/42/deeper/')).body.data as Entry[];
+    expect(below.find(({ subject }) => subject.id === desk.id)).not.toHaveProperty('last_used_at');
+  });
+
+  test.each([
+    ['', 'container'],
+    ['container=/a/&token=card-42', 'container'],
+    ['container=a//b', 'container'],
+    ['token=a', 'token'],
+    ['container=/&permission=token:fly', 'permission'],
+    ['container=/&start=AAAA', 'start'],
+    ['container=/&start=_wAAAAAAAAAAAAAAAAAAAAA', 'start'],
+  ])('rejects the query %p', async (query, field) => {
+    const { status, body } = await who(query);
+    expect([status, Object.keys(body.errors)]).toEqual([400, [field]]);
+  });
+
+  test('an unknown token gets 404, like one of another tenant', async () => {
+    const other = await server.tenant();
+    await server.call('POST', '/tokens', { key: other.key, body: { id: 'card-7', data: 'x' } });
+    expect((await who('token=card-7')).status).toBe(404);
+    expect((await who('token=card-8')).status).toBe(404);
+  });
+});
