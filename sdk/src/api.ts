@@ -24,6 +24,8 @@ export interface ApplicationWithKey {
   modified_at?: string;
   /** When it expires: from then on it is treated as deleted. Absent if it never expires. */
   expires_at?: string;
+  /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not. */
+  quarantined_at?: string;
   /** When one of its keys or sessions was last used, to the minute. Absent if never. */
   last_used_at?: string;
   /** The key. It is returned only here and cannot be retrieved later: only a hash is stored. */
@@ -73,6 +75,7 @@ export interface Problem {
     | 'grant_not_held'
     | 'key_type_refused'
     | 'origin_refused'
+    | 'quarantined'
     | 'reveal_required'
     | 'not_found'
     | 'nonce_not_found'
@@ -154,6 +157,8 @@ export interface Application {
   modified_at?: string;
   /** When it expires: from then on it is treated as deleted. Absent if it never expires. */
   expires_at?: string;
+  /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not. */
+  quarantined_at?: string;
   /** When one of its keys or sessions was last used, to the minute. Absent if never. */
   last_used_at?: string;
 }
@@ -183,6 +188,8 @@ export interface ApplicationUpdate {
   modified_by?: string;
   /** Read-only. May be sent unchanged; a different value is rejected. */
   modified_at?: string;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  quarantined_at?: string;
   /** Read-only. Any value is ignored, since it changes with every use. */
   last_used_at?: string;
 }
@@ -905,6 +912,26 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** Put an application into quarantine */
+  quarantineApplication: {
+    input: {
+      params: {
+        /** The id of the application. */
+        id: string;
+      };
+    };
+    reply: Application;
+  };
+  /** Release an application from quarantine */
+  releaseApplication: {
+    input: {
+      params: {
+        /** The id of the application. */
+        id: string;
+      };
+    };
+    reply: undefined;
+  };
   /** Get the usage of an application */
   getUsage: {
     input: {
@@ -1113,6 +1140,8 @@ export const operations = {
   createKey: ['POST', '/applications/{id}/keys'],
   listKeys: ['GET', '/applications/{id}/keys'],
   deleteKey: ['DELETE', '/applications/{id}/keys/{key_id}'],
+  quarantineApplication: ['POST', '/applications/{id}/quarantine'],
+  releaseApplication: ['DELETE', '/applications/{id}/quarantine'],
   getUsage: ['GET', '/applications/{id}/usage'],
   createSession: ['POST', '/sessions'],
   listSessions: ['GET', '/sessions'],

@@ -135,6 +135,14 @@ class Applications extends ResourceClient {
   delete(id: string, options?: RequestOptions) {
     return this.transport.call('deleteApplication', { params: { id } }, options);
   }
+  /** Puts the application into quarantine: it can change nothing and read no token data. */
+  quarantine(id: string, options?: RequestOptions) {
+    return this.transport.call('quarantineApplication', { params: { id } }, options);
+  }
+  /** Ends the quarantine. */
+  release(id: string, options?: RequestOptions) {
+    return this.transport.call('releaseApplication', { params: { id } }, options);
+  }
   /** Returns when and in which containers each permission was last used, and which grants were never used. */
   usage(id: string, options?: RequestOptions) {
     return this.transport.call('getUsage', { params: { id } }, options);

@@ -16,6 +16,7 @@ import { keyCommands } from './commands/keys.ts';
 import { logsCommands } from './commands/logs.ts';
 import { masterKeyCommands } from './commands/master-key.ts';
 import { pullCommand } from './commands/pull.ts';
+import { quarantineCommands } from './commands/quarantine.ts';
 import { recoverCommand } from './commands/recover.ts';
 import { restoreCommand } from './commands/restore.ts';
 import { serveCommand } from './commands/serve.ts';
@@ -55,6 +56,7 @@ export const commands: readonly Command[] = [
   },
   healthCommand,
   ...appCommands,
+  ...quarantineCommands,
   ...keyCommands,
   ...sessionCommands,
   ...tokenCommands,

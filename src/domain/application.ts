@@ -69,6 +69,9 @@ export const Application = z
       .optional()
       .describe('Origins whose pages may use its key in a browser. Absent if every origin may.'),
     ...changeFields,
+    quarantined_at: Timestamp.optional().describe(
+      'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not.',
+    ),
     last_used_at: Timestamp.optional().describe(
       'When one of its keys or sessions was last used, to the minute. Absent if never.',
     ),
@@ -134,6 +137,7 @@ const readOnlyFields = {
   created_at: ReadOnlyDateTime,
   modified_by: ReadOnlyId,
   modified_at: ReadOnlyDateTime,
+  quarantined_at: ReadOnlyDateTime,
 };
 
 /** Not null, which means absent: a client that sends null for unknown fields must not make a key last forever. */

@@ -26,6 +26,11 @@ const table = {
     'Origin not allowed',
     'The `Origin` of the request is not allowed to use this key. Add it to `allowed_origins` of the application.',
   ],
+  quarantined: [
+    403,
+    'Application in quarantine',
+    'The application of this key is in quarantine: it can change nothing, and it reads tokens without their data. Ask for its release.',
+  ],
   reveal_required: [
     403,
     'Transform reveal required',

@@ -9,6 +9,7 @@ import {
   isGrantedSomewhere,
   matches,
   type Policy,
+  plainTransform,
   type Resource,
   type Verdict,
 } from './policy.ts';
@@ -84,7 +85,17 @@ export interface Question {
 const limitedByAuthorizer = 'this session is limited to what its authorizer may do now';
 
 /** The result and its reason. `trace` lists every rule. */
-export function explain(
+export function explain(question: Question, permission: string, resource: Resource): Explanation {
+  const { policy, ceiling, hidesAuthorizer } = question;
+  const explanation = explainByGrants(question, permission, resource);
+  if (!policy.quarantined && (!ceiling?.quarantined || hidesAuthorizer)) return explanation;
+  // Not a new grant, but the end of the quarantine would change the result.
+  const { missing: _, ...rest } = explanation;
+  const who = policy.quarantined ? 'application' : 'authorizer';
+  return { ...rest, reason: `the ${who} is in quarantine: ${explanation.reason}` };
+}
+
+function explainByGrants(
   { holder, policy, ceiling, hidesAuthorizer }: Question,
   permission: string,
   resource: Resource,
@@ -133,7 +144,7 @@ function allowed(
   permission: string,
   resource: Resource,
 ): Explanation {
-  const reason = allowReason(of, rule, permission, resource);
+  const reason = allowReason(of, rule, transform, permission, resource);
   return { allowed: true, transform, reason, rule: ruleView(of, rule) };
 }
 
@@ -220,7 +231,7 @@ function stepsOf(of: Holder, policy: Policy, permission: string, resource: Resou
     {
       of,
       rule: 'permissions',
-      transform: 'mask',
+      transform: plainTransform(policy),
       grants: policy.plain.has(permission),
       matches: true,
       why: 'permissions without a rule apply to every resource',

@@ -1,6 +1,6 @@
 /** Access decisions. A policy is a list of grants, compiled so that a decision reads only the rules it needs. */
-import type { Grants } from './grant.ts';
 import { hasTrait } from './permission.ts';
+import type { EffectiveGrants } from './quarantine.ts';
 import {
   type Condition,
   canonicalContainer,
@@ -33,7 +33,8 @@ interface Step {
 }
 
 export interface Policy {
-  readonly grants: Grants;
+  readonly grants: EffectiveGrants;
+  readonly quarantined: boolean;
   readonly plain: ReadonlySet<string>;
   /** In order of precedence: the first that grants the permission and matches the resource decides. */
   readonly rules: readonly CompiledRule[];
@@ -41,7 +42,7 @@ export interface Policy {
   readonly byPermission: ReadonlyMap<string, readonly Step[]>;
 }
 
-export function compilePolicy(grants: Grants): Policy {
+export function compilePolicy(grants: EffectiveGrants): Policy {
   const rules = grants.rules.map((rule, index) => ({
     index,
     rule,
@@ -52,12 +53,25 @@ export function compilePolicy(grants: Grants): Policy {
   const plain = new Set(grants.permissions);
   const named = new Set([...plain, ...grants.rules.flatMap(({ permissions }) => permissions)]);
   const byPermission = new Map(
-    Array.from(named, (permission) => [permission, stepsFor(permission, plain, rules)] as const),
+    Array.from(
+      named,
+      (permission) => [permission, stepsFor(permission, plain, plainTransform(grants), rules)] as const,
+    ),
   );
-  return { grants, plain, rules, byPermission };
+  return { grants, quarantined: grants.quarantined === true, plain, rules, byPermission };
 }
 
-function stepsFor(permission: string, plain: ReadonlySet<string>, rules: readonly CompiledRule[]): Step[] {
+/** The transform of permissions without a rule. */
+export function plainTransform({ quarantined }: Pick<EffectiveGrants, 'quarantined'>): Transform {
+  return quarantined ? 'redact' : 'mask';
+}
+
+function stepsFor(
+  permission: string,
+  plain: ReadonlySet<string>,
+  transform: Transform,
+  rules: readonly CompiledRule[],
+): Step[] {
   const scoped = hasTrait(permission, 'scoped');
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
@@ -67,7 +81,8 @@ function stepsFor(permission: string, plain: ReadonlySet<string>, rules: readonl
       const verdict = { allowed: true, transform: rule.rule.transform, rule } as const;
       return conditions ? [{ conditions, verdict }] : [];
     });
-  return plain.has(permission) ? [...steps, { conditions: [], verdict: allowedByPermission }] : steps;
+  const last: Step = { conditions: [], verdict: { allowed: true, transform, rule: undefined } };
+  return plain.has(permission) ? [...steps, last] : steps;
 }
 
 /** Omits the root container, which includes every resource, also one without a container. */
@@ -87,7 +102,6 @@ export type Verdict =
   | { readonly allowed: false };
 
 const denied: Verdict = { allowed: false };
-const allowedByPermission: Verdict = { allowed: true, transform: 'mask', rule: undefined };
 
 export function decide(policy: Policy, permission: string, resource: Resource): Verdict {
   const steps = policy.byPermission.get(permission);
@@ -116,8 +130,8 @@ export function decideUnder(
  * compiling them.
  */
 export function transformUnder(
-  grants: Grants,
-  ceiling: Grants | undefined,
+  grants: EffectiveGrants,
+  ceiling: EffectiveGrants | undefined,
   permission: string,
   resource: Resource,
 ): Transform | undefined {
@@ -129,7 +143,7 @@ export function transformUnder(
 }
 
 function transformOf(
-  { permissions, rules }: Grants,
+  { permissions, rules, quarantined }: EffectiveGrants,
   permission: string,
   given: Resource,
 ): Transform | undefined {
@@ -142,7 +156,9 @@ function transformOf(
       (!isScoped || matchesRule(rule, given))
     )
       deciding = rule;
-  return deciding?.transform ?? (permissions.includes(permission) ? 'mask' : undefined);
+  return (
+    deciding?.transform ?? (permissions.includes(permission) ? plainTransform({ quarantined }) : undefined)
+  );
 }
 
 function matchesRule(rule: Rule, given: Resource): boolean {

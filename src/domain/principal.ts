@@ -6,6 +6,7 @@ import { type Grants, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
 import { hasTrait } from './permission.ts';
 import { compilePolicy, decideUnder, isGrantedSomewhere, type Policy, type Resource } from './policy.ts';
+import type { EffectiveGrants } from './quarantine.ts';
 import type { Transform } from './rule.ts';
 
 interface Caller {
@@ -121,8 +122,8 @@ export function questionOf({ kind, policy, ceiling }: Principal): Question {
 /** The question about an application or session whose grants are not compiled. */
 export function questionAbout(subject: {
   readonly kind: Question['holder'];
-  readonly grants: Grants;
-  readonly ceiling: Grants | undefined;
+  readonly grants: EffectiveGrants;
+  readonly ceiling: EffectiveGrants | undefined;
 }): Question {
   const { kind, grants, ceiling } = subject;
   return { holder: kind, policy: compilePolicy(grants), ceiling: ceiling && compilePolicy(ceiling) };

@@ -1,7 +1,7 @@
 /** The sentences that explain decisions. */
 import { hasTrait } from './permission.ts';
 import { type CompiledRule, canonicalResource, matches, type Policy, type Resource } from './policy.ts';
-import type { Condition } from './rule.ts';
+import type { Condition, Transform } from './rule.ts';
 
 /** Whose rules decide: of the caller, or of the authorizer that limits a session. */
 export type Holder = 'application' | 'session' | 'authorizer';
@@ -47,12 +47,13 @@ function describeMismatch({ attribute, operator, value }: Condition, given: stri
 export function allowReason(
   of: Holder,
   rule: CompiledRule | undefined,
+  transform: Transform,
   permission: string,
   resource: Resource,
 ): string {
-  if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform mask`;
+  if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform ${transform}`;
   const because = why(rule, permission, canonicalResource(resource));
-  return `${ruleOf(of, rule)} grants ${permission} with the transform ${rule.rule.transform}: ${because}`;
+  return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}: ${because}`;
 }
 
 /** Names the smallest change that would allow it: another permission in a matching rule, a wider rule, or a new grant. */

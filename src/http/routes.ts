@@ -18,6 +18,7 @@ import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
 import { listLogs } from './endpoints/logs.ts';
 import { listPermissions } from './endpoints/permissions.ts';
+import { quarantineApplication, releaseApplication } from './endpoints/quarantine.ts';
 import { authorizeSession, createSession, endSession, listSessions } from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './endpoints/tokens.ts';
@@ -37,6 +38,8 @@ const api: readonly Route[] = [
   route('POST',   '/applications/:id/keys',         'application:update',            createKey),
   route('GET',    '/applications/:id/keys',         'application:read',              listKeys),
   route('DELETE', '/applications/:id/keys/:key_id', 'application:update',            deleteKey),
+  route('POST',   '/applications/:id/quarantine',   'application:update',            quarantineApplication),
+  route('DELETE', '/applications/:id/quarantine',   'application:update',            releaseApplication),
   route('GET',    '/applications/:id/usage',        'application:read',              getUsage),
   route('POST',   '/sessions',                      keysOf('public'),                createSession),
   route('POST',   '/sessions/authorize',            keysOf('private', 'management'), authorizeSession),

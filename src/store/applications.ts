@@ -3,6 +3,7 @@ import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
 import { type Minted, newId } from '../domain/key.ts';
+import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, Params } from './engine/sql.ts';
@@ -21,13 +22,14 @@ export interface ApplicationRow {
   modified_by: string | null;
   modified_at: DbTime | null;
   expires_at: DbTime | null;
+  quarantined_at: DbTime | null;
   last_used_at: DbTime | null;
 }
 
 export const applicationColumns = (alias: string) =>
   `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
    ${alias}.allowed_origins, ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
-   ${alias}.modified_at, ${alias}.expires_at, ${alias}.last_used_at`;
+   ${alias}.modified_at, ${alias}.expires_at, ${alias}.quarantined_at, ${alias}.last_used_at`;
 
 /** The SQL condition for a row that has not expired. */
 export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
@@ -98,6 +100,8 @@ export function applications(db: Executor): Applications {
         return lock(tx, tenant, id);
       }),
 
+    setQuarantine: (...change) => db.transaction((tx) => setQuarantine(tx, lock, ...change)),
+
     regenerate: (tenant, id, change, rekey) =>
       db.transaction(async (tx) => {
         const old = await lock(tx, tenant, id);
@@ -117,6 +121,23 @@ export function applications(db: Executor): Applications {
 
     delete: (tenant, id) => db.transaction((tx) => markDeleted(tx, tenant, id)),
   };
+}
+
+async function setQuarantine(
+  tx: Queries,
+  lock: ReturnType<typeof lockApplication>,
+  ...[tenant, id, change, isQuarantined, check]: Parameters<Applications['setQuarantine']>
+): ReturnType<Applications['setQuarantine']> {
+  const before = await lock(tx, tenant, id);
+  if (!before) return undefined;
+  check(before);
+  if ((before.quarantined_at !== undefined) === isQuarantined) return { before, after: before };
+  await tx.run(
+    `update applications set quarantined_at = $3, modified_by = $4, modified_at = $5
+     where tenant_id = $1 and id = $2`,
+    [tenant, id, isQuarantined ? change.at : null, change.by, change.at],
+  );
+  return { before, after: (await lock(tx, tenant, id)) as Application };
 }
 
 /** Marks it as expired, so that no read returns it. The sweep removes the row and the sessions. */
@@ -196,12 +217,23 @@ export function toApplication(row: ApplicationRow): Application {
     ...(row.modified_by !== null && { modified_by: row.modified_by }),
     ...(row.modified_at !== null && { modified_at: timestamp(Number(row.modified_at)) }),
     ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
+    ...(row.quarantined_at !== null && { quarantined_at: timestamp(Number(row.quarantined_at)) }),
     ...(row.last_used_at !== null && { last_used_at: timestamp(Number(row.last_used_at)) }),
   };
 }
 
 export function toGrants(row: { permissions: string; rules: string }): Grants {
   return { permissions: JSON.parse(row.permissions), rules: JSON.parse(row.rules) };
+}
+
+/** The grants as they apply now. */
+export function toEffectiveGrants(row: {
+  permissions: string;
+  rules: string;
+  quarantined_at: DbTime | null;
+}): EffectiveGrants {
+  const grants = toGrants(row);
+  return row.quarantined_at === null ? grants : quarantined(grants);
 }
 
 export function toOrigins(row: { allowed_origins: string | null }): string[] | undefined {

@@ -1,12 +1,12 @@
 import type { Digest } from '../domain/key.ts';
-import { compilePolicy, type Policy } from '../domain/policy.ts';
+import { compilePolicy } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
 import {
   type ApplicationRow,
   applicationColumns,
   notExpired,
   toApplication,
-  toGrants,
+  toEffectiveGrants,
   toOrigins,
 } from './applications.ts';
 import { type CachedCredential, cached } from './credential-cache.ts';
@@ -28,6 +28,8 @@ interface SessionRow {
   permissions: string;
   rules: string;
   allowed_origins: string | null;
+  quarantined_at: DbTime | null;
+  ceiling_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
   authorizer_id: string | null;
@@ -45,7 +47,8 @@ const byApplicationKey = `
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
-    s.rules, a.allowed_origins, c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
+    s.rules, a.allowed_origins, a.quarantined_at, c.quarantined_at as ceiling_quarantined_at,
+    c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
     k.id as authorizer_key_id,
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
   from ${withAuthorizer}
@@ -70,7 +73,7 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     tenantId: row.tenant_id,
     applicationId: row.id,
     application,
-    policy: policyOf(row.permissions, row.rules),
+    policy: compilePolicy(toEffectiveGrants(row)),
     authority: { applicationId: row.id, keyId: row.key_id },
     origins: application.allowed_origins,
     digest,
@@ -89,9 +92,14 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     applicationId: row.application_id,
     sessionId: row.id,
     authorizedBy: row.authorized_by ?? undefined,
-    policy: policyOf(row.permissions, row.rules),
+    policy: compilePolicy(toEffectiveGrants(row)),
     origins: toOrigins(row),
-    ceiling: permissions === null || rules === null ? undefined : policyOf(permissions, rules),
+    ceiling:
+      permissions === null || rules === null
+        ? undefined
+        : compilePolicy(
+            toEffectiveGrants({ permissions, rules, quarantined_at: row.ceiling_quarantined_at }),
+          ),
     authority: applicationId === null || keyId === null ? undefined : { applicationId, keyId },
     digest,
     now: Number(row.now),
@@ -103,8 +111,4 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
 
 function earliest(...times: (DbTime | null)[]): number {
   return Math.min(...times.map((time) => (time === null ? Number.POSITIVE_INFINITY : Number(time))));
-}
-
-function policyOf(permissions: string, rules: string): Policy {
-  return compilePolicy(toGrants({ permissions, rules }));
 }

@@ -8,6 +8,7 @@ import type { JsonText } from '../domain/json-text.ts';
 import type { Digest } from '../domain/key.ts';
 import type { Mask } from '../domain/mask.ts';
 import type { Resource } from '../domain/policy.ts';
+import type { EffectiveGrants } from '../domain/quarantine.ts';
 import type { Transform } from '../domain/rule.ts';
 import type { SessionState } from '../domain/session.ts';
 import type { Metadata, Token } from '../domain/token.ts';
@@ -103,9 +104,9 @@ export interface Subject {
   readonly id: string;
   /** The name of the application, or of the application of the session. */
   readonly name: string;
-  readonly grants: Grants;
+  readonly grants: EffectiveGrants;
   /** The grants of the authorizer, if they limit the session. */
-  readonly ceiling: Grants | undefined;
+  readonly ceiling: EffectiveGrants | undefined;
   /** The application whose key limits the session. */
   readonly authorizer: { readonly id: string; readonly name: string } | undefined;
 }

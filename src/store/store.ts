@@ -66,6 +66,17 @@ export interface Applications {
     revise: (current: Application) => ApplicationUpdate,
   ): Promise<Application | undefined>;
   /**
+   * Puts the application into quarantine, or ends it, for every request sent after this resolves. Changes nothing if it
+   * is so already, and rejects without a change if `check` throws. Returns undefined if the application does not exist.
+   */
+  setQuarantine(
+    tenant: string,
+    id: string,
+    change: Change,
+    isQuarantined: boolean,
+    check: (current: Application) => void,
+  ): Promise<{ before: Application; after: Application } | undefined>;
+  /**
    * Replaces all keys with the result of `rekey`. Rejects without a change if `rekey` throws. The old keys are invalid
    * for every request sent after this resolves. Returns undefined if the application does not exist.
    */

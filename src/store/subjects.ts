@@ -1,7 +1,7 @@
 /** The access of applications and sessions by id or name, for decisions and reviews that have no key of theirs. */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { notExpired, toGrants } from './applications.ts';
+import { notExpired, toEffectiveGrants } from './applications.ts';
 import type { DbTime, Executor } from './engine/db.ts';
 import { Params } from './engine/sql.ts';
 import { isValid, ownerAndAuthorizer } from './sessions.ts';
@@ -11,11 +11,13 @@ interface ApplicationRow {
   id: string;
   name: string;
   permissions: string;
+  quarantined_at: DbTime | null;
   /** Null if the application was filtered out. */
   rules: string | null;
 }
 
 interface SessionRow extends ApplicationRow {
+  ceiling_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
   authorizer_id: string | null;
@@ -25,7 +27,8 @@ interface SessionRow extends ApplicationRow {
 const hasUniqueName = `not exists (select 1 from applications o where o.tenant_id = a.tenant_id
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
-const sessionColumns = `s.id, a.name, s.permissions, c.permissions as ceiling_permissions, c.rules as ceiling_rules,
+const sessionColumns = `s.id, a.name, s.permissions, a.quarantined_at, c.permissions as ceiling_permissions,
+  c.rules as ceiling_rules, c.quarantined_at as ceiling_quarantined_at,
   c.id as authorizer_id, c.name as authorizer_name`;
 
 export function subjects(db: Executor): Subjects {
@@ -39,7 +42,10 @@ export function subjects(db: Executor): Subjects {
       then(
         find<ApplicationRow>(
           tenant,
-          (params, owner) => `select a.id, a.name, a.permissions, a.rules from applications a
+          (
+            params,
+            owner,
+          ) => `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
             where a.tenant_id = ${owner} and a.id in ${params.list(ids)} and ${notExpired('a')}`,
         ),
         (rows) => rows.flatMap(toApplicationSubject),
@@ -49,7 +55,10 @@ export function subjects(db: Executor): Subjects {
       then(
         find<ApplicationRow>(
           tenant,
-          (params, owner) => `select a.id, a.name, a.permissions, a.rules from applications a
+          (
+            params,
+            owner,
+          ) => `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
             where a.tenant_id = ${owner} and a.name in ${params.list(names)} and ${notExpired('a')}
               and ${hasUniqueName}`,
         ),
@@ -91,7 +100,7 @@ export function subjects(db: Executor): Subjects {
 
 /** The rules are read only if they, or the plain permissions, contain the permission. */
 const scanApplications = (uniqueNames = false) => `
-  select a.id, a.name, a.permissions, case when ${notExpired('a')}
+  select a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
       and (a.permissions like $4 or a.rules like $4) ${uniqueNames ? `and ${hasUniqueName}` : ''}
     then a.rules end as rules
   from applications a where a.tenant_id = $1 and a.id < $2 order by a.id desc limit $3`;
@@ -116,14 +125,14 @@ function toBatch(kind: Subject['kind'], rows: SessionRow[], limit: number): Subj
   };
 }
 
-function toApplicationSubject({ id, name, permissions, rules }: ApplicationRow): Subject[] {
+function toApplicationSubject({ id, name, permissions, quarantined_at, rules }: ApplicationRow): Subject[] {
   if (rules === null) return [];
-  const grants = toGrants({ permissions, rules });
+  const grants = toEffectiveGrants({ permissions, rules, quarantined_at });
   return [{ kind: 'application', id, name, grants, ceiling: undefined, authorizer: undefined }];
 }
 
 function toSessionSubject(row: SessionRow): Subject[] {
-  const { id, name, permissions, rules, authorizer_id, authorizer_name } = row;
+  const { id, name, permissions, rules, quarantined_at, authorizer_id, authorizer_name } = row;
   if (rules === null) return [];
   const { ceiling_permissions, ceiling_rules } = row;
   const isLimited = ceiling_permissions !== null && ceiling_rules !== null;
@@ -132,8 +141,14 @@ function toSessionSubject(row: SessionRow): Subject[] {
       kind: 'session',
       id,
       name,
-      grants: toGrants({ permissions, rules }),
-      ceiling: isLimited ? toGrants({ permissions: ceiling_permissions, rules: ceiling_rules }) : undefined,
+      grants: toEffectiveGrants({ permissions, rules, quarantined_at }),
+      ceiling: isLimited
+        ? toEffectiveGrants({
+            permissions: ceiling_permissions,
+            rules: ceiling_rules,
+            quarantined_at: row.ceiling_quarantined_at,
+          })
+        : undefined,
       authorizer:
         authorizer_id !== null && authorizer_name !== null
           ? { id: authorizer_id, name: authorizer_name }

@@ -10,6 +10,7 @@ import {
   type Resource,
   transformUnder,
 } from '../../src/domain/policy.ts';
+import { quarantined } from '../../src/domain/quarantine.ts';
 import type { Bound, Scope } from '../../src/domain/scope.ts';
 import { type Visible, visible } from '../../src/domain/visible-scopes.ts';
 import {
@@ -53,6 +54,11 @@ function* comparisons(testCase: Case): Generator<Comparison> {
   yield ['decideUnder', outcome(decideUnder(policy, above, permission, resource)), expected];
   const transform = expected.allowed ? expected.transform : undefined;
   yield ['transformUnder', transformUnder(grants, ceiling, permission, resource), transform];
+  const redacted = transform && /:read$|^decision:create$/.test(permission) ? 'redact' : undefined;
+  const isolated = quarantined(grants);
+  yield ['in quarantine', transformUnder(isolated, ceiling, permission, resource), redacted];
+  const verdict = decideUnder(compilePolicy(isolated), above, permission, resource);
+  yield ['in quarantine, compiled', verdict.allowed ? verdict.transform : undefined, redacted];
   const question = { holder: testCase.holder, policy, ceiling: above };
   const explanation = explain(question, permission, resource);
   yield* compareExplanation(testCase, explanation, trace(question, permission, resource), expected);

@@ -243,7 +243,7 @@ export async function readNames({ service }: Call, ids: readonly string[]): Prom
 /** The API accepts this many ids in one filter. */
 const maxIds = 100;
 
-function show({ printResult }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
+export function show({ printResult }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
   return printResult(
     { ...app, ...(keyFile && { key_file: keyFile }) },
     fields([
@@ -256,6 +256,7 @@ function show({ printResult }: Call, app: Application | ApplicationWithKey, keyF
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],
       ['expires', app.expires_at ?? 'never'],
+      ['quarantine', app.quarantined_at && `since ${app.quarantined_at}`],
       ['last used', app.last_used_at],
       ['key', 'key' in app ? `${app.key} (shown only once)` : keyFile && `written to ${keyFile}`],
     ]),
@@ -284,6 +285,6 @@ export function summarizeGrants({ permissions, rules }: Pick<Application, 'permi
   return more.length > 2 ? `${first} and ${more.length} more` : [first, ...more].join(', ');
 }
 
-function titleOf({ name, type, id }: Application): string {
+export function titleOf({ name, type, id }: Application): string {
   return `${type} application "${name}" (${id})`;
 }

@@ -3,6 +3,7 @@ import { escapeText } from '../../domain/escape.ts';
 import { explain, trace } from '../../domain/explain.ts';
 import { Permission } from '../../domain/permission.ts';
 import { compilePolicy, type Resource } from '../../domain/policy.ts';
+import { quarantined } from '../../domain/quarantine.ts';
 import { Container, type Rule } from '../../domain/rule.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { negativeExitCode, UsageError } from '../errors.ts';
@@ -62,7 +63,8 @@ async function decideForApplication(
   };
   const application = await findApplication(call, app);
   const { permissions } = application;
-  const policy = compilePolicy({ permissions, rules: application.rules as Rule[] });
+  const grants = { permissions, rules: application.rules as Rule[] };
+  const policy = compilePolicy(application.quarantined_at === undefined ? grants : quarantined(grants));
   const question = { holder: 'application', policy } as const;
   return {
     principal: { kind: 'application', id: application.id, application_id: application.id },

@@ -104,7 +104,11 @@ function authenticate({ kind, digest }: PresentedKey, credentials: Credentials):
   });
 }
 
-function requireAccess({ callers, permission }: KeyedRoute, principal: Principal, headers: Headers): void {
+function requireAccess(
+  { kind, callers, permission }: KeyedRoute,
+  principal: Principal,
+  headers: Headers,
+): void {
   // Browsers set `Origin` reliably. Other clients can omit or forge it, so a missing `Origin` is allowed.
   const origin = principal.origins ? headers.get('origin') : null;
   if (origin !== null && !principal.origins?.includes(origin))
@@ -119,6 +123,8 @@ function requireAccess({ callers, permission }: KeyedRoute, principal: Principal
       { reason: `this operation requires ${required}, and this is the key of ${presented}` },
     );
   }
+  if (kind === 'change' && principal.policy.quarantined)
+    throw new Denial('quarantined', undefined, { reason: 'the application is in quarantine' });
   if (permission) mustHold(principal, permission);
 }
 

@@ -249,6 +249,7 @@ export function failuresOf(route: Route): Code[] {
   ];
   if (route.permission) common.push('permission_missing');
   if (route.callers) common.push('key_type_refused');
+  if (route.kind === 'change') common.push('quarantined');
   if (takesBody(route)) common.push('too_large');
   if (takesBody(route) && !route.conventions) common.push('unsupported_media_type');
   if (takesIdempotencyKey(route)) common.push('idempotency_running', 'idempotency_mismatch');

@@ -196,6 +196,12 @@ export const example = {
     modified_by: creator,
     modified_at: '2026-11-16T14:05:00.000Z',
   },
+  applicationQuarantined: {
+    ...application,
+    modified_by: creator,
+    modified_at: '2026-11-16T14:05:00.000Z',
+    quarantined_at: '2026-11-16T14:05:00.000Z',
+  },
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
   applicationKey,
   applicationKeyCreated: {

@@ -45,6 +45,17 @@ test('an application is created, found by id and name, updated and deleted', asy
   expect(await works(created.key)).toBe(false);
 });
 
+test('quarantine and release change what the key can do', async () => {
+  const { id, key: shopKey } = await json(shop);
+  const token = { key: shopKey, body: { data: 'x' } };
+  const { out } = await call(['apps', 'quarantine', 'shop', '--yes']);
+  expect(out).toMatch(/^quarantine +since 2026-\S+Z$/m);
+  expect((await server.call('POST', '/tokens', token)).body.code).toBe('quarantined');
+  expect((await call(['can', 'token:read', '--app', 'shop'])).out).toStartWith('allowed, as redact: ');
+  expect(await json(['apps', 'release', 'shop'])).toEqual({ released: id });
+  expect((await server.call('POST', '/tokens', token)).body.code).toBe('permission_missing');
+});
+
 test('the body comes from a file or standard input, and options override its fields', async () => {
   const rules = [{ priority: 1, container: '/shop/', transform: 'reveal', permissions: ['token:read'] }];
   const body = JSON.stringify({ name: 'in the file', type: 'private', rules });

@@ -1,7 +1,7 @@
 /** Finds the subjects and resources that AuthZEN requests name. */
 import type { AuthZenResource, AuthZenSubject } from '../../../domain/authzen.ts';
 import { Id, NameFilter } from '../../../domain/common-fields.ts';
-import { fail } from '../../../domain/error.ts';
+import { Denial } from '../../../domain/denial.ts';
 import type { Question } from '../../../domain/explain.ts';
 import { parseKey } from '../../../domain/key.ts';
 import type { Resource } from '../../../domain/policy.ts';
@@ -65,9 +65,13 @@ function requireOwnSession(
         ? type === 'session' && id.toLowerCase() === caller.sessionId
         : key?.kind === 'ses' && caller.digest.equals(key.digest);
     if (!isOwn)
-      throw fail('permission_missing', {
-        detail: 'A session can use `decision:create` only to ask about itself.',
-      });
+      throw new Denial(
+        'permission_missing',
+        'A session can use `decision:create` only to ask about itself.',
+        {
+          reason: 'a session can ask only about itself',
+        },
+      );
   }
 }
 

@@ -23,6 +23,8 @@ create table applications (
   modified_by uuid,
   modified_at bigint,
   expires_at bigint,
+  -- Null if it is not in quarantine.
+  quarantined_at bigint,
   last_used_at bigint,
   primary key (tenant_id, id)
 );

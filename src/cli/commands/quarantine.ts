@@ -1,0 +1,36 @@
+import type { Call, RemoteCommand } from '../command.ts';
+import { confirm, yesOption } from '../terminal/options.ts';
+import { appArgument, findApplication, show, titleOf } from './apps.ts';
+
+export const quarantineCommands: readonly RemoteCommand[] = [
+  {
+    usage: 'apps quarantine <APP>',
+    options: [yesOption],
+    summary: 'Put an application into quarantine.',
+    details: `The application and its sessions keep their keys, but can change nothing and read no token data until you release it. ${appArgument}`,
+    examples: ['sallyport apps quarantine backend'],
+    call: quarantine,
+  },
+  {
+    usage: 'apps release <APP>',
+    summary: 'Release an application from quarantine.',
+    details: appArgument,
+    examples: ['sallyport apps release backend'],
+    call: release,
+  },
+];
+
+async function quarantine(call: Call): Promise<number> {
+  const app = await findApplication(call, call.args[0] as string);
+  await confirm(
+    call,
+    `Put ${titleOf(app)} into quarantine? It can then change nothing and read no token data.`,
+  );
+  return show(call, await call.service.applications.quarantine(app.id));
+}
+
+async function release(call: Call): Promise<number> {
+  const app = await findApplication(call, call.args[0] as string);
+  await call.service.applications.release(app.id);
+  return call.printResult({ released: app.id }, `released ${app.id}`);
+}

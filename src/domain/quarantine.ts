@@ -1,0 +1,25 @@
+/** Quarantine: an application and its sessions keep their keys, but change nothing and read no data. */
+import type { Grants } from './grant.ts';
+
+/** Grants as they apply now. In quarantine, permissions without a rule have the transform `redact` instead of `mask`. */
+export interface EffectiveGrants extends Grants {
+  readonly quarantined?: boolean | undefined;
+}
+
+/** What remains of the grants in quarantine: permissions to read, with the transform `redact`. */
+export function quarantined({ permissions, rules }: Grants): EffectiveGrants {
+  return {
+    permissions: permissions.filter(isRead),
+    rules: rules.map((rule) => ({
+      ...rule,
+      transform: 'redact',
+      permissions: rule.permissions.filter(isRead),
+    })),
+    quarantined: true,
+  };
+}
+
+/** Of custom permissions, those whose last word is `read`. Decisions and reviews change nothing and return no data. */
+function isRead(permission: string): boolean {
+  return /:(read|review)$/.test(permission) || permission === 'decision:create';
+}

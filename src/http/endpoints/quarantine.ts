@@ -1,0 +1,58 @@
+/** Quarantine, for the time in which it is not known whether a key leaked. */
+import { type Application, Application as ApplicationView } from '../../domain/application.ts';
+import { difference } from '../../domain/audit.ts';
+import { orNotFound } from '../../domain/error.ts';
+import { changeBy, denyEscalation, type Principal } from '../../domain/principal.ts';
+import type { StoreTransaction } from '../../store/store.ts';
+import { changeEndpoint, reply } from '../pipeline/route.ts';
+import { example } from '../reference/examples.ts';
+import { entityOf, params } from './applications.ts';
+
+const tag = 'Applications';
+
+export const quarantineApplication = changeEndpoint({
+  name: 'quarantineApplication',
+  operation: 'application.quarantine',
+  tag,
+  summary: 'Put an application into quarantine',
+  description:
+    'From now on the application and its sessions can change nothing, and they read tokens without their data. Their keys stay valid, and the audit log records what they try. An application that is in quarantine already stays unchanged. Your key must hold every management permission of the application.',
+  params,
+  replies: {
+    200: reply('The application in quarantine.', ApplicationView, example.applicationQuarantined),
+  },
+  failures: ['grant_not_held', 'not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const { body, ...change } = await setQuarantine(principal, params.id, true, store);
+    return { status: 200, body, ...change };
+  },
+});
+
+export const releaseApplication = changeEndpoint({
+  name: 'releaseApplication',
+  operation: 'application.release',
+  tag,
+  summary: 'Release an application from quarantine',
+  description:
+    'Ends the quarantine immediately. Your key must hold every management permission of the application.',
+  params,
+  replies: { 204: { description: 'The application is not in quarantine.' } },
+  failures: ['grant_not_held', 'not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const { body: _, ...change } = await setQuarantine(principal, params.id, false, store);
+    return { status: 204, ...change };
+  },
+});
+
+async function setQuarantine(
+  principal: Principal,
+  id: string,
+  isQuarantined: boolean,
+  { applications }: StoreTransaction,
+) {
+  const check = (current: Application) => denyEscalation(principal, current);
+  const change = changeBy(principal);
+  const set = await applications.setQuarantine(principal.tenantId, id, change, isQuarantined, check);
+  const { before, after } = orNotFound(set);
+  return { body: after, entity: entityOf(id), difference: difference(before, after, ['quarantined_at']) };
+}
