@@ -146,8 +146,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/pipeline/handle-request.ts',
-        from: '      await recordDisclosures(operationOf(route), reply, principal, requestInfo, context); // 503\n',
-        to: '      void recordDisclosures(operationOf(route), reply, principal, requestInfo, context).catch(() => {});\n',
+        from: '      if (written) await written; // 503\n',
+        to: '      written?.catch(() => {});\n',
       },
     ],
   },

@@ -130,10 +130,16 @@ export const logFilter = {
 
 /** The resources of an entry, with the deepest container that includes all of them. */
 export function resourceOf(resources: readonly Resource[]): EntryResource {
-  const ids = resources.flatMap(({ id }) => id ?? []);
-  const containers = resources.flatMap(({ container }) => container ?? []);
-  const container = containers.map(canonicalContainer).reduce(commonContainer, undefined);
-  return { ...(ids.length > 0 && { ids }), ...(container !== undefined && { container }) };
+  const result: { ids?: string[]; container?: string } = {};
+  for (const { id, container } of resources) {
+    if (id !== undefined) {
+      if (result.ids) result.ids.push(id);
+      else result.ids = [id];
+    }
+    if (container !== undefined)
+      result.container = commonContainer(result.container, canonicalContainer(container));
+  }
+  return result;
 }
 
 function commonContainer(a: string | undefined, b: string): string {

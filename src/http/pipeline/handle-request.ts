@@ -72,8 +72,10 @@ export async function handleRequest(
       route.kind === 'change'
         ? await runChange(route, call, request.headers, bodyText, requestInfo, context)
         : await route.handle(call, context);
-    if (reply.disclosures || reply.report)
-      await recordDisclosures(operationOf(route), reply, principal, requestInfo, context); // 503
+    if (reply.disclosures || reply.report) {
+      const written = recordDisclosures(operationOf(route), reply, principal, requestInfo, context);
+      if (written) await written; // 503
+    }
     return respond(route, reply, principal, requestInfo, context);
   } catch (error) {
     if (route.kind !== 'open') {

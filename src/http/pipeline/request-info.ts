@@ -16,6 +16,7 @@ export class RequestInfo {
   readonly #request: Request;
   readonly #addressOf: (request: Request) => string | undefined;
   #address: string | undefined | null = null;
+  #purpose: ReturnType<typeof Purpose.safeParse> | undefined | null = null;
 
   constructor(
     request: Request,
@@ -51,8 +52,11 @@ export class RequestInfo {
   }
 
   #parsePurpose() {
-    const given = this.#request.headers.get(purposeHeader);
-    return given ? Purpose.safeParse(decodeHeader(given)) : undefined;
+    if (this.#purpose === null) {
+      const given = this.#request.headers.get(purposeHeader);
+      this.#purpose = given ? Purpose.safeParse(decodeHeader(given)) : undefined;
+    }
+    return this.#purpose;
   }
 
   /** The client's address, behind trusted proxies. */
