@@ -75,12 +75,14 @@ export async function failInserts(databaseUrl: string, table: string): Promise<(
 
 /** All audit entries in a database, whether chained or not. Those of a tenant are in order. */
 export async function auditEntries(databaseUrl: string): Promise<(Entry & { tenant_id: string })[]> {
-  type Row = { tenant_id: string; entry: string };
-  const chained = await runSql<Row>(
+  const chained = await runSql<{ tenant_id: string; entry: Uint8Array }>(
     databaseUrl,
     'select c.tenant_id, a.entry from audit a join audit_chains c on c.number = a.chain order by a.chain, a.seq',
   );
-  const pending = await runSql<Row>(databaseUrl, 'select tenant_id, entry from audit_pending order by id');
+  const pending = await runSql<{ tenant_id: string; entry: string }>(
+    databaseUrl,
+    'select tenant_id, entry from audit_pending order by id',
+  );
   const rows = [...chained.map(({ tenant_id, entry }) => ({ tenant_id, entry: unpack(entry) })), ...pending];
   return rows.map(({ tenant_id, entry }) => ({ tenant_id, ...JSON.parse(entry) }));
 }

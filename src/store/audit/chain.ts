@@ -125,20 +125,20 @@ type AuditInsert = {
   readonly seq: number;
   readonly at: number;
   readonly chain: number;
-  readonly format: number;
   readonly request: number | null;
+  readonly format: number;
   readonly mac: Uint8Array | null;
-  readonly entry: string;
+  readonly entry: Uint8Array;
 };
 
 const insertRows = inserter<AuditInsert>('audit', {
   seq: 'bigint',
   at: 'bigint',
   chain: 'integer',
-  format: 'smallint',
   request: 'integer',
+  format: 'smallint',
   mac: 'bytea',
-  entry: 'text',
+  entry: 'bytea',
 });
 
 /** For a row that another program has inserted without a MAC. */
@@ -167,7 +167,7 @@ async function append(
     }
     const { terms, request } = indexTerms(text);
     entries.push({ seq, terms });
-    return { seq, at, chain: chain.number, format, request, mac, entry: pack(text) };
+    return { seq, at, chain: chain.number, request, format, mac, entry: pack(text) };
   });
   await insertRows[dialect](tx, rows);
   await addToIndex(tx, dialect, chain.number, entries);

@@ -1,154 +1,211 @@
 /**
- * A shorter form of the JSON of audit entries. JSON never contains raw control characters, so these stand for what
- * entries repeat:
+ * A shorter form of the JSON of audit entries, as bytes. JSON contains no raw control characters, so these stand for
+ * what entries repeat:
  *
- * - `\x02` and 22 characters: a UUID in base64url;
- * - `\x03` and a character: the first, second … UUID of the same entry once more;
- * - `\x04` to `\x1e`, and `\x1f` with a character: a phrase of the table below;
+ * - `\x02` and 16 bytes: a UUID;
+ * - `\x03` and a byte: the first (0), second (1) … UUID of the same entry once more;
+ * - `\x04` to `\x1e`, and `\x1f` with a character: a phrase of the tables below;
  * - `\x01` at the beginning: the rest is not packed. For text that is not JSON, which only another program can write.
  *
- * The form belongs to the row format: phrases may be added at the end, but never changed, moved or removed.
+ * The form belongs to the row format: phrases may be added at the end of the second table, but never changed, moved or
+ * removed.
  */
 
-/** Phrases with a code of one character. */
+/** Phrases with a code of one byte. */
 const frequent = [
-  '{"actor":{"kind":"',
-  '","id":"',
+  '{"actor":{"kind":"application","id":"',
+  '{"actor":{"kind":"session","id":"',
   '","application_id":"',
   '","authorized_by":"',
-  '"},"operation":"',
   '"},"from":{"ip":"',
   '","user_agent":"',
   '"},"request_id":"',
   '","operation":"',
-  '","result":"',
-  '"},"result":"',
-  '"entity":{"kind":"',
-  '"resource":{"ids":["',
+  'token.read","resource":{"ids":["',
   '"],"container":"/',
   '/"},"decision":{"transform":"',
-  '"rule":{"of":"',
+  'reveal","rule":{"of":"application","rule":',
+  'reveal","rule":{"of":"session","rule":',
+  ',"description":"',
+  '}},"result":"success"}',
+  '"}},"result":"success"}',
+  '"},"result":"success"}',
+  '","entity":{"kind":"',
+  '","id":"',
+  '"},"resource":{"ids":["',
+  '","',
   '"difference":{"',
   '":{"from":',
   ',"to":',
-  '"token.read"',
-  '"success"',
-  'reveal',
-  'application',
-  'session',
-  'token',
   'Mozilla/5.0 (',
   ') AppleWebKit/537.36 (KHTML, like Gecko) Chrome/',
+  '.0.0.0 Safari/537.36',
 ];
 
-/** Phrases with a code of two characters, from `\x1f!` on. */
+/** Phrases with a code of two bytes, from `\x1f!` on. */
 const others = [
   'Windows NT 10.0; Win64; x64',
   'Macintosh; Intel Mac OS X 10_15_7',
   'X11; Linux x86_64',
   'Linux; Android 10; K',
-  '.0.0.0 Safari/537.36',
   '.0.0.0 Mobile Safari/537.36',
-  ' Edg/',
   ') AppleWebKit/605.1.15 (KHTML, like Gecko) Version/',
   ' Safari/605.1.15',
   'iPhone; CPU iPhone OS ',
   ' like Mac OS X',
   ' Mobile/15E148 Safari/604.1',
   ' Gecko/20100101 Firefox/',
-  '"denied"',
-  '"failed"',
-  'mask',
-  'redact',
-  '"reason":"',
-  '"permission_missing"',
-  '"unauthenticated"',
-  '"missing":{"permission":"',
-  '"description":"',
-  '"purpose":"',
-  '"count":',
-  '"trace_id":"',
-  '"reported_by":"',
-  '"container":"/',
-  '"resource":{',
-  '"decision":{',
-  '"transform":"',
-  '"permissions":',
-  '"rules":',
-  '"expires_at":',
-  '"created_at":',
-  '"name":"',
-  '"metadata":',
-  '"data":',
+  ' Edg/',
+  '{"actor":{"kind":"operator"},"result":"success","from":{},"operation":"',
+  '{"actor":{"kind":"anonymous"},"from":{"ip":"',
+  'application',
+  'session',
+  'token',
+  'tenant',
+  'permission',
+  'container',
   '.create',
   '.update',
   '.delete',
   '.authorize',
   '.regenerate',
+  '.read',
   ':create',
   ':read',
   ':update',
   ':delete',
-  'operator',
-  'anonymous',
-  'tenant',
-  'audit.heads',
-  '"from":{"ip":"',
-  '"from":{}',
-  '"request_id":"',
-  '"rule":',
-  '"own","rule":',
-  'ceiling',
+  '"result":"denied","reason":"',
+  '"result":"failed","reason":"',
+  'permission_missing',
+  'unauthenticated',
+  '"decision":{"reason":"',
+  '","missing":{"permission":"',
+  '"}},"resource":{"ids":["',
+  ' does not have ',
+  ' in its permissions or rules',
+  'this application',
+  'this session',
+  '"decision":{"transform":"',
+  'mask","rule":{"of":"application","rule":',
+  'mask","rule":{"of":"session","rule":',
+  'redact","rule":{"of":"application","rule":',
+  'redact","rule":{"of":"session","rule":',
+  '"permissions"',
+  '"rule":{"of":"',
+  '"resource":{',
+  '"purpose":"',
+  '"trace_id":"',
+  '"reported_by":"',
+  '"count":',
+  '"result":"success"',
+  '"name":',
+  '"rules":',
+  '"metadata":',
+  '"data":',
+  '"expires_at":',
   '"priority":',
-  '"access"',
-  'permission',
-  'container',
-  'operation',
+  '"transform":"',
+  '"container":"/',
   '127.0.0.1',
+  'audit.heads',
 ];
 
-const oneByte = 0x04;
-const twoBytes = 0x21;
-const codes = new Map<string, string>([
-  ...frequent.map((phrase, at) => [phrase, String.fromCharCode(oneByte + at)] as const),
-  ...others.map((phrase, at) => [phrase, `\x1f${String.fromCharCode(twoBytes + at)}`] as const),
-]);
-const phrases = new Map([...codes].map(([phrase, code]) => [code, phrase]));
+const firstFrequent = 0x04;
+const firstOther = 0x21;
 
-const uuid = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
-const literals = [...codes.keys()]
-  .sort((a, b) => b.length - a.length)
-  .map((phrase) => phrase.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-const unpacked = new RegExp(`${uuid}|${literals.join('|')}`, 'g');
-const packed = new RegExp(['\x02.{22}', '\x03.', '[\x04-\x1e]', '\x1f.'].join('|'), 'g');
-
-/** The first of the characters that refer to an earlier UUID, and how many there are. */
-const firstReference = 0x21;
-const maxReferences = 90;
-
-export function pack(text: string): string {
-  if (/\p{Cc}/u.test(text)) return `\x01${text}`;
-  const seen: string[] = [];
-  return text.replace(unpacked, (part) => {
-    const code = codes.get(part);
-    if (code !== undefined) return code;
-    const known = seen.indexOf(part);
-    if (known >= 0) return `\x03${String.fromCharCode(firstReference + known)}`;
-    if (seen.length < maxReferences) seen.push(part);
-    return `\x02${Buffer.from(part.replaceAll('-', ''), 'hex').toString('base64url')}`;
-  });
+interface Phrase {
+  readonly text: string;
+  readonly code: string;
 }
 
-/** Returns some other text, and does not throw, if another program has changed the packed one. */
-export function unpack(text: string): string {
-  if (text.startsWith('\x01')) return text.slice(1);
+/** The phrases by the code of their first character, longest first. */
+const phrases: (Phrase[] | undefined)[] = [];
+for (const phrase of [
+  ...frequent.map((text, at): Phrase => ({ text, code: String.fromCharCode(firstFrequent + at) })),
+  ...others.map((text, at): Phrase => ({ text, code: `\x1f${String.fromCharCode(firstOther + at)}` })),
+].sort((a, b) => b.text.length - a.text.length)) {
+  const first = phrase.text.charCodeAt(0);
+  phrases[first] = [...(phrases[first] ?? []), phrase];
+}
+
+function phraseAt(text: string, at: number, first: number): Phrase | undefined {
+  const candidates = phrases[first];
+  if (candidates === undefined) return undefined;
+  for (const phrase of candidates) if (text.startsWith(phrase.text, at)) return phrase;
+  return undefined;
+}
+
+const uuidLength = 36;
+const uuid = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/y;
+/** UUIDs of one entry that can be repeated. */
+const maxRepeated = 256;
+
+/** The text must be well-formed Unicode. */
+export function pack(text: string): Uint8Array {
+  const isAscii = /^[ -~]*$/.test(text);
+  if (!isAscii && /\p{Cc}/u.test(text)) return Buffer.from(`\x01${text}`);
+  // Each character of this string is one byte.
+  const bytes = isAscii ? text : Buffer.from(text).toString('latin1');
   const seen: string[] = [];
-  return text.replace(packed, (code) => {
-    if (code[0] === '\x03') return seen[code.charCodeAt(1) - firstReference] ?? '';
-    if (code[0] !== '\x02') return phrases.get(code) ?? '';
-    const hex = Buffer.from(code.slice(1), 'base64url').toString('hex');
-    const id = `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
-    if (seen.length < maxReferences) seen.push(id);
-    return id;
-  });
+  let packed = '';
+  let start = 0;
+  for (let at = 0; at < bytes.length; ) {
+    const first = bytes.charCodeAt(at);
+    const phrase = phraseAt(bytes, at, first);
+    if (!phrase && !isUuidAt(bytes, at, first)) {
+      at += 1;
+      continue;
+    }
+    const end = at + (phrase?.text.length ?? uuidLength);
+    packed += bytes.slice(start, at) + (phrase?.code ?? codeOf(bytes.slice(at, end), seen));
+    start = end;
+    at = end;
+  }
+  return Buffer.from(packed + bytes.slice(start), 'latin1');
+}
+
+const dash = 45;
+
+function isUuidAt(text: string, at: number, first: number): boolean {
+  const isHexDigit = (first >= 48 && first <= 57) || (first >= 97 && first <= 102);
+  if (!isHexDigit || text.charCodeAt(at + 8) !== dash) return false;
+  uuid.lastIndex = at;
+  return uuid.test(text);
+}
+
+function codeOf(id: string, seen: string[]): string {
+  const known = seen.indexOf(id);
+  if (known >= 0) return `\x03${String.fromCharCode(known)}`;
+  if (seen.length < maxRepeated) seen.push(id);
+  return `\x02${Buffer.from(id.replaceAll('-', ''), 'hex').toString('latin1')}`;
+}
+
+/** Returns some other text, and does not throw, if another program has changed the bytes. */
+export function unpack(packed: Uint8Array): string {
+  const buffer = Buffer.from(packed.buffer, packed.byteOffset, packed.byteLength);
+  if (buffer[0] === 0x01) return buffer.toString('utf8', 1);
+  const bytes = buffer.toString('latin1');
+  const seen: string[] = [];
+  let text = '';
+  let start = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    const code = bytes.charCodeAt(at);
+    if (code > 0x1f) continue;
+    text += bytes.slice(start, at);
+    if (code === 0x02) {
+      const id = uuidOf(buffer.toString('hex', at + 1, at + 17));
+      if (seen.length < maxRepeated) seen.push(id);
+      text += id;
+      at += 16;
+    } else if (code === 0x03) text += seen[bytes.charCodeAt(++at)] ?? '';
+    else if (code === 0x1f) text += others[bytes.charCodeAt(++at) - firstOther] ?? '';
+    else text += frequent[code - firstFrequent] ?? '';
+    start = at + 1;
+  }
+  text += bytes.slice(start);
+  return Buffer.from(text, 'latin1').toString();
+}
+
+function uuidOf(hex: string): string {
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }

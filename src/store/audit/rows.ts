@@ -65,7 +65,8 @@ export interface StoredRow {
   readonly at: DbTime;
   readonly format: number;
   readonly mac: Uint8Array | null;
-  readonly entry: string;
+  /** Packed. */
+  readonly entry: Uint8Array;
 }
 
 /** The columns of `StoredRow`. */

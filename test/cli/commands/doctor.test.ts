@@ -244,7 +244,7 @@ describe('doctor on SQLite', () => {
 
   test.each([
     ['was removed', 'delete from audit where seq = (select max(seq) from audit)'],
-    ['was changed', "update audit set entry = '{}' where seq = (select max(seq) from audit)"],
+    ['was changed', "update audit set entry = x'00' where seq = (select max(seq) from audit)"],
   ])('reports that the last signed entry %s', async (_, statement) => {
     await cli.run('audit', 'head');
     await runSql(url(), statement);

@@ -26,13 +26,13 @@ create table audit (
   seq integer not null,
   at integer not null,
   chain integer not null,
-  format integer not null,
   request integer,
+  format integer not null,
   mac blob,
-  entry text not null,
+  entry blob not null,
   primary key (chain, seq)
 ) strict, without rowid;
-create index audit_by_request on audit (chain, request, seq) where request is not null;
+create index audit_by_request on audit (chain, request) where request is not null;
 
 -- For each term (a hash of an id, actor, container, operation or result) and each block of 1024 entries, the positions
 -- of the entries with that term: seq - 1024 * block, two bytes each.
