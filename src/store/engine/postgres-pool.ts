@@ -12,6 +12,12 @@ import { mapDriverError, NotWritable, rejectsStartupParameters, Unreachable } fr
 import { passwordFromFile } from './postgres-password.ts';
 import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
+/**
+ * Row locks and rereads rely on this isolation level. A stricter default of the database would only add conflicts.
+ * Databases that do not have it use a stricter one, and conflicts are retried.
+ */
+const isolation = 'read committed';
+
 export interface Pool {
   readonly sql: SQL;
   /** Statements to run at the beginning of every transaction. Undefined if the connections have these settings. */
@@ -99,9 +105,10 @@ interface Opened {
 }
 
 async function openPool(host: PostgresHost, target: PostgresTarget, options: PoolOptions): Promise<Opened> {
-  const direct = connect(host, target, options, options.settings);
+  const startup = { default_transaction_isolation: isolation, ...options.settings };
+  const direct = connect(host, target, options, startup);
   try {
-    const { applied, readOnly } = await probe(direct, options);
+    const { applied, readOnly } = await probe(direct, options, Object.keys(startup));
     if (applied) return { pool: { sql: direct, transactionSettings: undefined }, readOnly };
     await direct.close();
   } catch (error) {
@@ -110,10 +117,9 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   }
   const pooled = connect(host, target, options, undefined);
   try {
-    const { readOnly } = await probe(pooled, options);
-    const transactionSettings = Object.entries(options.settings)
-      .map(([name, value]) => `set local ${name} = ${value}`)
-      .join('; ');
+    const { readOnly } = await probe(pooled, options, []);
+    const local = Object.entries(options.settings).map(([name, value]) => `set local ${name} = ${value}`);
+    const transactionSettings = [`set transaction isolation level ${isolation}`, ...local].join('; ');
     return { pool: { sql: pooled, transactionSettings }, readOnly };
   } catch (error) {
     await pooled.close({ timeout: 0 }).catch(() => {});
@@ -127,10 +133,15 @@ interface Probed {
   readonly readOnly: boolean;
 }
 
-async function probe(sql: SQL, { settings, connectTimeout }: PoolOptions): Promise<Probed> {
-  const names = Object.keys(settings).map((name) => `'${name}'`);
+async function probe(
+  sql: SQL,
+  { connectTimeout }: PoolOptions,
+  parameters: readonly string[],
+): Promise<Probed> {
+  const names = parameters.map((name) => `'${name}'`);
   const query = `select current_setting('transaction_read_only') = 'on' as "readOnly",
-    (select count(*) from pg_settings where source = 'client' and name in (${names})) = ${names.length} as applied`;
+    (select count(*) from pg_settings
+     where source = 'client' and name in (${names.join() || 'null'})) = ${names.length} as applied`;
   const timeout = Promise.withResolvers<never>();
   const timer = setTimeout(
     () => timeout.reject(new Unreachable('the database does not answer')),

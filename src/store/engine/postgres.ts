@@ -10,7 +10,7 @@ import {
   type Value,
 } from './db.ts';
 import { groupCommit } from './group-commit.ts';
-import { mapDriverError, Unreachable } from './postgres-errors.ts';
+import { Conflict, mapDriverError, Unreachable } from './postgres-errors.ts';
 import { type Pool, type Pools, postgresPools } from './postgres-pool.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 
@@ -51,6 +51,8 @@ type Result<R> = R[] & { count: number };
 
 /** Milliseconds before a read is sent again after its connection was lost. */
 const pause = 10;
+/** The longest pause before a transaction is repeated after a conflict, in milliseconds. */
+const maxPause = 50;
 
 /** Settings of every transaction. */
 function settingsOf({ statement, lock, idleInTransaction }: Timeouts, { schema }: PostgresTarget) {
@@ -128,8 +130,8 @@ export function openPostgres(
   }
 
   /**
-   * Sends a read once more if its connection was lost before the answer, within the same time limit. A read that
-   * was too slow is not repeated: it would be as slow again.
+   * Sends a read once more if its connection was lost before the answer, within the same time limit, and again after
+   * every conflict. A read that was too slow is not repeated: it would be as slow again.
    */
   const read = <T>(work: (on: Runner, pool: Pool) => Promise<T>) => {
     const attempt = () =>
@@ -140,7 +142,7 @@ export function openPostgres(
       try {
         return await attempt();
       } catch (error) {
-        if (!(error instanceof Unreachable)) throw error;
+        if (!(error instanceof Unreachable)) return afterConflict(error, late, attempt);
         await Bun.sleep(pause);
         if (late()) throw error;
         return attempt();
@@ -148,8 +150,10 @@ export function openPostgres(
     });
   };
 
-  const transaction = <T>(work: Work<T>, late: Late) =>
-    onPool((pool) => begin(pool, (tx) => withDeadline(work, late)(queries(tx, clock))));
+  function transaction<T>(work: Work<T>, late: Late): Promise<T> {
+    const attempt = () => onPool((pool) => begin(pool, (tx) => withDeadline(work, late)(queries(tx, clock))));
+    return attempt().catch((error) => afterConflict(error, late, attempt));
+  }
 
   const shortTransaction = <T>(work: Work<T>) => bounded((late) => transaction(work, late));
 
@@ -188,7 +192,25 @@ export function openPostgres(
   };
 }
 
-/** Runs work in a transaction with the settings of the pool. */
+/** Repeats the attempt after each conflict until the caller no longer waits. Throws other errors. */
+async function afterConflict<T>(error: unknown, late: Late, attempt: () => Promise<T>): Promise<T> {
+  let last = error;
+  for (let longest = 2; last instanceof Conflict && !late(); longest = Math.min(longest * 2, maxPause)) {
+    // A random pause, so that two transactions do not conflict again.
+    await Bun.sleep(Math.random() * longest);
+    try {
+      return await attempt();
+    } catch (error) {
+      last = error;
+    }
+  }
+  throw last;
+}
+
+/** The first conflict of each transaction. Later statements of the transaction fail with other errors. */
+const conflicts = new WeakMap<Runner, Conflict>();
+
+/** Runs work in a transaction with the settings of the pool. Throws `Conflict` if a statement did, or the commit. */
 async function begin<T>({ sql, transactionSettings }: Pool, work: (tx: Runner) => Awaitable<T>): Promise<T> {
   let failed: { error: unknown } | undefined;
   try {
@@ -197,7 +219,7 @@ async function begin<T>({ sql, transactionSettings }: Pool, work: (tx: Runner) =
       try {
         return await work(tx);
       } catch (error) {
-        failed = { error };
+        failed = { error: conflicts.get(tx) ?? error };
         throw error;
       }
     })) as T;
@@ -227,7 +249,9 @@ async function execute<R>(
   try {
     return (await on.unsafe(text, values)) as Result<R>;
   } catch (error) {
-    throw mapDriverError(error);
+    const mapped = mapDriverError(error);
+    if (mapped instanceof Conflict && !conflicts.has(on)) conflicts.set(on, mapped);
+    throw mapped;
   }
 }
 
