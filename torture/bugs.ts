@@ -110,8 +110,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/credentials.ts',
-        from: 'ceiling: permissions === null || rules === null ? undefined : policyOf(permissions, rules),',
-        to: 'ceiling: undefined,',
+        from: 'permissions === null || rules === null\n        ? undefined',
+        to: 'permissions !== undefined\n        ? undefined',
       },
     ],
   },
