@@ -8,7 +8,7 @@ import type { NewEntry, Store } from '../../store/store.ts';
 export interface AuditRecorder {
   /** Counts an event about the resources `ids`. Calls `makeEntry` only for the first event of an entry. */
   add(group: Group, ids: readonly string[] | undefined, makeEntry: (at: number) => NewEntry): void;
-  /** Writes the first events of a group at once, and repeated ones at the end of the minute. */
+  /** Writes the first events of a group, and at the end of the minute the repeated ones. */
   writeDue(): Promise<void>;
   /** Writes all recorded events. If that fails, the next call writes them. */
   flush(): Promise<void>;
