@@ -1,6 +1,7 @@
 /** Fingerprints of a database, to detect changes. */
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
+import { auditEntries } from '../../test/support/database.ts';
 
 export interface Snapshots {
   take(): Promise<string>;
@@ -20,8 +21,7 @@ function onSqlite(path: string): Snapshots {
   const db = new Sqlite(path, { readonly: true });
   return {
     take: async () => String(db.query('pragma data_version').values()),
-    entriesOf: async (id) =>
-      db.query("select 1 from audit where result = 'success' and instr(entry, ?) > 0").all(id).length,
+    entriesOf: (id) => successesOf(`sqlite:${path}`, id),
     close: async () => db.close(),
   };
 }
@@ -40,9 +40,12 @@ function onPostgres(databaseUrl: string): Snapshots {
       const [row] = await sql.unsafe(`select concat_ws(' ', ${digests.join()}) as digest`);
       return row.digest;
     },
-    entriesOf: async (id) =>
-      (await sql.unsafe("select 1 from audit where result = 'success' and strpos(entry, $1) > 0", [id]))
-        .length,
+    entriesOf: (id) => successesOf(databaseUrl, id),
     close: () => sql.close(),
   };
+}
+
+async function successesOf(databaseUrl: string, requestId: string): Promise<number> {
+  const entries = await auditEntries(databaseUrl);
+  return entries.filter(({ request_id, result }) => request_id === requestId && result === 'success').length;
 }

@@ -87,18 +87,26 @@ export class Filler {
     await this.#analyze('tokens', 'token_contents', 'token_containers', 'token_metadata');
   }
 
-  /** Entries of 100 actors; the first half of them only created, the second half only updated. */
+  /**
+   * Entries of 100 actors; the first half of them only created, the second half only updated. The running service
+   * chains them. They have no MAC, so the log does not verify afterwards.
+   */
   async log(tenant: string, count: number): Promise<void> {
-    const actor = this.#words.id('01900001', 'n % 100');
+    const actor = `cast(${this.#words.id('01900001', 'n % 100')} as text)`;
     const operation = "case when n % 100 < 50 then 'application.create' else 'application.update' end";
-    const quoted = `'{"actor":{"kind":"application"},"operation":"application.create","result":"success","from":{}}'`;
+    const entry = `'{"actor":{"kind":"application","id":"' || ${actor} || '"},"operation":"' || ${operation} ||
+      '","entity":{"kind":"application","id":"entity-' || n || '"},"result":"success","from":{}}'`;
     await this.#insert(
-      'audit (id, format, tenant_id, at, actor_id, operation, entity_id, result, entry, seq, hash, mac)',
-      `${this.#words.id('01900002', 'n')}, 1, '${tenant}', ${Date.now() - count} + n, ${actor}, ${operation},
-        'entity-' || n, 'success', ${quoted}, -n, ${this.#words.bytes}, ${this.#words.bytes}`,
+      'audit_pending (tenant_id, format, at, entry)',
+      `'${tenant}', 1, ${Date.now() - count} + n, ${entry}`,
       count,
     );
-    await this.#analyze('audit');
+    const pending = `select 1 from audit_pending where tenant_id = '${tenant}' limit 1`;
+    for (let polls = 0; (await runSql(this.#url, pending)).length > 0; polls++) {
+      if (polls > 3000) throw new Error('the service does not chain the audit entries');
+      await Bun.sleep(200);
+    }
+    await this.#analyze('audit', 'audit_index');
   }
 
   /** Id of an actor in the log, 0 to 99. */
@@ -121,7 +129,10 @@ export class Filler {
   /** On PostgreSQL, because every remaining row is searched for secrets at the end of the run. */
   async clear(): Promise<void> {
     if (this.#isPostgres)
-      await runSql(this.#url, 'truncate token_metadata, token_containers, token_contents, tokens, audit');
+      await runSql(
+        this.#url,
+        'truncate token_metadata, token_containers, token_contents, tokens, audit, audit_index',
+      );
   }
 
   async #insert(into: string, values: string, count: number, where = '1 = 1'): Promise<void> {
