@@ -216,4 +216,16 @@ export const bugs: readonly Bug[] = [
       },
     ],
   },
+  {
+    name: 'more audit entries deleted than archived',
+    row: 'retention',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/store/audit/retention.ts',
+        from: "'delete from audit where chain = $1 and seq > $2 and seq <= $3'",
+        to: "'delete from audit where chain = $1 and seq > $2 and seq <= $3 + 5'",
+      },
+    ],
+  },
 ];

@@ -25,18 +25,17 @@ export async function runCommand(
   return { code: await child.exited, out: out as string, err: err as string };
 }
 
-/** Failed checks of `doctor`, and findings of `audit verify` in an export together with the archives. */
+/** Failed checks of `doctor` and findings of `audit verify` in an export. */
 export async function operatorChecks(
   context: Context,
   databaseUrl: string,
   program: readonly string[],
-  archives: readonly string[] = [],
 ): Promise<string[]> {
   const file = join(context.folder, `audit-${crypto.randomUUID()}.jsonl`);
   const run = (...args: string[]) => runCommand(context, databaseUrl, [...program, ...args]);
   const doctor = await run('doctor', '--json');
   const exported = await run('audit', 'export', file);
-  const verified = await run('audit', 'verify', file, ...archives);
+  const verified = await run('audit', 'verify', file);
   rmSync(file, { force: true });
   return [
     ...failuresIn(doctor),

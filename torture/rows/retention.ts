@@ -3,7 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from '../client.ts';
 import { environmentOf, firstKey, startNode } from '../crash/node.ts';
-import { operatorChecks, runCommand } from '../crash/operator.ts';
+import { runCommand } from '../crash/operator.ts';
+import { databaseTimeout } from '../retry.ts';
 import { bothDatabases, type Context, type Outcome, type Row } from '../row.ts';
 
 export const retention: Row = {
@@ -19,10 +20,11 @@ const lanes = 6;
 const maxLife = 400;
 
 async function run(context: Context): Promise<Outcome> {
-  const rounds = context.sized(40, 4);
+  const rounds = context.sized(30, 4);
   const program = [await context.executable()];
   const databaseUrl = await context.freshDatabase();
-  const node = await startNode(context, { databaseUrl, command: program });
+  const env = databaseTimeout(context);
+  const node = await startNode(context, { databaseUrl, command: program, env });
   const folder = join(context.folder, 'archive');
   const archive = ['audit', 'archive', folder, '--older-than', '0'];
   const load = startLoad(context, node.url, firstKey(context));
@@ -31,9 +33,12 @@ async function run(context: Context): Promise<Outcome> {
   for (let round = 1; round <= rounds; round++) {
     await load.more(context.sized(500, 60));
     if (round % 2 === 0) {
-      const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...archive]);
+      const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...archive], env);
       if (code !== 0) failures.push(`audit archive ended with ${code}: ${out}${err}`);
-    } else if (await killCommand(context, databaseUrl, [...program, ...archive])) killed += 1;
+    } else if (
+      await killCommand(context, environmentOf(context.folder, databaseUrl, env), [...program, ...archive])
+    )
+      killed += 1;
   }
   const { acknowledged, refused } = await load.stop();
   await node.stop();
@@ -41,16 +46,16 @@ async function run(context: Context): Promise<Outcome> {
   for (const command of [
     ['audit', 'verify', folder, '--database'],
     ['audit', 'export', rest],
+    ['audit', 'verify', folder, rest],
   ]) {
-    const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...command]);
+    const { code, out, err } = await runCommand(context, databaseUrl, [...program, ...command], env);
     if (code !== 0) failures.push(`${command.join(' ')} ended with ${code}: ${out}${err}`);
   }
-  failures.push(...(await operatorChecks(context, databaseUrl, program, [folder])));
   const files = readdirSync(folder).filter((name) => name.endsWith('.jsonl'));
   const archived = requestIds(files.map((name) => join(folder, name)));
   const known = archived.union(requestIds([rest]));
   const lost = acknowledged.filter((id) => !known.has(id));
-  if (refused > 0) failures.push(`${refused} requests were refused`);
+  failures.push(...refused);
   return {
     figures: {
       rounds,
@@ -59,17 +64,21 @@ async function run(context: Context): Promise<Outcome> {
       'of them archived': acknowledged.filter((id) => archived.has(id)).length,
       archives: files.length,
       'entries lost': lost.length,
-      'requests refused': refused,
+      'requests refused': refused.length,
     },
     failures: [...lost.slice(0, 5).map((id) => `the entry of ${id} is lost`), ...failures].slice(0, 10),
   };
 }
 
 /** Returns whether the command was still running. */
-async function killCommand(context: Context, databaseUrl: string, command: string[]): Promise<boolean> {
+async function killCommand(
+  context: Context,
+  env: ReturnType<typeof environmentOf>,
+  command: string[],
+): Promise<boolean> {
   const child = Bun.spawn(command, {
     cwd: context.folder,
-    env: environmentOf(context.folder, databaseUrl),
+    env,
     stdio: ['ignore', 'ignore', 'ignore'],
   });
   await Promise.race([child.exited, Bun.sleep(context.random.below(maxLife))]);
@@ -83,7 +92,8 @@ async function killCommand(context: Context, databaseUrl: string, command: strin
 function startLoad(context: Context, url: string, key: string) {
   const client = new Client(url);
   const acknowledged: string[] = [];
-  let [sent, refused, stopped] = [0, 0, false];
+  const refused: string[] = [];
+  let [sent, stopped] = [0, false];
   const send = async (method: string, path: string, body: object) => {
     const id = `retention-${sent++}`;
     const { status, text } = await client.call(method, path, {
@@ -92,21 +102,22 @@ function startLoad(context: Context, url: string, key: string) {
       headers: [`SVC-REQUEST-ID: ${id}`],
     });
     if (status < 300) acknowledged.push(id);
-    else refused += 1;
+    else refused.push(`${method} returned ${status}: ${text}`);
     return text;
   };
   const lane = async () => {
     const body = { name: 'an application', type: 'private', permissions: ['token:read'] };
     const created = JSON.parse(await send('POST', '/applications', body)) as { id: string; key: string };
     context.secrets.add(created.key);
-    while (!stopped) await send('PATCH', `/applications/${created.id}`, { name: `name ${sent}` });
+    while (!stopped && refused.length === 0)
+      await send('PUT', `/applications/${created.id}`, { ...body, name: `name ${sent}` });
   };
   const running = Promise.all(Array.from({ length: lanes }, lane));
   return {
     /** Resolves after this many more acknowledged changes. */
     more: async (count: number) => {
       const end = acknowledged.length + count;
-      while (acknowledged.length < end && refused === 0) await Bun.sleep(5);
+      while (acknowledged.length < end && refused.length === 0) await Bun.sleep(5);
     },
     stop: async () => {
       stopped = true;
