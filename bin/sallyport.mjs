@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // Runs the command line with the Bun that was installed beside it; Node is only needed to find it.
 import { spawn } from 'node:child_process';
+import { statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { devNull } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -21,16 +22,34 @@ for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => c
 child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 143)));
 child.on('error', giveUp);
 
+/** The install script of the package `bun` replaces its placeholder. If scripts are disabled, uses the platform package. */
 function findBun() {
   try {
-    return join(dirname(createRequire(import.meta.url).resolve('bun/package.json')), 'bin', 'bun.exe');
+    const manifest = createRequire(import.meta.url).resolve('bun/package.json');
+    const installed = join(dirname(manifest), 'bin', 'bun.exe');
+    return statSync(installed).size > 1_000_000 ? installed : findPlatformBun(manifest);
   } catch (error) {
     giveUp(error);
   }
 }
 
+function findPlatformBun(manifest) {
+  const require = createRequire(manifest);
+  for (const name of Object.keys(require(manifest).optionalDependencies)) {
+    try {
+      const folder = join(dirname(require.resolve(`${name}/package.json`)), 'bin');
+      return join(folder, process.platform === 'win32' ? 'bun.exe' : 'bun');
+    } catch {
+      // For another platform.
+    }
+  }
+  throw new Error('no binary is installed for this platform');
+}
+
 function giveUp(error) {
   const reason = error.message.split('\n')[0];
-  process.stderr.write(`sallyport: error: cannot run Bun: ${reason}\nsallyport: hint: run npm ci first\n`);
+  process.stderr.write(
+    `sallyport: error: cannot run Bun: ${reason}\nsallyport: hint: install the dependencies with npm ci or npm install\n`,
+  );
   process.exit(1);
 }

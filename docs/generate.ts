@@ -125,7 +125,7 @@ function cliPage(): string {
   const other = commands.filter((command) => ['completion', 'version'].includes(nameOf(command)));
   return lines(
     '# CLI',
-    'All commands, with options and examples. Run `npx sallyport` in a clone, `node PATH/bin/sallyport.mjs` from elsewhere, or the [single executable](../operations/deploy.md#single-executable).',
+    'All commands, with options and examples. Run `npx sallyport` in a clone or in a project with the [npm package](../operations/deploy.md#npm-package), `node PATH/bin/sallyport.mjs` from elsewhere, or the [single executable](../operations/deploy.md#single-executable).',
     `\`\`\`text\n${helpText().trimEnd()}\n\`\`\``,
     '## Output and exit codes',
     'Data goes to standard output: tables and text, or JSON with `--json`. Messages go to standard error: lines that start with `sallyport: error:` or, if the command continues or has succeeded, `sallyport: warning:`, often followed by one with `sallyport: hint:`. Colours and progress appear on a terminal only; `NO_COLOR` turns colours off.',

@@ -26,7 +26,7 @@ describe.skipIf(noBrowser)('SDK in a browser:', () => {
 
   /** Serves a page with the SDK, and a backend that authorizes sessions for one customer's masked data. */
   async function serveSite(admin: Sallyport): Promise<Bun.Server<undefined>> {
-    const modules = join(folder, 'node_modules/@sallyport/sdk/dist');
+    const modules = join(folder, 'node_modules/@sallyport/sdk/dist/esm');
     const start = `<script type="module">window.sdk = await import('/sallyport.js')</script>`;
     return Bun.serve({
       port: 0,

@@ -48,7 +48,7 @@ describe('guards', () => {
       cwd: home,
       env: {
         PATH: process.env.PATH,
-        SDK: join(installed, 'dist'),
+        SDK: join(installed, 'dist/esm'),
         URL: server.url,
         KEY: guardApplication.key,
       },

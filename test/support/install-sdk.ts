@@ -8,8 +8,7 @@ export async function installSdk(project: string): Promise<string> {
   const installed = join(project, 'node_modules/@sallyport/sdk');
   mkdirSync(installed, { recursive: true });
   cpSync(join(root, 'sdk/package.json'), join(installed, 'package.json'));
-  const tsc = join(root, 'node_modules/.bin/tsc');
-  const build = Bun.spawn([tsc, '-p', 'sdk', '--outDir', join(installed, 'dist')], {
+  const build = Bun.spawn(['node', join(root, 'sdk/build.mjs'), join(installed, 'dist')], {
     cwd: root,
     stdio: ['ignore', 'pipe', 'inherit'],
   });

@@ -1,0 +1,55 @@
+/** Packs the SDK and the server with npm, and installs them into an empty project. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { root } from './service.ts';
+
+export interface Packed {
+  /** The tarball. */
+  readonly path: string;
+  /** Paths of the files in it. */
+  readonly files: readonly string[];
+}
+
+export interface Project {
+  readonly folder: string;
+  readonly sdk: Packed;
+  readonly server: Packed;
+  /** Runs a command in the project. Throws if it fails. Resolves with standard output. */
+  run(...command: string[]): Promise<string>;
+  remove(): void;
+}
+
+export async function createProject(): Promise<Project> {
+  const scratch = mkdtempSync(join(tmpdir(), 'sallyport-packages-'));
+  const folder = join(scratch, 'project');
+  mkdirSync(folder);
+  rmSync(join(root, 'sdk/dist'), { recursive: true, force: true });
+  const [sdk, server] = [await pack(join(root, 'sdk'), scratch), await pack(root, scratch)];
+  writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
+  await run(folder, 'npm', 'install', '--no-audit', '--no-fund', '--prefer-offline', sdk.path, server.path);
+  return {
+    folder,
+    sdk,
+    server,
+    run: (...command) => run(folder, ...command),
+    remove: () => rmSync(scratch, { recursive: true, force: true }),
+  };
+}
+
+async function pack(source: string, target: string): Promise<Packed> {
+  const out = await run(source, 'npm', 'pack', '--json', '--silent', '--pack-destination', target);
+  // The output of the build comes first.
+  const [{ filename, files }] = JSON.parse(out.slice(out.indexOf('[\n')));
+  return { path: join(target, filename), files: files.map(({ path }: { path: string }) => path) };
+}
+
+async function run(cwd: string, ...command: string[]): Promise<string> {
+  const child = Bun.spawn(command, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+  const [out, err] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+  ]);
+  if ((await child.exited) !== 0) throw new Error(`${command.join(' ')} failed: ${err}${out}`);
+  return out;
+}
