@@ -1,10 +1,12 @@
 /** Reads the applications and tokens that `sallyport import` copies: from an API, or from a file of JSON lines. */
+import { statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { findInexactNumber } from '../../domain/number-precision.ts';
 import { canonicalContainer, compareTransforms, type Transform } from '../../domain/rule.ts';
 import { isObject } from '../../domain/token.ts';
+import { type FileLine, readFileLines } from '../../operations/line-reader.ts';
 import { CommandError, UsageError } from '../errors.ts';
-import { readLines } from '../terminal/files.ts';
+import { requireFile } from '../terminal/files.ts';
 
 /** An application or token with the fields of the source. */
 export type SourceRecord = Readonly<Record<string, unknown>>;
@@ -170,7 +172,7 @@ export function linesSource(name: string, lines: () => AsyncIterable<string>): S
     for await (const line of lines()) {
       const place = `line ${++number}`;
       if (line.trim() === '') continue;
-      const item = parseLine(line, place);
+      const item = parseLine(line.replace(/^\ufeff/, ''), place);
       if (!('error' in item ? withErrors : isWanted(item.record))) continue;
       const earlier = places.get(item.place);
       if (earlier === undefined) yield item;
@@ -192,14 +194,29 @@ export function linesSource(name: string, lines: () => AsyncIterable<string>): S
   };
 }
 
+/** Stands for a line that is not UTF-8. It is not valid JSON either. */
+const notUtf8 = '\ufffd';
+
 /** Reads the file again for every pass. Standard input, `-`, is read once by `readStandard`. */
 export function linesOf(path: string, readStandard: () => Promise<string>): () => AsyncIterable<string> {
-  if (path !== '-') return () => readLines(path);
+  if (path !== '-') return () => fileLines(path);
   let text: Promise<string> | undefined;
   return async function* () {
     text ??= readStandard();
-    yield* (await text).split('\n');
+    for (const line of (await text).split('\n')) yield line.includes(notUtf8) ? notUtf8 : line;
   };
+}
+
+/** The line reader returns an empty text for a line that is not UTF-8, so the length in bytes tells them apart. */
+async function* fileLines(path: string): AsyncGenerator<string> {
+  requireFile(path);
+  const textOf = ({ text, start }: FileLine, end: number) => (text === '' && end > start ? notUtf8 : text);
+  let previous: FileLine | undefined;
+  for await (const line of readFileLines(path)) {
+    if (previous) yield textOf(previous, line.start - 1);
+    previous = line;
+  }
+  if (previous) yield textOf(previous, statSync(path).size);
 }
 
 function parseLine(line: string, place: string): SourceItem {
@@ -207,7 +224,7 @@ function parseLine(line: string, place: string): SourceItem {
   try {
     record = JSON.parse(line);
   } catch {
-    return { place, error: 'is not valid JSON' };
+    return { place, error: 'is not valid JSON in UTF-8' };
   }
   if (!isObject(record)) return { place, error: 'is not a JSON object' };
   const label = typeof record.id === 'string' ? record.id : place;

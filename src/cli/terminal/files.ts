@@ -15,7 +15,6 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { readFileLines } from '../../operations/line-reader.ts';
 import { copyOwnership, createExclusively, pathWithoutLinks } from '../../store/engine/file-ownership.ts';
 import type { Call, Option } from '../command.ts';
 import { describeSystemError, systemErrorOf, UsageError } from '../errors.ts';
@@ -23,12 +22,6 @@ import { interruptible } from './signals.ts';
 
 /** Lines and line feeds per write. */
 const chunkSize = 256;
-
-/** Streams the lines of a file. Throws UsageError if it does not exist, and `LineTooLong`. */
-export async function* readLines(path: string): AsyncGenerator<string> {
-  requireFile(path);
-  for await (const { text } of readFileLines(path)) yield text;
-}
 
 export function requireFile(path: string): void {
   const file = statSync(path, { throwIfNoEntry: false });

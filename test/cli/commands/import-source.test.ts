@@ -23,10 +23,10 @@ beforeEach(async () => {
 
 const fromFile = (lines: readonly unknown[], options: string[] = []) => {
   const file = join(folder, 'export.jsonl');
-  writeFileSync(
-    file,
-    lines.map((line) => (typeof line === 'string' ? line : JSON.stringify(line))).join('\n'),
+  const bytes = lines.map((line) =>
+    line instanceof Buffer ? line : Buffer.from(typeof line === 'string' ? line : JSON.stringify(line)),
   );
+  writeFileSync(file, Buffer.concat(bytes.flatMap((line) => [line, Buffer.from('\n')])));
   return apiShell(server.url, key).call(['import', '--from-file', file, '--yes', ...options]);
 };
 const token = { id: 'card-1', container: '/pci/', data: { number: '4242' } };
@@ -78,6 +78,7 @@ describe('a token that cannot be copied is reported, and the others are copied:'
     ],
     ['a number that loses digits', '{"id":"card-1","data":12345678901234567890}', 'card-1 data is a number'],
     ['no JSON', '{"id"', 'line 1 is not valid JSON'],
+    ['no UTF-8', Buffer.from('{"id":"caf\xe9"}', 'latin1'), 'line 1 is not valid JSON in UTF-8'],
     ['no object', '[]', 'line 1 is not a JSON object'],
     ['a duplicate id', { ...token, id: 'other' }, 'line 2 has the same id as line 1'],
   ])('%s', async (_, line, message) => {
