@@ -58,12 +58,12 @@ export interface Db extends Executor {
   lookup<R>(sql: string, key: Uint8Array): Awaitable<R | undefined>;
   /**
    * Runs a change in a transaction that it may share with concurrent ones. Durable when it resolves; an error of one
-   * change does not affect the others. `work` awaits only its own statements, and may run twice if the first
+   * change does not affect the others. `work` awaits only its own statements, and may run again if the
    * transaction was rolled back. Changes of different entities may interleave; all others run in turn.
    */
   change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity): Promise<T>;
   /**
-   * Runs alone: every other process that calls this on the same database waits. On PostgreSQL it times out after a
+   * Runs alone: every other process that calls this on the same database waits. `work` may run again after a conflict. On PostgreSQL it times out after a
    * few seconds, or after an hour if it is `slow`.
    */
   exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;

@@ -50,8 +50,26 @@ export function mapDriverError(error: unknown): unknown {
 }
 
 /** Connection poolers reject startup parameters that they do not know, and other databases those that they lack. */
-const startupRejected = /^(08P01|0A000|22023|42704)$/;
+const startupRejected = /^(08P01|22023|42704)$/;
 
 export function rejectsStartupParameters(error: unknown): boolean {
-  return error instanceof SQL.PostgresError && startupRejected.test(String(error.errno));
+  return startupRejected.test(stateOf(error));
+}
+
+/** The function does not exist, or exists only to say that the feature is not supported. */
+export function isUnsupported(error: unknown): boolean {
+  return /^(0A000|42883)$/.test(stateOf(error));
+}
+
+export function isUniqueViolation(error: unknown): boolean {
+  return stateOf(error) === '23505';
+}
+
+export function isUndefinedTable(error: unknown): boolean {
+  return stateOf(error) === '42P01';
+}
+
+/** The SQLSTATE; empty if the error is not from the server. */
+function stateOf(error: unknown): string {
+  return error instanceof SQL.PostgresError ? String(error.errno) : '';
 }

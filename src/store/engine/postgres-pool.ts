@@ -8,7 +8,13 @@
 import { readFileSync } from 'node:fs';
 import { SQL } from 'bun';
 import { DbUnavailable } from './db.ts';
-import { mapDriverError, NotWritable, rejectsStartupParameters, Unreachable } from './postgres-errors.ts';
+import {
+  isUnsupported,
+  mapDriverError,
+  NotWritable,
+  rejectsStartupParameters,
+  Unreachable,
+} from './postgres-errors.ts';
 import { passwordFromFile } from './postgres-password.ts';
 import type { PostgresHost, PostgresTarget } from './postgres-url.ts';
 
@@ -22,6 +28,8 @@ export interface Pool {
   readonly sql: SQL;
   /** Statements to run at the beginning of every transaction. Undefined if the connections have these settings. */
   readonly transactionSettings: string | undefined;
+  /** Older versions of CockroachDB and YugabyteDB have none. */
+  readonly advisoryLocks: boolean;
 }
 
 export interface PoolOptions {
@@ -108,8 +116,8 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   const startup = { default_transaction_isolation: isolation, ...options.settings };
   const direct = connect(host, target, options, startup);
   try {
-    const { applied, readOnly } = await probe(direct, options, Object.keys(startup));
-    if (applied) return { pool: { sql: direct, transactionSettings: undefined }, readOnly };
+    const { applied, readOnly, advisoryLocks } = await probe(direct, options, Object.keys(startup));
+    if (applied) return { pool: { sql: direct, transactionSettings: undefined, advisoryLocks }, readOnly };
     await direct.close();
   } catch (error) {
     await direct.close({ timeout: 0 }).catch(() => {});
@@ -117,10 +125,10 @@ async function openPool(host: PostgresHost, target: PostgresTarget, options: Poo
   }
   const pooled = connect(host, target, options, undefined);
   try {
-    const { readOnly } = await probe(pooled, options, []);
+    const { readOnly, advisoryLocks } = await probe(pooled, options, []);
     const local = Object.entries(options.settings).map(([name, value]) => `set local ${name} = ${value}`);
     const transactionSettings = [`set transaction isolation level ${isolation}`, ...local].join('; ');
-    return { pool: { sql: pooled, transactionSettings }, readOnly };
+    return { pool: { sql: pooled, transactionSettings, advisoryLocks }, readOnly };
   } catch (error) {
     await pooled.close({ timeout: 0 }).catch(() => {});
     throw mapDriverError(error);
@@ -131,6 +139,7 @@ interface Probed {
   /** Whether the startup parameters have taken effect. */
   readonly applied: boolean;
   readonly readOnly: boolean;
+  readonly advisoryLocks: boolean;
 }
 
 async function probe(
@@ -149,9 +158,20 @@ async function probe(
   );
   try {
     const [row] = await Promise.race([sql.unsafe(query), timeout.promise]);
-    return row as Probed;
+    return { ...row, advisoryLocks: await Promise.race([hasAdvisoryLocks(sql), timeout.promise]) };
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/** Takes a lock that nothing waits for. */
+async function hasAdvisoryLocks(sql: SQL): Promise<boolean> {
+  try {
+    await sql.unsafe('select pg_advisory_xact_lock_shared(0)');
+    return true;
+  } catch (error) {
+    if (isUnsupported(error)) return false;
+    throw error;
   }
 }
 

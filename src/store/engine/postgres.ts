@@ -1,4 +1,3 @@
-import type { SQL } from 'bun';
 import type { Awaitable } from '../../domain/awaitable.ts';
 import { batched } from './batcher.ts';
 import {
@@ -10,8 +9,9 @@ import {
   type Value,
 } from './db.ts';
 import { groupCommit } from './group-commit.ts';
-import { Conflict, mapDriverError, Unreachable } from './postgres-errors.ts';
+import { Conflict, isUndefinedTable, Unreachable } from './postgres-errors.ts';
 import { type Pool, type Pools, postgresPools } from './postgres-pool.ts';
+import { begin, execute, queries, type Session } from './postgres-session.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 
 /** All in milliseconds, and in proportion to the timeout of a request, which is `call`. */
@@ -32,11 +32,16 @@ type Timeouts = ReturnType<typeof timeoutsOf>;
 
 /** Milliseconds by which the timeout of the server is shorter than ours for exclusive work, which has to begin first. */
 const exclusiveMargin = 1000;
-const databaseClock = '(floor(extract(epoch from clock_timestamp()) * 1000)::bigint)';
 /** Fails on a standby, which may not know yet that a key was revoked. Evaluated once per query. */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
 /** The advisory lock of exclusive work: migrations, the first tenant, the audit chain, rotation and recovery. */
 const exclusiveLock = 7_255_901_877;
+/** Replaces it in databases without advisory locks. Like them, a row lock ends with the transaction or connection. */
+const lockRow = {
+  create: 'create table exclusive_lock (one integer primary key)',
+  insert: 'insert into exclusive_lock (one) values (1) on conflict do nothing',
+  lock: 'select one from exclusive_lock where one = 1 for update',
+};
 
 /** How many changes share a transaction, and how many such transactions run at a time. */
 const groupLimits = { maxBatch: 32, maxInFlight: 4 };
@@ -46,8 +51,6 @@ const latestStart = 0.625;
 type Work<T> = (tx: Queries) => Awaitable<T>;
 /** Whether the caller no longer waits. */
 type Late = () => boolean;
-type Runner = Pick<SQL, 'unsafe'>;
-type Result<R> = R[] & { count: number };
 
 /** Milliseconds before a read is sent again after its connection was lost. */
 const pause = 10;
@@ -133,10 +136,12 @@ export function openPostgres(
    * Sends a read once more if its connection was lost before the answer, within the same time limit, and again after
    * every conflict. A read that was too slow is not repeated: it would be as slow again.
    */
-  const read = <T>(work: (on: Runner, pool: Pool) => Promise<T>) => {
+  const read = <T>(work: (on: Session) => Promise<T>) => {
     const attempt = () =>
       onPool((pool) =>
-        pool.transactionSettings === undefined ? work(pool.sql, pool) : begin(pool, (tx) => work(tx, pool)),
+        pool.transactionSettings === undefined
+          ? work({ on: pool.sql, pool, clock })
+          : begin(pool, clock, work),
       );
     return bounded(async (late) => {
       try {
@@ -150,21 +155,40 @@ export function openPostgres(
     });
   };
 
-  function transaction<T>(work: Work<T>, late: Late): Promise<T> {
-    const attempt = () => onPool((pool) => begin(pool, (tx) => withDeadline(work, late)(queries(tx, clock))));
+  function transaction<T>(work: (tx: Queries, pool: Pool) => Awaitable<T>, late: Late): Promise<T> {
+    const attempt = () =>
+      onPool((pool) =>
+        begin(pool, clock, (session) => withDeadline((tx) => work(tx, pool), late)(queries(session))),
+      );
     return attempt().catch((error) => afterConflict(error, late, attempt));
   }
 
   const shortTransaction = <T>(work: Work<T>) => bounded((late) => transaction(work, late));
 
   function exclusive<T>(work: Work<T>, longest: number): Promise<T> {
-    const locked = async (tx: Queries) => {
+    const locked = async (tx: Queries, { advisoryLocks }: Pool) => {
       await tx.run(`set local statement_timeout = ${longest - exclusiveMargin}`);
       await tx.run('set local lock_timeout = 0');
-      await tx.get(`select pg_advisory_xact_lock(${exclusiveLock})`);
+      await tx.get(advisoryLocks ? `select pg_advisory_xact_lock(${exclusiveLock})` : lockRow.lock);
       return work(tx);
     };
-    return boundedBy(longest, (late) => transaction(locked, late));
+    return boundedBy(longest, async (late) => {
+      const { advisoryLocks } = pools.current() ?? (await pools.find());
+      if (!advisoryLocks) await createLockRow();
+      return transaction(locked, late);
+    });
+  }
+
+  /** Several nodes may do this at the same time; then one of them creates the table, and the others fail to. */
+  async function createLockRow(): Promise<void> {
+    const insert = async () => shortTransaction((tx) => tx.run(lockRow.insert));
+    try {
+      await insert();
+    } catch (error) {
+      if (!isUndefinedTable(error)) throw error;
+      await shortTransaction((tx) => tx.run(lockRow.create)).catch(() => {});
+      await insert();
+    }
   }
 
   const enqueue = groupCommit({
@@ -176,13 +200,14 @@ export function openPostgres(
 
   return {
     dialect: 'postgres',
-    get: (sql, params) => read(async (on) => queries(on, clock).get(sql, params)),
-    all: (sql, params) => read(async (on) => queries(on, clock).all(sql, params)),
+    get: (sql, params) => read(async (session) => queries(session).get(sql, params)),
+    all: (sql, params) => read(async (session) => queries(session).all(sql, params)),
     run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params)),
     lookup: batched((sql, keys) =>
-      read((on, pool) =>
-        execute(on, `${sql} and ${onPrimary}`, [pool.sql.array(keys, 'BYTEA') as unknown as Value], clock),
-      ),
+      read((session) => {
+        const list = session.pool.sql.array(keys, 'BYTEA') as unknown as Value;
+        return execute(session, `${sql} and ${onPrimary}`, [list]);
+      }),
     ),
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
@@ -205,54 +230,6 @@ async function afterConflict<T>(error: unknown, late: Late, attempt: () => Promi
     }
   }
   throw last;
-}
-
-/** The first conflict of each transaction. Later statements of the transaction fail with other errors. */
-const conflicts = new WeakMap<Runner, Conflict>();
-
-/** Runs work in a transaction with the settings of the pool. Throws `Conflict` if a statement did, or the commit. */
-async function begin<T>({ sql, transactionSettings }: Pool, work: (tx: Runner) => Awaitable<T>): Promise<T> {
-  let failed: { error: unknown } | undefined;
-  try {
-    return (await sql.begin(async (tx) => {
-      if (transactionSettings !== undefined) await tx.unsafe(transactionSettings);
-      try {
-        return await work(tx);
-      } catch (error) {
-        failed = { error: conflicts.get(tx) ?? error };
-        throw error;
-      }
-    })) as T;
-  } catch (error) {
-    throw failed ? failed.error : mapDriverError(error);
-  }
-}
-
-function queries(on: Runner, clock: (() => number) | undefined): Queries {
-  return {
-    get: async <R>(sql: string, params: readonly Value[] = []) =>
-      (await execute<R>(on, sql, params, clock))[0],
-    all: (sql, params = []) => execute(on, sql, params, clock),
-    run: async (sql, params = []) => (await execute(on, sql, params, clock)).count,
-  };
-}
-
-async function execute<R>(
-  on: Runner,
-  sql: string,
-  params: readonly Value[],
-  clock: (() => number) | undefined,
-): Promise<Result<R>> {
-  const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;
-  const text = sql.replace(/:now\b/g, now).replace(/:key\b/g, 'any($1)');
-  const values = clock !== undefined && text.includes(now) ? [...params, clock()] : [...params];
-  try {
-    return (await on.unsafe(text, values)) as Result<R>;
-  } catch (error) {
-    const mapped = mapDriverError(error);
-    if (mapped instanceof Conflict && !conflicts.has(on)) conflicts.set(on, mapped);
-    throw mapped;
-  }
 }
 
 /** Checks the deadline before and after: even one statement may wait longer for a connection than its caller waits. */
