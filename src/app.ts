@@ -18,6 +18,8 @@ import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
+import { readSinks, type Sink } from './sinks/config.ts';
+import { type Delivery, startDelivery } from './sinks/deliver.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import type { Migrated } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
@@ -60,12 +62,14 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const metrics =
     config.metricsPort === undefined
       ? undefined
-      : observe(
-          () => data.maintenance.gauges(),
-          () => data.maintenance.inFlight(),
-        );
+      : observe({
+          readGauges: () => data.maintenance.gauges(),
+          inFlight: () => data.maintenance.inFlight(),
+          readSinks: () => delivery.states(),
+        });
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
+  const sinks = readSinks(config, { env: process.env, now: Date.now });
   const data = await openData(config, storeOptions);
   const { store, bootstrapped } = data;
   const opened: { close(): Promise<void> }[] = [data];
@@ -102,19 +106,20 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
       listenForScrapes(host, at, metrics),
     ));
+  const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
   const jobs = startBackgroundJobs(data, { auditRecorder, usage }, observer, log, options.timers);
   return {
     ...data,
     url: urlOf(host, server.port),
     link: link?.code,
     metricsUrl: metricsServer && `${urlOf(host, metricsServer.port)}/metrics`,
-    flush: () => jobs.flush(),
+    flush: () => jobs.flush().then(() => delivery.flush()),
     close: async () => {
       ready = false;
       await Bun.sleep(config.drain);
       await server.close();
       await metricsServer?.close();
-      await jobs.stop();
+      await Promise.all([jobs.stop(), delivery.stop()]);
       await data.close();
     },
   };
@@ -174,6 +179,14 @@ function quotas(
     storage: quota(tokenBytes, bytesOf, now, storageFull),
     storageQuota: tokenBytes === 0 ? undefined : tokenBytes,
   };
+}
+
+function startSinks(
+  sinks: readonly Sink[],
+  maintenance: Maintenance,
+  { log, observer, now = Date.now, timers = true }: AppOptions & { log: Log; observer: Observer },
+): Delivery {
+  return startDelivery(sinks, maintenance, { log, observer, now, random: Math.random, timers });
 }
 
 /** In milliseconds; unaffected by changes of the system clock. */

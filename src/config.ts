@@ -191,6 +191,21 @@ export const settings = {
     fallback: 'reveal',
     parse: (text) => oneOf(text ?? 'reveal', auditedReads),
   } satisfies Setting<AuditedReads>,
+  sinksFile: {
+    variable: 'SALLYPORT_SINKS_FILE',
+    description:
+      'YAML or JSON file with the sinks that receive the audit log: see docs/operations/audit-delivery.md.',
+    fallback: unset,
+    parse: (text) => (text === undefined ? undefined : resolve(text)),
+  } satisfies Setting<string | undefined>,
+  sink: {
+    variable: 'SALLYPORT_SINK',
+    description:
+      'One sink as JSON or YAML, in addition to those in the file. Its name is "default" if it has none.',
+    fallback: unset,
+    secret: true,
+    parse: (text) => (text === undefined ? undefined : new Secret(text)),
+  } satisfies Setting<Secret | undefined>,
   workers: {
     variable: 'SALLYPORT_WORKERS',
     description: 'Number of server processes that share the port.',

@@ -1,6 +1,7 @@
 /**
- * Counters, gauges and histograms in the Prometheus text format. Label values come from the code, such as a route name
- * or a status, and never from a request. No id or key can leak, and the number of series is bounded.
+ * Counters, gauges and histograms in the Prometheus text format. Label values come from the code or the configuration,
+ * such as a route name, a status or the name of a sink, and never from a request. No id or key can leak, and the number
+ * of series is bounded.
  */
 type Labels = Readonly<Record<string, string>>;
 

@@ -1,5 +1,6 @@
 /** Declares the Prometheus metrics and records them. */
 import { Registry } from './metrics.ts';
+import type { SinkState } from './store/audit/deliveries.ts';
 import type { Gauges } from './store/maintenance.ts';
 import { version } from './version.ts';
 
@@ -12,6 +13,10 @@ export interface Observer {
   limited(limit: string): void;
   database(operation: string, seconds: number): void;
   swept(rows: number): void;
+  /** Counts a batch of the audit log that a sink has confirmed. */
+  delivered(sink: string, entries: number): void;
+  /** Counts a failed attempt. */
+  deliveryFailed(sink: string): void;
 }
 
 /** Used when metrics are off. */
@@ -21,13 +26,21 @@ export const unobserved: Observer = {
   limited: () => {},
   database: () => {},
   swept: () => {},
+  delivered: () => {},
+  deliveryFailed: () => {},
 };
 
 export interface Observed extends Observer {
   text(): Promise<string>;
 }
 
-export function observe(readGauges: () => Promise<Gauges>, inFlight: () => number): Observed {
+export interface Gauged {
+  readGauges(): Promise<Gauges>;
+  inFlight(): number;
+  readSinks(): Promise<readonly SinkState[]>;
+}
+
+export function observe({ readGauges, inFlight, readSinks }: Gauged): Observed {
   const registry = new Registry();
   const requests = registry.histogram(
     'sallyport_http_request_duration_seconds',
@@ -44,8 +57,19 @@ export function observe(readGauges: () => Promise<Gauges>, inFlight: () => numbe
   );
   const database = registry.histogram('sallyport_database_duration_seconds', 'Database time by operation.');
   const swept = registry.counter('sallyport_swept_rows_total', 'Expired rows removed by the sweep.');
+  const deliveries = registry.counter(
+    'sallyport_sink_deliveries_total',
+    'Batches of the audit log that a sink has confirmed.',
+  );
+  const delivered = registry.counter(
+    'sallyport_sink_entries_total',
+    'Audit entries in the batches that a sink has confirmed.',
+  );
+  const failures = registry.counter('sallyport_sink_failures_total', 'Failed attempts to deliver to a sink.');
   let latest: Gauges | undefined;
+  let sinks: readonly SinkState[] = [];
   gauges(registry, inFlight, () => latest);
+  sinkGauges(registry, () => sinks);
   return {
     request: (route, guarded, status, seconds) => {
       requests.observe({ route, status: String(status) }, seconds);
@@ -56,11 +80,28 @@ export function observe(readGauges: () => Promise<Gauges>, inFlight: () => numbe
     limited: (limit) => limits.add({ limit }),
     database: (operation, seconds) => database.observe({ operation }, seconds),
     swept: (rows) => swept.add({}, rows),
+    delivered: (sink, entries) => {
+      deliveries.add({ sink });
+      delivered.add({ sink }, entries);
+    },
+    deliveryFailed: (sink) => failures.add({ sink }),
     text: async () => {
       latest = await readGauges().catch(() => undefined);
+      sinks = latest ? await readSinks().catch(() => []) : [];
       return registry.text();
     },
   };
+}
+
+function sinkGauges(registry: Registry, states: () => readonly SinkState[]): void {
+  registry.gauge('sallyport_sink_lag_entries', 'Audit entries that a sink has not received yet.', () =>
+    states().map(({ name: sink, lagEntries }) => [{ sink }, lagEntries]),
+  );
+  registry.gauge(
+    'sallyport_sink_lag_seconds',
+    'Age of the oldest audit entry that a sink has not received yet.',
+    () => states().map(({ name: sink, lagSeconds }) => [{ sink }, lagSeconds]),
+  );
 }
 
 function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges | undefined): void {

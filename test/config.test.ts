@@ -98,6 +98,8 @@ const table: { [K in Name]: Row } = {
     ],
     invalid: ['hunter2', Buffer.alloc(31, 1).toString('base64'), `${key},hunter2`],
   },
+  sinksFile: { unset: undefined, valid: [['sinks.yaml', resolve('sinks.yaml')]], invalid: [] },
+  sink: { unset: undefined, valid: [['{type: file}', new Secret('{type: file}')]], invalid: [] },
   sessionTtl: {
     unset: 180_000,
     valid: [

@@ -204,6 +204,7 @@ describe('each side effect is confined to few files:', () => {
       'src/store/crypto/cipher.ts',
       'src/store/audit/hash-chain.ts',
       'src/store/crypto/keyring.ts',
+      'src/app.ts',
     ];
     const requestIds = 'src/http/pipeline/request-info.ts';
     expect(found(random, sources, ...allowed, requestIds)).toEqual([]);

@@ -1071,7 +1071,7 @@ export interface Operations {
         /** The id of the token to review. Either this or `container` is required. */
         token?: string;
         /** The permission to review. `token:read` by default. */
-        permission?: string;
+        permission?: PermissionName;
       };
     };
     reply: AccessReview;

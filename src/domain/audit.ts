@@ -17,6 +17,9 @@ export const restoreOperation = 'database.restore';
 /** Records the ends of the tenants' hash chains in the system chain: tenant id → SEQ:HASH, in `difference`. */
 export const headsOperation = 'audit.heads';
 
+/** Written some days before an application expires, with the time in `difference`. */
+export const expiringOperation = 'key.expiring';
+
 const Actor = z.object({
   kind: z
     .enum(['application', 'session', 'operator', 'anonymous', 'unknown'])

@@ -6,7 +6,7 @@ import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
 
 /** Rows per transaction. On SQLite, other changes wait while one runs. */
-const batchSize = { chain: 500, sweep: 100 };
+const batchSize = { chain: 500, sweep: 100, notices: 100 };
 /** Milliseconds that `stop` waits at most for running jobs. */
 const maxStopTime = 3000;
 
@@ -30,7 +30,7 @@ interface AuditRecorder extends Recorder {
 
 interface Data {
   readonly store: Pick<Store, 'ping'>;
-  readonly maintenance: Pick<Maintenance, 'audit' | 'analyzeTables' | 'sweep'>;
+  readonly maintenance: Pick<Maintenance, 'audit' | 'analyzeTables' | 'sweep' | 'writeExpiryNotices'>;
 }
 
 /** Without `timers`, the jobs run only on `flush`. Without `retention`, audit entries are not deleted. */
@@ -47,6 +47,7 @@ export function startBackgroundJobs(
   const jobs = [
     job('write denials and reads', 1000, () => auditRecorder.writeDue()),
     writeUsage,
+    job('announce expiring keys', 60_000, () => whileFull(batchSize.notices, maintenance.writeExpiryNotices)),
     job('record the ends of the audit chains', 60_000, () => maintenance.audit.recordHeads()),
     job('chain audit entries', 1000, () => whileFull(batchSize.chain, maintenance.audit.append)),
     job('analyze tables', 1000, async () => {

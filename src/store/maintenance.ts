@@ -6,6 +6,7 @@ import type { LogEntry } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Minted } from '../domain/key.ts';
 import type { Retention } from './audit/delivered.ts';
+import type { Deliveries } from './audit/deliveries.ts';
 import type { ChainKeys, SignedCheckpoint } from './audit/hash-chain.ts';
 import type { Part } from './audit/verify-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
@@ -137,6 +138,7 @@ export interface TenantTransaction extends Omit<StoreTransaction, 'tokens' | 'id
 export interface Maintenance {
   readonly tenants: Tenants;
   readonly audit: AuditChain;
+  readonly deliveries: Deliveries;
   /** Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. */
   changeTenants<T>(work: (transaction: TenantTransaction) => Awaitable<T>): Promise<T>;
   /**
@@ -156,6 +158,11 @@ export interface Maintenance {
    * many. Any node may call it.
    */
   sweep(limit: number): Promise<number>;
+  /**
+   * Writes audit entries about applications that expire in 7 days or 1 day, each once. Returns how many, about `limit` at
+   * most. Any node may call it.
+   */
+  writeExpiryNotices(limit: number): Promise<number>;
   /** Analyzes the tables that have grown much since the last time and returns their names. On SQLite none. */
   analyzeTables(): Promise<readonly string[]>;
   /** Cheap enough to be called every few seconds. Rejects like `ping`. */

@@ -1,5 +1,6 @@
 /** Composition: driver → instrumentation → repositories. */
 import { applications } from './applications.ts';
+import { deliveries } from './audit/deliveries.ts';
 import { auditChain, auditLog } from './audit/log.ts';
 import { type EntryWriter, entryWriter } from './audit/write.ts';
 import { credentials } from './credentials.ts';
@@ -11,6 +12,7 @@ import { type Migrated, migrate, NoSchema, schemaOf } from './engine/migrate.ts'
 import { openPostgres } from './engine/postgres.ts';
 import { analyzeGrownTables } from './engine/postgres-analyze.ts';
 import { openSqlite } from './engine/sqlite.ts';
+import { writeExpiryNotices } from './expiry-notices.ts';
 import { readGauges } from './gauges.ts';
 import { applicationKeys } from './keys.ts';
 import type { Maintenance } from './maintenance.ts';
@@ -121,6 +123,7 @@ function maintenanceOn(
   return {
     tenants: tenants(db),
     audit: auditChain(db, keys.chainKeys, masters),
+    deliveries: deliveries(db),
     changeTenants: (work) => run(undefined, work),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
@@ -130,6 +133,7 @@ function maintenanceOn(
       if (removed < limit) await keys.forget();
       return removed;
     },
+    writeExpiryNotices: (limit) => writeExpiryNotices(db, keys.chainKeys, limit),
     analyzeTables: analyzeGrownTables(db),
     gauges: async () => {
       checkFileInPlace(db);

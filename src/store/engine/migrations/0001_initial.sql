@@ -203,3 +203,38 @@ create table settings (
   name text primary key,
   value text not null
 );
+
+-- Sinks that receive the audit log. The node `holder` delivers until lease_until. After a failure, no node attempts
+-- again before retry_at. failures counts the attempts since the last delivery.
+create table audit_sinks (
+  name text primary key,
+  holder uuid,
+  lease_until bigint not null,
+  retry_at bigint not null,
+  failures integer not null,
+  delivered_at bigint,
+  failed_at bigint,
+  error text
+);
+
+-- Entries of a chain up to seq were delivered to the sink. batch_end is the last entry of a batch that was sent without
+-- a confirmation. If the receiver has rejected entries, complete_seq is the last entry before the first rejected batch.
+create table audit_deliveries (
+  sink text not null,
+  tenant_id uuid not null,
+  seq bigint not null,
+  batch_end bigint,
+  complete_seq bigint,
+  attempted_at bigint not null,
+  primary key (sink, tenant_id)
+);
+
+-- Audit entries `key.expiring` that were written: for each expiry time, how many days before.
+create table expiry_notices (
+  tenant_id uuid not null,
+  application_id uuid not null,
+  expires_at bigint not null,
+  days integer not null,
+  primary key (tenant_id, application_id, expires_at, days),
+  foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
+);

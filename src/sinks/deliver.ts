@@ -1,0 +1,243 @@
+/**
+ * Delivers the audit log to sinks: every entry at least once, in the order of each chain. The position is stored in the
+ * database, so delivery continues after a restart. In a fleet one node delivers to a sink at a time. Sinks do not wait
+ * for each other, and requests do not wait for sinks.
+ */
+import { escapeText } from '../domain/escape.ts';
+import { newId, redactSecrets } from '../domain/key.ts';
+import type { Log } from '../log.ts';
+import type { Observer } from '../observe.ts';
+import type { Deliveries, SinkState, UndeliveredChain } from '../store/audit/deliveries.ts';
+import type { AuditChain, ChainedEntry } from '../store/maintenance.ts';
+import { type Batch, makeBatch } from './batch.ts';
+import type { Sink } from './config.ts';
+import { DeliveryError, type Receipt } from './sender.ts';
+
+/** Where the audit log is read, and where deliveries are recorded. */
+export interface AuditSource {
+  readonly audit: Pick<AuditChain, 'range' | 'checkpoints'>;
+  readonly deliveries: Deliveries;
+}
+
+export interface DeliveryOptions {
+  readonly log: Log;
+  readonly observer: Pick<Observer, 'delivered' | 'deliveryFailed'>;
+  readonly now: () => number;
+  /** A number from 0 to 1, to spread the retries of several sinks and fleets. */
+  readonly random: () => number;
+  /** If false, entries are delivered only by `flush`. */
+  readonly timers: boolean;
+}
+
+export interface Delivery {
+  /** Delivers everything that is chained now, unless a sink fails or waits for its next attempt. */
+  flush(): Promise<void>;
+  /** Aborts running attempts and lets other nodes take over at once. */
+  stop(): Promise<void>;
+  states(): Promise<SinkState[]>;
+  /** The last entry of a chain that all sinks have received. Undefined without sinks. */
+  deliveredUpTo(tenantId: string | undefined): Promise<number | undefined>;
+}
+
+/** Chains per query, rows per read, and bytes of JSON per batch. A batch may be larger by one read. */
+const chainsPerRound = 100;
+const rowsPerRead = 200;
+const maxBatchBytes = 4 * 1024 * 1024;
+const maxCheckpoints = 1000;
+/** Milliseconds that `stop` waits at most for running attempts. */
+const maxStopTime = 3000;
+
+/** Milliseconds between attempts: the first one, doubled with each failure up to the maximum. */
+const backoff = { first: 1000, max: 300_000 };
+
+export function startDelivery(
+  sinks: readonly Sink[],
+  source: AuditSource,
+  options: DeliveryOptions,
+): Delivery {
+  const { deliveries } = source;
+  const holder = newId(options.now());
+  const stopping = new AbortController();
+  const workers = sinks.map((sink) => new Worker(sink, source, holder, stopping.signal, options));
+  return {
+    flush: async () => {
+      await Promise.all(workers.map((worker) => worker.run()));
+    },
+    stop: async () => {
+      stopping.abort(new Error('the service stops'));
+      const timedOut = Promise.withResolvers<void>();
+      const timer = setTimeout(timedOut.resolve, maxStopTime);
+      await Promise.race([Promise.all(workers.map((worker) => worker.stop())), timedOut.promise]);
+      clearTimeout(timer);
+    },
+    states: () => Promise.all(sinks.map(({ name }) => deliveries.state(name))),
+    deliveredUpTo: async (tenantId) => {
+      if (sinks.length === 0) return undefined;
+      const positions = await Promise.all(sinks.map(({ name }) => deliveries.deliveredUpTo(name, tenantId)));
+      return Math.min(...positions);
+    },
+  };
+}
+
+/** Delivers to one sink. */
+class Worker {
+  readonly #sink: Sink;
+  readonly #audit: AuditSource['audit'];
+  readonly #deliveries: Deliveries;
+  readonly #holder: string;
+  readonly #stopped: AbortSignal;
+  readonly #options: DeliveryOptions;
+  readonly #timer: Timer | undefined;
+  #running: Promise<void> | undefined;
+
+  constructor(
+    sink: Sink,
+    { audit, deliveries }: AuditSource,
+    holder: string,
+    stopped: AbortSignal,
+    options: DeliveryOptions,
+  ) {
+    this.#sink = sink;
+    this.#audit = audit;
+    this.#deliveries = deliveries;
+    this.#holder = holder;
+    this.#stopped = stopped;
+    this.#options = options;
+    if (!options.timers) return;
+    this.#timer = setInterval(() => {
+      if (!this.#running) void this.run();
+    }, sink.interval);
+    this.#timer.unref();
+  }
+
+  /** Waits for a run in progress, and starts another one. */
+  async run(): Promise<void> {
+    const { log } = this.#options;
+    await this.#running;
+    this.#running ??= this.#deliverAll()
+      .catch((error) =>
+        log.warn('could not read or record deliveries of the audit log', { sink: this.#sink.name, error }),
+      )
+      .finally(() => {
+        this.#running = undefined;
+      });
+    await this.#running;
+  }
+
+  async stop(): Promise<void> {
+    const { log } = this.#options;
+    clearInterval(this.#timer);
+    await this.#running;
+    await this.#deliveries
+      .release(this.#sink.name, this.#holder)
+      .catch((error) => log.warn('could not release a sink', { sink: this.#sink.name, error }));
+  }
+
+  /** Delivers until nothing is left or an attempt fails. */
+  async #deliverAll(): Promise<void> {
+    while (await this.#isHeld()) {
+      const chains = await this.#deliveries.undelivered(this.#sink.name, chainsPerRound);
+      if (chains.length === 0) return;
+      for (const chain of chains) if (!(await this.#isHeld()) || !(await this.#deliverNext(chain))) return;
+    }
+  }
+
+  /** An attempt ends before the claim does, so that two nodes do not send at the same time. */
+  async #isHeld(): Promise<boolean> {
+    const { name, timeout } = this.#sink;
+    const lease = { duration: timeout + 30_000, minimum: timeout + 10_000 };
+    return !this.#stopped.aborted && (await this.#deliveries.claim(name, this.#holder, lease)) === 'held';
+  }
+
+  /** Returns false if the attempt failed or another node has taken over. */
+  async #deliverNext(chain: UndeliveredChain): Promise<boolean> {
+    const { name, batch: limit } = this.#sink;
+    const entries = await readEntries(this.#audit, chain, limit);
+    const end = entries.at(-1)?.seq ?? chain.batchEnd ?? chain.head;
+    this.#reportMissing(chain, entries, end);
+    if (!(await this.#deliveries.begin(name, this.#holder, chain, end))) return false;
+    if (entries.length === 0) {
+      await this.#deliveries.complete(name, this.#holder, chain, end);
+      return true;
+    }
+    const checkpoints = await this.#audit.checkpoints(chain.tenantId, chain.after, maxCheckpoints);
+    const signed = checkpoints.filter(({ seq }) => seq <= end);
+    return this.#attempt(chain, makeBatch(chain.tenantId, entries, signed));
+  }
+
+  async #attempt(chain: UndeliveredChain, batch: Batch): Promise<boolean> {
+    const { name, sender } = this.#sink;
+    const { log, observer, random } = this.#options;
+    let receipt: Receipt;
+    try {
+      receipt = await sender.send(batch, this.#stopped);
+    } catch (error) {
+      if (this.#stopped.aborted) return false;
+      observer.deliveryFailed(name);
+      const message = describeError(error);
+      log.warn('could not deliver the audit log to a sink', { sink: name, error: message });
+      await this.#deliveries.fail(name, this.#holder, message, (failures) =>
+        delayAfter(failures, error, random),
+      );
+      return false;
+    }
+    const rejection = describeRejection(receipt, batch);
+    if (rejection !== undefined)
+      log.error(rejection, { sink: name, tenant: chain.tenantId, batch: batch.id });
+    await this.#deliveries.complete(name, this.#holder, chain, batch.last, rejection);
+    observer.delivered(name, batch.entries.length);
+    return true;
+  }
+
+  /** Entries that another program has deleted cannot be delivered. They must not stop the others. */
+  #reportMissing(chain: UndeliveredChain, entries: readonly ChainedEntry[], end: number): void {
+    let next = chain.after + 1;
+    for (const seq of [...entries.map((entry) => entry.seq), ...(entries.length === 0 ? [end + 1] : [])]) {
+      if (seq > next) {
+        const fields = { sink: this.#sink.name, tenant: chain.tenantId, from: next, to: seq - 1 };
+        this.#options.log.error('entries of the audit log are missing and were not delivered', fields);
+      }
+      next = seq + 1;
+    }
+  }
+}
+
+function describeRejection({ rejected }: Receipt, { entries }: Batch): string | undefined {
+  return (
+    rejected && `the receiver rejected ${rejected.count} of ${entries.length} entries: ${rejected.reason}`
+  );
+}
+
+/** At most `limit` entries and about `maxBatchBytes` of JSON. */
+async function readEntries(
+  audit: AuditSource['audit'],
+  { tenantId, after, head, batchEnd }: UndeliveredChain,
+  limit: number,
+): Promise<ChainedEntry[]> {
+  const upTo = batchEnd ?? head;
+  const entries: ChainedEntry[] = [];
+  let bytes = 0;
+  while (entries.length < limit && bytes < maxBatchBytes) {
+    const range = { after: entries.at(-1)?.seq ?? after, upTo };
+    const size = Math.min(rowsPerRead, limit - entries.length);
+    const page = await audit.range(tenantId, range, size);
+    for (const entry of page.entries) bytes += JSON.stringify(entry).length;
+    entries.push(...page.entries);
+    if (page.end === undefined) break;
+  }
+  return entries;
+}
+
+/** Doubles with each failure, minus up to half of it by chance. At least what the receiver has asked for, within bounds. */
+export function delayAfter(failures: number, error: unknown, random: () => number): number {
+  const delay = Math.min(backoff.max, backoff.first * 2 ** Math.min(failures - 1, 20));
+  const asked = error instanceof DeliveryError ? Math.min(error.retryAfter ?? 0, backoff.max) : 0;
+  return Math.max(asked, Math.round(delay * (1 - random() / 2)));
+}
+
+/** One line for operators. */
+export function describeError(error: unknown): string {
+  const { message, code } = error as NodeJS.ErrnoException;
+  const text = error instanceof DeliveryError ? message : [code, message].filter(Boolean).join(': ');
+  return escapeText(redactSecrets(text.slice(0, 300)));
+}

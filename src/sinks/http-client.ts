@@ -1,0 +1,108 @@
+/**
+ * Sends one HTTP request to a checked address. Does not follow redirects, ignores proxy settings, and reads a limited
+ * part of the response within a limited time.
+ */
+import {
+  type ClientRequest,
+  request as httpRequest,
+  type IncomingMessage,
+  type RequestOptions,
+} from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { isIP } from 'node:net';
+import { DeliveryError } from './sender.ts';
+import { type AllowPrivate, checkedAddress, type Resolve, resolveBySystem } from './target-address.ts';
+
+export interface HttpTarget {
+  readonly allowPrivate: AllowPrivate;
+  /** Milliseconds for the whole exchange. */
+  readonly timeout: number;
+  /** Certificates in PEM that are trusted instead of the system's. */
+  readonly ca?: string | undefined;
+  readonly resolve?: Resolve | undefined;
+}
+
+export interface HttpRequest {
+  readonly method: 'POST' | 'PUT';
+  readonly url: URL;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+export interface HttpResponse {
+  readonly status: number;
+  readonly headers: IncomingMessage['headers'];
+  /** At most 64 KiB; the rest is not read. */
+  readonly body: string;
+}
+
+const maxBody = 65_536;
+
+/** Throws `DeliveryError` for addresses that are not allowed and for a timeout, and network errors as they are. */
+export async function send(
+  request: HttpRequest,
+  target: HttpTarget,
+  signal: AbortSignal,
+): Promise<HttpResponse> {
+  const { allowPrivate, timeout, resolve = resolveBySystem } = target;
+  const deadline = AbortSignal.timeout(timeout);
+  const ended = AbortSignal.any([signal, deadline]);
+  try {
+    const resolving = checkedAddress(request.url.hostname, allowPrivate, resolve);
+    const address = await Promise.race([resolving, rejectOnAbort(ended)]);
+    return await exchange(request, { address, ca: target.ca }, ended);
+  } catch (error) {
+    if (deadline.aborted) throw new DeliveryError(`no complete response within ${timeout / 1000} s`);
+    throw error;
+  }
+}
+
+function rejectOnAbort(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort, { once: true });
+  });
+}
+
+function exchange(
+  { method, url, headers, body }: HttpRequest,
+  { address, ca }: { readonly address: string; readonly ca: string | undefined },
+  signal: AbortSignal,
+): Promise<HttpResponse> {
+  const lookup: RequestOptions['lookup'] = (_, options, done) => {
+    const family = isIP(address);
+    if (options.all) done(null, [{ address, family }]);
+    else done(null, address, family);
+  };
+  const length = String(Buffer.byteLength(body));
+  const options = { method, headers: { ...headers, 'content-length': length }, agent: false, lookup, signal };
+  return new Promise((resolve, reject) => {
+    const sent: ClientRequest =
+      url.protocol === 'https:'
+        ? httpsRequest(url, { ...options, ...(ca !== undefined && { ca }) })
+        : httpRequest(url, options);
+    sent.on('error', reject);
+    sent.on('response', (response) => readBody(response).then(resolve, reject));
+    sent.end(body);
+  });
+}
+
+async function readBody(response: IncomingMessage): Promise<HttpResponse> {
+  const { statusCode: status = 0, headers } = response;
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size >= maxBody) break;
+  }
+  response.destroy();
+  return { status, headers, body: Buffer.concat(chunks).toString('utf8', 0, maxBody) };
+}
+
+/** The milliseconds of a `Retry-After` header in seconds. Undefined for a date or if it is absent. */
+export function retryAfter({ headers }: HttpResponse): number | undefined {
+  const seconds = headers['retry-after'];
+  return seconds !== undefined && /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1000 : undefined;
+}

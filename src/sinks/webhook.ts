@@ -1,0 +1,66 @@
+/** Sends batches as Standard Webhooks (https://www.standardwebhooks.com): one signed message per batch. */
+import { createHmac } from 'node:crypto';
+import type { Secret } from '../domain/key.ts';
+import type { Batch } from './batch.ts';
+import { type HttpTarget, retryAfter, send } from './http-client.ts';
+import { DeliveryError, type Sender } from './sender.ts';
+
+export interface WebhookOptions extends HttpTarget {
+  readonly url: URL;
+  /** Each is `whsec_` and base64. All of them sign, so that a receiver can change from one to the next. */
+  readonly secrets: readonly Secret[];
+  readonly headers: Readonly<Record<string, Secret>>;
+}
+
+/** `now` is the clock for the time in the signature. Receivers reject messages that are some minutes old. */
+export function webhookSender(
+  { url, secrets, headers, ...target }: WebhookOptions,
+  now: () => number,
+): Sender {
+  return {
+    send: async (batch, signal) => {
+      const body = JSON.stringify(payloadOf(batch));
+      const time = String(Math.floor(now() / 1000));
+      const signatures = secrets.map((secret) => sign(secret, `${batch.id}.${time}.${body}`));
+      const response = await send(
+        {
+          method: 'POST',
+          url,
+          headers: {
+            ...reveal(headers),
+            'content-type': 'application/json',
+            'webhook-id': batch.id,
+            'webhook-timestamp': time,
+            'webhook-signature': signatures.join(' '),
+          },
+          body,
+        },
+        target,
+        signal,
+      );
+      if (response.status >= 200 && response.status < 300) return {};
+      throw new DeliveryError(`the receiver answered with status ${response.status}`, retryAfter(response));
+    },
+  };
+}
+
+function payloadOf({ type, tenantId, first, last, entries, checkpoints }: Batch) {
+  const tenant = tenantId === undefined ? {} : { tenant_id: tenantId };
+  return { type, timestamp: entries.at(-1)?.at, data: { ...tenant, first, last, entries, checkpoints } };
+}
+
+function sign(secret: Secret, content: string): string {
+  const key = secretBytes(secret.reveal()) as Buffer;
+  return `v1,${createHmac('sha256', key).update(content).digest('base64')}`;
+}
+
+/** The key in `whsec_…`. Undefined unless it has the 24 to 64 bytes that Standard Webhooks allows. */
+export function secretBytes(text: string): Buffer | undefined {
+  const [, base64] = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(text) ?? [];
+  const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
+  return bytes && bytes.length >= 24 && bytes.length <= 64 ? bytes : undefined;
+}
+
+export function reveal(headers: Readonly<Record<string, Secret>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()]));
+}

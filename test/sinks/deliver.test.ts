@@ -1,0 +1,230 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { delayAfter } from '../../src/sinks/deliver.ts';
+import { DeliveryError } from '../../src/sinks/sender.ts';
+import {
+  openOtlpReceiver,
+  openWebhookReceiver,
+  type WebhookReceiver,
+  webhookSecret,
+} from '../support/sink-receivers.ts';
+import { openDelivery, openSink, operationsOf, writeEntries } from '../support/test-delivery.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
+
+describe.each(databases)('delivery on %s', (_, database) => {
+  let data: TestStore;
+  let receiver: WebhookReceiver;
+  beforeEach(async () => {
+    data = await openTestStore(database);
+    receiver = openWebhookReceiver();
+  });
+  afterEach(async () => {
+    await receiver.close();
+    await data.close();
+  });
+
+  const webhook = (fields: object = {}) =>
+    openSink({ type: 'webhook', url: receiver.url, secret: webhookSecret, allow_private: true, ...fields });
+  const start = (sinks = [webhook()], maintenance = data.maintenance) =>
+    openDelivery(sinks, data, maintenance);
+
+  test('sends every entry once, in order, with the checkpoint of the last one, and continues after a restart', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b', 'c');
+    await writeEntries(data, undefined, 's');
+    const first = start([webhook({ batch: 2 })]);
+    await first.flush();
+    await first.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+    expect(operationsOf(receiver, undefined)).toEqual(['1 s']);
+    const checkpoints = receiver.received.flatMap(({ data: { checkpoints } }) => checkpoints);
+    expect(checkpoints).toHaveLength(2);
+    const heads = await data.maintenance.audit.heads();
+    const hashes = heads.map(
+      ({ tenantId = 'system', seq, hash }) => `${tenantId}:${seq}:${Buffer.from(hash).toString('hex')}`,
+    );
+    expect(checkpoints.map(({ anchor }) => anchor).toSorted()).toEqual(hashes.toSorted());
+    await first.stop();
+    await writeEntries(data, tenant, 'd');
+    await start().flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c', '4 d']);
+    expect(receiver.invalid).toEqual([]);
+  });
+
+  test('repeats an unconfirmed batch with the same id and the same entries, after a growing delay', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b');
+    const sent: (string | null)[] = [];
+    receiver.setAnswer((request) => {
+      sent.push(request.headers.get('webhook-id'));
+      return new Response(null, { status: 500 });
+    });
+    const delivery = start();
+    await delivery.flush();
+    await delivery.flush();
+    expect(sent).toHaveLength(1);
+    data.clock.advance(1000);
+    await delivery.flush();
+    data.clock.advance(1999);
+    await delivery.flush();
+    expect(sent).toHaveLength(2);
+    const [state] = await delivery.states();
+    expect(state).toMatchObject({ lagEntries: 2, lagSeconds: 2.999, failures: 2, lastDeliveryAt: undefined });
+    expect(state?.lastError).toBe('the receiver answered with status 500');
+    await writeEntries(data, tenant, 'c');
+    receiver.setAnswer(undefined);
+    data.clock.advance(1);
+    const restarted = start();
+    await delivery.stop();
+    await restarted.flush();
+    expect(receiver.received.map(({ id }) => id)).toEqual([sent[0] as string, expect.anything()]);
+    expect(sent[1]).toBe(sent[0] as string);
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+    expect(await restarted.states()).toMatchObject([{ lagEntries: 0, lagSeconds: 0, failures: 0 }]);
+  });
+
+  test('is done by one node, and by another one after the first has died or stopped', async () => {
+    const tenant = await data.tenant();
+    const { maintenance } = await data.open();
+    const [first, second] = [start(), start(undefined, maintenance)];
+    await first.flush();
+    await writeEntries(data, tenant, 'a');
+    await second.flush();
+    expect(receiver.received).toEqual([]);
+    await Promise.all([first.flush(), second.flush()]);
+    await writeEntries(data, tenant, 'b');
+    data.clock.advance(45_000);
+    await Promise.all([second.flush(), second.flush()]);
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b']);
+    await writeEntries(data, tenant, 'c');
+    await first.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b']);
+    await second.stop();
+    await first.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
+  });
+
+  test('a node that lost its claim while it was sending does not record the delivery', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a');
+    const { maintenance } = await data.open();
+    const other = start(undefined, maintenance);
+    let isFirst = true;
+    receiver.setAnswer(async () => {
+      if (!isFirst) return undefined;
+      isFirst = false;
+      data.clock.advance(45_000);
+      await other.flush();
+      await writeEntries(data, tenant, 'b');
+      return new Response(null, { status: 503 });
+    });
+    const slow = start();
+    await slow.flush();
+    const [state] = await other.states();
+    expect(state).toMatchObject({ lagEntries: 1, failures: 0, lastError: undefined });
+    await other.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b']);
+  });
+
+  test('of other tenants and to other sinks continues when a receiver rejects a batch', async () => {
+    const [bad, good] = [await data.tenant(), await data.tenant()];
+    await writeEntries(data, bad, 'x');
+    const second = openWebhookReceiver();
+    const delivery = start([
+      webhook(),
+      openSink({
+        name: 'second',
+        type: 'webhook',
+        url: second.url,
+        secret: webhookSecret,
+        allow_private: true,
+      }),
+    ]);
+    receiver.setAnswer(async (request) =>
+      (await request.text()).includes(bad) ? new Response(null, { status: 400 }) : undefined,
+    );
+    await delivery.flush();
+    await writeEntries(data, good, 'y', 'z');
+    data.clock.advance(1000);
+    await delivery.flush();
+    expect(operationsOf(receiver, good)).toEqual(['1 y', '2 z']);
+    expect(operationsOf(second, bad)).toEqual(['1 x']);
+    expect(operationsOf(second, good)).toEqual(['1 y', '2 z']);
+    expect(await delivery.deliveredUpTo(bad)).toBe(0);
+    expect(await delivery.deliveredUpTo(good)).toBe(2);
+    expect(await delivery.deliveredUpTo(undefined)).toBe(0);
+    expect(await start([]).deliveredUpTo(good)).toBeUndefined();
+    await second.close();
+  });
+
+  test('continues behind entries that were deleted from the database, and reports them', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b', 'c');
+    await data.runSql('delete from audit where seq = 2');
+    const delivery = start([webhook({ batch: 1 })]);
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['1 a', '3 c']);
+    await writeEntries(data, tenant, 'd');
+    await data.runSql('delete from audit where seq = 4');
+    await delivery.flush();
+    expect(await delivery.deliveredUpTo(tenant)).toBe(4);
+    const gaps = delivery.logged.map((line) => JSON.parse(line)).filter(({ level }) => level === 'error');
+    expect(gaps).toMatchObject([
+      { message: 'entries of the audit log are missing and were not delivered', tenant, from: 2, to: 2 },
+      { tenant, from: 4, to: 4 },
+    ]);
+  });
+
+  test('starts at the first entry that was not archived', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b', 'c');
+    await data.runSql('delete from audit where seq <= 2');
+    await data.runSql('update audit_chains set base_seq = 2');
+    const delivery = start();
+    await delivery.flush();
+    expect(operationsOf(receiver, tenant)).toEqual(['3 c']);
+    expect(delivery.logged.join()).not.toContain('missing');
+  });
+
+  test('notices that the log ends before the last delivered entry', async () => {
+    const tenant = await data.tenant();
+    await writeEntries(data, tenant, 'a', 'b');
+    const delivery = start();
+    await delivery.flush();
+    expect(await delivery.states()).toMatchObject([{ truncatedChains: 0 }]);
+    await data.runSql('delete from audit where seq = 2');
+    await data.runSql('update audit_chains set seq = 1');
+    expect(await delivery.states()).toMatchObject([{ truncatedChains: 1 }]);
+  });
+
+  test('does not count entries as delivered that the receiver has rejected', async () => {
+    const tenant = await data.tenant();
+    const collector = openOtlpReceiver();
+    collector.setAnswer(async (request) =>
+      (await request.text()).includes('{"intValue":"2"}')
+        ? Response.json({ partialSuccess: { rejectedLogRecords: '1', errorMessage: 'too large' } })
+        : undefined,
+    );
+    const delivery = start([openSink({ type: 'otlp', url: collector.url, allow_private: true, batch: 1 })]);
+    await writeEntries(data, tenant, 'a', 'b', 'c');
+    await delivery.flush();
+    expect(await delivery.states()).toMatchObject([
+      {
+        lagEntries: 0,
+        failures: 0,
+        rejectedChains: 1,
+        lastError: 'the receiver rejected 1 of 1 entries: too large',
+      },
+    ]);
+    expect(await delivery.deliveredUpTo(tenant)).toBe(1);
+    await collector.close();
+  });
+});
+
+test('the delay doubles with each failure, up to five minutes, and follows the receiver within that', () => {
+  const delays = [1, 2, 3, 9, 10, 1000].map((failures) => delayAfter(failures, undefined, () => 0));
+  expect(delays).toEqual([1000, 2000, 4000, 256_000, 300_000, 300_000]);
+  expect(delayAfter(3, undefined, () => 1)).toBe(2000);
+  expect(delayAfter(1, new DeliveryError('', 30_000), () => 0)).toBe(30_000);
+  expect(delayAfter(1, new DeliveryError('', 86_400_000), () => 0)).toBe(300_000);
+});
