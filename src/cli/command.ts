@@ -20,6 +20,8 @@ interface CommandDescription {
   /** The values that the only argument accepts. */
   readonly choices?: readonly string[];
   readonly options?: readonly Option[];
+  /** Runs if only the name of its group is given. */
+  readonly isDefault?: true;
   /** One imperative sentence. */
   readonly summary: string;
   readonly details?: string;

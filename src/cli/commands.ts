@@ -21,6 +21,7 @@ import { recoverCommand } from './commands/recover.ts';
 import { restoreCommand } from './commands/restore.ts';
 import { serveCommand } from './commands/serve.ts';
 import { sessionCommands } from './commands/sessions.ts';
+import { sinkCommands } from './commands/sinks.ts';
 import { tenantCommands } from './commands/tenants.ts';
 import { tokenCommands } from './commands/tokens.ts';
 import { completionScripts, shells } from './terminal/completion.ts';
@@ -29,6 +30,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   tenants: 'Manage tenants.',
   'master-key': 'Create and rotate the master key.',
   audit: 'Read, export and verify the audit log of all tenants.',
+  sinks: 'Show and test the sinks that receive the audit log.',
   apps: 'Manage applications.',
   keys: "Manage an application's keys.",
   sessions: 'Create, authorize and end sessions.',
@@ -42,6 +44,7 @@ export const commands: readonly Command[] = [
   ...tenantCommands,
   ...masterKeyCommands,
   ...auditCommands,
+  ...sinkCommands,
   backupCommand,
   restoreCommand,
   recoverCommand,

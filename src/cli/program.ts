@@ -100,7 +100,8 @@ export function buildProgram(execute: Execute, output: OutputConfiguration = {})
     }
     const group = groups.get(name) ?? addGroup(program, name, heading);
     groups.set(name, group);
-    add(group.command(command.usage.slice(name.length + 1)), command, execute);
+    const { usage, isDefault = false } = command;
+    add(group.command(usage.slice(name.length + 1), { isDefault }), command, execute);
   }
   return program;
 }

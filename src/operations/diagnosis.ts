@@ -27,14 +27,19 @@ import { readGauges } from '../store/gauges.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkPostgres } from './postgres-check.ts';
+import { checkSinks } from './sink-diagnosis.ts';
 
 export const restoreHint = 'stop the service and restore a backup: see docs/operations/backups.md';
 
-/** `now` is the clock of this machine. Runs all checks, if the schema is that of this version; otherwise only some. */
+/**
+ * `now` is the clock of this machine, `sinks` are the names of the configured ones. Runs all checks, if the schema is
+ * that of this version; otherwise only some.
+ */
 export async function diagnose(
   { databaseUrl: url, databaseTimeout, databaseConnections, tokenBytes }: Config,
   masters: MasterKeys,
   now: () => number,
+  sinks: readonly string[] = [],
 ): Promise<Check[]> {
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
   const db =
@@ -59,6 +64,7 @@ export async function diagnose(
       await checkStorage(db, tokenBytes),
       await checkChained(db, unchained),
       ...(await checkHeads(db, masters, auditHint)),
+      ...(await checkSinks(db, sinks)),
     ];
   } finally {
     await db.close();

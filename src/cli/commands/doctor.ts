@@ -4,6 +4,7 @@ import { type Config, ConfigError } from '../../config.ts';
 import { type Check, fail, warn } from '../../operations/check.ts';
 import { diagnose, restoreHint } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';
+import { readSinks, type Sink } from '../../sinks/config.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { systemErrorOf } from '../errors.ts';
@@ -39,7 +40,7 @@ async function runChecks(invocation: Invocation): Promise<Check[]> {
       ...checkSettings(config, terminal.env),
       ...reportSystemErrors('files', () => checkFiles(config)),
       ...reportSystemErrors('disk', () => checkDisk(config)),
-      ...(await checkDatabase(config)),
+      ...(await checkDatabase(config, readSinks(config, { env: terminal.env, now: Date.now }))),
     ];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
@@ -58,13 +59,14 @@ function reportSystemErrors(name: string, check: () => Check[]): Check[] {
   }
 }
 
-async function checkDatabase(config: Config): Promise<Check[]> {
+async function checkDatabase(config: Config, sinks: readonly Sink[]): Promise<Check[]> {
   const path = sqlitePath(config.databaseUrl);
   const label = databaseLabel(config.databaseUrl);
   try {
     const missing = path === undefined ? undefined : checkPresence(path, config);
     if (missing) return [missing];
-    return await diagnose(config, masterKeys(config), Date.now);
+    const names = sinks.map(({ name }) => name);
+    return await diagnose(config, masterKeys(config), Date.now, names);
   } catch (error) {
     const known = systemErrorOf(error);
     const message = known?.reason ?? (error as Error).message;

@@ -1,0 +1,108 @@
+import { timestamp } from '../../domain/common-fields.ts';
+import { testBatch } from '../../sinks/batch.ts';
+import { readSinks, type Sink } from '../../sinks/config.ts';
+import { describeError } from '../../sinks/deliver.ts';
+import type { SinkState } from '../../store/audit/deliveries.ts';
+import type { Command, Invocation } from '../command.ts';
+import { CommandError, UsageError } from '../errors.ts';
+import { withStore } from '../terminal/database.ts';
+import { printTable } from '../terminal/print.ts';
+
+export const sinkCommands: readonly Command[] = [
+  {
+    usage: 'sinks list',
+    isDefault: true,
+    summary: 'List the sinks that receive the audit log, with their state.',
+    details:
+      'A sink is `ok`, `behind` (entries are not delivered yet) or `failing` (the last attempt failed). Reads the configuration of this machine and the database, whether the service runs or not.',
+    examples: ['sallyport sinks', 'sallyport sinks --json'],
+    run: list,
+  },
+  {
+    usage: 'sinks test <NAME>',
+    summary: 'Send a test event to a sink.',
+    details: 'Sends one entry with the operation `sink.test`, which is not written to the audit log.',
+    examples: ['sallyport sinks test siem'],
+    run: test,
+  },
+];
+
+function configured({ config, terminal }: Invocation): Sink[] {
+  return readSinks(config, { env: terminal.env, now: Date.now });
+}
+
+function list(invocation: Invocation): Promise<number> {
+  const sinks = configured(invocation);
+  return withStore(invocation, async ({ deliveries }) => {
+    const states = await Promise.all(
+      sinks.map(async (sink) => ({ sink, state: await deliveries.state(sink.name) })),
+    );
+    return printTable(
+      invocation,
+      states.map(toJson),
+      'sinks',
+      ['NAME', 'TYPE', 'TARGET', 'STATE', 'LAG', 'LAST DELIVERY', 'LAST ERROR'],
+      states.map(toRow),
+    );
+  });
+}
+
+interface Listed {
+  readonly sink: Sink;
+  readonly state: SinkState;
+}
+
+function toJson({ sink: { name, type, target }, state }: Listed) {
+  const time = (value: number | undefined) => (value === undefined ? null : timestamp(value));
+  return {
+    name,
+    type,
+    target,
+    state: nameOfState(state),
+    lag: { entries: state.lagEntries, seconds: state.lagSeconds },
+    last_delivery_at: time(state.lastDeliveryAt),
+    failures: state.failures,
+    last_error: state.lastError ?? null,
+    last_error_at: time(state.lastErrorAt),
+    next_attempt_at: time(state.retryAt),
+    chains_with_rejected_entries: state.rejectedChains,
+    truncated_chains: state.truncatedChains,
+  };
+}
+
+function toRow({ sink: { name, type, target }, state }: Listed): string[] {
+  const { lagEntries, lagSeconds, lastDeliveryAt, lastErrorAt, lastError } = state;
+  const lag = lagEntries === 0 ? '0' : `${lagEntries} (${Math.round(lagSeconds)} s)`;
+  const error = lastErrorAt === undefined ? '-' : `${timestamp(lastErrorAt)} ${lastError}`;
+  const delivered = lastDeliveryAt === undefined ? 'never' : timestamp(lastDeliveryAt);
+  return [name, type, target, nameOfState(state), lag, delivered, error];
+}
+
+function nameOfState({ failures, lagEntries }: SinkState): 'ok' | 'behind' | 'failing' {
+  if (failures > 0) return 'failing';
+  return lagEntries > 0 ? 'behind' : 'ok';
+}
+
+async function test(invocation: Invocation): Promise<number> {
+  const { args, printResult } = invocation;
+  const sinks = configured(invocation);
+  const sink = sinks.find(({ name }) => name === args[0]);
+  if (!sink) {
+    const names = sinks.map(({ name }) => name).join(', ');
+    throw new UsageError(
+      `no sink is named "${args[0]}"`,
+      names === '' ? noSinks : `configured sinks: ${names}`,
+    );
+  }
+  const { name } = sink;
+  const batch = testBatch(Date.now());
+  try {
+    const { rejected } = await sink.sender.send(batch, new AbortController().signal);
+    if (rejected) throw new CommandError(`${name} rejected the test event: ${rejected.reason}`);
+  } catch (error) {
+    throw error instanceof CommandError ? error : new CommandError(`${name}: ${describeError(error)}`);
+  }
+  return printResult({ sink: name, event: batch.id }, `sent ${batch.id} to ${name} (${sink.target})`);
+}
+
+const noSinks = 'configure sinks with SALLYPORT_SINKS_FILE or SALLYPORT_SINK';

@@ -1,0 +1,57 @@
+/** Checks the delivery of the audit log for `doctor`. */
+import { deliveries, type SinkState } from '../store/audit/deliveries.ts';
+import type { Db } from '../store/engine/db.ts';
+import { type Check, fail, ok, warn } from './check.ts';
+
+/** Seconds after which undelivered entries are a warning. Batches for S3 are collected for a minute by default. */
+const maxLag = 300;
+
+/** `sinks` are the names of the configured sinks. */
+export async function checkSinks(db: Db, sinks: readonly string[]): Promise<Check[]> {
+  const states = await Promise.all(sinks.map((name) => deliveries(db).state(name)));
+  const problems = states.flatMap(checkSink);
+  if (problems.length > 0) return problems;
+  return sinks.length === 0 ? [] : [ok('sinks', `the audit log was delivered to ${sinks.join(', ')}`)];
+}
+
+function checkSink(state: SinkState): Check[] {
+  const { name, failures, lastError, lagEntries, lagSeconds, rejectedChains, truncatedChains } = state;
+  const found: Check[] = [];
+  if (truncatedChains > 0)
+    found.push(
+      fail(
+        'sinks',
+        `${name} has received later entries than this database has, in ${count(truncatedChains, 'chain')}`,
+        'unless you restored a backup, entries were removed: see "Detect a truncated log" in docs/operations/audit-delivery.md',
+      ),
+    );
+  if (failures > 0)
+    found.push(
+      warn(
+        'sinks',
+        `${name}: ${count(failures, 'failed attempt')} since the last delivery: ${lastError}`,
+        `correct the cause, and run \`sallyport sinks test ${name}\``,
+      ),
+    );
+  else if (lagSeconds > maxLag)
+    found.push(
+      warn(
+        'sinks',
+        `${name} is ${Math.round(lagSeconds)} s and ${count(lagEntries, 'entry', 'entries')} behind`,
+        'start the service, or raise `batch` for this sink',
+      ),
+    );
+  if (rejectedChains > 0)
+    found.push(
+      warn(
+        'sinks',
+        `${name} has rejected entries in ${count(rejectedChains, 'chain')}: ${lastError}`,
+        'export or archive these entries: they are not delivered again',
+      ),
+    );
+  return found;
+}
+
+function count(number: number, one: string, many = `${one}s`): string {
+  return `${number} ${number === 1 ? one : many}`;
+}
