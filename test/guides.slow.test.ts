@@ -7,19 +7,21 @@ import { noBrowser, openBrowser } from './support/browser.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { type ExampleSetup, readExample, runExample } from './support/page-examples.ts';
 import { root, type Service, startService } from './support/service.ts';
-import { noCurl } from './support/skip.ts';
+import { noCurl, noNginx } from './support/skip.ts';
 import { postgres } from './support/test-server.ts';
 
 const pages = [
   'quick-start.md',
   'reference/sdk.md',
   'guides/access-as-code.md',
+  'guides/access-review.md',
   'guides/key-rotation.md',
   'guides/migrate-from-a-hosted-vault.md',
   'guides/show-customers-their-own-data.md',
 ];
 const cardPage = 'guides/collect-cards-in-a-browser.md';
 const guardPage = 'guides/protect-your-own-api.md';
+const gatewayPage = 'guides/authzen-behind-a-gateway.md';
 /** Run by readme.slow.test.ts. */
 const curlPage = 'guides/redact-mask-reveal.md';
 
@@ -85,6 +87,10 @@ describe.skipIf(noCurl)('the commands of', () => {
       },
     }));
 
+  test.skipIf(noNginx)(`docs/${gatewayPage} print what it shows`, () =>
+    follow(gatewayPage, { replacements: { '3001': `${freePort()}` } }),
+  );
+
   test('docs/operations/postgresql.md print what it shows', async () => {
     const address = 'postgres://sallyport:password@db.example.com/sallyport';
     const [one, two] = [freePort(), freePort()];
@@ -94,7 +100,7 @@ describe.skipIf(noCurl)('the commands of', () => {
 
   test('every guide is run', () => {
     const guides = readdirSync(join(root, 'docs/guides')).map((name) => `guides/${name}`);
-    const run = [...pages, cardPage, guardPage, curlPage];
+    const run = [...pages, cardPage, guardPage, gatewayPage, curlPage];
     expect(guides.filter((guide) => !run.includes(guide))).toEqual([]);
   });
 });

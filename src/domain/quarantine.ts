@@ -1,4 +1,4 @@
-/** Quarantine: an application and its sessions keep their keys, but change nothing and read no data. */
+/** Quarantine: the keys of an application and its sessions stay valid, but cannot change or read data. */
 import type { Grants } from './grant.ts';
 
 /** Grants as they apply now. In quarantine, permissions without a rule have the transform `redact` instead of `mask`. */

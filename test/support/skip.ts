@@ -1,4 +1,5 @@
 /** Skips tests whose requirements the machine lacks. The summary of the run lists the reasons. */
+import { existsSync } from 'node:fs';
 
 const prefix = 'skipped because: ';
 
@@ -16,4 +17,9 @@ export function skipReason(line: string): string | undefined {
 export const noCurl = isMissing(
   Bun.which('curl') !== null,
   'README, guide and API reference examples: no curl found',
+);
+
+export const noNginx = isMissing(
+  Bun.which('nginx') !== null && existsSync('/usr/lib/nginx/modules/ngx_http_js_module.so'),
+  'guide for gateways: no nginx with njs found',
 );

@@ -75,7 +75,7 @@ describe.each(databases)('an access review on %s', (_, database) => {
     return keys;
   }
 
-  /** What a decision about every key says. */
+  /** The transforms of the decisions about every key, by id. */
   async function decisions(keys: readonly Minted[], permission: string, resource: Resource) {
     const allowed = new Map<string, string>();
     for (const { secret, digest } of keys) {

@@ -40,7 +40,7 @@ describe.each(databases)('quarantine on %s', (_, database) => {
   const dataOf = async (on: TestServer, caller: string) =>
     (await on.call('GET', '/tokens/card-42', { key: caller })).body.data;
 
-  test('reads are redacted on every node, at once, until the release', async () => {
+  test('reads are redacted immediately on every node, until the release', async () => {
     for (const node of [server, other]) expect(await dataOf(node, desk.key)).toEqual({ number: '4242' });
     expect((await quarantine()).body.quarantined_at).toBe(new Date(server.clock.now()).toISOString());
     for (const node of [other, server]) {
@@ -161,7 +161,7 @@ describe.each(databases)('quarantine on %s', (_, database) => {
     expect([await who('token:read'), await who('token:delete')]).toEqual(['redact', undefined]);
   });
 
-  test('a second quarantine keeps the time of the first, and an update keeps the quarantine', async () => {
+  test('a second quarantine does not change the time of the first, and an update does not end it', async () => {
     const first = (await quarantine()).body;
     server.clock.advance(1000);
     expect((await quarantine()).body).toEqual(first);

@@ -26,7 +26,7 @@ export interface Entities {
   resource(given: AuthZenResource): FoundResource;
 }
 
-/** Looks up all entities at once, so that a batch needs no more queries than a single evaluation. */
+/** Looks up all entities together, so that a batch needs no more queries than a single evaluation. */
 export async function findEntities(
   caller: Principal,
   subjects: readonly AuthZenSubject[],
