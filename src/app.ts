@@ -62,11 +62,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const metrics =
     config.metricsPort === undefined
       ? undefined
-      : observe({
-          readGauges: () => data.maintenance.gauges(),
-          inFlight: () => data.maintenance.inFlight(),
-          readSinks: () => delivery.states(),
-        });
+      : observe({ maintenance: () => data.maintenance, readSinks: () => delivery.states() });
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
   const sinks = readSinks(config, { env: process.env, now: Date.now });

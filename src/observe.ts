@@ -1,7 +1,7 @@
 /** Declares the Prometheus metrics and records them. */
 import { Registry } from './metrics.ts';
 import type { SinkState } from './store/audit/deliveries.ts';
-import type { Gauges } from './store/maintenance.ts';
+import type { Gauges, Maintenance } from './store/maintenance.ts';
 import { version } from './version.ts';
 
 /** Called on every request, so every method must be cheap. */
@@ -34,13 +34,13 @@ export interface Observed extends Observer {
   text(): Promise<string>;
 }
 
-export interface Gauged {
-  readGauges(): Promise<Gauges>;
-  inFlight(): number;
+/** Read on every scrape. */
+export interface GaugeSources {
+  maintenance(): Pick<Maintenance, 'gauges' | 'inFlight'>;
   readSinks(): Promise<readonly SinkState[]>;
 }
 
-export function observe({ readGauges, inFlight, readSinks }: Gauged): Observed {
+export function observe({ maintenance, readSinks }: GaugeSources): Observed {
   const registry = new Registry();
   const requests = registry.histogram(
     'sallyport_http_request_duration_seconds',
@@ -68,7 +68,11 @@ export function observe({ readGauges, inFlight, readSinks }: Gauged): Observed {
   const failures = registry.counter('sallyport_sink_failures_total', 'Failed attempts to deliver to a sink.');
   let latest: Gauges | undefined;
   let sinks: readonly SinkState[] = [];
-  gauges(registry, inFlight, () => latest);
+  gauges(
+    registry,
+    () => maintenance().inFlight(),
+    () => latest,
+  );
   sinkGauges(registry, () => sinks);
   return {
     request: (route, guarded, status, seconds) => {
@@ -86,7 +90,9 @@ export function observe({ readGauges, inFlight, readSinks }: Gauged): Observed {
     },
     deliveryFailed: (sink) => failures.add({ sink }),
     text: async () => {
-      latest = await readGauges().catch(() => undefined);
+      latest = await maintenance()
+        .gauges()
+        .catch(() => undefined);
       sinks = latest ? await readSinks().catch(() => []) : [];
       return registry.text();
     },

@@ -167,7 +167,9 @@ const generalOptions = ['json', 'help', 'version'];
 
 function isCommand(words: readonly string[]): boolean {
   const given = Array.from(words.join(' ').matchAll(/--([a-z-]+)/g), ([, name]) => name as string);
-  const command = commands.find((one) => `${words.join(' ')} `.startsWith(`${nameOf(one)} `));
+  const command =
+    commands.find((one) => `${words.join(' ')} `.startsWith(`${nameOf(one)} `)) ??
+    commands.find((one) => one.isDefault && nameOf(one).split(' ')[0] === words[0]);
   if (!command) return given.includes('help');
   const shared = 'call' in command ? callOptions.map(({ name }) => name) : settingFlags;
   const known = [...generalOptions, ...shared, ...(command.options ?? []).map(({ name }) => name)];

@@ -81,6 +81,19 @@ describe('imports:', () => {
     expect(outside('src/http/', allowed)).toEqual([]);
   });
 
+  test('sinks import the store, but no HTTP and no operator tools', () => {
+    const allowed = ['src/config.ts', 'src/ip-address.ts', 'src/version.ts'];
+    const types = ['src/log.ts', 'src/observe.ts'];
+    const forbidden = outside(
+      'src/sinks/',
+      ({ to, typesOnly }) =>
+        /^(src\/(domain|store)\/|node:|bun$|zod$|yaml$)/.test(to) ||
+        allowed.includes(to) ||
+        (typesOnly && types.includes(to)),
+    );
+    expect(forbidden).toEqual([]);
+  });
+
   test('only main imports the CLI, and nothing imports main', () => {
     const upward = imports.filter(
       ({ from, to }) =>

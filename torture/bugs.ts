@@ -205,6 +205,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'unconfirmed batches count as delivered',
+    row: 'sinks',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/sinks/deliver.ts',
+        from: 'receipt = await sender.send(batch, this.#stopped);',
+        to: 'receipt = await sender.send(batch, this.#stopped).catch(() => ({}));',
+      },
+    ],
+  },
+  {
     name: 'application deleted together with all its sessions',
     row: 'delete-while-large',
     database: 'PostgreSQL',

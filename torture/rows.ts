@@ -12,6 +12,7 @@ import { requests } from './rows/requests.ts';
 import { retention } from './rows/retention.ts';
 import { revocations } from './rows/revocations.ts';
 import { secrets } from './rows/secrets.ts';
+import { sinks } from './rows/sinks.ts';
 import { slowSockets } from './rows/slow-sockets.ts';
 import { soak } from './rows/soak.ts';
 import { noGainByMoves } from './rows/token-moves.ts';
@@ -27,6 +28,7 @@ export const rows: readonly Row[] = [
   deleteWhileLarge,
   soak,
   slowSockets,
+  sinks,
   smallKeys,
   keyTiming,
   retention,

@@ -1,4 +1,4 @@
-/** What a sink receives: consecutive entries of one hash chain, with the checkpoints among them. */
+/** A batch for a sink: consecutive entries of one hash chain, with the checkpoints among them. */
 import { createHash } from 'node:crypto';
 import { timestamp } from '../domain/common-fields.ts';
 import { newId } from '../domain/key.ts';

@@ -30,9 +30,9 @@ export interface DeliveryOptions {
 }
 
 export interface Delivery {
-  /** Delivers everything that is chained now, unless a sink fails or waits for its next attempt. */
+  /** Delivers all chained entries, except to sinks that fail or wait for their next attempt. */
   flush(): Promise<void>;
-  /** Aborts running attempts and lets other nodes take over at once. */
+  /** Aborts running attempts and releases the sinks, so that other nodes can take over immediately. */
   stop(): Promise<void>;
   states(): Promise<SinkState[]>;
   /** The last entry of a chain that all sinks have received. Undefined without sinks. */
@@ -133,7 +133,7 @@ class Worker {
       .catch((error) => log.warn('could not release a sink', { sink: this.#sink.name, error }));
   }
 
-  /** Delivers until nothing is left or an attempt fails. */
+  /** Delivers until no entries remain or an attempt fails. */
   async #deliverAll(): Promise<void> {
     while (await this.#isHeld()) {
       const chains = await this.#deliveries.undelivered(this.#sink.name, chainsPerRound);

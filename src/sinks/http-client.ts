@@ -38,7 +38,7 @@ export interface HttpResponse {
 
 const maxBody = 65_536;
 
-/** Throws `DeliveryError` for addresses that are not allowed and for a timeout, and network errors as they are. */
+/** Throws `DeliveryError` for a timeout or an address that is not allowed. Rethrows network errors. */
 export async function send(
   request: HttpRequest,
   target: HttpTarget,

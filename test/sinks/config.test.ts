@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError } from '../../src/config.ts';
@@ -86,6 +86,16 @@ sinks:
       timeout: 5000,
     },
   ]);
+});
+
+test('the examples in docs/operations/audit-delivery.md are valid', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/operations/audit-delivery.md'), 'utf8');
+  const [, yaml = ''] = /```yaml\n(.*?)```/s.exec(page) ?? [];
+  const [, json = ''] = /SALLYPORT_SINK='(.*?)'/.exec(page) ?? [];
+  const secret = write('example', 'x');
+  const names = fromFile(yaml.replaceAll(/\/run\/secrets\/[\w-]+/g, secret)).map(({ name }) => name);
+  expect(names).toEqual(['siem', 'collector', 'archive', 'local']);
+  expect(fromVariable(JSON.parse(json))).toHaveLength(1);
 });
 
 test('SALLYPORT_SINK adds one sink, which needs no name', () => {

@@ -220,7 +220,7 @@ describe('a file', () => {
     expect(linesIn(path).map((line) => JSON.parse(line).seq)).toEqual([3, 3, 4, 4]);
   });
 
-  test('keeps later lines readable after an incomplete one', async () => {
+  test('starts a new line after an incomplete one', async () => {
     const path = join(folder, 'torn.jsonl');
     writeFileSync(path, '{"type":"ent');
     await send(openFile(path), batchOf(1, 1));

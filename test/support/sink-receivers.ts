@@ -8,7 +8,7 @@ import { z } from 'zod';
 
 export const webhookSecret = `whsec_${Buffer.alloc(32, 5).toString('base64')}`;
 
-/** What a receiver answers instead of accepting a request. */
+/** Returns a response that does not accept the request, or undefined to accept it. */
 export type Answer = (request: Request) => Response | undefined | Promise<Response | undefined>;
 
 export interface ReceivedBatch {

@@ -57,7 +57,7 @@ export interface Deliveries {
     batchEnd: number,
     rejected?: string,
   ): Promise<void>;
-  /** Records a failed attempt. No node attempts again for as long as `delayAfter` returns for the number of failures. */
+  /** Records a failed attempt. `delayAfter` gets the number of failures and returns the milliseconds until the next one. */
   fail(sink: string, holder: string, error: string, delayAfter: (failures: number) => number): Promise<void>;
   state(sink: string): Promise<SinkState>;
   /** The last entry up to which the sink has received and accepted the whole chain. */
