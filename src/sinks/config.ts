@@ -121,7 +121,7 @@ const SinkConfig = z.discriminatedUnion(
       access_key_id: SecretSource,
       secret_access_key: SecretSource,
       session_token: SecretSource.optional(),
-      batch: z.int().min(1).max(10_000).default(5000),
+      batch: z.int().min(1).max(5000).default(1000),
       interval: seconds.default(60),
     }),
     z.strictObject({

@@ -3,6 +3,7 @@
  * database, so delivery continues after a restart. In a fleet one node delivers to a sink at a time. Sinks do not wait
  * for each other, and requests do not wait for sinks.
  */
+import { setImmediate } from 'node:timers/promises';
 import { escapeText } from '../domain/escape.ts';
 import { newId, redactSecrets } from '../domain/key.ts';
 import type { Log } from '../log.ts';
@@ -41,7 +42,7 @@ export interface Delivery {
 
 /** Chains per query, rows per read, and bytes of JSON per batch. A batch may be larger by one read. */
 const chainsPerRound = 100;
-const rowsPerRead = 200;
+const rowsPerRead = 50;
 const maxBatchBytes = 4 * 1024 * 1024;
 const maxCheckpoints = 1000;
 /** Milliseconds that `stop` waits at most for running attempts. */
@@ -224,6 +225,8 @@ async function readEntries(
     for (const entry of page.entries) bytes += JSON.stringify(entry).length;
     entries.push(...page.entries);
     if (page.end === undefined) break;
+    // SQLite reads synchronously. Requests are served between two reads.
+    await setImmediate();
   }
   return entries;
 }

@@ -104,7 +104,7 @@ describe.each(databases)('delivery on %s', (_, database) => {
     expect(operationsOf(receiver, tenant)).toEqual(['1 a', '2 b', '3 c']);
   });
 
-  test('a node that lost its claim while it was sending does not record the delivery', async () => {
+  test('a node that lost its claim while it was sending does not record its failure', async () => {
     const tenant = await data.tenant();
     await writeEntries(data, tenant, 'a');
     const { maintenance } = await data.open();

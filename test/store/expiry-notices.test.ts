@@ -65,6 +65,7 @@ describe.each(databases)('key.expiring on %s', (_, database) => {
     await data.application(tenant, { expiresAt: now + day / 2 });
     await data.application(deleted, { expiresAt: now + 10 * day });
     await data.maintenance.tenants.markDeleted(deleted);
+    expect(await notices(tenant)).toEqual([]);
     data.clock.advance(1.5 * day);
     expect(await notices(tenant)).toEqual([noticeOf(id, now + 2 * day)]);
     data.clock.advance(8 * day);

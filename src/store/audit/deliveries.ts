@@ -49,7 +49,10 @@ export interface Deliveries {
   undelivered(sink: string, limit: number): Promise<UndeliveredChain[]>;
   /** Records that entries up to `batchEnd` are about to be sent. Returns false if another node holds the sink. */
   begin(sink: string, holder: string, chain: UndeliveredChain, batchEnd: number): Promise<boolean>;
-  /** Records a delivery. `rejected`: the receiver has rejected some of its entries for good, for this reason. */
+  /**
+   * Records a delivery, also if another node holds the sink now. `rejected` is the reason why the receiver has rejected
+   * some of its entries for good.
+   */
   complete(
     sink: string,
     holder: string,
@@ -57,7 +60,10 @@ export interface Deliveries {
     batchEnd: number,
     rejected?: string,
   ): Promise<void>;
-  /** Records a failed attempt. `delayAfter` gets the number of failures and returns the milliseconds until the next one. */
+  /**
+   * Records a failed attempt. `delayAfter` gets the number of failures and returns the milliseconds until the next
+   * attempt.
+   */
   fail(sink: string, holder: string, error: string, delayAfter: (failures: number) => number): Promise<void>;
   state(sink: string): Promise<SinkState>;
   /** The last entry up to which the sink has received and accepted the whole chain. */
@@ -188,9 +194,9 @@ async function complete(
   const rejectedAfter = rejected === undefined ? null : position;
   await db.transaction(async (tx) => {
     await tx.run(
-      `update audit_deliveries set seq = $4, batch_end = null, complete_seq = coalesce(complete_seq, $5)
-       where ${holdsSink} and sink = $1 and tenant_id = $3 and seq < $4`,
-      [sink, holder, tenantId, batchEnd, rejectedAfter],
+      `update audit_deliveries set seq = $3, batch_end = null, complete_seq = coalesce(complete_seq, $4)
+       where sink = $1 and tenant_id = $2 and seq < $3`,
+      [sink, tenantId, batchEnd, rejectedAfter],
     );
     await tx.run(
       'update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = $1 and holder = $2',
