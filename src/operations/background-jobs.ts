@@ -77,34 +77,8 @@ export function startBackgroundJobs(
     return total;
   }
 
-  function job(name: string, interval: number, work: () => Promise<unknown>) {
-    let running: Promise<unknown> | undefined;
-    const run = async () => {
-      try {
-        await work();
-      } catch (error) {
-        log.warn(`could not ${name}`, { error });
-      }
-      running = undefined;
-    };
-    const timer = timers
-      ? setInterval(() => {
-          running ??= run();
-        }, interval)
-      : undefined;
-    timer?.unref();
-    return {
-      /** Waits for a run in progress and starts another, which sees everything recorded before this call. */
-      runNow: async () => {
-        await running;
-        running ??= run();
-        await running;
-      },
-      stop: () => {
-        clearInterval(timer);
-        return running;
-      },
-    };
+  function job(name: string, interval: number, work: () => Promise<unknown>): Job {
+    return startJob(work, timers ? interval : undefined, (error) => log.warn(`could not ${name}`, { error }));
   }
 
   /** The end of the log that this node has written can then be verified, even if no node runs for a while. */
@@ -139,6 +113,48 @@ export function startBackgroundJobs(
       }, maxStopTime);
       await Promise.race([finish(), timedOut.promise]);
       clearTimeout(timer);
+    },
+  };
+}
+
+interface Job {
+  /** Waits for a run in progress and starts another, which sees everything recorded before this call. */
+  runNow(): Promise<void>;
+  /** Stops the timer. Returns a promise that resolves at the end of the run in progress. */
+  stop(): Promise<unknown> | undefined;
+}
+
+/** Without `interval`, it runs only on `runNow`. */
+function startJob(
+  work: () => Promise<unknown>,
+  interval: number | undefined,
+  onError: (error: unknown) => void,
+): Job {
+  let running: Promise<unknown> | undefined;
+  const run = async () => {
+    try {
+      await work();
+    } catch (error) {
+      onError(error);
+    }
+    running = undefined;
+  };
+  const timer =
+    interval === undefined
+      ? undefined
+      : setInterval(() => {
+          running ??= run();
+        }, interval);
+  timer?.unref();
+  return {
+    runNow: async () => {
+      await running;
+      running ??= run();
+      await running;
+    },
+    stop: () => {
+      clearInterval(timer);
+      return running;
     },
   };
 }

@@ -18,3 +18,6 @@ export function warn(name: string, message: string, hint: string): Check {
 export function fail(name: string, message: string, hint: string): Check {
   return { name, state: 'fail', message, hint };
 }
+
+/** For a background job that is late. */
+export const startHint = 'start the service, or look for errors in its log';

@@ -4,27 +4,15 @@
  */
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import {
-  type ChainKeys,
-  checkpointText,
-  isKnownFormat,
-  macFor,
-  signatureCheck,
-  systemTenant,
-} from '../store/audit/hash-chain.ts';
-import { allChains, type ChainedRow, lastCheckpoint, rowsAfter } from '../store/audit/rows.ts';
-import {
-  bindMasterKey,
-  type MasterKeys,
-  unwrapChainKeys,
-  wrappedChainKeys,
-} from '../store/crypto/keyring.ts';
+import { allChains } from '../store/audit/rows.ts';
+import { bindMasterKey, type MasterKeys } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { appliedMigrations, findSchemaProblem, newestSchema, versionOf } from '../store/engine/migrate.ts';
 import { openPostgres } from '../store/engine/postgres.ts';
 import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
-import { type Check, fail, ok, warn } from './check.ts';
+import { checkChained, checkHeads } from './audit-diagnosis.ts';
+import { type Check, fail, ok, startHint, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkPostgres } from './postgres-check.ts';
 import { checkSinks } from './sink-diagnosis.ts';
@@ -184,17 +172,15 @@ async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
   }
 }
 
-/** Delays above these are warnings: of the sweep in seconds, of the audit chain in milliseconds. */
+/** Seconds. A longer lag is a warning. */
 const maxSweepLag = 300;
-const maxUnchained = 60_000;
 
-const start = 'start the service, or look for errors in its log';
 const verify = 'run `sallyport audit export` and `sallyport audit verify`: see docs/operations/audit.md';
 const keyFirst = 'provide the correct master key first; the audit log cannot be verified without it';
 
 function checkSweep(lag: number): Check {
   return lag > maxSweepLag
-    ? warn('sweep', `the oldest expired row is ${Math.round(lag)} s overdue for removal`, start)
+    ? warn('sweep', `the oldest expired row is ${Math.round(lag)} s overdue for removal`, startHint)
     : ok('sweep', 'no expired rows are overdue for removal');
 }
 
@@ -214,57 +200,4 @@ async function checkStorage(db: Db, quota: number): Promise<Check> {
   const message = `${usage} of a quota of ${gibibytes(quota)}`;
   if (bytes < nearlyFull * quota) return ok('storage', message);
   return warn('storage', message, 'delete tokens, or raise SALLYPORT_TOKEN_BYTES_PER_APPLICATION');
-}
-
-async function checkChained(db: Db, unchained: number): Promise<Check> {
-  const entries = unchained === 1 ? '1 entry is' : `${unchained} entries are`;
-  const oldest = await db.get<{ age: DbTime | null }>('select :now - min(at) as age from audit_pending');
-  const age = Number(oldest?.age ?? 0);
-  if (age > maxUnchained)
-    return warn('audit log', `${entries} not yet chained, the oldest for ${Math.round(age / 1000)} s`, start);
-  return ok('audit log', unchained === 0 ? 'all entries are chained' : `${entries} not yet chained`);
-}
-
-/** Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which is unchanged. */
-async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
-  const chains = await allChains(db);
-  if (chains.length === 0) return [];
-  const keys = await chainKeysOf(db, masters);
-  if (!keys) return [fail('audit log', 'the signatures of the checkpoints cannot be verified', hint)];
-  const isSigned = signatureCheck(keys);
-  for (const chain of chains) {
-    const failed = (message: string) => [
-      fail('audit log', `${message} in the chain of ${chainName(chain.tenantId)}`, hint),
-    ];
-    const { seq, hash, baseSeq } = chain;
-    const head = await lastCheckpoint(db, chain);
-    if (!head || !isSigned(checkpointText(head), head.signature))
-      return failed('the signature of the last checkpoint is missing or invalid');
-    const [row] = await rowsAfter(db, chain, { after: seq - 1, upTo: seq }, 1);
-    const isIntact = row ? isUnchanged(keys, row) : seq === baseSeq;
-    if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !isIntact)
-      return failed(`entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`);
-  }
-  const total = chains.reduce((sum, { seq }) => sum + seq, 0);
-  return [
-    ok(
-      'audit log',
-      `signed: ${total} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}`,
-    ),
-  ];
-}
-
-function isUnchanged(keys: ChainKeys, row: ChainedRow): boolean {
-  return isKnownFormat(row.format) && Buffer.from(macFor(keys, row)).equals(row.mac ?? new Uint8Array());
-}
-
-function chainName(tenantId: string): string {
-  return tenantId === systemTenant ? 'the system' : `tenant ${tenantId}`;
-}
-
-/** Returns undefined without the master key. */
-async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
-  const stored = await wrappedChainKeys(db);
-  const master = stored && masters.find(stored.master_id);
-  return master && unwrapChainKeys(master, stored.wrapped);
 }

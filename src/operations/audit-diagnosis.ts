@@ -1,0 +1,73 @@
+/** Checks the audit log for `doctor`. */
+import {
+  type ChainKeys,
+  checkpointText,
+  isKnownFormat,
+  macFor,
+  signatureCheck,
+  systemTenant,
+} from '../store/audit/hash-chain.ts';
+import { allChains, type ChainedRow, lastCheckpoint, rowsAfter } from '../store/audit/rows.ts';
+import { type MasterKeys, unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
+import type { Db, DbTime } from '../store/engine/db.ts';
+import { type Check, fail, ok, startHint, warn } from './check.ts';
+
+/** Milliseconds. Entries that are not chained after this time are a warning. */
+const maxUnchained = 60_000;
+
+export async function checkChained(db: Db, unchained: number): Promise<Check> {
+  const entries = unchained === 1 ? '1 entry is' : `${unchained} entries are`;
+  const oldest = await db.get<{ age: DbTime | null }>('select :now - min(at) as age from audit_pending');
+  const age = Number(oldest?.age ?? 0);
+  if (age > maxUnchained)
+    return warn(
+      'audit log',
+      `${entries} not yet chained, the oldest for ${Math.round(age / 1000)} s`,
+      startHint,
+    );
+  return ok('audit log', unchained === 0 ? 'all entries are chained' : `${entries} not yet chained`);
+}
+
+/** Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which is unchanged. */
+export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
+  const chains = await allChains(db);
+  if (chains.length === 0) return [];
+  const keys = await chainKeysOf(db, masters);
+  if (!keys) return [fail('audit log', 'the signatures of the checkpoints cannot be verified', hint)];
+  const isSigned = signatureCheck(keys);
+  for (const chain of chains) {
+    const failed = (message: string) => [
+      fail('audit log', `${message} in the chain of ${chainName(chain.tenantId)}`, hint),
+    ];
+    const { seq, hash, baseSeq } = chain;
+    const head = await lastCheckpoint(db, chain);
+    if (!head || !isSigned(checkpointText(head), head.signature))
+      return failed('the signature of the last checkpoint is missing or invalid');
+    const [row] = await rowsAfter(db, chain, { after: seq - 1, upTo: seq }, 1);
+    const isIntact = row ? isUnchanged(keys, row) : seq === baseSeq;
+    if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !isIntact)
+      return failed(`entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`);
+  }
+  const total = chains.reduce((sum, { seq }) => sum + seq, 0);
+  return [
+    ok(
+      'audit log',
+      `signed: ${total} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}`,
+    ),
+  ];
+}
+
+function isUnchanged(keys: ChainKeys, row: ChainedRow): boolean {
+  return isKnownFormat(row.format) && Buffer.from(macFor(keys, row)).equals(row.mac ?? new Uint8Array());
+}
+
+function chainName(tenantId: string): string {
+  return tenantId === systemTenant ? 'the system' : `tenant ${tenantId}`;
+}
+
+/** Returns undefined without the master key. */
+async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKeys | undefined> {
+  const stored = await wrappedChainKeys(db);
+  const master = stored && masters.find(stored.master_id);
+  return master && unwrapChainKeys(master, stored.wrapped);
+}
