@@ -103,7 +103,8 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       listenForScrapes(host, at, metrics),
     ));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
-  const jobs = startBackgroundJobs(data, { auditRecorder, usage }, observer, log, options.timers);
+  const retention = retentionOf(config, delivery);
+  const jobs = startBackgroundJobs(data, { auditRecorder, usage }, observer, log, options.timers, retention);
   return {
     ...data,
     url: urlOf(host, server.port),
@@ -183,6 +184,11 @@ function startSinks(
   { log, observer, now = Date.now, timers = true }: AppOptions & { log: Log; observer: Observer },
 ): Delivery {
   return startDelivery(sinks, maintenance, { log, observer, now, random: Math.random, timers });
+}
+
+/** Undefined if audit entries are not deleted. */
+function retentionOf({ auditRetention: age }: Config, { deliveredUpTo }: Delivery) {
+  return age === undefined ? undefined : { age, deliveredUpTo };
 }
 
 /** In milliseconds; unaffected by changes of the system clock. */

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from './domain/audit.ts';
-import type { Secret } from './domain/key.ts';
+import { Secret } from './domain/key.ts';
 import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parsePublicUrl } from './http/pipeline/public-url.ts';

@@ -116,4 +116,32 @@ describe.each(databases)('the service on %s', (_, database) => {
     expect(operationsOf(webhook, id)).toEqual(['1 application.create', '2 application.create']);
     await restarted.close();
   });
+
+  test('deletes old entries after all sinks have received them', async () => {
+    webhook.setAnswer(() => new Response(null, { status: 503 }));
+    const sink = { type: 'webhook', url: webhook.url, secret: webhookSecret, allow_private: true };
+    const server = await openTestServer(database, {
+      SALLYPORT_SINK: JSON.stringify(sink),
+      SALLYPORT_AUDIT_RETENTION: '90d',
+    });
+    const { id, key } = await server.tenant();
+    await server.application(key);
+    await server.flush();
+    server.clock.advance(100 * day);
+    await server.flush();
+    const archivedUpTo = async () => {
+      const heads = await server.app.maintenance.audit.heads();
+      return heads.find(({ tenantId }) => tenantId === id)?.baseSeq;
+    };
+    expect(await archivedUpTo()).toBe(0);
+    webhook.setAnswer(undefined);
+    server.clock.advance(day);
+    await server.flush();
+    await server.flush();
+    expect(await archivedUpTo()).toBe(1);
+    expect(operationsOf(webhook, id)[0]).toBe('1 application.create');
+    await server.close();
+  });
 });
+
+const day = 86_400_000;
