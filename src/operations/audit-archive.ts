@@ -1,7 +1,7 @@
 /**
  * Moves old entries of the audit log into files. Each step is complete before the next one starts: the file is written,
- * flushed and verified; the chain records it; the entries are deleted in small batches. If it stops anywhere, nothing is
- * lost, and the next run continues with the files that exist.
+ * flushed and verified; the chain records it; the entries are deleted in small batches. If it stops anywhere, no
+ * entry is lost, and the next run continues with the files that exist.
  */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -39,7 +39,7 @@ export interface Archived {
   readonly last: number;
 }
 
-/** A file that cannot be used. Nothing was deleted because of it. */
+/** A file does not verify or has other entries than the database. The entries stay in the database. */
 export class ArchiveError extends Error {
   readonly hint: string;
   constructor(message: string, hint: string) {
@@ -127,13 +127,13 @@ async function verifyArchive(
   if (finding)
     throw new ArchiveError(
       `${path} does not verify: ${finding.message}`,
-      'nothing was deleted; run `sallyport audit verify`, and move the file away if it is damaged',
+      'no entry was deleted; run `sallyport audit verify`, and move the file away if it is damaged',
     );
   const last = parsePosition((chains[0]?.anchor ?? '').slice(chainName(tenantId).length + 1)) as Position;
   const stored = await signedPosition(db, keys, chain, last.seq);
   if (stored.hash === last.hash) return last;
   throw new ArchiveError(
     `${path} has other entries than the database`,
-    'nothing was deleted; use another folder if the database was restored from a backup',
+    'no entry was deleted; use another folder if the database was restored from a backup',
   );
 }

@@ -60,7 +60,7 @@ export async function* exportLines(parts: readonly Part[]): AsyncGenerator<strin
 
 /**
  * Writes a file under a temporary name, flushes it and renames it, so that a file with this name is complete. Calls
- * `between` after every few lines; if it throws, nothing is left.
+ * `between` after every few lines; if it throws, the file is removed.
  */
 export async function writeDurably(
   path: string,

@@ -111,7 +111,7 @@ async function recordEnds(maintenance: Maintenance, tenant: string | undefined):
 }
 
 function noEntries(tenant: string): CommandError {
-  return new CommandError(`there are no audit entries of ${chainName(tenant)}`, 'check the id of the tenant');
+  return new CommandError(`${chainName(tenant)} has no audit entries`, 'check the id of the tenant');
 }
 
 async function printLines(
@@ -145,7 +145,7 @@ async function verifyAudit(invocation: Invocation): Promise<number> {
   });
 }
 
-/** The files, and those of the folders. Throws UsageError if there are none. */
+/** Files, and the exports in folders. Throws UsageError if a path does not exist or a folder is empty. */
 export function exportFilesOf(paths: readonly string[]): string[] {
   return paths.flatMap((text) => {
     const path = resolve(text);
@@ -209,7 +209,7 @@ function archiveAudit(invocation: Invocation): Promise<number> {
       const now = Date.now();
       const archived = await interruptible(
         (between) => archiveLog(maintenance, { folder, now, before: now - age, tenantId, between }),
-        'interrupted; nothing is lost',
+        'interrupted; no entry is lost',
       );
       return printResult({ folder, archived }, formatArchived(folder, archived));
     } catch (error) {

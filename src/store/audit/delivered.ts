@@ -13,7 +13,7 @@ export interface Retention {
   /** Milliseconds. */
   readonly age: number;
   /**
-   * The last position of a chain that every sink has received. Undefined if there are no sinks: then nothing is deleted.
+   * The last position of a chain that every sink has received. Undefined without sinks: then no entry is deleted.
    * The tenant is undefined for the chain of entries without one.
    */
   readonly deliveredUpTo: (tenantId: string | undefined) => Awaitable<number | undefined>;

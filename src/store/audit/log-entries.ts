@@ -23,7 +23,7 @@ export function removalDifference({ first, last, file }: Removal) {
   };
 }
 
-/** What an entry says about the log itself. */
+/** The content of an entry about the log itself. */
 export interface Statement {
   /** The ends of other chains, by tenant. */
   readonly heads?: readonly (readonly [tenantId: string, Position])[];

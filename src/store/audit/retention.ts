@@ -27,8 +27,8 @@ export interface Age {
 }
 
 /**
- * The last position up to which every entry is older than `before`, with a checkpoint. Returns undefined if there are no
- * such entries, or if they only record earlier deletions.
+ * The last position up to which every entry is older than `before`, with a checkpoint. Returns undefined if no
+ * entry is old enough, or if the old ones only record earlier deletions.
  */
 export async function findCut(
   db: Db,
@@ -85,7 +85,7 @@ export async function recordRemoval(
 const maxRows = 250;
 const maxTerms = 4000;
 
-/** Deletes a small batch of entries up to `upTo`. Returns false if there are no more. */
+/** Deletes a small batch of entries up to `upTo`. Returns false after the last one. */
 export function deleteBatch(db: Db, keys: ChainKeys, tenantId: string, upTo: Position): Promise<boolean> {
   return db.transaction(async (tx) => {
     const chain = await chainOf(tx, tenantId, rowLock(db, 'for update'));

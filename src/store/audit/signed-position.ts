@@ -4,7 +4,7 @@ import { chainName, type Position } from './export-format.ts';
 import { auditFormat, type ChainKeys, checkpointText, link, signatureCheck, signText } from './hash-chain.ts';
 import { type Chain, type ChainedRow, rowsAfter } from './rows.ts';
 
-/** Another program has changed the chain. Nothing may be deleted from it. */
+/** Another program has changed the chain, so its entries are evidence and must not be deleted. */
 export class DamagedChain extends Error {
   readonly hint = 'run `sallyport audit verify`';
   constructor(tenantId: string) {
@@ -24,7 +24,7 @@ interface CheckpointRow {
 const maxDistance = 2000;
 
 /**
- * Returns a position with a checkpoint, and signs one if there is none. The rows up to the next checkpoint must verify:
+ * Returns a position with a checkpoint, and signs a missing one. The rows up to the next checkpoint must verify:
  * otherwise the new signature would cover what another program has changed. Throws `DamagedChain`.
  */
 export async function signedPosition(db: Db, keys: ChainKeys, chain: Chain, seq: number): Promise<Position> {

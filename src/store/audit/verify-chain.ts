@@ -64,7 +64,7 @@ export interface VerifyOptions {
   readonly log?: ChainKeys;
   /** Whether deleted entries must be in archives that are given: otherwise a missing archive is a note, or ignored. */
   readonly archives?: 'required' | 'optional' | 'ignored';
-  /** Called for every row with a valid MAC, before everything is verified. */
+  /** Called for every row with a valid MAC, before the result is known. */
   readonly onRow?: (row: VerifiedRow) => void;
 }
 

@@ -24,7 +24,7 @@ export interface Verdict {
   readonly findings: readonly Finding[];
   /** How many findings are not listed. */
   readonly more: number;
-  /** Deleted entries that were not verified, although nothing is wrong. */
+  /** Deleted entries that were not verified: archived or delivered ones. */
   readonly notes: readonly string[];
 }
 

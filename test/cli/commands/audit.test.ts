@@ -64,7 +64,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(existsSync(offline.path('data'))).toBe(false);
   });
 
-  test('of one tenant is exported and verified by itself', async () => {
+  test('of one tenant is exported and verified alone', async () => {
     const own = cli.path('tenant.jsonl');
     const { body } = await cli.json('audit', 'export', own, '--tenant', tenant);
     expect(body.anchor).toStartWith(`${tenant}:`);
@@ -73,7 +73,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect({ code, out }).toEqual({ code: 0, out: expect.stringContaining(`anchor ${body.anchor}\n`) });
     expect(await cli.run('audit', 'export', cli.path('x'), '--tenant', crypto.randomUUID())).toMatchObject({
       code: 1,
-      err: expect.stringContaining('there are no audit entries of'),
+      err: expect.stringContaining('has no audit entries'),
     });
   });
 
