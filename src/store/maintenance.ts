@@ -103,7 +103,7 @@ export interface AuditChain {
   recordHeads(which?: 'all'): Promise<void>;
   /**
    * The parts of an export: every entry of all chains that is chained now, or of the chain of one tenant, which is
-   * `systemTenant` for entries without one. Throws while it is read if entries are deleted meanwhile.
+   * `systemTenant` for entries without one. Throws `EntriesDeleted` while it is read if entries are deleted meanwhile.
    */
   export(at: number, tenant?: string): Promise<Part[]>;
   /**

@@ -180,6 +180,19 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
     expect(await verifyAll()).toMatchObject({ ok: true, rows: 1201 });
   });
 
+  test('stops an export of the entries that it deletes', async () => {
+    await write(1, 1400);
+    const [, part] = await testStore.maintenance.audit.export(startTime);
+    const lines = part?.lines()[Symbol.asyncIterator]();
+    await lines?.next();
+    await lines?.next();
+    await archive(1301);
+    const rest = (async () => {
+      while (!(await lines?.next())?.done);
+    })();
+    expect(rest).rejects.toThrow('deleted while the audit log was read');
+  });
+
   test('loses nothing if the database or the process fails at any step, and the next run completes it', async () => {
     const faults = new Faults();
     const { maintenance } = await testStore.open(undefined, faults.through);

@@ -12,6 +12,7 @@ import { Failure } from '../../domain/error.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { LineTooLong } from '../../operations/line-reader.ts';
 import { masterKeyHint } from '../../operations/master-key.ts';
+import { EntriesDeleted } from '../../store/audit/export.ts';
 import { WrongMasterKey } from '../../store/crypto/keyring.ts';
 import { IncompatibleSchema, NoSchema } from '../../store/engine/migrate.ts';
 import { InUse } from '../../store/engine/sqlite-lock.ts';
@@ -55,6 +56,8 @@ export function toCliError(error: unknown, context: ErrorContext): CliError {
     const help = ['sallyport', context.command, '--help'].filter(Boolean).join(' ');
     return { errors: error.message.split('\n'), hint: error.hint ?? `run \`${help}\``, code: 2 };
   }
+  if (error instanceof EntriesDeleted)
+    return { errors: [error.message], hint: 'run the command again', code: 1 };
   if (error instanceof LineTooLong) return { errors: [error.message], hint: 'check the file', code: 2 };
   if (error instanceof CommandError)
     return { errors: [error.message], hint: error.hint, code: error.exitCode };

@@ -23,6 +23,9 @@ const pageSize = 1000;
 /** Rows with a higher number are not exported. Only another program can insert them. */
 const maxSeq = Number.MAX_SAFE_INTEGER;
 
+/** The part cannot be completed, because some of its entries are no longer in the database. */
+export class EntriesDeleted extends Error {}
+
 /** All chains of the database, the system chain first, or the chain of one tenant. */
 export async function exportedParts(
   db: Db,
@@ -104,7 +107,7 @@ function headOf({ seq, hash }: Chain): Position {
   return { seq, hash: toHex(hash) };
 }
 
-/** Throws if entries of the part were deleted since the header was created. */
+/** Throws `EntriesDeleted` if entries of the part were deleted since the header was created. */
 async function* partLines(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
@@ -213,7 +216,7 @@ async function* rowsAndCheckpoints(
 async function checkNotDeleted(db: Db, { tenantId }: Chain, after: number): Promise<void> {
   const now = await chainOf(db, tenantId);
   if (now && now.baseSeq > after)
-    throw new Error('entries of the audit log were deleted during the export: run it again');
+    throw new EntriesDeleted('entries were archived or deleted while the audit log was read');
 }
 
 /** Puts each checkpoint after the row that it signs. */

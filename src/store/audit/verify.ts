@@ -72,7 +72,8 @@ class Verification {
 
   /** An export of several chains must have all of its parts. */
   checkComplete(parts: readonly Part[]): void {
-    const exports = Map.groupBy(parts, ({ file, header }) => `${file} ${header.exported_at} ${header.parts}`);
+    const whole = parts.filter(({ header }) => header.scope === 'log');
+    const exports = Map.groupBy(whole, ({ file, header }) => `${file} ${header.exported_at} ${header.parts}`);
     for (const found of exports.values()) {
       const { file, header } = found[0] as Part;
       const numbers = new Set(found.map((part) => part.header.part));
