@@ -14,6 +14,7 @@ import {
 } from '../../../domain/authzen.ts';
 import { Id } from '../../../domain/common-fields.ts';
 import { throwIfInvalid } from '../../../domain/error.ts';
+import { Permission } from '../../../domain/permission.ts';
 import { decideUnder, type Resource, transformUnder } from '../../../domain/policy.ts';
 import { canonicalContainer } from '../../../domain/rule.ts';
 import { TokenType } from '../../../domain/token.ts';
@@ -43,7 +44,7 @@ export const searchSubjects = readEndpoint({
     const search = ['subject', type, permission, ...namesOf(body.resource)];
     const before = positionIn(body, search, Id.safeParse) ?? beforeAll;
     const limit = limitOf(body);
-    const searched = searchedKind(type);
+    const searched = Permission.safeParse(permission).success ? searchedKind(type) : undefined;
     if (!searched || limit === 0) return resultsOf(search, [], searched && before);
     const { kind, byName } = searched;
     const options = { kinds: [kind], permission, from: { kind, before }, uniqueNames: byName };

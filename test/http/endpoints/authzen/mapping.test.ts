@@ -4,6 +4,7 @@ import { mint } from '../../../../src/domain/key.ts';
 import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
 
 const [evaluation, evaluations] = ['/access/v1/evaluation', '/access/v1/evaluations'];
+const subjects = '/access/v1/search/subject';
 const read = { name: 'read' };
 const card = { type: 'token', id: 'card-42' };
 const rule = { priority: 1, container: '/customers/', transform: 'mask', permissions: ['token:read'] };
@@ -197,18 +198,33 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     expect((await server.call('GET', '/applications', { headers: bearer })).status).toBe(401);
   });
 
+  test('names that no permission, type or id can have match nothing', async () => {
+    const subject = { type: 'user', id: 'Support desk' };
+    for (const odd of ['a\u0000b', '', '%', '"', '\\', '🗝', 'constructor', '__proto__']) {
+      const action = { name: odd };
+      for (const body of [
+        { subject, action, resource: card },
+        { subject, action: read, resource: { type: odd, id: odd } },
+        { subject: { type: odd, id: odd }, action: read, resource: card },
+      ]) {
+        expect((await ask(evaluation, body)).decision).toBe(false);
+        if (body.subject === subject) expect((await ask(subjects, body)).results).toEqual([]);
+        expect((await ask('/access/v1/search/resource', body)).results).toEqual([]);
+      }
+    }
+  });
+
   test('a page token is valid only for the search that returned it', async () => {
     for (const name of ['a', 'b', 'c']) await server.application(key, { name, rules: [rule] });
     const search = { subject: { type: 'application' }, action: read, resource: card };
-    const path = '/access/v1/search/subject';
     const seen: string[] = [];
     let token = '';
     do {
-      const { page, results } = await ask(path, { ...search, page: { limit: 2, token } });
+      const { page, results } = await ask(subjects, { ...search, page: { limit: 2, token } });
       seen.push(...results.map(({ id }: { id: string }) => id));
       token = page.next_token || 'end';
       if (token === 'end') break;
-      const { status } = await server.call('POST', path, {
+      const { status } = await server.call('POST', subjects, {
         key,
         body: { ...search, action: { name: 'delete' }, page: { token } },
       });
@@ -217,6 +233,6 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
     const { data } = (await server.call('GET', '/applications', { key })).body;
     // The management application of the tenant holds token:read, too.
     expect(seen).toEqual(data.map(({ id }: { id: string }) => id));
-    expect(await ask(path, { ...search, page: { limit: 0 } })).toMatchObject({ results: [] });
+    expect(await ask(subjects, { ...search, page: { limit: 0 } })).toMatchObject({ results: [] });
   });
 });
