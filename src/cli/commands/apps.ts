@@ -1,10 +1,9 @@
-import {
-  type AccessRule,
-  type Application,
-  type ApplicationCreate,
-  type ApplicationUpdate,
-  type ApplicationWithKey,
-  PermissionError,
+import type {
+  AccessRule,
+  Application,
+  ApplicationCreate,
+  ApplicationUpdate,
+  ApplicationWithKey,
 } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
@@ -224,24 +223,6 @@ export async function findApplication({ service }: Call, wanted: string): Promis
     `use an id: ${found.map(({ id }) => id).join(', ')}`,
   );
 }
-
-/** The names of the applications by id. Empty if the key cannot read applications; deleted ones are missing. */
-export async function readNames({ service }: Call, ids: readonly string[]): Promise<Map<string, string>> {
-  const names = new Map<string, string>();
-  const unique = [...new Set(ids)];
-  try {
-    for (let from = 0; from < unique.length; from += maxIds) {
-      const id = unique.slice(from, from + maxIds);
-      for await (const app of service.applications.all({ id })) names.set(app.id, app.name);
-    }
-  } catch (error) {
-    if (!(error instanceof PermissionError)) throw error;
-  }
-  return names;
-}
-
-/** The API accepts this many ids in one filter. */
-const maxIds = 100;
 
 export function show({ printResult }: Call, app: Application | ApplicationWithKey, keyFile?: string): number {
   return printResult(

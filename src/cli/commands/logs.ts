@@ -5,6 +5,7 @@ import { type LogQuery, maxPageSize, NewEntries } from '../terminal/new-entries.
 import { only } from '../terminal/options.ts';
 import { printTable } from '../terminal/print.ts';
 import { filterOptions, follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
+import { ApplicationNames } from './application-names.ts';
 
 const sinceOption: Option = {
   name: 'since',
@@ -28,7 +29,8 @@ export const logsCommands: readonly RemoteCommand[] = [
       'sallyport logs tail --follow --result denied',
       'sallyport logs tail --container /pci/ --lines 100',
     ],
-    details: 'Prints one line per entry, or one JSON object per line with --json.',
+    details:
+      'Prints one line per entry, or one JSON object per line with --json. Lines have the names of applications, or ids if your key lacks application:read; --json has ids.',
     call: tail,
   },
   {
@@ -60,17 +62,27 @@ async function tail(call: Call): Promise<number> {
   if (after !== undefined && options.value('lines') !== undefined)
     throw new UsageError('--after prints all entries and cannot be combined with --lines');
   const newEntries = await NewEntries.after(service, filter, after);
+  const names = new ApplicationNames(call);
+  const print = async (entries: readonly LogEntry[]) => {
+    if (!call.json) await names.load(entries.flatMap(applicationsIn));
+    printEntries(call, entries, (id) => names.of(id));
+  };
   const poll = async (signal?: AbortSignal) => {
-    for await (const entries of newEntries.poll(signal)) printEntries(call, entries);
+    for await (const entries of newEntries.poll(signal)) await print(entries);
   };
   if (after === undefined) {
     const page = { ...filter, size: Math.min(count.data, maxPageSize) };
     const last = await newest(service.logs.all(page), count.data);
-    printEntries(call, last);
+    await print(last);
     newEntries.skip(last);
   } else await poll();
   if (options.on('follow')) await follow(poll, terminal, { url });
   return 0;
+}
+
+/** Ids of the applications that a line names. */
+function applicationsIn({ actor, entity }: LogEntry): (string | undefined)[] {
+  return [actor.application_id, entity?.kind === 'application' ? entity.id : undefined];
 }
 
 function filterOf(options: Options): LogQuery {
@@ -129,9 +141,12 @@ async function whoRead(call: Call): Promise<number> {
   for await (const entry of disclosures(call, { token }))
     counts.add(entry.actor.id ?? entry.actor.kind, entry.actor, entry);
   const readers = counts.list();
+  const names = new ApplicationNames(call);
+  if (!call.json)
+    await names.load(readers.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by]));
   const rows = readers.map((reader) => {
-    const { kind, id = '', application_id = '', authorized_by = '' } = reader;
-    return [kind, id, application_id, authorized_by, ...readCells(reader)];
+    const { kind, id = '', application_id, authorized_by } = reader;
+    return [kind, id, names.of(application_id), names.of(authorized_by), ...readCells(reader)];
   });
   const head = ['KIND', 'ID', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
   return printTable(call, readers, 'readers', head, rows);

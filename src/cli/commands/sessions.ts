@@ -3,7 +3,8 @@ import { SessionState } from '../../domain/session.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { confirm, expiryOption, fileOption, only, permissionOption, yesOption } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
-import { appArgument, findApplication, readNames, summarizeGrants } from './apps.ts';
+import { ApplicationNames } from './application-names.ts';
+import { appArgument, findApplication, summarizeGrants } from './apps.ts';
 
 export const sessionCommands: readonly RemoteCommand[] = [
   {
@@ -81,24 +82,18 @@ async function list(call: Call): Promise<number> {
     application_id: await idOf('app'),
     authorized_by: await idOf('authorized-by'),
   });
-  let names = new Map<string, string>();
-  const nameOf = (id: string | undefined) => (id === undefined ? '' : (names.get(id) ?? id));
+  const names = new ApplicationNames(call);
   return printList(call, service.sessions.all(filter), {
     noun: 'active sessions',
     head: ['ID', 'STATE', 'GRANTS', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
-    load: async (sessions) => {
-      const ids = sessions.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by]);
-      names = await readNames(
-        call,
-        ids.filter((id) => id !== undefined),
-      );
-    },
+    load: (sessions) =>
+      names.load(sessions.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by])),
     row: (session) => [
       session.id,
       session.state,
       summarizeGrants(session),
-      nameOf(session.application_id),
-      nameOf(session.authorized_by),
+      names.of(session.application_id),
+      names.of(session.authorized_by),
       session.expires_at,
     ],
   });

@@ -52,18 +52,26 @@ export const lines = z
 
 type PrintableEntry = Omit<LogEntry, 'difference'> & { difference?: object | undefined };
 
-export function printEntries({ json, print }: Context, entries: readonly PrintableEntry[]): void {
-  for (const entry of entries) print(json ? JSON.stringify(entry) : formatEntry(entry));
+/** Returns the name of an application, or its id if the name is unknown. */
+export type NameOf = (id: string) => string;
+const noNames: NameOf = (id) => id;
+
+export function printEntries(
+  { json, print }: Context,
+  entries: readonly PrintableEntry[],
+  nameOf = noNames,
+): void {
+  for (const entry of entries) print(json ? JSON.stringify(entry) : formatEntry(entry, nameOf));
 }
 
-export function formatEntry(entry: PrintableEntry): string {
+export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {
   const { at, result, operation, entity, actor, from, reason, count, difference, request_id } = entry;
   const parts = [
     at,
     result.padEnd(7),
     operation,
-    entity && `${entity.kind} ${entity.id}`,
-    `by ${[actor.kind, actor.id].filter(Boolean).join(' ')}`,
+    entity && `${entity.kind} ${entity.kind === 'application' ? nameOf(entity.id) : entity.id}`,
+    `by ${describeActor(actor, nameOf)}`,
     from.ip && `from ${from.ip}`,
     reason,
     count && `×${count}`,
@@ -71,6 +79,13 @@ export function formatEntry(entry: PrintableEntry): string {
     request_id && `request ${request_id}`,
   ];
   return escapeText(parts.filter(Boolean).join('  '));
+}
+
+function describeActor({ kind, id, application_id }: PrintableEntry['actor'], nameOf: NameOf): string {
+  if (id === undefined) return kind;
+  if (kind === 'application') return `${kind} ${nameOf(id)}`;
+  const name = application_id && nameOf(application_id);
+  return name && name !== application_id ? `${kind} ${id} of ${name}` : `${kind} ${id}`;
 }
 
 /** Milliseconds between two polls, and the longest delay between two retries. */

@@ -96,6 +96,18 @@ describe('--app', () => {
     expect([byName.code, byName.err]).toEqual([byKey.code, '']);
   });
 
+  test('knows about quarantine', async () => {
+    const body = { name: 'careful', permissions: ['token:read', 'token:create'] };
+    const { id, key: own } = await server.application(key, body);
+    await server.call('POST', `/applications/${id}/quarantine`, { key });
+    for (const permission of body.permissions) {
+      const byName = await can([permission, '--app', 'careful', '--json'], '');
+      const byKey = await can([permission, '--json'], own);
+      expect([byName.code, JSON.parse(byName.out)]).toEqual([byKey.code, JSON.parse(byKey.out)]);
+      expect(byName.out).toContain(permission === 'token:read' ? '"redact"' : 'in quarantine');
+    }
+  });
+
   test('needs application:read, but neither decision:create nor a credential', async () => {
     const reader = await server.application(key, { permissions: ['application:read'] });
     const allowed = await can(['token:create', '--app', 'shop'], '', { SALLYPORT_KEY: reader.key });

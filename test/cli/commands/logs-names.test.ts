@@ -1,0 +1,61 @@
+/** `logs` shows the names of applications. */
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { type ApiShell, apiShell } from '../../support/shell.ts';
+import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+
+let server: TestServer;
+let shell: ApiShell;
+let key: string;
+let backend: { id: string; key: string };
+beforeAll(async () => {
+  server = await openTestServer(sqlite);
+  ({ key } = await server.tenant());
+  shell = apiShell(server.url, key);
+  const reveal = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] };
+  backend = await server.application(key, { name: 'the backend', rules: [reveal] });
+  const page = await server.application(key, { name: 'the page', type: 'public' });
+  await server.call('POST', '/tokens', { key, body: { id: 'card-1', data: 'x' } });
+  await server.call('GET', '/tokens/card-1', { key: backend.key });
+  const { body: session } = await server.call('POST', '/sessions', { key: page.key });
+  const conditions = [{ attribute: 'id', operator: 'equals', value: 'card-1' }];
+  const rules = [{ priority: 1, transform: 'reveal', permissions: ['token:read'], conditions }];
+  const body = { nonce: session.nonce, rules };
+  await server.call('POST', '/sessions/authorize', { key: backend.key, body });
+  await server.call('GET', '/tokens/card-1', { key: session.session_key });
+  await server.flush();
+});
+afterAll(() => server.close());
+
+test('tail names the applications that act and that are changed; --json has ids', async () => {
+  const { code, out, err } = await shell.call(['logs', 'tail', '--lines', '100']);
+  expect([code, err]).toEqual([0, '']);
+  expect(out).toMatch(/application\.create {2}application the backend {2}by application .*management key/);
+  expect(out).toMatch(/token\.read .*by application the backend/);
+  expect(out).toMatch(/token\.read .*by session [0-9a-f-]{36} of the page/);
+  expect(out).not.toContain(backend.id);
+  const json = await shell.call(['logs', 'tail', '--lines', '100', '--json']);
+  expect(json.out).toContain(backend.id);
+  expect(json.out).not.toContain('the page"');
+});
+
+test('who-read names applications and authorizers', async () => {
+  const { out } = await shell.call(['logs', 'who-read', 'card-1']);
+  const rows = out
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split(/ {2,}/));
+  expect(rows.find(([kind]) => kind === 'session')?.slice(2, 4)).toEqual(['the page', 'the backend']);
+  expect(rows.find(([kind]) => kind === 'application')?.slice(1, 3)).toEqual([backend.id, 'the backend']);
+});
+
+test('without application:read, and for deleted applications, lines have ids', async () => {
+  const auditor = await server.application(key, { permissions: ['log:read'] });
+  const { code, out } = await shell.call(['logs', 'tail', '--lines', '100'], {
+    env: { SALLYPORT_KEY: auditor.key },
+  });
+  expect([code, out]).toEqual([0, expect.stringContaining(`by application ${backend.id}`)]);
+  await server.call('DELETE', `/applications/${backend.id}`, { key });
+  const after = await shell.call(['logs', 'tail', '--lines', '100']);
+  expect(after.out).toContain(`by application ${backend.id}`);
+  expect(after.out).toContain(' of the page');
+});
