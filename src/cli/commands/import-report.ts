@@ -1,6 +1,8 @@
 /** The result of `sallyport import`: what was copied, what was not, and why. */
 import type { Call } from '../command.ts';
+import { only } from '../terminal/options.ts';
 import { fields } from '../terminal/print.ts';
+import type { Kind } from './import-source.ts';
 import { noTokens, type TokenCounts } from './import-tokens.ts';
 
 export interface Report {
@@ -21,11 +23,12 @@ interface ApplicationCounts {
   different: number;
   /** Management applications. */
   skipped: number;
+  expired: number;
 }
 
 export function emptyReport(): Report {
   return {
-    applications: { read: 0, created: 0, unchanged: 0, different: 0, skipped: 0 },
+    applications: { read: 0, created: 0, unchanged: 0, different: 0, skipped: 0, expired: 0 },
     tokens: noTokens(),
     notCopied: new Map(),
     failures: [],
@@ -41,16 +44,19 @@ export function countNames(totals: Map<string, number>, names: readonly string[]
 /** More failures are printed with --json only. */
 const maxPrinted = 50;
 
-/** `inSource` is the number of tokens that the source has now, if it says so. Returns the exit code. */
+type Totals = Readonly<Record<Kind, number | undefined>>;
+
+/** `inSource` has the numbers of records that the source has now, if it says so. Returns the exit code. */
 export function printReport(
   { options, terminal, printResult }: Call,
   report: Report,
-  inSource: number | undefined,
+  inSource: Totals,
 ): number {
   const { tokens, applications, notCopied, keyFiles } = report;
-  const isShort = inSource !== undefined && tokens.read < inSource;
-  const missing = `only ${tokens.read} of ${inSource} tokens of the source could be read`;
-  const failures = isShort ? [missing, ...report.failures] : report.failures;
+  const missing = (['applications', 'tokens'] as const)
+    .filter((kind) => report[kind].read < (inSource[kind] ?? 0))
+    .map((kind) => `only ${report[kind].read} of ${inSource[kind]} ${kind} of the source could be read`);
+  const failures = [...missing, ...report.failures];
   for (const failure of failures.slice(0, maxPrinted))
     terminal.writeError(`sallyport: warning: ${failure}\n`);
   if (failures.length > maxPrinted)
@@ -60,8 +66,8 @@ export function printReport(
   const value = {
     complete: isComplete,
     dry_run: isDryRun,
-    applications,
-    tokens: { ...tokens, ...(inSource !== undefined && { in_source: inSource }) },
+    applications: { ...applications, ...only({ in_source: inSource.applications }) },
+    tokens: { ...tokens, ...only({ in_source: inSource.tokens }) },
     not_copied: Object.fromEntries(notCopied),
     key_files: keyFiles,
     failures,
@@ -71,7 +77,7 @@ export function printReport(
 
 function formatReport(
   { applications, tokens, notCopied }: Report,
-  inSource: number | undefined,
+  inSource: Totals,
   isDryRun: boolean,
   isComplete: boolean,
 ): string {
@@ -80,16 +86,17 @@ function formatReport(
   return fields([
     [
       'applications',
-      `${applications.read} read: ${listed([
+      `${outOf(applications.read, inSource.applications)} read: ${listed([
         [done('created', 'to create'), applications.created],
         ['unchanged', applications.unchanged],
         ['different', applications.different],
         ['skipped (management)', applications.skipped],
+        ['expired (not copied)', applications.expired],
       ])}`,
     ],
     [
       'tokens',
-      `${tokens.read}${inSource === undefined ? '' : ` of ${inSource}`} read: ${listed([
+      `${outOf(tokens.read, inSource.tokens)} read: ${listed([
         [done('copied', 'to copy'), tokens.copied],
         [done('replaced', 'to replace'), tokens.replaced],
         ['unchanged', tokens.unchanged],
@@ -107,6 +114,10 @@ function formatReport(
     ['not copied', [...notCopied].map(([name, count]) => `${name} (${count})`).join(', ')],
     ['result', isComplete ? done('complete', 'ready to import') : 'incomplete: see the warnings'],
   ]);
+}
+
+function outOf(read: number, total: number | undefined): string {
+  return total === undefined ? String(read) : `${read} of ${total}`;
 }
 
 function listed(counts: readonly (readonly [name: string, count: number])[]): string {

@@ -16,12 +16,12 @@ export type SourceItem =
   | { readonly place: string; readonly record: SourceRecord }
   | { readonly place: string; readonly error: string };
 
+export type Kind = 'applications' | 'tokens';
+
 export interface Source {
-  readonly name: string;
-  applications(): AsyncIterable<SourceItem>;
-  tokens(): AsyncIterable<SourceItem>;
-  /** The number of tokens that the source says it has. Undefined if it does not say. */
-  totalTokens(): Promise<number | undefined>;
+  read(kind: Kind): AsyncIterable<SourceItem>;
+  /** The number of records that the source says it has. Undefined if it does not say. */
+  total(kind: Kind): Promise<number | undefined>;
 }
 
 export interface ApiSourceOptions {
@@ -37,10 +37,8 @@ const maxAttempts = 6;
 export function apiSource(options: ApiSourceOptions): Source {
   const get = (path: string) => getJson(options, path);
   return {
-    name: options.url,
-    applications: () => readPages(get, '/applications'),
-    tokens: () => readPages(get, '/tokens'),
-    totalTokens: async () => totalOf(parsePage(await get('/tokens?page=1&size=1'), '/tokens')),
+    read: (kind) => readPages(get, `/${kind}`),
+    total: async (kind) => totalOf(parsePage(await get(`/${kind}?page=1&size=1`), `/${kind}`)),
   };
 }
 
@@ -90,30 +88,40 @@ function totalOf({ pagination }: Page): number | undefined {
   return typeof pagination.total_items === 'number' ? pagination.total_items : undefined;
 }
 
-/** Retries lost connections, 429 and 5xx. Redirects are errors, because they would send the key to another address. */
-async function getJson({ url, key, keyHeader }: ApiSourceOptions, path: string): Promise<unknown> {
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+  readonly retryAfter: number;
+}
+
+/** Retries lost connections, 429 and 5xx. */
+async function getJson(options: ApiSourceOptions, path: string): Promise<unknown> {
   for (let attempt = 1; ; attempt++) {
-    const signal = AbortSignal.timeout(timeout);
-    const headers = { [keyHeader]: key, Accept: 'application/json' };
-    const response = await fetch(url + path, { headers, redirect: 'error', signal }).catch(
-      (error: Error) => error,
-    );
-    const status = response instanceof Error ? 0 : response.status;
-    const isTemporary = status === 0 || status === 429 || status >= 500;
-    if (response instanceof Response && response.ok) return parseJson(await response.text(), path);
+    const answer = await send(options, path).catch((error: Error) => error);
+    const isError = answer instanceof Error;
+    if (!isError && answer.status === 200) return parseJson(answer.text, path);
+    const isTemporary = isError || answer.status === 429 || answer.status >= 500;
     if (!isTemporary || attempt === maxAttempts) {
-      const reason = response instanceof Error ? response.message : `status ${status}`;
+      const reason = isError ? answer.message : `status ${answer.status}`;
       const hint = 'check --from-url, --from-key-file and --from-key-header';
-      throw new CommandError(
-        `GET ${path.split('?')[0]} of the source failed: ${reason}`,
-        hint,
-        isTemporary ? 3 : 4,
-      );
+      const message = `GET ${path.split('?')[0]} of the source failed: ${reason}`;
+      throw new CommandError(message, hint, isTemporary ? 3 : 4);
     }
-    const seconds =
-      response instanceof Response ? Number(response.headers.get('Retry-After') ?? Number.NaN) : Number.NaN;
+    const seconds = isError ? Number.NaN : answer.retryAfter;
     await sleep(Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 250 * 2 ** attempt);
   }
+}
+
+/** A redirect is an error, because it would send the key to another address. */
+async function send({ url, key, keyHeader }: ApiSourceOptions, path: string): Promise<Answer> {
+  const headers = { [keyHeader]: key, Accept: 'application/json' };
+  const response = await fetch(url + path, {
+    headers,
+    redirect: 'error',
+    signal: AbortSignal.timeout(timeout),
+  });
+  const retryAfter = Number(response.headers.get('Retry-After') ?? Number.NaN);
+  return { status: response.status, text: await response.text(), retryAfter };
 }
 
 function parseJson(text: string, path: string): unknown {
@@ -164,34 +172,35 @@ function revealsAll({ rules }: SourceRecord): boolean {
   return false;
 }
 
-/** One object per line. A line with `permissions` or `rules` is an application, any other a token. */
-export function linesSource(name: string, lines: () => AsyncIterable<string>): Source {
-  async function* read(isWanted: (record: SourceRecord) => boolean, withErrors: boolean) {
+/**
+ * One object per line. A line with `permissions` or `rules` is an application, any other a token. Lines that cannot be
+ * read are returned with the records of the kind `errorsWith`.
+ */
+export function linesSource(lines: () => AsyncIterable<string>, errorsWith: Kind): Source {
+  async function* read(kind: Kind): AsyncGenerator<SourceItem> {
     const places = new Map<string, string>();
     let number = 0;
     for await (const line of lines()) {
       const place = `line ${++number}`;
       if (line.trim() === '') continue;
       const item = parseLine(line.replace(/^\ufeff/, ''), place);
-      if (!('error' in item ? withErrors : isWanted(item.record))) continue;
+      if (kind !== ('error' in item ? errorsWith : kindOf(item.record))) continue;
       const earlier = places.get(item.place);
       if (earlier === undefined) yield item;
       else yield { place, error: `has the same id as ${earlier}` };
       places.set(item.place, place);
     }
   }
-  const isApplication = (record: SourceRecord) => 'permissions' in record || 'rules' in record;
-  const tokens = () => read((record) => !isApplication(record), true);
-  return {
-    name,
-    applications: () => read(isApplication, false),
-    tokens,
-    totalTokens: async () => {
-      let count = 0;
-      for await (const _ of tokens()) count++;
-      return count;
-    },
+  const total = async (kind: Kind) => {
+    let count = 0;
+    for await (const _ of read(kind)) count++;
+    return count;
   };
+  return { read, total };
+}
+
+function kindOf(record: SourceRecord): Kind {
+  return 'permissions' in record || 'rules' in record ? 'applications' : 'tokens';
 }
 
 /** Stands for a line that is not UTF-8. It is not valid JSON either. */

@@ -86,7 +86,7 @@ async function runImport(call: Call): Promise<number> {
   const dryRun = options.on('dry-run');
   const report = emptyReport();
   const plan = only === 'tokens' ? undefined : await planApplications(call, source, mapping, report);
-  const total = only === 'applications' ? 0 : await source.totalTokens();
+  const total = only === 'applications' ? 0 : await source.total('tokens');
   if (plan && plan.create.length > 0 && !call.json) call.print(formatPlan(plan, call.colorize));
   if (plan && plan.create.length > 0 && options.value('keys-dir') === undefined && !dryRun)
     throw new UsageError('new applications need --keys-dir, a folder for their keys');
@@ -96,8 +96,10 @@ async function runImport(call: Call): Promise<number> {
     if (plan) await createApplications(call, plan, report);
   }
   if (only !== 'applications') await importTokens(call, source, mapping, total, report);
-  const inSource = only === 'applications' ? undefined : await source.totalTokens();
-  return printReport(call, report, inSource);
+  return printReport(call, report, {
+    applications: only === 'tokens' ? undefined : await source.total('applications'),
+    tokens: only === 'applications' ? undefined : await source.total('tokens'),
+  });
 }
 
 async function openSource({ options, terminal, input }: Call): Promise<Source> {
@@ -105,8 +107,8 @@ async function openSource({ options, terminal, input }: Call): Promise<Source> {
   requireOneSource(url, file);
   if (file !== undefined)
     return linesSource(
-      file,
       linesOf(file, () => input.standard('--from-file -')),
+      options.value('only') === 'applications' ? 'applications' : 'tokens',
     );
   const keyFile = options.value('from-key-file');
   const key =
@@ -129,20 +131,28 @@ async function planApplications(
 ): Promise<Plan> {
   const progress = showProgress(terminal);
   const wanted: Wanted[] = [];
+  const names = new Set<string>();
   const errors: string[] = [];
-  for await (const item of source.applications()) {
+  for await (const item of source.read('applications')) {
     progress.update(`${++counts.read} applications read`);
     if ('record' in item && item.record.type === 'management' && !options.on('management')) {
       counts.skipped++;
       continue;
     }
     const mapped = mapApplication(item, mapping);
-    if ('error' in mapped) errors.push(`${mapped.place}: ${mapped.error}`);
-    else if (wanted.some(({ application }) => application.name === mapped.application.name))
+    if ('error' in mapped) {
+      errors.push(`${mapped.place}: ${mapped.error}`);
+      continue;
+    }
+    const { application } = mapped;
+    if (application.expires_at !== undefined && application.expires_at <= Date.now()) {
+      counts.expired++;
+      continue;
+    }
+    if (names.has(application.name))
       errors.push(`${mapped.place}: another application of the source has the same name`);
-    else
-      wanted.push({ application: { ...mapped.application, previous_name: undefined }, line: wanted.length });
-    if ('error' in mapped) continue;
+    names.add(application.name);
+    wanted.push({ application: { ...application, previous_name: undefined }, line: wanted.length });
     countNames(notCopied, mapped.notCopied);
     countNames(
       notCopied,
@@ -204,7 +214,7 @@ async function importTokens(
     progress.update(progressBar('tokens', counts.read, total));
   };
   try {
-    for await (const item of source.tokens()) {
+    for await (const item of source.read('tokens')) {
       counts.read++;
       const mapped = mapToken(item, mapping, now);
       if ('expired' in mapped) counts.expired++;

@@ -43,7 +43,7 @@ test('JSON lines: applications and tokens in any order, from a file or standard 
   expect([code, err]).toEqual([0, '']);
   expect(out).toEndWith(
     [
-      'applications  1 read: 1 created',
+      'applications  1 of 1 read: 1 created',
       'tokens        2 of 2 read: 2 copied',
       'verified      2 tokens are equal in source and target',
       'without data  1 of them, because your key does not see their data',
@@ -89,6 +89,11 @@ describe('a token that cannot be copied is reported, and the others are copied:'
     expect(out).toContain('2 of 2 read: 1 copied, 1 failed');
     expect(out).toContain('incomplete: see the warnings');
     expect((await readToken('other')).container).toBe('/pci/');
+  });
+
+  test('--only applications also reports a line that cannot be read, and changes nothing', async () => {
+    const { code, err } = await fromFile(['{"id"'], ['--only', 'applications']);
+    expect([code, err]).toEqual([2, expect.stringContaining('line 1: is not valid JSON')]);
   });
 
   test('--first-container takes the first of several', async () => {

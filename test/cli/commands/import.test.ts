@@ -66,7 +66,7 @@ describe('150 tokens of a vault with `containers` and without a cursor', () => {
     expect([code, err]).toEqual([0, '']);
     expect(out).toBe(
       [
-        'applications  0 read: none',
+        'applications  0 of 0 read: none',
         'tokens        150 of 150 read: 150 copied',
         'verified      150 tokens are equal in source and target',
         'not copied    fingerprint (150)',
@@ -220,6 +220,23 @@ describe('applications', () => {
       'sallyport: warning: application "till" exists with other grants: permission token:create; permission token:read\n',
     ]);
     expect((await stored(`/applications/${id}`)).permissions).toEqual(['token:create']);
+  });
+
+  test('that expired are counted, and fewer than the source counts are reported', async () => {
+    vault.applications.push(till, { ...till, id: 'b', name: 'old', expires_at: '2020-01-01T00:00:00Z' });
+    const report = await json(['--yes']);
+    expect(report).toMatchObject({
+      complete: true,
+      applications: { read: 2, created: 1, expired: 1, in_source: 2 },
+    });
+    const own = { rules: [{ priority: 1, transform: 'reveal', permissions: ['token:read'] }] };
+    const page = { pagination: { total_pages: 1 }, data: [till] };
+    vault.responses.push(...[own, page].map((body) => Response.json(body)));
+    const { code, err } = await runImport(['--yes']);
+    expect([code, err]).toEqual([
+      1,
+      'sallyport: warning: only 1 of 2 applications of the source could be read\n',
+    ]);
   });
 
   test('are left out with --only tokens, and tokens with --only applications', async () => {
