@@ -10,7 +10,7 @@ export const accessCommands: readonly RemoteCommand[] = [
     options: [
       { name: 'container', value: 'PATH', description: 'Container to review, such as /customers/42/.' },
       { name: 'token', value: 'ID', description: 'Token to review, instead of a container.' },
-      { name: 'permission', value: 'NAME', description: 'Permission to review. Default: token:read.' },
+      { name: 'permission', value: 'PERMISSION', description: 'Permission to review. Default: token:read.' },
       limitOption,
     ],
     summary: 'List who has access to a container or token, riskiest first.',
