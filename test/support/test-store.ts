@@ -130,6 +130,7 @@ export async function runSql<R>(url: string, sql: string): Promise<R[]> {
   if (url.startsWith('sqlite:')) {
     const db = new Sqlite(url.slice('sqlite:'.length));
     try {
+      db.run('pragma busy_timeout = 5000');
       return db.query(sql).all() as R[];
     } finally {
       db.close();
