@@ -1,0 +1,114 @@
+/** Searching the audit log: the rows that a page examines do not depend on the length of the log. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { maxExamined } from '../../../src/store/audit/search.ts';
+import type { AuditFilter, NewEntry, Store } from '../../../src/store/store.ts';
+import { plansOf, recorder, rowsVisited } from '../../support/statement-recorder.ts';
+import { databases, startTime, testMasterKey } from '../../support/test-server.ts';
+import { masterKeys, openTestStore, type TestStore } from '../../support/test-store.ts';
+
+const actor = '01900000-0000-7000-8000-000000000001';
+const from = startTime - 10;
+const filters: [name: string, filter: AuditFilter][] = [
+  ['a token', { token: 'needle' }],
+  ['an entity', { entity: 'needle' }],
+  ['a container', { container: '/rare/' }],
+  ['an actor', { actor }],
+  ['an operation', { operation: 'token.update' }],
+  ['a result', { result: 'denied' }],
+  ['a request', { request_id: 'one' }],
+  ['a token and a time', { token: 'needle', from }],
+  ['a token that never occurred', { token: 'none' }],
+  ['terms that never occur together', { token: 'needle', operation: 'token.read' }],
+];
+
+describe.each(databases)('the cost of a search in the audit log on %s', (name, database) => {
+  const statements = recorder();
+  let on: TestStore;
+  let watched: Store;
+  let tenant: string;
+  const short = new Map<string, number>();
+  const long = new Map<string, number>();
+
+  const noise = (number: number): NewEntry => ({
+    tenantId: tenant,
+    at: startTime + number,
+    actor: { kind: 'operator' },
+    operation: 'token.read',
+    resource: { ids: [`token-${number}`], container: '/general/' },
+    result: 'success',
+    from: {},
+  });
+  const needle = (number: number): NewEntry => ({
+    ...noise(number),
+    actor: { kind: 'application', id: actor, application_id: actor },
+    operation: 'token.update',
+    entity: { kind: 'token', id: 'needle' },
+    resource: { container: '/rare/one/' },
+    result: 'denied',
+    request_id: 'one',
+  });
+
+  async function write(count: number): Promise<void> {
+    const entries = Array.from({ length: count }, (_, number) =>
+      (number % 50 === 0 ? needle : noise)(number),
+    );
+    await on.store.audit.write(entries);
+    while ((await on.maintenance.audit.append(500)) > 0);
+    if (name === 'PostgreSQL') await on.runSql('analyze');
+  }
+
+  /** Adds entries and rows of the index with SQL, which takes less time than chaining them. */
+  async function grow(count: number): Promise<void> {
+    const head = (await on.maintenance.audit.heads()).find(({ tenantId }) => tenantId === tenant);
+    const first = head?.seq ?? 0;
+    const chain = `(select number from audit_chains where tenant_id = '${tenant}')`;
+    const numbers = (last: number) =>
+      `with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${last})`;
+    const bytes = name === 'SQLite' ? "x'7b7d'" : "'\\x7b7d'::bytea";
+    await on.runSql(
+      `${numbers(count)} insert into audit (seq, at, chain, format, entry)
+       select ${first} + n, ${startTime} + n, ${chain}, 1, ${bytes} from numbers`,
+    );
+    await on.runSql(
+      `${numbers(count / 4)} insert into audit_index (chain, term, block, offsets)
+       select ${chain}, n % 250, 1 + n / 250, ${bytes} from numbers`,
+    );
+    await on.runSql(`update audit_chains set seq = ${first + count} where tenant_id = '${tenant}'`);
+  }
+
+  /** Rows that the database visits on PostgreSQL; rows that it returns on SQLite, whose plans are checked. */
+  async function costOf(filter: AuditFilter): Promise<number> {
+    statements.take();
+    await watched.audit.list(tenant, filter, { limit: 20 });
+    const sent = statements.take();
+    if (name === 'PostgreSQL') return rowsVisited(on.url, sent, on.clock.now());
+    for (const step of plansOf(on.url, sent, on.clock.now())) expect(step).toMatch(/^SEARCH .* USING /);
+    return sent.reduce((sum, { rows }) => sum + rows, 0);
+  }
+
+  beforeAll(async () => {
+    on = await openTestStore(database);
+    tenant = await on.tenant();
+    watched = await on.openNode(masterKeys(testMasterKey), statements.through);
+    await write(1000);
+    for (const [title, filter] of filters) short.set(title, await costOf(filter));
+    await grow(99_000);
+    await write(1000);
+    for (const [title, filter] of filters) long.set(title, await costOf(filter));
+  }, 120_000);
+  afterAll(() => on.close());
+
+  test.each(filters)('by %s is the same for 10^3 and for 10^5 entries', (title) => {
+    expect(short.get(title)).toBeGreaterThan(0);
+    expect(long.get(title)).toBeLessThanOrEqual((short.get(title) as number) + 20);
+  });
+
+  test('without a suitable term is bounded, and the next page continues', async () => {
+    const filter: AuditFilter = { transform: 'mask' };
+    expect(await costOf(filter)).toBeLessThan(2.5 * maxExamined);
+    const { entries, next } = await watched.audit.list(tenant, filter, { limit: 20 });
+    expect(entries).toEqual([]);
+    const second = await watched.audit.list(tenant, filter, { limit: 20, before: next });
+    expect(second.next).not.toBe(next);
+  });
+});
