@@ -59,16 +59,16 @@ export function startDelivery(
   const { deliveries } = source;
   const holder = newId(options.now());
   const stopping = new AbortController();
-  const workers = sinks.map((sink) => new Worker(sink, source, holder, stopping.signal, options));
+  const running = sinks.map((sink) => new SinkDelivery(sink, source, holder, stopping.signal, options));
   return {
     flush: async () => {
-      await Promise.all(workers.map((worker) => worker.run()));
+      await Promise.all(running.map((one) => one.run()));
     },
     stop: async () => {
       stopping.abort(new Error('the service stops'));
       const timedOut = Promise.withResolvers<void>();
       const timer = setTimeout(timedOut.resolve, maxStopTime);
-      await Promise.race([Promise.all(workers.map((worker) => worker.stop())), timedOut.promise]);
+      await Promise.race([Promise.all(running.map((one) => one.stop())), timedOut.promise]);
       clearTimeout(timer);
     },
     states: () => Promise.all(sinks.map(({ name }) => deliveries.state(name))),
@@ -81,7 +81,7 @@ export function startDelivery(
 }
 
 /** Delivers to one sink. */
-class Worker {
+class SinkDelivery {
   readonly #sink: Sink;
   readonly #audit: AuditSource['audit'];
   readonly #deliveries: Deliveries;
