@@ -7,7 +7,14 @@ import {
   signatureCheck,
   systemTenant,
 } from '../store/audit/hash-chain.ts';
-import { allChains, type ChainedRow, lastCheckpoint, rowsAfter } from '../store/audit/rows.ts';
+import {
+  allChains,
+  type Chain,
+  type ChainedRow,
+  chainOf,
+  lastCheckpoint,
+  rowsAfter,
+} from '../store/audit/rows.ts';
 import { type MasterKeys, unwrapChainKeys, wrappedChainKeys } from '../store/crypto/keyring.ts';
 import type { Db, DbTime } from '../store/engine/db.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
@@ -35,18 +42,10 @@ export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Pro
   const keys = await chainKeysOf(db, masters);
   if (!keys) return [fail('audit log', 'the signatures of the checkpoints cannot be verified', hint)];
   const isSigned = signatureCheck(keys);
-  for (const chain of chains) {
-    const failed = (message: string) => [
-      fail('audit log', `${message} in the chain of ${chainName(chain.tenantId)}`, hint),
-    ];
-    const { seq, hash, baseSeq } = chain;
-    const head = await lastCheckpoint(db, chain);
-    if (!head || !isSigned(checkpointText(head), head.signature))
-      return failed('the signature of the last checkpoint is missing or invalid');
-    const [row] = await rowsAfter(db, chain, { after: seq - 1, upTo: seq }, 1);
-    const isIntact = row ? isUnchanged(keys, row) : seq === baseSeq;
-    if (head.seq !== seq || !Buffer.from(head.hash).equals(hash) || !isIntact)
-      return failed(`entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`);
+  for (const { tenantId } of chains) {
+    const problem = await findProblem(db, keys, isSigned, tenantId);
+    if (problem !== undefined)
+      return [fail('audit log', `${problem} in the chain of ${chainName(tenantId)}`, hint)];
   }
   const total = chains.reduce((sum, { seq }) => sum + seq, 0);
   return [
@@ -55,6 +54,41 @@ export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Pro
       `signed: ${total} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}`,
     ),
   ];
+}
+
+/** Reads are repeated if the service has extended the chain between them. */
+const maxAttempts = 20;
+
+async function findProblem(
+  db: Db,
+  keys: ChainKeys,
+  isSigned: ReturnType<typeof signatureCheck>,
+  tenantId: string,
+): Promise<string | undefined> {
+  let problem: string | undefined;
+  for (let attempt = 0; attempt < maxAttempts; attempt++) {
+    const chain = await chainOf(db, tenantId);
+    if (!chain) return undefined;
+    problem = await problemOf(db, keys, isSigned, chain);
+    if (problem === undefined || (await chainOf(db, tenantId))?.seq === chain.seq) break;
+  }
+  return problem;
+}
+
+async function problemOf(
+  db: Db,
+  keys: ChainKeys,
+  isSigned: ReturnType<typeof signatureCheck>,
+  chain: Chain,
+): Promise<string | undefined> {
+  const { seq, hash, baseSeq } = chain;
+  const head = await lastCheckpoint(db, chain);
+  if (!head || !isSigned(checkpointText(head), head.signature))
+    return 'the signature of the last checkpoint is missing or invalid';
+  const [row] = await rowsAfter(db, chain, { after: seq - 1, upTo: seq }, 1);
+  const isIntact = row ? isUnchanged(keys, row) : seq === baseSeq;
+  if (head.seq === seq && Buffer.from(head.hash).equals(hash) && isIntact) return undefined;
+  return `entry ${Math.max(head.seq, seq)} was changed or removed after it was signed`;
 }
 
 function isUnchanged(keys: ChainKeys, row: ChainedRow): boolean {
