@@ -3,7 +3,7 @@
  * flushed and verified; the chain records it; the entries are deleted in small batches. If it stops anywhere, no
  * entry is lost, and the next run continues with the files that exist.
  */
-import { readdirSync } from 'node:fs';
+import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { archivePart } from '../store/audit/export.ts';
 import {
@@ -71,9 +71,14 @@ async function archiveChain(
   const keys = await chainKeys();
   const archived: Archived[] = [];
   for (let chain = await chainOf(db, tenantId); chain; chain = await chainOf(db, tenantId)) {
-    const file = findArchive(folder, chain) ?? (await writeArchive(maintenance, chain, options));
+    const found = findArchive(folder, chain);
+    const file = found ?? (await writeArchive(maintenance, chain, options));
     if (file === undefined) break;
-    const last = await verifyArchive(maintenance, chain, join(folder, file));
+    const path = join(folder, file);
+    const last = await verifyArchive(maintenance, chain, path).catch((error) => {
+      if (found === undefined) rmSync(path);
+      throw error;
+    });
     await between();
     const first = chain.baseSeq + 1;
     await recordRemoval(db, keys, now, tenantId, { first, last, file });
@@ -131,7 +136,7 @@ async function verifyArchive(
     );
   const last = parsePosition((chains[0]?.anchor ?? '').slice(chainName(tenantId).length + 1)) as Position;
   const stored = await signedPosition(db, keys, chain, last.seq);
-  if (stored.hash === last.hash) return last;
+  if (Buffer.from(stored.hash).toString('hex') === last.hash) return last;
   throw new ArchiveError(
     `${path} has other entries than the database`,
     'no entry was deleted; use another folder if the database was restored from a backup',

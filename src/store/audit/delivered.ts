@@ -74,7 +74,8 @@ async function shorten(
   const part = await archivePart(db, chainKeys, now, chain, cut);
   const { ok } = await verifyParts([part], { masters, log: keys, archives: 'ignored' });
   if (!ok) throw new DamagedChain(tenantId);
-  await recordRemoval(db, keys, now, tenantId, { first: baseSeq + 1, last: cut });
-  while (goOn() && (await deleteBatch(db, keys, tenantId, cut)));
+  const last = { seq: cut.seq, hash: Buffer.from(cut.hash).toString('hex') };
+  await recordRemoval(db, keys, now, tenantId, { first: baseSeq + 1, last });
+  while (goOn() && (await deleteBatch(db, keys, tenantId, last)));
   return true;
 }

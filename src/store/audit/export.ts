@@ -14,7 +14,14 @@ import {
   type Header,
   type Position,
 } from './export-format.ts';
-import { type ChainKeys, genesis, signText, systemTenant } from './hash-chain.ts';
+import {
+  type ChainKeys,
+  genesis,
+  type Head,
+  type SignedCheckpoint,
+  signText,
+  systemTenant,
+} from './hash-chain.ts';
 import { allChains, type Chain, type ChainedRow, chainOf, rowsAfter } from './rows.ts';
 import type { Part } from './verify-chain.ts';
 
@@ -70,13 +77,13 @@ function bySystemFirst(a: Chain, b: Chain): number {
   return Number(b.tenantId === systemTenant) - Number(a.tenantId === systemTenant) || a.number - b.number;
 }
 
-/** The oldest entries of a chain, up to a position that has a checkpoint. */
+/** The oldest entries of a chain, up to a checkpoint. The service may have replaced the checkpoint meanwhile. */
 export async function archivePart(
   db: Db,
   chainKeys: () => Awaitable<ChainKeys>,
   at: number,
   chain: Chain,
-  upTo: Position,
+  end: SignedCheckpoint,
 ): Promise<Part> {
   const header: Header = {
     kind: 'header',
@@ -89,8 +96,8 @@ export async function archivePart(
     after: formatPosition(baseOf(chain)),
     ...(await wrappedKeys(db)),
   };
-  const lines = () => partLines(db, chainKeys, header, chain, upTo);
-  return { header, line: 1, head: formatPosition(upTo), lines };
+  const lines = () => partLines(db, chainKeys, header, chain, end);
+  return { header, line: 1, head: formatPosition(headOf(end)), lines };
 }
 
 async function wrappedKeys(db: Db): Promise<Pick<Header, 'master_key' | 'chain_key'>> {
@@ -103,7 +110,7 @@ function baseOf({ baseSeq: seq, baseHash }: Chain): Position {
   return { seq, hash: toHex(baseHash) };
 }
 
-function headOf({ seq, hash }: Chain): Position {
+function headOf({ seq, hash }: Head): Position {
   return { seq, hash: toHex(hash) };
 }
 
@@ -113,10 +120,12 @@ async function* partLines(
   chainKeys: () => Awaitable<ChainKeys>,
   header: Header,
   chain: Chain,
-  upTo?: Position,
+  upTo?: SignedCheckpoint,
 ): AsyncGenerator<string> {
   const keys = await chainKeys();
-  const end = await endNow(db, chain, upTo);
+  const end = upTo
+    ? { head: headOf(upTo), last: upTo.seq, checkpoint: toCheckpoint(upTo) }
+    : await endNow(db, chain);
   yield JSON.stringify(header);
   const totals = { rows: 0, checkpoints: 0, strays: await countStrays(db, chain) };
   for await (const next of rowsAndCheckpoints(db, chain, end)) {
@@ -139,7 +148,7 @@ interface End {
 }
 
 /** Read in one statement, so that it is one state of the chain. */
-async function endNow(db: Db, chain: Chain, upTo: Position | undefined): Promise<End> {
+async function endNow(db: Db, chain: Chain): Promise<End> {
   type Row = { last_seq: DbTime; last_hash: Uint8Array; row_seq: DbTime | null } & (
     | StoredCheckpoint
     | { seq: null }
@@ -151,10 +160,9 @@ async function endNow(db: Db, chain: Chain, upTo: Position | undefined): Promise
      left join (select ${checkpointColumns} from audit_checkpoints where chain = $1 and seq <= $2
        order by seq desc limit 1) as p on 1 = 1
      where c.number = $1`,
-    [chain.number, upTo?.seq ?? maxSeq],
+    [chain.number, maxSeq],
   );
   const checkpoint = row && row.seq !== null ? toCheckpoint(row) : undefined;
-  if (upTo) return { head: upTo, last: upTo.seq, checkpoint };
   const head = row ? { seq: Number(row.last_seq), hash: toHex(row.last_hash) } : headOf(chain);
   return { head, last: Math.max(head.seq, Number(row?.row_seq ?? 0), checkpoint?.seq ?? 0), checkpoint };
 }

@@ -5,7 +5,7 @@
 import { byOperator } from '../../domain/audit.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
 import type { Position } from './export-format.ts';
-import { type ChainKeys, link } from './hash-chain.ts';
+import { type ChainKeys, link, type SignedCheckpoint } from './hash-chain.ts';
 import type { IndexedEntry } from './index-blocks.ts';
 import { removeFromIndex } from './index-removal.ts';
 import {
@@ -27,7 +27,7 @@ export interface Age {
 }
 
 /**
- * The last position up to which every entry is older than `before`, with a checkpoint. Returns undefined if no
+ * The checkpoint of the last position up to which every entry is older than `before`. Returns undefined if no
  * entry is old enough, or if the old ones only record earlier deletions.
  */
 export async function findCut(
@@ -36,7 +36,7 @@ export async function findCut(
   chain: Chain,
   age: Age,
   maxSeq = chain.seq,
-): Promise<Position | undefined> {
+): Promise<SignedCheckpoint | undefined> {
   const seq = Math.min(await lastSeqBefore(db, chain, age), maxSeq);
   if (seq <= chain.baseSeq) return undefined;
   const first = await rowsAfter(db, chain, { after: chain.baseSeq, upTo: seq }, maxRecords + 1);

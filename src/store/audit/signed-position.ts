@@ -1,7 +1,15 @@
 /** Signs positions between two checkpoints, so that a chain can be cut there. */
 import type { Db, DbTime } from '../engine/db.ts';
-import { chainName, type Position } from './export-format.ts';
-import { auditFormat, type ChainKeys, checkpointText, link, signatureCheck, signText } from './hash-chain.ts';
+import { chainName } from './export-format.ts';
+import {
+  auditFormat,
+  type ChainKeys,
+  checkpointText,
+  link,
+  type SignedCheckpoint,
+  signatureCheck,
+  signText,
+} from './hash-chain.ts';
 import { type Chain, type ChainedRow, rowsAfter } from './rows.ts';
 
 /** Another program has changed the chain, so its entries are evidence and must not be deleted. */
@@ -24,10 +32,15 @@ interface CheckpointRow {
 const maxDistance = 2000;
 
 /**
- * Returns a position with a checkpoint, and signs a missing one. The rows up to the next checkpoint must verify:
+ * Returns the checkpoint of a position, and signs a missing one. The rows up to the next checkpoint must verify:
  * otherwise the new signature would cover what another program has changed. Throws `DamagedChain`.
  */
-export async function signedPosition(db: Db, keys: ChainKeys, chain: Chain, seq: number): Promise<Position> {
+export async function signedPosition(
+  db: Db,
+  keys: ChainKeys,
+  chain: Chain,
+  seq: number,
+): Promise<SignedCheckpoint> {
   const checkpoint = (where: string, order: string) =>
     db.get<CheckpointRow>(
       `select format, seq, at, hash, signature from audit_checkpoints
@@ -36,7 +49,8 @@ export async function signedPosition(db: Db, keys: ChainKeys, chain: Chain, seq:
     );
   const next = await checkpoint('seq >= $2', 'asc');
   if (!next || !isValid(keys, chain.tenantId, next)) throw new DamagedChain(chain.tenantId);
-  if (Number(next.seq) === seq) return { seq, hash: toHex(next.hash) };
+  const { tenantId } = chain;
+  if (Number(next.seq) === seq) return { ...next, tenantId, seq, at: Number(next.at) };
   const before = await checkpoint('seq < $2', 'desc');
   const start =
     before && Number(before.seq) > chain.baseSeq
@@ -57,13 +71,14 @@ export async function signedPosition(db: Db, keys: ChainKeys, chain: Chain, seq:
     );
   if (head?.seq !== seq || end?.seq !== Number(next.seq) || toHex(end.hash) !== toHex(next.hash))
     throw new DamagedChain(chain.tenantId);
-  const signed = { format: auditFormat, tenantId: chain.tenantId, ...head };
+  const unsigned = { format: auditFormat, tenantId, ...head };
+  const signature = signText(keys, checkpointText(unsigned));
   await db.run(
     `insert into audit_checkpoints (chain, seq, at, format, hash, signature) values ($1, $2, $3, $4, $5, $6)
      on conflict (chain, seq) do nothing`,
-    [chain.number, seq, head.at, auditFormat, head.hash, signText(keys, checkpointText(signed))],
+    [chain.number, seq, head.at, auditFormat, head.hash, signature],
   );
-  return { seq, hash: toHex(head.hash) };
+  return { ...unsigned, signature };
 }
 
 function isValid(keys: ChainKeys, tenantId: string, row: CheckpointRow): boolean {
