@@ -27,6 +27,11 @@ export const changeRequests: Record<string, (server: TestServer, key: string) =>
     return { id, key_id: data[0].id, options: { key } };
   },
   deleteApplication: async (server, key) => ({ id: (await server.application(key)).id, options: { key } }),
+  quarantineApplication: async (server, key) => ({
+    id: (await server.application(key)).id,
+    options: { key },
+  }),
+  releaseApplication: async (server, key) => ({ id: (await server.application(key)).id, options: { key } }),
   createSession: async (server, key) => ({
     options: { key: (await server.application(key, { type: 'public' })).key },
   }),
