@@ -82,6 +82,13 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await call('GET', `/tokens/${token.id}`, { key: session.session_key });
     await call('PATCH', `/tokens/${token.id}`, { key, body: { metadata: { a: 'b' } } });
     await call('POST', '/decisions', { key, body: { credential: backend.key, permission: 'token:read' } });
+    await call('POST', `${one}/quarantine`, { key });
+    await call('DELETE', `${one}/quarantine`, { key });
+    await call('GET', '/access/who?container=/', { key });
+    const subject = { type: 'user', id: 'y', properties: { credential: backend.key } };
+    const evaluation = { subject, action: { name: 'read' }, resource: { type: 'token', id: token.id } };
+    for (const end of ['evaluation', 'evaluations', 'search/subject', 'search/resource', 'search/action'])
+      await call('POST', `/access/v1/${end}`, { key, body: evaluation });
     for (const { method, path, kind } of routes)
       if (kind === 'open' && method === 'GET') await call('GET', path, { key });
     await call('GET', '/logs', { key });
