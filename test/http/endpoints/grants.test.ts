@@ -186,6 +186,7 @@ describe('grants', () => {
         'application:delete',
         'session:authorize',
         'session:delete',
+        'access:review',
       ];
       const mayHoldAll = owner === 'private' || owner === 'management';
       for (const permission of builtIn) {
