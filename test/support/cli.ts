@@ -8,6 +8,7 @@ import { testMasterKey } from './test-server.ts';
 
 /** An audit entry as `--json` prints it. */
 export interface PrintedEntry {
+  readonly id: string;
   readonly operation: string;
   readonly result: string;
   readonly entity?: { readonly id: string };

@@ -71,11 +71,14 @@ export function formatEntry(entry: PrintableEntry, nameOf = noNames): string {
     result.padEnd(7),
     operation,
     entity && `${entity.kind} ${entity.kind === 'application' ? nameOf(entity.id) : entity.id}`,
+    formatResource(entry),
+    formatDecision(entry),
     `by ${describeActor(actor, nameOf)}`,
     from.ip && `from ${from.ip}`,
-    reason,
+    reason && [reason, entry.decision?.reason && `(${entry.decision.reason})`].filter(Boolean).join(' '),
     count && `×${count}`,
     difference && `changed ${Object.keys(difference).join(', ')}`,
+    entry.purpose && `purpose ${JSON.stringify(entry.purpose)}`,
     request_id && `request ${request_id}`,
   ];
   return escapeText(parts.filter(Boolean).join('  '));
@@ -86,6 +89,27 @@ function describeActor({ kind, id, application_id }: PrintableEntry['actor'], na
   if (kind === 'application') return `${kind} ${nameOf(id)}`;
   const name = application_id && nameOf(application_id);
   return name && name !== application_id ? `${kind} ${id} of ${name}` : `${kind} ${id}`;
+}
+
+/** Ids on one line. */
+const maxIds = 3;
+
+/** Omits an id that the entity has already. */
+function formatResource({ resource, entity }: PrintableEntry): string {
+  const { ids: all = [], container } = resource ?? {};
+  const ids = all.length === 1 && all[0] === entity?.id ? [] : all;
+  const rest = ids.length > maxIds ? [`and ${ids.length - maxIds} more`] : [];
+  return [...ids.slice(0, maxIds), ...rest, ...(container === undefined ? [] : [`in ${container}`])].join(
+    ' ',
+  );
+}
+
+/** The transform of data that was returned, and the rule that decided. */
+function formatDecision({ decision }: PrintableEntry): string {
+  const { transform, rule } = decision ?? {};
+  if (!rule) return transform ?? '';
+  const source = rule.rule === 'permissions' ? 'permissions' : `rule ${rule.rule}`;
+  return [transform, `by ${source} of the ${rule.of}`].filter(Boolean).join(' ');
 }
 
 /** Milliseconds between two polls, and the longest delay between two retries. */

@@ -43,7 +43,7 @@ describe('logs tail', () => {
     expect(await tail('--lines', '2')).toEqual(all.slice(-2));
     const { out } = await cli.run('logs', 'tail', '--lines', '1');
     expect(out).toMatch(
-      /^2026-11-15T12:00:03.000Z {2}denied {3}application.read {2}by application .*permission_missing/,
+      /^2026-11-15T12:00:03.000Z {2}denied {3}application.read {2}by application .*permission_missing \(this application does not have application:read/,
     );
   });
 
@@ -52,6 +52,20 @@ describe('logs tail', () => {
     expect(await tail('--result', 'denied')).toEqual(['application.read denied']);
     const to = new Date(startTime + 1000).toISOString();
     expect(await tail('--operation', 'application.create', '--to', to)).toEqual(['application.create 0']);
+  });
+
+  test('--after prints everything after an entry, oldest first', async () => {
+    const [first] = await cli.entries('logs', 'tail', '--operation', 'application.create', '--lines', '4');
+    expect(await tail('--after', first?.id as string)).toEqual(all.slice(1));
+    expect(await tail('--after', first?.id as string, '--result', 'denied')).toEqual(all.slice(-1));
+    expect(await cli.run('logs', 'tail', '--after', first?.id as string, '--lines', '3')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('--after prints all entries and cannot be combined with --lines'),
+    });
+    expect(await cli.run('logs', 'tail', '--after', created[0] as string)).toMatchObject({
+      code: 4,
+      err: expect.stringContaining('must be the id of an entry of this log'),
+    });
   });
 
   test('rejects invalid options', async () => {

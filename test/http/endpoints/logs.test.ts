@@ -1,0 +1,120 @@
+/** Filters, pagination and `after` of GET /logs. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { Sallyport } from '../../../sdk/src/sallyport.ts';
+import { databases, openTestServer, startTime, type TestServer } from '../../support/test-server.ts';
+
+const time = (seconds: number) => new Date(startTime + 1000 * seconds).toISOString();
+
+describe.each(databases)('GET /logs on %s', (_, database) => {
+  let server: TestServer;
+  let key: string;
+  let desk: { id: string; key: string };
+  let session: { id: string; key: string };
+  beforeAll(async () => {
+    server = await openTestServer(database);
+    ({ key } = await server.tenant());
+    const rules = [{ priority: 1, container: '/Cards/', permissions: ['token:read'], transform: 'reveal' }];
+    desk = await server.application(key, { permissions: ['session:authorize', 'token:read'], rules });
+    const web = await server.application(key, { type: 'public' });
+    const send = async (method: string, path: string, by: string, request: string, body?: object) => {
+      server.clock.advance(1000);
+      return server.call(method, path, {
+        key: by,
+        headers: { 'SVC-REQUEST-ID': request },
+        ...(body && { body }),
+      });
+    };
+    const token = (id: string, container: string) => ({ id, container, data: 'secret' });
+    await send('POST', '/tokens', key, 'create-card', token('card-1', '/Cards/high'));
+    await send('POST', '/tokens', key, 'create-note', token('note-1', '/notes/'));
+    await send('GET', '/tokens/card-1', desk.key, 'read-card');
+    await send('GET', '/tokens', desk.key, 'list');
+    const { body } = await send('POST', '/sessions', web.key, 'session');
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
+    const ofSession = [{ priority: 1, conditions, permissions: ['token:read'], transform: 'reveal' }];
+    const grant = { nonce: body.nonce, rules: ofSession };
+    expect((await send('POST', '/sessions/authorize', desk.key, 'authorize', grant)).status).toBe(204);
+    session = { id: '', key: body.session_key };
+    await send('GET', '/tokens/card-1', session.key, 'read-by-session');
+    await send('DELETE', '/tokens/card-1', desk.key, 'denied');
+    await server.flush();
+    const [read] = (await list('request_id=read-by-session')).data;
+    session.id = read.actor.id;
+  });
+  afterAll(() => server.close());
+
+  const list = async (query: string) => (await server.call('GET', `/logs?${query}`, { key })).body;
+  const requests = async (query: string) =>
+    (await list(query)).data.map(({ request_id }: { request_id: string }) => request_id);
+
+  test('lists disclosures and denials with their resource and decision', async () => {
+    const [read] = (await list('request_id=read-by-session')).data;
+    expect(read).toMatchObject({
+      actor: { kind: 'session', id: session.id, authorized_by: desk.id },
+      resource: { ids: ['card-1'], container: '/cards/high/' },
+      decision: { transform: 'reveal', rule: { of: 'session', rule: 1 } },
+    });
+    const [denied] = (await list('request_id=denied')).data;
+    expect(denied).toMatchObject({
+      result: 'denied',
+      resource: { ids: ['card-1'] },
+      decision: { missing: { permission: 'token:delete' } },
+    });
+  });
+
+  const reads = ['read-by-session', 'list', 'read-card'];
+  test.each<[query: string, expected: string[]]>([
+    ['token=card-1&transform=reveal', reads],
+    ['token=card-1', ['denied', ...reads, 'create-card']],
+    ['container=/cards/&result=success', [...reads, 'create-card']],
+    ['container=/CARDS/high/', [...reads, 'create-card']],
+    ['container=/card/', []],
+    ['container=/&operation=token.create', ['create-note', 'create-card']],
+    ['entity=note-1', ['create-note']],
+    ['result=denied', ['denied']],
+    ['request_id=read-card', ['read-card']],
+    [`operation=token.read&from=${time(3)}&to=${time(5)}`, ['list', 'read-card']],
+    ['token=card-1&operation=token.delete&transform=reveal', []],
+  ])('filters by %s', async (query, expected) => {
+    expect(await requests(query)).toEqual(expected);
+  });
+
+  test('filters by application, with its sessions, and by session', async () => {
+    expect(await requests(`actor=${desk.id}`)).toEqual(['denied', 'authorize', 'list', 'read-card']);
+    expect(await requests(`actor=${session.id}&transform=reveal`)).toEqual(['read-by-session']);
+    const { application_id } = (await list('request_id=read-by-session')).data[0].actor;
+    expect(await requests(`actor=${application_id}`)).toEqual(['read-by-session', 'session']);
+  });
+
+  test('after returns the later entries, oldest first, page by page', async () => {
+    const all = (await list('size=100')).data.toReversed();
+    const [first] = all;
+    const page = await list(`size=3&after=${first.id}`);
+    expect(page.data).toEqual(all.slice(1, 4));
+    const next = await list(`size=100&after=${page.pagination.next}`);
+    expect(next.data).toEqual(all.slice(4));
+    expect(next.pagination.next).toBeUndefined();
+    const service = new Sallyport({ url: server.url, key });
+    expect((await Array.fromAsync(service.logs.all({ after: first.id, size: 2 }))) as unknown[]).toEqual(
+      all.slice(1),
+    );
+    expect((await Array.fromAsync(service.logs.all({ size: 2 }))).length).toBe(all.length);
+  });
+
+  test.each([
+    ['after=x', 'after'],
+    ['after=01a1df14-1e00-7000-8000-000000000000', 'after'],
+    ['container=a//b', 'container'],
+    ['transform=hide', 'transform'],
+    ['request_id=', 'request_id'],
+  ])('%s is rejected', async (query, field) => {
+    const { status, body } = await server.call('GET', `/logs?${query}`, { key });
+    expect([status, Object.keys(body.errors)]).toEqual([400, [field]]);
+  });
+
+  test('after cannot be combined with start', async () => {
+    const { data, pagination } = await list('size=1');
+    const { errors } = await list(`after=${data[0].id}&start=${pagination.next}`);
+    expect(errors).toEqual({ after: ['cannot be combined with start'] });
+  });
+});
