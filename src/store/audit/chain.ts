@@ -78,7 +78,7 @@ interface PendingRow {
 const maxBytes = 4 * 1024 * 1024;
 
 /** Deletes the first entries of a tenant and returns them. */
-const takePending = `delete from audit_pending where id in (
+const takePending = `delete from audit_pending where tenant_id = $1 and id in (
     select id from (
       select id, sum(octet_length(entry)) over (order by id) - octet_length(entry) as bytes_before
       from (select id, entry from audit_pending where tenant_id = $1 order by id limit $2) as first_rows

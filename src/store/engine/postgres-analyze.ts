@@ -12,6 +12,7 @@ const tables = [
   'tokens',
   'token_contents',
   'audit',
+  'audit_index',
   'idempotency',
 ];
 

@@ -63,7 +63,7 @@ describe('questions about disclosures', () => {
     expect(out.trim().split('\n')).toEqual([
       expect.stringMatching(/^KIND +ID +APPLICATION +AUTHORIZED BY +RESPONSES +FIRST +LAST$/),
       expect.stringMatching(
-        new RegExp(`^application +${auditor.id} +${auditor.id} +1 +${time(4)} +${time(4)}$`),
+        new RegExp(`^application +${auditor.id} +an application +1 +${time(4)} +${time(4)}$`),
       ),
     ]);
   });

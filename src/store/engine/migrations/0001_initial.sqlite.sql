@@ -20,6 +20,18 @@ create trigger delete_token_containers after delete on tokens begin
   );
 end;
 
+-- Audit entries that are not chained yet, in order of arrival. A request writes its entries here. tenant_id is the nil
+-- UUID for entries without a tenant. entry is JSON; mac covers it together with the other columns. format says how.
+create table audit_pending (
+  id integer primary key,
+  at integer not null,
+  tenant_id text not null,
+  format integer not null,
+  mac blob,
+  entry text not null
+) strict;
+create index audit_pending_by_tenant on audit_pending (tenant_id, id);
+
 -- Chained audit entries. seq is the position in the chain. entry is packed JSON, see src/store/audit/pack.ts. request is
 -- a hash of its request_id. Rows are never updated.
 create table audit (
