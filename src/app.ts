@@ -20,6 +20,7 @@ import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
 import { readSinks, type Sink } from './sinks/config.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
+import { reportSlowStart } from './slow-start.ts';
 import { createFolder } from './store/engine/file-ownership.ts';
 import type { Migrated } from './store/engine/migrate.ts';
 import type { Maintenance } from './store/maintenance.ts';
@@ -66,7 +67,9 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
   const sinks = readSinks(config, { env: process.env, now: Date.now });
-  const data = await openData(config, storeOptions);
+  const data: OpenedData = await reportSlowStart(config, log, options.shared ?? false, (onStep) =>
+    openData(config, { ...storeOptions, onStep }),
+  );
   const { store, bootstrapped } = data;
   const opened: { close(): Promise<void> }[] = [data];
   await recordAuditedReads(data.maintenance, config.auditReads, (options.now ?? Date.now)());
@@ -211,6 +214,8 @@ export async function openDatabase(
   if (databaseUrl.startsWith('sqlite:')) createDataFolder(dirname(databaseUrl.slice('sqlite:'.length)));
   return openStore(databaseUrl, { timeout, maxConnections, ...options });
 }
+
+type OpenedData = Awaited<ReturnType<typeof openData>>;
 
 /** Opens the database with the master key, and creates the first tenant in an empty database. */
 export async function openData(config: Config, options: Omit<OpenOptions, 'masters'> = {}) {

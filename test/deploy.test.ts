@@ -107,10 +107,11 @@ describe('in Kubernetes', () => {
   const pod = spec.template.spec;
   const [container] = pod.containers;
 
-  test('the kustomization lists every manifest except the example', () => {
+  test('the kustomization lists every manifest except the example and the migration', () => {
     const applied = of('Kustomization').resources as string[];
     expect(files.filter((name) => !applied.includes(name)).toSorted()).toEqual([
       'kustomization.yaml',
+      'migrate.job.yaml',
       'secret.example.yaml',
     ]);
     expect(applied.filter((name) => !files.includes(name))).toEqual([]);
@@ -141,6 +142,18 @@ describe('in Kubernetes', () => {
       expect(paths).toContain(container[probe].httpGet.path);
     expect(container.livenessProbe.httpGet.path).toBe('/livez');
     expect(container.readinessProbe.httpGet.path).toBe('/readyz');
+  });
+
+  test('a job migrates with the image, secret and privileges of the service', () => {
+    const job = of('Job').spec.template.spec;
+    const [migration] = job.containers;
+    expect(migration.args).toEqual(['migrate']);
+    expect(commands.map(({ usage }) => usage)).toContain('migrate');
+    const same = ['image', 'securityContext', 'resources'] as const;
+    for (const field of same) expect(migration[field]).toEqual(container[field]);
+    expect(migration.env).toEqual([container.env[0]]);
+    expect(pod.securityContext).toMatchObject(job.securityContext);
+    expect(job.automountServiceAccountToken).toBe(false);
   });
 
   test('disruptions and updates leave running nodes', () => {

@@ -40,6 +40,8 @@ export interface OpenOptions {
   readonly existing?: boolean | undefined;
   /** Locks a SQLite database for this process alone. Throws `InUse` if another process has it open. */
   readonly exclusive?: boolean | undefined;
+  /** Called with what a start waits for, before it does. */
+  readonly onStep?: ((waitingFor: string) => void) | undefined;
   /** Wraps the database after the migration. */
   readonly through?: ((db: Db) => Db) | undefined;
 }
@@ -62,6 +64,7 @@ export async function openStore(
     timing,
     existing,
     exclusive,
+    onStep = () => {},
     through = (db) => db,
   }: OpenOptions = {},
 ): Promise<OpenedStore> {
@@ -69,8 +72,11 @@ export async function openStore(
     ? openSqlite(url.slice('sqlite:'.length), clock ?? Date.now, exclusive)
     : openPostgres(url, clock, timeout, maxConnections);
   try {
+    onStep('a connection to the database');
     if (existing && (await schemaOf(opened)) === 0) throw new NoSchema('the database is empty');
+    onStep('the migration of the database, by this process or by another one that holds the lock');
     const migrated = await migrate(opened);
+    onStep('the master key, which another process may be rotating');
     if (masters !== noMasters) await bindMasterKey(opened, masters);
     const wrapped = through(opened);
     const instrumented = timing ? instrument(wrapped, timing) : { db: wrapped, inFlight: () => 0 };

@@ -46,14 +46,16 @@ export class ProgramFolder {
 
   /** Starts the service on a free port and waits for its banner. */
   async serve(env: Record<string, string> = {}, args: string[] = []): Promise<RunningProgram> {
-    const { process, out, err, until } = this.#spawn(['serve', ...args], {
-      PORT: '0',
-      SALLYPORT_DRAIN: '0',
-      ...env,
-    });
-    const url = await until(/listening on (http:\S+)\n(?:.*\n)*.*curl/);
+    const started = this.start(['serve', ...args], { PORT: '0', SALLYPORT_DRAIN: '0', ...env });
+    const url = await started.until(/listening on (http:\S+)\n(?:.*\n)*.*curl/);
+    return { ...started, url };
+  }
+
+  /** Starts a command and does not wait for its output. */
+  start(args: string[], env: Record<string, string> = {}): Omit<RunningProgram, 'url'> {
+    const { process, out, err, until } = this.#spawn(args, env);
     const kill = (signal: NodeJS.Signals) => process.kill(signal);
-    return { url, pid: process.pid, out, err, until, kill, ended: process.exited };
+    return { pid: process.pid, out, err, until, kill, ended: process.exited };
   }
 
   async close(): Promise<void> {

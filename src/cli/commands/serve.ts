@@ -2,6 +2,7 @@
 import { type App, cannotListen, openApp, openData } from '../../app.ts';
 import type { Config } from '../../config.ts';
 import { makeLog } from '../../log.ts';
+import { reportSlowStart } from '../../slow-start.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { banner } from '../terminal/banner.ts';
 import { untilSignal } from '../terminal/signals.ts';
@@ -25,7 +26,7 @@ async function serve({ config, print }: Invocation): Promise<number> {
   if (config.workers > 1 && !isWorker()) return superviseWorkers(config, print);
   const stop = untilSignal();
   try {
-    const app = await openApp(config, { shared: isWorker() });
+    const app = await unlessStopped(openApp(config, { shared: isWorker() }), stop);
     const { url, metricsUrl } = app;
     if (isWorker()) process.send?.({ url, metricsUrl } satisfies Listening);
     else print(banner(config, app, metricsUrl === undefined ? [] : [metricsUrl]));
@@ -38,6 +39,16 @@ async function serve({ config, print }: Invocation): Promise<number> {
   }
 }
 
+/**
+ * Exits if a stop signal arrives first. A start may wait long for a migration. The database rolls back the transaction of
+ * a process that has exited.
+ */
+async function unlessStopped<T>(opening: Promise<T>, stop: Promise<void>): Promise<T> {
+  const opened = await Promise.race([opening.then((value) => ({ value })), stop]);
+  if (opened) return opened.value;
+  return process.exit(0);
+}
+
 type Listening = Pick<App, 'url' | 'metricsUrl'>;
 /** The exit code is that of a worker that could not start. */
 type Started = Listening | { code: number };
@@ -46,7 +57,8 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
   const log = makeLog({ level: config.logLevel });
   const stopped = untilSignal();
   requireFreePort(config);
-  const { migrated, bootstrapped, close } = await openData(config);
+  const opening = reportSlowStart(config, log, false, (onStep) => openData(config, { onStep }));
+  const { migrated, bootstrapped, close } = await unlessStopped(opening, stopped);
   await close();
   const running = new Set<Bun.Subprocess>();
   /** The metrics port of each worker. A replacement gets the same one. */

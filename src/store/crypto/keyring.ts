@@ -36,23 +36,29 @@ const proof = { context: 'sallyport proof', text: Buffer.from('sallyport') };
 
 /**
  * Throws `WrongMasterKey` if a master key that the database needs is not configured. A new database is bound to the
- * current key.
+ * current key, under a lock.
  */
 export async function bindMasterKey(db: Db, masters: MasterKeys): Promise<void> {
+  if (await db.transaction((tx) => checkMasterKeys(tx, masters))) return;
   await db.exclusively(async (tx) => {
-    const row = await tx.get<{ id: string; proof: Uint8Array }>(
-      'select id, proof from master_key where one = 1',
-    );
-    if (!row) return writeMasterKey(tx, masters.current());
-    const key = masters.find(row.id);
-    if (!key || !decrypt(key.bytes, proof.context, row.proof))
-      throw new WrongMasterKey(`the database needs the master key ${row.id}, ${missingReason(masters)}`);
-    const missing = (await mastersInUse(tx)).find((id) => !masters.find(id));
-    if (missing === undefined) return;
-    throw new WrongMasterKey(
-      `a rotation of the master key is not finished and needs the old key ${missing}, ${missingReason(masters)}`,
-    );
+    if (!(await checkMasterKeys(tx, masters))) await writeMasterKey(tx, masters.current());
   });
+}
+
+/** Returns false if the database is not bound to a master key yet. */
+async function checkMasterKeys(tx: Queries, masters: MasterKeys): Promise<boolean> {
+  const row = await tx.get<{ id: string; proof: Uint8Array }>(
+    'select id, proof from master_key where one = 1',
+  );
+  if (!row) return false;
+  const key = masters.find(row.id);
+  if (!key || !decrypt(key.bytes, proof.context, row.proof))
+    throw new WrongMasterKey(`the database needs the master key ${row.id}, ${missingReason(masters)}`);
+  const missing = (await mastersInUse(tx)).find((id) => !masters.find(id));
+  if (missing === undefined) return true;
+  throw new WrongMasterKey(
+    `a rotation of the master key is not finished and needs the old key ${missing}, ${missingReason(masters)}`,
+  );
 }
 
 export function missingReason(masters: Pick<MasterKeys, 'missingReason'>): string {

@@ -63,8 +63,8 @@ export interface Db extends Executor {
    */
   change<T>(work: (tx: Transaction) => Awaitable<T>, entity?: Entity): Promise<T>;
   /**
-   * Runs alone: every other process that calls this on the same database waits. `work` may run again after a conflict. On PostgreSQL it times out after a
-   * few seconds, or after an hour if it is `slow`.
+   * Runs alone: every other process that calls this on the same database waits. On PostgreSQL it times out after a
+   * few seconds, or after an hour if it is `slow`, and `work` may run again after a conflict.
    */
   exclusively<T>(work: (tx: Queries) => Promise<T>, pace?: 'slow'): Promise<T>;
   close(): Promise<void>;

@@ -1,0 +1,56 @@
+/** Reports a start that takes long, for example because another node migrates the database. */
+import type { Config } from './config.ts';
+import { fail } from './domain/error.ts';
+import { problemResponse } from './http/pipeline/problem.ts';
+import { RequestInfo } from './http/pipeline/request-info.ts';
+import type { Log } from './log.ts';
+
+/** In milliseconds: before the first report, and between later ones. */
+const patience = 2000;
+const interval = 60_000;
+
+/**
+ * After two seconds, logs what the start waits for, and answers `/livez` so that an orchestrator does not kill the
+ * process. Other requests get 503. Workers that share a port do not listen before they are ready.
+ */
+export async function reportSlowStart<T>(
+  { host, port }: Config,
+  log: Log,
+  shared: boolean,
+  open: (onStep: (waitingFor: string) => void) => Promise<T>,
+): Promise<T> {
+  let step = '';
+  let server: { stop(): Promise<void> } | undefined;
+  const report = () => {
+    log.warn('the start is waiting', { for: step });
+    if (port !== 0 && !shared) server ??= listen(host, port, log);
+    timer = setTimeout(report, interval);
+  };
+  let timer = setTimeout(report, patience);
+  try {
+    return await open((waitingFor) => {
+      step = waitingFor;
+    });
+  } finally {
+    clearTimeout(timer);
+    await server?.stop();
+  }
+}
+
+/** Returns undefined if the port is taken. The start itself reports that later. */
+function listen(host: string, port: number, log: Log): { stop(): Promise<void> } | undefined {
+  try {
+    return Bun.serve({
+      hostname: host,
+      port,
+      development: false,
+      routes: { '/livez': Response.json({ status: 'ok' }) },
+      fetch: (request) => {
+        const starting = fail('unavailable', { detail: 'The service is starting.', expected: true });
+        return problemResponse(starting, new RequestInfo(request, () => undefined), log);
+      },
+    });
+  } catch {
+    return undefined;
+  }
+}

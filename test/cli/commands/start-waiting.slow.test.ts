@@ -1,0 +1,56 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { freePort } from '../../support/postgres.ts';
+import { duringTransaction, maintenanceLock } from '../../support/postgres-locks.ts';
+import { ProgramFolder } from '../../support/program.ts';
+import { postgres, testMasterKey } from '../../support/test-server.ts';
+
+describe('a start that waits for the migration of another node', () => {
+  let url: string;
+  let port: number;
+  let folder: ProgramFolder;
+  beforeEach(async () => {
+    url = await postgres.createEmpty('');
+    port = await freePort();
+    folder = new ProgramFolder();
+  });
+  afterEach(() => folder.close());
+
+  const settings = () => ({ DATABASE_URL: url, PORT: String(port), SALLYPORT_MASTER_KEY: testMasterKey });
+  const status = async (path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).status;
+
+  test.each([['1'], ['2']])('logs it, is live but not ready, and stops: %s worker(s)', async (workers) => {
+    await duringTransaction(url, maintenanceLock, async () => {
+      const node = folder.start(['serve'], { ...settings(), SALLYPORT_WORKERS: workers });
+      await node.until(/the start is waiting.*(migration of the database)/);
+      expect(await status('/livez')).toBe(200);
+      expect(await status('/readyz')).toBe(503);
+      node.kill('SIGTERM');
+      expect(await node.ended).toBe(0);
+    });
+  });
+
+  test('becomes ready on the same port when the other node is done', async () => {
+    const waiting = await duringTransaction(url, maintenanceLock, async () => {
+      const node = folder.start(['serve'], settings());
+      await node.until(/(the start is waiting)/);
+      return { node };
+    });
+    await waiting.node.until(/(listening on) http/);
+    expect(await status('/readyz')).toBe(200);
+    waiting.node.kill('SIGTERM');
+    expect(await waiting.node.ended).toBe(0);
+  });
+
+  test('does not happen if nothing has to be migrated', async () => {
+    expect((await folder.run(['migrate'], settings())).code).toBe(0);
+    const first = await folder.serve(settings());
+    first.kill('SIGTERM');
+    await first.ended;
+    await duringTransaction(url, maintenanceLock, async () => {
+      const second = await folder.serve(settings());
+      expect(await status('/readyz')).toBe(200);
+      second.kill('SIGTERM');
+      await second.ended;
+    });
+  });
+});
