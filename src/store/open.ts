@@ -16,6 +16,7 @@ import { writeExpiryNotices } from './expiry-notices.ts';
 import { readGauges } from './gauges.ts';
 import { applicationKeys } from './keys.ts';
 import type { Maintenance } from './maintenance.ts';
+import { checkReadiness } from './readiness.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
 import { subjects } from './subjects.ts';
@@ -85,7 +86,8 @@ export async function openStore(
     if (masters !== noMasters) await keys.chainKeys();
     const writeEntries = entryWriter(db, keys.chainKeys);
     const run = transactionRunner(db, keys, writeEntries);
-    const store = storeOn(db, keys, run, writeEntries);
+    const checkReady = () => checkReadiness(db, masters === noMasters ? undefined : masters);
+    const store = storeOn(db, keys, run, writeEntries, checkReady);
     const maintenance = maintenanceOn(instrumented, masters, keys, run);
     return { store, maintenance, migrated, close: () => db.close() };
   } catch (error) {
@@ -101,7 +103,13 @@ const noMasters: MasterKeys = {
   find: () => undefined,
 };
 
-function storeOn(db: Db, keys: Keyring, run: TransactionRunner, writeEntries: EntryWriter): Store {
+function storeOn(
+  db: Db,
+  keys: Keyring,
+  run: TransactionRunner,
+  writeEntries: EntryWriter,
+  checkReady: () => Promise<void>,
+): Store {
   return {
     applications: applications(db),
     keys: applicationKeys(db),
@@ -115,7 +123,7 @@ function storeOn(db: Db, keys: Keyring, run: TransactionRunner, writeEntries: En
     change: run,
     ping: async () => {
       checkFileInPlace(db);
-      await db.lookup('select digest as key from application_keys where digest = :key', new Uint8Array(32));
+      await checkReady();
     },
   };
 }

@@ -68,7 +68,7 @@ async function run(context: Context): Promise<Outcome> {
       if (reads++ % 10 === lane) await write(made.length);
     }
   });
-  const rotate = () => runCommand(context, databaseUrl, [...program, 'master-key', 'rotate'], env);
+  const rotate = () => runCommand(context, databaseUrl, [...program, 'master-key', 'rotate', '--yes'], env);
   const rotations = [await rotate(), await rotate()];
   while (reads < context.sized(2000, 100) && rotations.length < 8) rotations.push(await rotate());
   rotating = false;

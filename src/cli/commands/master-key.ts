@@ -3,6 +3,8 @@ import { byOperator } from '../../domain/audit.ts';
 import { keysInFile, rotation } from '../../operations/master-key.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
 import type { Rotated } from '../../store/crypto/key-rotation.ts';
+import { currentMaster } from '../../store/crypto/keyring.ts';
+import type { Maintenance } from '../../store/maintenance.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { requireDatabase, shortPath, withStore } from '../terminal/database.ts';
@@ -31,7 +33,7 @@ export const masterKeyCommands: readonly LocalCommand[] = [
     ],
     summary: 'Rotate the master key while the service runs.',
     details:
-      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it.\n\nWith SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: create a key with `master-key new`, restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. In a key file, NEW is the first line and OLD the second. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
+      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it.\n\nOn PostgreSQL with a key file, asks whether all nodes read this file. With SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: create a key with `master-key new`, restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. In a key file, NEW is the first line and OLD the second. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
     examples: ['sallyport master-key rotate'],
     run: rotate,
   },
@@ -49,6 +51,8 @@ async function rotate(invocation: Invocation): Promise<number> {
   const keys = rotation(config, dropOld);
   if (dropOld) await confirm(invocation, dropQuestion(config));
   return withStore(invocation, async (maintenance, store) => {
+    if (await isNewToOtherNodes(config, maintenance))
+      await confirm(invocation, distributeQuestion(config.masterKeyFile));
     const rotated = await maintenance.rotateMasterKey(keys);
     const { from, to } = rotated;
     // The entry has fingerprints, which reveal nothing about the keys.
@@ -58,6 +62,16 @@ async function rotate(invocation: Invocation): Promise<number> {
     const note = config.masterKey ? [] : [oldKeyNote(config.masterKeyFile, dropOld)];
     return printResult(rotated, [formatResult(rotated), ...note].join('\n'));
   });
+}
+
+/** Whether the rotation will add a key to the file of this machine that other nodes may not have. */
+async function isNewToOtherNodes(config: Config, { db }: Maintenance): Promise<boolean> {
+  if (config.masterKey || db.dialect === 'sqlite') return false;
+  return keysInFile(config)[0] === (await currentMaster(db));
+}
+
+function distributeQuestion(file: string): string {
+  return `A new key will be added to ${shortPath(file)} on this machine. Nodes that read another copy of the file respond with 503 until they have the key. Do all nodes read this file?`;
 }
 
 function dropQuestion(config: Config): string {

@@ -20,7 +20,8 @@ export const readyz = openEndpoint({
   name: 'ready',
   tag,
   summary: 'Check readiness',
-  description: 'Returns 503 while the database is unreachable or the process is shutting down.',
+  description:
+    'Returns 503 while the database is unreachable or read-only, while the node lacks the current master key, and while the process is shutting down.',
   replies: { 200: reply('The service accepts requests.', Status, ok.body) },
   failures: ['unavailable'],
   handle: async ({ ready, store }) => {

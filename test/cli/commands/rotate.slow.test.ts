@@ -16,7 +16,7 @@ interface StoredToken {
 
 const body = JSON.stringify({ data: 'a secret', mask: '{{ data | last: 3 }}' });
 const idOf = (key: string) => parseMasterKeys(key)[0]!.id;
-const command = ['master-key', 'rotate'];
+const command = ['master-key', 'rotate', '--yes'];
 
 async function store(url: string, key: string): Promise<StoredToken> {
   const headers = { 'SVC-API-KEY': key, 'Content-Type': 'application/json' };
