@@ -168,7 +168,7 @@ describe.each(databases)('the master key on %s', (_, database) => {
 });
 
 test('the master key of several nodes is rotated as the help describes', async () => {
-  const help = commands.find(({ usage }) => usage === command.join(' '))?.details;
+  const help = commands.find(({ usage }) => usage === 'master-key rotate')?.details;
   expect(help).toContain(
     'restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW',
   );

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { byOperator } from '../../../src/domain/audit.ts';
 import { mint } from '../../../src/domain/key.ts';
 import { newTenant } from '../../../src/operations/bootstrap.ts';
 import { DbUnavailable } from '../../../src/store/engine/db.ts';
@@ -152,16 +151,16 @@ describe('a store that loses its connections to PostgreSQL', () => {
   });
 
   test('exclusive work times out if its connection hangs, and succeeds the next time', async () => {
-    await on.store.audit.write([{ ...byOperator, at: 1, operation: 'test' }]);
-    const { sealing } = await duringTransaction(direct, maintenanceLock, async () => {
-      const sealing = impatient.maintenance.audit.append(10).catch((error: unknown) => error);
+    const exclusive = () => impatient.maintenance.db.exclusively(async (tx) => tx.all('select 1 as one'));
+    const { waiting } = await duringTransaction(direct, maintenanceLock, async () => {
+      const waiting = exclusive().catch((error: unknown) => error);
       await untilBlocked(direct);
       proxy.setMode('swallow');
-      return { sealing };
+      return { waiting };
     });
-    expect(await sealing).toBeInstanceOf(DbUnavailable);
+    expect(await waiting).toBeInstanceOf(DbUnavailable);
     proxy.setMode('pass');
-    expect(await answered(() => impatient.maintenance.audit.append(10))).toBe(1);
+    expect(await answered(exclusive)).toEqual([{ one: 1 }]);
   });
 });
 
