@@ -53,7 +53,7 @@ function stringsIn(text: string): string[] {
       else if (text.startsWith('/*', at)) at = endOf('*/') + 1;
       else if (character === '`') template();
       else if (character === "'" || character === '"') quoted(character);
-      else if (character === '/' && /[(=,:]\s*$/.test(text.slice(Math.max(0, at - 8), at))) skipRegex();
+      else if (character === '/' && /[(=,:!&|?]\s*$/.test(text.slice(Math.max(0, at - 8), at))) skipRegex();
       else if (character === '{') depth++;
       else if (character === end && depth-- === 0) return;
     }

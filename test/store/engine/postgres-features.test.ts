@@ -49,7 +49,7 @@ const clauses: Record<string, RegExp> = {
   over: / over \(/,
   trigger: /create (constraint )?trigger/,
   function: /create (or replace )?function/,
-  sequence: /create sequence|serial |generated /,
+  sequence: /create sequence|bigserial|generated always as/,
   materialized: /materialized/,
   merge: /merge into/,
   deferrable: /deferrable/,
