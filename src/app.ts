@@ -13,7 +13,7 @@ import { listen, listenForScrapes } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
-import { type Observer, observe, unobserved } from './observe.ts';
+import { type Observed, type Observer, observe, unobserved } from './observe.ts';
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
@@ -100,11 +100,9 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
   const { host, port, metricsPort } = config;
   const listening = { host, port, shared: options.shared ?? false, trusts: config.trustedProxies };
   const server = await tryListen('PORT', port, () => listen(allRoutes, context, listening));
+  const scrapes = (at: number) => listenForScrapes(host, at, metrics as Observed);
   const metricsServer =
-    metrics &&
-    (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, (at) =>
-      listenForScrapes(host, at, metrics),
-    ));
+    metrics && (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, scrapes));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
   const retention = retentionOf(config, delivery);
   const jobs = startBackgroundJobs(data, { auditRecorder, usage }, observer, log, options.timers, retention);

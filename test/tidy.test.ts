@@ -217,6 +217,7 @@ describe('each side effect is confined to few files:', () => {
       'src/store/crypto/cipher.ts',
       'src/store/audit/hash-chain.ts',
       'src/store/crypto/keyring.ts',
+      'src/store/engine/postgres-retry.ts',
       'src/app.ts',
     ];
     const requestIds = 'src/http/pipeline/request-info.ts';

@@ -35,11 +35,12 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
         contextOf(tenant, caller, digest),
         Buffer.from(JSON.stringify(reply)),
       );
-      await tx.run('delete from idempotency where tenant_id = $1 and caller_id = $2 and key_digest = $3', [
-        tenant,
-        caller,
-        digest,
-      ]);
+      // Only an expired record is replaced. If another change has inserted one since `find`, the insert fails.
+      await tx.run(
+        `delete from idempotency
+         where tenant_id = $1 and caller_id = $2 and key_digest = $3 and expires_at <= :now`,
+        [tenant, caller, digest],
+      );
       await tx.run(
         `insert into idempotency (tenant_id, caller_id, key_digest, request_digest, reply, expires_at)
          values ($1, $2, $3, $4, $5, $6)`,

@@ -9,8 +9,10 @@ import {
   type Value,
 } from './db.ts';
 import { groupCommit } from './group-commit.ts';
-import { Conflict, isUndefinedTable, Unreachable } from './postgres-errors.ts';
+import { Unreachable } from './postgres-errors.ts';
+import { exclusiveWork } from './postgres-exclusive.ts';
 import { type Pool, type Pools, postgresPools } from './postgres-pool.ts';
+import { afterConflict, type Late } from './postgres-retry.ts';
 import { begin, execute, queries, type Session } from './postgres-session.ts';
 import { type PostgresTarget, parsePostgresUrl } from './postgres-url.ts';
 
@@ -30,18 +32,8 @@ function timeoutsOf(call: number) {
 
 type Timeouts = ReturnType<typeof timeoutsOf>;
 
-/** Milliseconds by which the timeout of the server is shorter than ours for exclusive work, which has to begin first. */
-const exclusiveMargin = 1000;
 /** Fails on a standby, which may not know yet that a key was revoked. Evaluated once per query. */
 const onPrimary = '(select 1 / case when pg_is_in_recovery() then 0 else 1 end) = 1';
-/** The advisory lock of exclusive work: migrations, the first tenant, the audit chain, rotation and recovery. */
-const exclusiveLock = 7_255_901_877;
-/** Replaces it in databases without advisory locks. Like them, a row lock ends with the transaction or connection. */
-const lockRow = {
-  create: 'create table exclusive_lock (one integer primary key)',
-  insert: 'insert into exclusive_lock (one) values (1) on conflict do nothing',
-  lock: 'select one from exclusive_lock where one = 1 for update',
-};
 
 /** How many changes share a transaction, and how many such transactions run at a time. */
 const groupLimits = { maxBatch: 32, maxInFlight: 4 };
@@ -49,13 +41,9 @@ const groupLimits = { maxBatch: 32, maxInFlight: 4 };
 const latestStart = 0.625;
 
 type Work<T> = (tx: Queries) => Awaitable<T>;
-/** Whether the caller no longer waits. */
-type Late = () => boolean;
 
 /** Milliseconds before a read is sent again after its connection was lost. */
 const pause = 10;
-/** The longest pause before a transaction is repeated after a conflict, in milliseconds. */
-const maxPause = 50;
 
 /** Settings of every transaction. */
 function settingsOf({ statement, lock, idleInTransaction }: Timeouts, { schema }: PostgresTarget) {
@@ -165,31 +153,7 @@ export function openPostgres(
 
   const shortTransaction = <T>(work: Work<T>) => bounded((late) => transaction(work, late));
 
-  function exclusive<T>(work: Work<T>, longest: number): Promise<T> {
-    const locked = async (tx: Queries, { advisoryLocks }: Pool) => {
-      await tx.run(`set local statement_timeout = ${longest - exclusiveMargin}`);
-      await tx.run('set local lock_timeout = 0');
-      await tx.get(advisoryLocks ? `select pg_advisory_xact_lock(${exclusiveLock})` : lockRow.lock);
-      return work(tx);
-    };
-    return boundedBy(longest, async (late) => {
-      const { advisoryLocks } = pools.current() ?? (await pools.find());
-      if (!advisoryLocks) await createLockRow();
-      return transaction(locked, late);
-    });
-  }
-
-  /** Several nodes may do this at the same time; then one of them creates the table, and the others fail to. */
-  async function createLockRow(): Promise<void> {
-    const insert = async () => shortTransaction((tx) => tx.run(lockRow.insert));
-    try {
-      await insert();
-    } catch (error) {
-      if (!isUndefinedTable(error)) throw error;
-      await shortTransaction((tx) => tx.run(lockRow.create)).catch(() => {});
-      await insert();
-    }
-  }
+  const exclusively = exclusiveWork(pools, { boundedBy, transaction, shortTransaction });
 
   const enqueue = groupCommit({
     transaction: shortTransaction,
@@ -212,24 +176,9 @@ export function openPostgres(
     transaction: shortTransaction,
     defer: (write, row) => shortTransaction((tx) => write(tx, [row])),
     change: (work, entity) => bounded((isLate) => enqueue(work, entity, () => checkDeadline(isLate))),
-    exclusively: (work, pace) => exclusive(work, timeouts.exclusive[pace ?? 'usual']),
+    exclusively: (work, pace) => exclusively(work, timeouts.exclusive[pace ?? 'usual']),
     close: pools.close,
   };
-}
-
-/** Repeats the attempt after each conflict until the caller no longer waits. Throws other errors. */
-async function afterConflict<T>(error: unknown, late: Late, attempt: () => Promise<T>): Promise<T> {
-  let last = error;
-  for (let longest = 2; last instanceof Conflict && !late(); longest = Math.min(longest * 2, maxPause)) {
-    // A random pause, so that two transactions do not conflict again.
-    await Bun.sleep(Math.random() * longest);
-    try {
-      return await attempt();
-    } catch (error) {
-      last = error;
-    }
-  }
-  throw last;
 }
 
 /** Checks the deadline before and after: even one statement may wait longer for a connection than its caller waits. */

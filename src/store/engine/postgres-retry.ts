@@ -1,0 +1,23 @@
+/** Repeats transactions that conflicted with others: serialization failures and deadlocks. */
+import { Conflict } from './postgres-errors.ts';
+
+/** Whether the caller no longer waits. */
+export type Late = () => boolean;
+
+/** The longest pause before a transaction is repeated, in milliseconds. */
+const maxPause = 50;
+
+/** Repeats the attempt after each conflict until the caller no longer waits. Throws other errors. */
+export async function afterConflict<T>(error: unknown, late: Late, attempt: () => Promise<T>): Promise<T> {
+  let last = error;
+  for (let longest = 2; last instanceof Conflict && !late(); longest = Math.min(longest * 2, maxPause)) {
+    // A random pause, so that two transactions do not conflict again.
+    await Bun.sleep(Math.random() * longest);
+    try {
+      return await attempt();
+    } catch (error) {
+      last = error;
+    }
+  }
+  throw last;
+}
