@@ -1,7 +1,7 @@
 /** Error classes. Errors returned by the service carry the problem document. */
 import type { Problem } from './api.ts';
 
-/** Base class of all errors that the SDK throws. */
+/** Base class of all errors that the SDK throws, except when the caller aborts a request. */
 export class SallyportError extends Error {
   override name = 'SallyportError';
 }

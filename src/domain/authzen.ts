@@ -17,7 +17,7 @@ const text = z
 
 const Type = text.describe('Type of the entity.');
 
-/** Ids appear in the logs of gateways. */
+/** Gateways log ids, so an id must not contain a key. */
 const EntityId = text.refine(containsNoSecret, 'must not contain a key: send it as properties.credential');
 
 const SubjectType = Type.describe(

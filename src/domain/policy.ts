@@ -76,7 +76,7 @@ function stepsFor(
   const steps = rules
     .filter(({ permissions }) => permissions.has(permission))
     .flatMap((rule): Step[] => {
-      // At most two remain, however many conditions the rule has.
+      // At most one condition for each attribute remains.
       const conditions = scoped ? narrowest(rule.conditions) : [];
       const verdict = { allowed: true, transform: rule.rule.transform, rule } as const;
       return conditions ? [{ conditions, verdict }] : [];

@@ -98,8 +98,8 @@ export function permit(principal: Principal, permission: string, token: Resource
 }
 
 /**
- * Like `permit`, for a container in the request. The detail explains the denial by the caller's rules. A denial is
- * logged with `logged` as its resource.
+ * Like `permit`, for a container in the request. The caller named the container, so the detail may mention the
+ * caller's rules. A denial is logged with `logged` as its resource.
  */
 export function permitNamed(
   principal: Principal,

@@ -82,8 +82,8 @@ function firstKey(config: Config): MasterKey {
 }
 
 /**
- * The next key is the first one given, unless the database uses it already. In that case a new key is added at the top of
- * the file. Older keys stay below it, because older backups and exports need them, unless `dropOld` is set.
+ * The next key is the first one given. In a key file, if the database uses that key already, a new key is added at the
+ * top of the file. Older keys stay below it, because older backups and exports need them, unless `dropOld` is set.
  */
 export function rotation(config: Config, dropOld = false): Rotation {
   if (config.masterKey) {

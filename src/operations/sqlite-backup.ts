@@ -150,7 +150,7 @@ export function anythingOf(path: string): boolean {
   return parts.some((part) => existsSync(path + part));
 }
 
-/** Renames a database with its log. */
+/** Renames a database with its `-wal`, `-shm` and `-journal` files. */
 export function moveAway(from: string, to: string): void {
   for (const part of parts) if (existsSync(from + part)) renameSync(from + part, to + part);
 }

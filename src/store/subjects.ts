@@ -84,10 +84,12 @@ export function subjects(db: Executor): Subjects {
 
     lastUses: (tenant, applications, permission, container) => {
       const params = new Params();
+      // Uses of many containers are recorded for the container above them.
       const below = params.add(container);
       const sql = `select application_id, max(last_used_at) as last_used_at from application_uses
         where tenant_id = ${params.add(tenant)} and application_id in ${params.list(applications)}
-          and permission = ${params.add(permission)} and substr(container, 1, length(${below})) = ${below}
+          and permission = ${params.add(permission)} and (substr(container, 1, length(${below})) = ${below}
+            or substr(${below}, 1, length(container)) = container)
         group by application_id`;
       const rows = db.all<{ application_id: string; last_used_at: DbTime }>(sql, params.values);
       return then(
@@ -98,7 +100,7 @@ export function subjects(db: Executor): Subjects {
   };
 }
 
-/** The rules are read only if they, or the plain permissions, contain the permission. */
+/** `rules` is null unless the application is valid, and its permissions or rules mention the permission $4. */
 const scanApplications = (uniqueNames = false) => `
   select a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
       and (a.permissions like $4 or a.rules like $4) ${uniqueNames ? `and ${hasUniqueName}` : ''}

@@ -71,7 +71,7 @@ const insertUses = inserter('application_uses', {
   last_used_at: 'bigint',
 });
 
-/** Writes only the uses that changed, in three statements. */
+/** Writes only the uses that changed, in at most three statements. */
 async function writeUses(
   tx: Queries,
   dialect: Executor['dialect'],

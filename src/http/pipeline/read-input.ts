@@ -9,7 +9,7 @@ import type { Call, KeyedRoute } from './route.ts';
 export const jsonTypes = ['application/json'];
 export const mergePatchTypes = ['application/merge-patch+json', ...jsonTypes];
 
-/** In bytes, unless the endpoint declares another limit. */
+/** Maximum size of a body in bytes. An endpoint can declare another one. */
 export const bodyLimit = 65_536;
 const maxDepth = 32;
 

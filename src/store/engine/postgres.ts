@@ -95,8 +95,8 @@ function deadlines(pools: Pools, timeouts: Timeouts) {
 }
 
 /**
- * `clock` replaces the database's own clock in tests. `timeout` is that of a request, in milliseconds. Throws a message
- * about the URL if it is invalid; connects when it is first used.
+ * `clock` replaces the database's own clock in tests. `timeout` is that of a request, in milliseconds. Throws if
+ * the URL is invalid. Connects when the first statement is sent.
  */
 export function openPostgres(
   url: string,
