@@ -22,8 +22,8 @@ export async function reportSlowStart<T>(
   let step = '';
   let server: { stop(): Promise<void> } | undefined;
   const report = () => {
-    log.warn('the start is waiting', { for: step });
     if (port !== 0 && !shared) server ??= listen(host, port, log);
+    log.warn('the start is waiting', { for: step });
     timer = setTimeout(report, interval);
   };
   let timer = setTimeout(report, patience);
