@@ -23,12 +23,12 @@ export interface IndexedEntry {
 
 /** The rows for new entries, one per term and block. Entries are in ascending order. */
 function rowsFor(entries: readonly IndexedEntry[]): IndexRow[] {
-  const offsets = new Map<string, { term: number; block: number; bytes: number[] }>();
+  const offsets = new Map<number, { term: number; block: number; bytes: number[] }>();
   for (const { seq, terms } of entries) {
     const block = blockOf(seq);
     const offset = seq % blockSize;
     for (const term of terms) {
-      const key = `${term} ${block}`;
+      const key = block * 2 ** 32 + term;
       const known = offsets.get(key);
       if (known) known.bytes.push(offset >> 8, offset & 255);
       else offsets.set(key, { term, block, bytes: [offset >> 8, offset & 255] });
