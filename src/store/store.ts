@@ -164,7 +164,10 @@ export interface Subjects {
   sessions(tenant: string, ids: readonly string[]): Awaitable<Subject[]>;
   /** Reads a batch of applications, or of active sessions whose key works. */
   scan(tenant: string, kind: Subject['kind'], scan: SubjectScan): Awaitable<SubjectBatch>;
-  /** When each application last used the permission in the container or below. Those that never did are left out. */
+  /**
+   * When each application last used the permission in the container, below or above: uses of many containers are
+   * recorded for the container above them. Those that never did are left out.
+   */
   lastUses(
     tenant: string,
     applications: readonly string[],

@@ -39,7 +39,7 @@ describe.each(databases)('subjects on %s', (_, database) => {
     expect([end.next, end.examined]).toEqual([undefined, end.subjects.length]);
   });
 
-  test('the last use counts only for the permission, in the container and below', async () => {
+  test('the last use counts for the permission, in the container, below and above', async () => {
     const tenant = await on.tenant();
     const { id } = await on.application(tenant);
     const { id: unused } = await on.application(tenant);
@@ -60,6 +60,7 @@ describe.each(databases)('subjects on %s', (_, database) => {
     expect(await lastUse('/cards/')).toEqual({ [id]: time(2) });
     expect(await lastUse('/cards/42/')).toEqual({ [id]: time(2) });
     expect(await lastUse('/')).toEqual({ [id]: time(1) });
-    expect(await lastUse('/cards/43/')).toEqual({});
+    expect(await lastUse('/cards/43/')).toEqual({ [id]: time(3) });
+    expect(await lastUse('/card/')).toEqual({});
   });
 });
