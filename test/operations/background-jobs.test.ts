@@ -1,6 +1,8 @@
 import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
+import { headsOperation } from '../../src/domain/audit.ts';
 import type { Db } from '../../src/store/engine/db.ts';
+import { auditEntries } from '../support/database.ts';
 import { openTestServer, postgres } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
@@ -47,4 +49,19 @@ test('closing the service gives up on a job that hangs and still writes recorded
   expect(server.logged.at(-1)).toContain('stopped while background jobs were still running');
   const denied = `select 1 from audit_pending where tenant_id = '${id}' and entry like '%"denied"%'`;
   expect(await runSql(server.config.databaseUrl, denied)).toHaveLength(1);
+});
+
+test('closing the service chains the last entries and records the ends of their chains', async () => {
+  const server = await openTestServer(postgres);
+  const { id, key } = await server.tenant();
+  await server.application(key);
+  await server.close();
+  const url = server.config.databaseUrl;
+  const [chain] = await runSql<{ seq: string }>(
+    url,
+    `select seq from audit_chains where tenant_id = '${id}'`,
+  );
+  expect(Number(chain?.seq)).toBe(1);
+  const recorded = (await auditEntries(url)).findLast(({ operation }) => operation === headsOperation);
+  expect(recorded?.difference?.[id]?.to).toMatch(/^1:[0-9a-f]{64}$/);
 });
