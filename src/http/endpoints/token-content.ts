@@ -84,7 +84,8 @@ export async function patchedContent(
   const fields = validate(OpenFields, merged, 'body');
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
   const next = { id: current.id, container: open.container };
-  const newTransform = permitNamed(principal, 'token:update', next);
+  const { id, container: oldContainer } = current;
+  const newTransform = permitNamed(principal, 'token:update', next, { id, container: oldContainer });
 
   const remasks = patch.mask !== undefined && patch.mask !== null;
   const mergedInto = isObject(newData) ? await current.plaintext() : undefined;

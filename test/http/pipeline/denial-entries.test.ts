@@ -66,6 +66,17 @@ describe.each(databases)('the entry of a denial on %s', (_, database) => {
     expect(entry.decision.missing).toEqual({ permission: 'token:create', container: '/Cards/' });
   });
 
+  test('about a move has the container of the token, and the missing grant on the other container', async () => {
+    await server.call('PATCH', '/tokens/mine', { key: desk.key, body: { container: '/cards/' } });
+    expect(await denials()).toMatchObject([
+      {
+        operation: 'token.update',
+        resource: { ids: ['mine'], container: '/other/' },
+        decision: { missing: { permission: 'token:update', container: '/cards/' } },
+      },
+    ]);
+  });
+
   test('about a permission that the key does not have anywhere says so', async () => {
     await server.call('DELETE', '/applications/no-such-id', { key: desk.key });
     expect(await denials()).toMatchObject([
