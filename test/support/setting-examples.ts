@@ -1,0 +1,205 @@
+import { expect } from 'bun:test';
+import { resolve } from 'node:path';
+import type { settings } from '../../src/config.ts';
+import { Secret } from '../../src/domain/key.ts';
+
+export const key = Buffer.alloc(32, 7).toString('base64');
+const other = Buffer.alloc(32, 8).toString('base64');
+
+export type Name = keyof typeof settings;
+export type Row = { unset: unknown; valid: [text: string, value: unknown][]; invalid: string[] };
+
+const count: Row['valid'] = [
+  ['1', 1],
+  ['5000', 5000],
+];
+
+/** Of every setting: its default, valid texts with their values, and invalid texts. */
+export const table: { [K in Name]: Row } = {
+  dataDir: {
+    unset: resolve('data'),
+    valid: [
+      ['here', resolve('here')],
+      ['/there', '/there'],
+    ],
+    invalid: [],
+  },
+  host: {
+    unset: '127.0.0.1',
+    valid: [
+      ['0.0.0.0', '0.0.0.0'],
+      ['::1', '::1'],
+    ],
+    invalid: [],
+  },
+  port: {
+    unset: 8080,
+    valid: [
+      ['0', 0],
+      ['65535', 65_535],
+    ],
+    invalid: ['65536', '-1', '80.5', '1e3', ' 80', 'http', '0x50', '８０'],
+  },
+  publicUrl: {
+    unset: undefined,
+    valid: [
+      ['https://keys.example.com/', 'https://keys.example.com'],
+      ['http://localhost:8080/base', 'http://localhost:8080/base'],
+    ],
+    invalid: [
+      'keys.example.com',
+      'ftp://x',
+      'https://',
+      'https://me:hunter2@x',
+      'https://x?y',
+      'https://x#y',
+    ],
+  },
+  trustedProxies: { unset: expect.anything(), valid: [], invalid: ['nonsense', '10.0.0.0/33', '10.0.0'] },
+  databaseUrl: {
+    unset: `sqlite:${resolve('data/sallyport.db')}`,
+    valid: [
+      ['sqlite:x.db', `sqlite:${resolve('x.db')}`],
+      ['postgres://me:hunter2@db/shop', 'postgres://me:hunter2@db/shop'],
+      ['postgresql://db/shop', 'postgresql://db/shop'],
+      ['postgres://a,b:5433/x?sslmode=require', 'postgres://a,b:5433/x?sslmode=require'],
+    ],
+    invalid: [
+      ...['sqlite:', 'mysql://me:hunter2@db/x', 'x.db', 'postgres://me:hunter2@db:port/x', 'hunter2'],
+      ...['postgres://me:hunter2%@db/x', 'postgres://me:1/hunter2@db/x', 'postgres://me:1#hunter2@db/x'],
+      ...['postgres://me:1?hunter2@db/x', 'postgres://me:hunter2@db/x?sslmode=on'],
+    ],
+  },
+  databaseConnections: { unset: 10, valid: [['2', 2]], invalid: ['1', '1001', 'many'] },
+  databaseTimeout: { unset: 800, valid: [['5000', 5000]], invalid: ['99', '60001', 'soon'] },
+  managementKeyFile: {
+    unset: resolve('data/management.key'),
+    valid: [
+      ['a.key', resolve('a.key')],
+      ['/b.key', '/b.key'],
+    ],
+    invalid: [],
+  },
+  masterKeyFile: {
+    unset: resolve('data/master.key'),
+    valid: [
+      ['a.key', resolve('a.key')],
+      ['/b.key', '/b.key'],
+    ],
+    invalid: [],
+  },
+  masterKey: {
+    unset: undefined,
+    valid: [
+      [key, new Secret(key)],
+      [`${other},${key}`, new Secret(`${other},${key}`)],
+    ],
+    invalid: ['hunter2', Buffer.alloc(31, 1).toString('base64'), `${key},hunter2`],
+  },
+  sinksFile: { unset: undefined, valid: [['sinks.yaml', resolve('sinks.yaml')]], invalid: [] },
+  sink: { unset: undefined, valid: [['{type: file}', new Secret('{type: file}')]], invalid: [] },
+  sessionTtl: {
+    unset: 180_000,
+    valid: [
+      ['1', 1000],
+      ['604800', 604_800_000],
+    ],
+    invalid: ['0', '3m', '-5'],
+  },
+  sessionTtlMax: {
+    unset: 604_800_000,
+    valid: [
+      ['180', 180_000],
+      ['31536000', 31_536_000_000],
+    ],
+    invalid: ['0', '31536001', '1 week'],
+  },
+  keyRate: { unset: 20_000, valid: count, invalid: ['1000001', '-1', '10/s'] },
+  keyBurst: { unset: 200_000, valid: count, invalid: ['0', '100000001'] },
+  addressRate: { unset: 20_000, valid: count, invalid: ['1000001', 'none'] },
+  addressBurst: { unset: 200_000, valid: count, invalid: ['0', '100000001'] },
+  sessionRate: { unset: 1200, valid: count, invalid: ['1000001', '20/s'] },
+  sessionBurst: { unset: 1000, valid: count, invalid: ['0', '100000001'] },
+  tokenRate: {
+    unset: 30_000,
+    valid: [
+      ['0', 0],
+      ['100000000', 100_000_000],
+    ],
+    invalid: ['-1', 'many', '100000001'],
+  },
+  tokenByteRate: {
+    unset: 134_217_728,
+    valid: [
+      ['0', 0],
+      ['1048576', 1_048_576],
+    ],
+    invalid: ['1048575', '00', 'many'],
+  },
+  tokenBytes: {
+    unset: 21_474_836_480,
+    valid: [
+      ['0', 0],
+      ['1', 1],
+    ],
+    invalid: ['-1', '10GB'],
+  },
+  pendingSessions: {
+    unset: 10_000,
+    valid: [
+      ['0', 0],
+      ['10000000', 10_000_000],
+    ],
+    invalid: ['-1', '10000001', 'all'],
+  },
+  auditReads: {
+    unset: 'reveal',
+    valid: [
+      ['all', 'all'],
+      ['off', 'off'],
+    ],
+    invalid: ['none', 'Reveal'],
+  },
+  workers: {
+    unset: 1,
+    valid: [
+      ['2', 2],
+      ['64', 64],
+    ],
+    invalid: ['0', '65', 'all'],
+  },
+  metricsPort: {
+    unset: undefined,
+    valid: [
+      ['0', 0],
+      ['9090', 9090],
+    ],
+    invalid: ['65536', 'yes'],
+  },
+  drain: {
+    unset: 1000,
+    valid: [
+      ['0', 0],
+      ['300', 300_000],
+    ],
+    invalid: ['301', '1s'],
+  },
+  auditRetention: {
+    unset: undefined,
+    valid: [
+      ['90d', 90 * 86_400_000],
+      ['24h', 86_400_000],
+      ['30m', 1_800_000],
+      ['10s', 10_000],
+    ],
+    invalid: ['0', '0d', '90', '90 days', '-1d', '1.5h', '1w', 'forever'],
+  },
+  logLevel: {
+    unset: 'info',
+    valid: [
+      ['debug', 'debug'],
+      ['silent', 'silent'],
+    ],
+    invalid: ['INFO', 'loud'],
+  },
+};
