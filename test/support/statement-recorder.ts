@@ -63,6 +63,7 @@ export function plansOf(url: string, statements: readonly Statement[], now: numb
 }
 
 interface PlanNode {
+  readonly 'Relation Name'?: string;
   readonly 'Actual Rows': number;
   readonly 'Actual Loops': number;
   readonly 'Rows Removed by Filter'?: number;
@@ -70,13 +71,15 @@ interface PlanNode {
   readonly Plans?: PlanNode[];
 }
 
+/** Counts only nodes that read a table, so that sorting and the entries of deleted rows in an index do not count. */
 function rowsOf(node: PlanNode): number {
-  const { 'Actual Rows': returned, 'Actual Loops': loops } = node;
+  const below = (node.Plans ?? []).reduce((sum, each) => sum + rowsOf(each), 0);
+  if (node['Relation Name'] === undefined) return below;
   const removed = (node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Index Recheck'] ?? 0);
-  return (returned + removed) * loops + (node.Plans ?? []).reduce((sum, below) => sum + rowsOf(below), 0);
+  return (node['Actual Rows'] + removed) * node['Actual Loops'] + below;
 }
 
-/** The number of rows that the statements visit on PostgreSQL, summed over all plan nodes. */
+/** The number of rows that the statements read from tables on PostgreSQL. */
 export async function rowsVisited(
   url: string,
   statements: readonly Statement[],
