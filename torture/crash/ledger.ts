@@ -120,9 +120,16 @@ export class Ledger {
   }
 }
 
-async function check(client: Client, claim: ExpectedResponse): Promise<string | undefined> {
+/** A 503 says nothing about what is stored, so it is repeated. */
+const maxAttempts = 20;
+
+async function check(client: Client, claim: ExpectedResponse, attempt = 1): Promise<string | undefined> {
   const { method, path, key, status: expected, shown, says } = claim;
   const { status, text } = await client.call(method, path, { key });
+  if (status === 503 && attempt < maxAttempts) {
+    await Bun.sleep(250);
+    return check(client, claim, attempt + 1);
+  }
   if (status !== expected) return `${says} returned ${status} instead of ${expected}: ${text}`;
   if (shown === undefined || JSON.parse(text).data === shown) return undefined;
   return `${says} shows ${JSON.parse(text).data} instead of ${shown}`;
