@@ -52,7 +52,7 @@ export function grantErrors(owner: Owner, grants: Grants): Errors {
   return errors;
 }
 
-/** A key in a browser must not change credentials or grant access. */
+/** A key in a browser must not change credentials, grant access or read about the whole tenant. */
 function mayHold(owner: Owner, permission: string): boolean {
   return owner === 'private' || owner === 'management' || hasTrait(permission, 'browser');
 }

@@ -4,7 +4,7 @@ import { dedupe } from './common-fields.ts';
 /**
  * The permissions that Sallyport checks, with their traits.
  * - `management`: only a holder may grant it (no escalation).
- * - `browser`: may be granted to public applications and sessions.
+ * - `browser`: may be granted to public applications and sessions. Others: only to private and management ones.
  * - `scoped`: applies to data in a container, so the container or conditions of a rule limit it.
  */
 const table = {
@@ -27,8 +27,8 @@ const table = {
   'token:delete': ['Delete tokens.', 'browser scoped'],
   'decision:create': ['Check whether a key may use a permission on a resource.', 'browser'],
   'access:review': ['Find out who has access to a container, a token or a resource.', 'management'],
-  'log:read': ['Read the audit log.', 'management browser'],
-  'tenant:read': ['Get the tenant.', 'management browser'],
+  'log:read': ['Read the audit log.', 'management'],
+  'tenant:read': ['Get the tenant.', 'management'],
 } as const satisfies Record<string, readonly [description: string, traits: string]>;
 
 export type BuiltIn = keyof typeof table;

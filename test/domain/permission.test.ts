@@ -102,6 +102,8 @@ describe('built-in permissions', () => {
       'session:authorize',
       'session:delete',
       'access:review',
+      'log:read',
+      'tenant:read',
     ]);
   });
 

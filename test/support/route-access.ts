@@ -38,8 +38,8 @@ export const statusByCaller: Record<string, number[]> = {
   searchSubjects: [401, 200, 200, 403, 403, 403],
   searchResources: [401, 200, 200, 403, 403, 403],
   searchActions: [401, 200, 200, 403, 403, 403],
-  getTenant: [401, 200, 200, 200, 200, 403],
-  listLogs: [401, 200, 200, 200, 200, 403],
+  getTenant: [401, 200, 200, 403, 403, 403],
+  listLogs: [401, 200, 200, 403, 403, 403],
 };
 
 /** Statuses for a management key, by route name. The id is: its own, another tenant's, unknown, deleted, malformed. */
@@ -63,7 +63,10 @@ export const statusById: Record<string, number[]> = {
 export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
 export const authenticatedRoutes = routes.filter(({ kind }) => kind !== 'open');
 const publicPermissions = builtIn.filter(
-  (name) => !/^(application:(create|update|delete)|session:(authorize|delete)|access:review)$/.test(name),
+  (name) =>
+    !/^(application:(create|update|delete)|session:(authorize|delete)|access:review|log:read|tenant:read)$/.test(
+      name,
+    ),
 );
 export const routesWithId = routes.filter(({ path }) => path.includes(':'));
 

@@ -21,8 +21,6 @@ const freely = ['session:authorize', 'application:create'];
 const doors: Record<string, string> = {
   'application:read': '/applications?size=1',
   'session:read': '/sessions?size=1',
-  'log:read': '/logs?size=1',
-  'tenant:read': '/tenants/self',
 };
 const views = ['redact', 'mask', 'reveal'] as const;
 

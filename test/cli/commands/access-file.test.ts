@@ -40,7 +40,7 @@ describe('an invalid file changes nothing, and every error names its line:', () 
         .replace('private', 'public')
         .replace(
           ' [token:read]',
-          ['token:read', 'token:read', 'log:read', 'session:delete']
+          ['token:read', 'token:read', 'session:read', 'session:delete']
             .map((name) => `\n      - ${name}`)
             .join(''),
         ),

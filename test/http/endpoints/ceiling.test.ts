@@ -35,7 +35,7 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
     'a holder of %s can grant any permission that a session can hold',
     async (permission) => {
       const { authorized } = await scene({ permissions: [permission] });
-      const permissions = [...both, 'log:read', 'tenant:read', 'decision:create', 'token:delete', 'mine:x'];
+      const permissions = [...both, 'session:read', 'decision:create', 'token:delete', 'mine:x'];
       expect(await me(await authorized({ permissions }))).toBe(200);
       const rule = { priority: 1, conditions, transform: 'reveal', permissions: ['application:read'] };
       expect(await me(await authorized({ rules: [rule] }))).toBe(200);
@@ -56,12 +56,12 @@ describe.each(databases)('authorizing a session on %s', (_, database) => {
     for (const grants of [
       { permissions: ['token:create'] },
       { permissions: ['application:read', 'mine:y'] },
-      { permissions: ['log:read'] },
+      { permissions: ['session:read'] },
       { rules: [{ ...rule, permissions: ['token:read', 'token:delete'] }] },
     ]) {
       const { status, body } = await grant(nonce, grants);
       expect([status, body.code]).toEqual([403, 'grant_not_held']);
-      expect(body.detail).toMatch(/token:create|mine:y|log:read|token:delete/);
+      expect(body.detail).toMatch(/token:create|mine:y|session:read|token:delete/);
     }
     const held = {
       permissions: ['application:read', 'mine:x'],

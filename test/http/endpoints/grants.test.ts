@@ -187,6 +187,8 @@ describe('grants', () => {
         'session:authorize',
         'session:delete',
         'access:review',
+        'log:read',
+        'tenant:read',
       ];
       const mayHoldAll = owner === 'private' || owner === 'management';
       for (const permission of builtIn) {
