@@ -800,6 +800,8 @@ export interface LogEntry {
   >;
   /** Number of equal events that this entry aggregates. Absent if it is one. */
   count?: number;
+  /** Whether the entry counts events of different sessions, addresses or containers, because the application had too many different ones in this minute. Absent if not. */
+  overflow?: boolean;
   /** The application that reported the entry, with `POST /decisions` and `record`. */
   reported_by?: string;
 }
@@ -809,6 +811,8 @@ export interface LogResource {
   ids?: Array<string>;
   /** Their container. If they are in several, the deepest container that includes all of them. */
   container?: string;
+  /** Aggregated entries only: how many more ids were counted and are not in `ids`. An id that was repeated can count several times. Absent if none. */
+  omitted?: number;
 }
 
 export interface LogDecision {

@@ -37,6 +37,12 @@ const EntryResource = z
       .string()
       .optional()
       .describe('Their container. If they are in several, the deepest container that includes all of them.'),
+    omitted: z
+      .int()
+      .optional()
+      .describe(
+        'Aggregated entries only: how many more ids were counted and are not in `ids`. An id that was repeated can count several times. Absent if none.',
+      ),
   })
   .meta({ id: 'LogResource' });
 
@@ -89,6 +95,12 @@ export const Entry = z.object({
     .int()
     .optional()
     .describe('Number of equal events that this entry aggregates. Absent if it is one.'),
+  overflow: z
+    .boolean()
+    .optional()
+    .describe(
+      'Whether the entry counts events of different sessions, addresses or containers, because the application had too many different ones in this minute. Absent if not.',
+    ),
   reported_by: z
     .uuid()
     .optional()
@@ -145,7 +157,8 @@ export function resourceOf(resources: readonly Resource[]): EntryResource {
   return result;
 }
 
-function commonContainer(a: string | undefined, b: string): string {
+/** The deepest container that includes both, in canonical form. */
+export function commonContainer(a: string | undefined, b: string): string {
   if (a === undefined || a === b) return b;
   let end = 1;
   for (let at = 0; at < a.length && a[at] === b[at]; at++) if (a[at] === '/') end = at + 1;

@@ -3,14 +3,21 @@ import { type EntryDecision, type EntryResource, resourceOf } from './audit.ts';
 import { type Code, Failure } from './error.ts';
 import type { Resource } from './policy.ts';
 
+/** `isStored`: whether it is a token that exists. Otherwise the caller may have made up its id and container. */
+export interface DeniedResource extends Resource {
+  readonly isStored: boolean;
+}
+
 /** The response contains only the code and the detail. `decision` and `resource` are for the audit log. */
 export class Denial extends Failure {
   readonly decision: EntryDecision;
   readonly resource: EntryResource | undefined;
+  readonly isStored: boolean;
 
-  constructor(code: Code, detail: string | undefined, decision: EntryDecision, resource?: Resource) {
+  constructor(code: Code, detail: string | undefined, decision: EntryDecision, resource?: DeniedResource) {
     super(code, detail === undefined ? {} : { detail });
     this.decision = decision;
     this.resource = resource && resourceOf([resource]);
+    this.isStored = resource?.isStored === true;
   }
 }

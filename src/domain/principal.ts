@@ -1,6 +1,6 @@
 /** The authenticated caller and its access. All permission checks go through this file. */
 import type { Application } from './application.ts';
-import { Denial } from './denial.ts';
+import { Denial, type DeniedResource } from './denial.ts';
 import { denialReason, explainDenial, explainMissing, missingReason, type Question } from './explain.ts';
 import { type Grants, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
@@ -94,7 +94,12 @@ export function permit(principal: Principal, permission: string, token: Resource
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, token);
   if (verdict.allowed) return verdict.transform;
   const decision = explainDenial(questionOf(principal), permission, token);
-  throw new Denial('permission_missing', `You cannot use \`${permission}\` on this token.`, decision, token);
+  const { id, container } = token;
+  throw new Denial('permission_missing', `You cannot use \`${permission}\` on this token.`, decision, {
+    id,
+    container,
+    isStored: true,
+  });
 }
 
 /**
@@ -105,7 +110,7 @@ export function permitNamed(
   principal: Principal,
   permission: string,
   resource: Resource,
-  logged = resource,
+  logged: DeniedResource = { ...resource, isStored: false },
 ): Transform {
   const verdict = decideUnder(principal.policy, principal.ceiling, permission, resource);
   if (verdict.allowed) return verdict.transform;

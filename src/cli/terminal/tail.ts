@@ -96,9 +96,10 @@ const maxIds = 3;
 
 /** Omits an id that the entity has already. */
 function formatResource({ resource, entity }: PrintableEntry): string {
-  const { ids: all = [], container } = resource ?? {};
+  const { ids: all = [], container, omitted = 0 } = resource ?? {};
   const ids = all.length === 1 && all[0] === entity?.id ? [] : all;
-  const rest = ids.length > maxIds ? [`and ${ids.length - maxIds} more`] : [];
+  const more = Math.max(0, ids.length - maxIds) + omitted;
+  const rest = more > 0 ? [`and ${more} more`] : [];
   return [...ids.slice(0, maxIds), ...rest, ...(container === undefined ? [] : [`in ${container}`])].join(
     ' ',
   );

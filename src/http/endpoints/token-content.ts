@@ -85,7 +85,11 @@ export async function patchedContent(
   const open = openContent(fields, patch.expires_at === undefined ? undefined : principal.now);
   const next = { id: current.id, container: open.container };
   const { id, container: oldContainer } = current;
-  const newTransform = permitNamed(principal, 'token:update', next, { id, container: oldContainer });
+  const newTransform = permitNamed(principal, 'token:update', next, {
+    id,
+    container: oldContainer,
+    isStored: true,
+  });
 
   const remasks = patch.mask !== undefined && patch.mask !== null;
   const mergedInto = isObject(newData) ? await current.plaintext() : undefined;
@@ -126,7 +130,7 @@ function revealRequired(principal: Principal, { id, container }: LockedToken): D
       ...(rule && { rule }),
       missing: { permission: 'token:update', container: canonicalContainer(container), transform: 'reveal' },
     },
-    { id, container },
+    { id, container, isStored: true },
   );
 }
 

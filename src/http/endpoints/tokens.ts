@@ -58,7 +58,7 @@ export const createToken = changeEndpoint({
     const content = contentOf(body, principal.now);
     const { container } = content;
     // A generated id means nothing to a caller that was denied.
-    const logged = { id: body.id, container };
+    const logged = { id: body.id, container, isStored: false };
     const transform = permitNamed(principal, 'token:create', { id, container }, logged);
     usage.record(principal, 'token:create', container);
     const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));

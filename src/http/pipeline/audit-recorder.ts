@@ -2,12 +2,13 @@
  * Aggregates frequent events for the audit log: denials, and reads of masked or redacted data. Events of one group in
  * one minute are counted in one entry, so that many events become few rows.
  */
+import { commonContainer, type EntryResource } from '../../domain/audit.ts';
 import type { Log } from '../../log.ts';
 import type { NewEntry, Store } from '../../store/store.ts';
 
 export interface AuditRecorder {
-  /** Counts an event about the resources `ids`. Calls `makeEntry` only for the first event of an entry. */
-  add(group: Group, ids: readonly string[] | undefined, makeEntry: (at: number) => NewEntry): void;
+  /** Counts an event. Calls `makeEntry`, which leaves out the resource, only for the first event of an entry. */
+  add(group: Group, resource: EntryResource | undefined, makeEntry: (at: number) => NewEntry): void;
   /** Writes the first events of a group, and at the end of the minute the repeated ones. */
   writeDue(): Promise<void>;
   /** Writes all recorded events. If that fails, the next call writes them. */
@@ -16,25 +17,27 @@ export interface AuditRecorder {
 
 /** Identifies the events that are counted in one entry. */
 export interface Group {
-  /** The application of the actor. Callers without a valid key count as one application. */
-  readonly application: string | undefined;
+  /** Groups with the same quota share the limit. It belongs to one application, or to all callers without a valid key. */
+  readonly quota: string;
   readonly name: string;
-  /** The group without session, address, resource and decision. */
+  /** The group without session, address, container and decision. */
   readonly coarseName: string;
 }
 
 /**
- * Groups per application and minute. Further events are counted in their coarse group, so that no caller can fill the
- * log or the memory, or displace the entries of another.
+ * Groups per quota and minute. Further events are counted in the overflow entry of their coarse group, so that no caller
+ * can fill the log or the memory, or displace the entries of another.
  */
 export const maxGroups = 100;
-/** Ids in an aggregated entry. Further events are counted without their ids. */
+/** Ids in an aggregated entry. The others are only counted. */
 export const maxIds = 20;
 const minute = 60_000;
 
 interface Recorded {
   entry: NewEntry;
   readonly ids: Set<string>;
+  container: string | undefined;
+  omitted: number;
   count: number;
 }
 
@@ -46,30 +49,30 @@ interface RecordedGroup extends Recorded {
 }
 
 export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => number): AuditRecorder {
-  const applications = new Map<string | undefined, Map<string, RecordedGroup>>();
+  const quotas = new Map<string, Map<string, RecordedGroup>>();
 
-  function groupsOf(application: string | undefined): Map<string, RecordedGroup> {
-    let groups = applications.get(application);
+  function groupsOf(quota: string): Map<string, RecordedGroup> {
+    let groups = quotas.get(quota);
     if (!groups) {
       groups = new Map();
-      applications.set(application, groups);
+      quotas.set(quota, groups);
     }
     return groups;
   }
 
   function newGroup(entry: NewEntry): RecordedGroup {
     const end = (Math.floor(now() / minute) + 1) * minute;
-    return { entry, ids: new Set(), count: 0, end, isWritten: false };
+    return { entry, ids: new Set(), container: undefined, omitted: 0, count: 0, end, isWritten: false };
   }
 
-  function add(group: Group, ids: readonly string[] | undefined, makeEntry: (at: number) => NewEntry): void {
-    const groups = groupsOf(group.application);
+  function add(group: Group, resource: EntryResource | undefined, makeEntry: (at: number) => NewEntry): void {
+    const groups = groupsOf(group.quota);
     const isCoarse = groups.size >= maxGroups && !groups.has(group.name);
     const name = isCoarse ? group.coarseName : group.name;
     let known = groups.get(name);
     if (!known || known.count === 0) {
       const made = makeEntry(now());
-      const entry = isCoarse ? coarse(made) : made;
+      const entry = isCoarse ? overflowEntry(made) : made;
       if (known) known.entry = entry;
       else {
         known = newGroup(entry);
@@ -77,24 +80,24 @@ export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => 
       }
     }
     known.count += 1;
-    if (ids && !isCoarse) addIds(known.ids, ids);
+    if (resource) addResource(known, resource.ids ?? [], resource.container, resource.omitted);
   }
 
   async function write(isDue: (group: RecordedGroup, time: number) => boolean): Promise<void> {
     const time = now();
-    const taken: { application: string | undefined; name: string; recorded: Recorded }[] = [];
-    for (const [application, groups] of applications) {
+    const taken: { quota: string; name: string; recorded: Recorded }[] = [];
+    for (const [quota, groups] of quotas) {
       for (const [name, group] of groups) {
-        if (group.count > 0 && isDue(group, time)) taken.push({ application, name, recorded: take(group) });
+        if (group.count > 0 && isDue(group, time)) taken.push({ quota, name, recorded: take(group) });
         if (group.count === 0 && group.end <= time) groups.delete(name);
       }
-      if (groups.size === 0) applications.delete(application);
+      if (groups.size === 0) quotas.delete(quota);
     }
     if (taken.length === 0) return;
     try {
       await store.audit.write(taken.map(({ recorded }) => aggregated(recorded)));
     } catch (error) {
-      for (const { application, name, recorded } of taken) putBack(groupsOf(application), name, recorded);
+      for (const { quota, name, recorded } of taken) putBack(groupsOf(quota), name, recorded);
       log.error('denials and reads could not be written to the audit log yet', {
         entries: taken.length,
         error,
@@ -106,7 +109,7 @@ export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => 
     const group = groups.get(name) ?? newGroup(recorded.entry);
     if (group.count === 0) group.entry = recorded.entry;
     group.count += recorded.count;
-    addIds(group.ids, recorded.ids);
+    addResource(group, recorded.ids, recorded.container, recorded.omitted);
     group.isWritten = false;
     groups.set(name, group);
   }
@@ -120,30 +123,47 @@ export function auditRecorder(store: Pick<Store, 'audit'>, log: Log, now: () => 
 
 /** Returns the recorded events and leaves the group empty. */
 function take(group: RecordedGroup): Recorded {
-  const taken = { entry: group.entry, count: group.count, ids: new Set(group.ids) };
+  const { entry, container, omitted, count } = group;
+  const taken = { entry, container, omitted, count, ids: new Set(group.ids) };
   group.count = 0;
+  group.omitted = 0;
+  group.container = undefined;
   group.ids.clear();
   group.isWritten = true;
   return taken;
 }
 
-function addIds(known: Set<string>, ids: Iterable<string>): void {
+function addResource(
+  recorded: Recorded,
+  ids: Iterable<string>,
+  container: string | undefined,
+  omitted = 0,
+): void {
+  recorded.omitted += omitted;
+  if (container !== undefined) recorded.container = commonContainer(recorded.container, container);
   for (const id of ids) {
-    if (known.size >= maxIds) return;
-    known.add(id);
+    if (recorded.ids.size < maxIds) recorded.ids.add(id);
+    else if (!recorded.ids.has(id)) recorded.omitted += 1;
   }
 }
 
-function aggregated({ entry, ids, count }: Recorded): NewEntry {
+function aggregated({ entry, ids, container, omitted, count }: Recorded): NewEntry {
+  const isNamed = ids.size > 0 || container !== undefined;
   return {
     ...entry,
-    ...(ids.size > 0 && { resource: { ids: [...ids], ...entry.resource } }),
+    ...(isNamed && {
+      resource: {
+        ...(ids.size > 0 && { ids: [...ids] }),
+        ...(container !== undefined && { container }),
+        ...(omitted > 0 && { omitted }),
+      },
+    }),
     ...(count > 1 && { count }),
   };
 }
 
 /** Removes what differs within a coarse group. */
-function coarse(entry: NewEntry): NewEntry {
+function overflowEntry(entry: NewEntry): NewEntry {
   const { tenantId, at, operation, result, reason, actor, decision, reported_by } = entry;
   const { application_id: id } = actor;
   const application = id !== undefined && { kind: 'application' as const, id, application_id: id };
@@ -155,6 +175,7 @@ function coarse(entry: NewEntry): NewEntry {
     result,
     ...(reason !== undefined && { reason }),
     ...(decision?.transform && { decision: { transform: decision.transform } }),
+    overflow: true,
     ...(reported_by !== undefined && { reported_by }),
     from: {},
   };

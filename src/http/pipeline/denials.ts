@@ -1,52 +1,93 @@
 /** Records denied requests (401 and 403) in the audit log. */
 import type { EntryDecision, EntryResource } from '../../domain/audit.ts';
-import { containsNoSecret } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { Failure, problem } from '../../domain/error.ts';
+import { hasTrait } from '../../domain/permission.ts';
 import { actorOf, type Principal } from '../../domain/principal.ts';
+import { canonicalContainer } from '../../domain/rule.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import { networkOf } from './client-address.ts';
+import { type NamedRequest, namedResource } from './named-resource.ts';
 import { auditFields, type RequestInfo } from './request-info.ts';
+import { type HandlerContext, operationOf } from './route.ts';
 
-interface DeniedRequest {
-  readonly operation: string;
+interface DeniedRequest extends NamedRequest {
   /** Undefined if the key was not valid. */
   readonly principal: Principal | undefined;
   readonly error: unknown;
-  /** The path parameters, as received. */
-  readonly pathParams: object;
   readonly requestInfo: RequestInfo;
 }
 
-/** Ignores errors that are not denials. */
-export function recordDenial(recorder: AuditRecorder, request: DeniedRequest): void {
-  const { operation, principal, error, requestInfo } = request;
+/** Ignores errors that are not denials. Never rejects. */
+export async function recordDenial(
+  { auditRecorder, store }: Pick<HandlerContext, 'auditRecorder' | 'store'>,
+  denied: DeniedRequest,
+): Promise<void> {
+  const { route, principal, error, requestInfo } = denied;
   if (!(error instanceof Failure)) return;
   const { code: reason } = error;
   const { status } = problem(reason);
   if (status !== 401 && status !== 403) return;
+  const operation = operationOf(route);
   if (!principal) {
-    const address = requestInfo.address();
-    const group = {
-      application: undefined,
-      name: JSON.stringify([operation, reason, address && networkOf(address)]),
-      coarseName: JSON.stringify([operation, reason]),
-    };
-    recorder.add(group, undefined, (at) => ({
-      at,
-      actor: { kind: 'anonymous' },
-      from: requestInfo.from(),
-      request_id: requestInfo.requestId,
-      operation,
-      result: 'failed',
-      reason,
-    }));
+    addUnauthenticated(auditRecorder, operation, reason, requestInfo);
     return;
   }
-  const resource =
-    (error instanceof Denial ? error.resource : undefined) ?? namedResource(request.pathParams);
-  const decision = error instanceof Denial ? error.decision : { reason: error.detail };
-  addDenial(recorder, { operation, reason, decision, resource, actor: principal }, principal, requestInfo);
+  const denial = error instanceof Denial ? error : undefined;
+  const decision = denial?.decision ?? { reason: error.detail };
+  const event = { operation, reason, decision, actor: principal };
+  if (denial?.resource) {
+    const { resource, isStored } = denial;
+    addDenial(auditRecorder, { ...event, resource, isStored }, principal, requestInfo);
+    return;
+  }
+  const { resource, isStored = false } = (await namedResource(denied, principal, store)) ?? {};
+  addDenial(
+    auditRecorder,
+    { ...event, decision: withContainer(decision, resource), resource, isStored },
+    principal,
+    requestInfo,
+  );
+}
+
+/** The missing grant is needed only on the container of the request. */
+function withContainer(decision: EntryDecision, resource: EntryResource | undefined): EntryDecision {
+  const { missing } = decision;
+  const container = resource?.container;
+  if (!missing || container === undefined || !hasTrait(missing.permission, 'scoped')) return decision;
+  return { ...decision, missing: { container, ...missing } };
+}
+
+function addUnauthenticated(
+  recorder: AuditRecorder,
+  operation: string,
+  reason: string,
+  requestInfo: RequestInfo,
+): void {
+  const address = requestInfo.address();
+  const group = {
+    quota: 'anonymous',
+    name: JSON.stringify([operation, reason, address && networkOf(address)]),
+    coarseName: JSON.stringify([operation, reason]),
+  };
+  recorder.add(group, undefined, (at) => ({
+    at,
+    actor: { kind: 'anonymous' },
+    from: requestInfo.from(),
+    request_id: requestInfo.requestId,
+    operation,
+    result: 'failed',
+    reason,
+  }));
+}
+
+/** Whether the denial is about another container than that of the token. */
+function isMove({ missing }: EntryDecision, resource: EntryResource | undefined): boolean {
+  return (
+    missing?.container !== undefined &&
+    resource?.container !== undefined &&
+    canonicalContainer(missing.container) !== resource.container
+  );
 }
 
 /** A denial of `actor`. */
@@ -57,50 +98,45 @@ export interface AccessDenial {
   readonly reason: string;
   readonly decision: EntryDecision;
   readonly resource: EntryResource | undefined;
+  /** Whether ids and container are those of stored tokens. Otherwise the caller chose them. */
+  readonly isStored: boolean;
   /** The application that reported it, if it was not denied by this service. */
   readonly reportedBy?: string;
 }
 
-/** Counts a denial. `caller` sent the request. */
+/**
+ * Counts a denial. `caller` sent the request. Denials about stored tokens have a quota of their own, so that a caller
+ * cannot use it up with ids and containers that it made up. Purpose, reason and missing grant are those of the first
+ * event, because the caller can choose parts of them, too.
+ */
 export function addDenial(
   recorder: AuditRecorder,
-  { actor, operation, reason, decision, resource, reportedBy }: AccessDenial,
+  { actor, operation, reason, decision, resource, isStored, reportedBy }: AccessDenial,
   caller: Principal,
   requestInfo: RequestInfo,
 ): void {
-  const { ids, ...place } = resource ?? {};
   const identity = actorOf(actor);
   const address = requestInfo.address();
-  const { purpose } = requestInfo;
+  const kind = isStored ? 'stored' : 'named';
   const group = {
-    application: actor.applicationId,
+    quota: JSON.stringify([kind, actor.applicationId, reportedBy]),
     name: JSON.stringify([
       operation,
       reason,
       identity.id,
-      place.container,
-      decision.reason,
+      resource?.container,
+      isMove(decision, resource),
       address && networkOf(address),
-      purpose,
-      reportedBy,
     ]),
     coarseName: JSON.stringify([reportedBy === undefined ? operation : reportedBy, reason]),
   };
-  recorder.add(group, ids, () => ({
+  recorder.add(group, resource, () => ({
     ...auditFields(caller, requestInfo),
     actor: identity,
     operation,
     result: 'denied',
     reason,
-    ...(place.container !== undefined && { resource: place }),
     decision,
     ...(reportedBy !== undefined && { reported_by: reportedBy }),
   }));
-}
-
-/** The id in the path of a request that was denied before its input was read. */
-function namedResource(pathParams: object): EntryResource | undefined {
-  const { id } = pathParams as { id?: string };
-  const isValid = id !== undefined && /^[A-Za-z0-9._:-]{1,200}$/.test(id) && containsNoSecret(id);
-  return isValid ? { ids: [id] } : undefined;
 }

@@ -75,18 +75,17 @@ function countRead(
   requestInfo: RequestInfo,
   { auditRecorder }: HandlerContext,
 ): void {
-  const { ids, ...place } = resourceOf(tokens);
+  const resource = resourceOf(tokens);
   const caller = principal.kind === 'session' ? principal.sessionId : '';
   const purpose = requestInfo.purpose ?? '';
   const group = {
-    application: principal.applicationId,
-    name: `${operation} ${transform} ${caller} ${place.container} ${purpose}`,
+    quota: principal.applicationId,
+    name: `${operation} ${transform} ${caller} ${resource.container} ${purpose}`,
     coarseName: `${operation} ${transform}`,
   };
-  auditRecorder.add(group, ids, () => ({
+  auditRecorder.add(group, resource, () => ({
     ...auditFields(principal, requestInfo),
     operation,
-    resource: place,
     decision: { transform },
     result: 'success',
   }));
@@ -103,7 +102,7 @@ function reportedEntries(
   for (const denial of denials)
     addDenial(
       auditRecorder,
-      { ...denial, actor, operation, reason: 'permission_missing', reportedBy },
+      { ...denial, isStored: false, actor, operation, reason: 'permission_missing', reportedBy },
       caller,
       requestInfo,
     );

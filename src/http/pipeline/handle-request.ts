@@ -13,7 +13,7 @@ import { disclosureFields, recordDisclosures } from './disclosures.ts';
 import { excludeConcurrent, idempotencyOf } from './idempotency.ts';
 import { problemResponse } from './problem.ts';
 import type { Release } from './quota.ts';
-import { bodyLimit, readInput, receiveBody } from './read-input.ts';
+import { bodyLimit, type ReceivedBody, readInput, receiveBody } from './read-input.ts';
 import { auditFields, type RequestInfo } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
 import {
@@ -40,6 +40,7 @@ export async function handleRequest(
   const { limits, store } = context;
   let principal: Principal | undefined;
   let release: Release | undefined;
+  let receiving: Promise<ReceivedBody> | undefined;
   try {
     if (route.kind === 'open') {
       const reply = await route.handle(context, request);
@@ -49,7 +50,7 @@ export async function handleRequest(
     const key = presentedKey(request.headers, route.conventions); // 401
     limits.checkKey(key.digest, requestInfo); // 429
     // Received while the key is looked up. Errors are thrown by `readInput`, after 401 and 403.
-    const receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
+    receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
     const found = authenticate(key, store.credentials); // 401
     principal = found instanceof Promise ? await found : found;
     requireAccess(route, principal, request.headers); // 403
@@ -78,10 +79,8 @@ export async function handleRequest(
     }
     return respond(route, reply, principal, requestInfo, context);
   } catch (error) {
-    if (route.kind !== 'open') {
-      const denied = { operation: operationOf(route), principal, error, pathParams, requestInfo };
-      recordDenial(context.auditRecorder, denied);
-    }
+    if (route.kind !== 'open')
+      await recordDenial(context, { route, principal, error, request, pathParams, receiving, requestInfo });
     const failure = context.checkReplies ? checkFailure(route, error) : error;
     return closeIfStopping(problemResponse(failure, requestInfo, context.log), context);
   } finally {

@@ -67,7 +67,7 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
     ['token=card-1&transform=reveal', reads],
     ['token=card-1', ['denied', ...reads, 'create-card']],
     ['container=/cards/&result=success', [...reads, 'create-card']],
-    ['container=/CARDS/high/', [...reads, 'create-card']],
+    ['container=/CARDS/high/', ['denied', ...reads, 'create-card']],
     ['container=/card/', []],
     ['container=/&operation=token.create', ['create-note', 'create-card']],
     ['entity=note-1', ['create-note']],

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from 'bun:test';
+import type { EntryResource } from '../../../src/domain/audit.ts';
 import { fail } from '../../../src/domain/error.ts';
 import type { Principal } from '../../../src/domain/principal.ts';
 import {
@@ -7,8 +8,10 @@ import {
   maxGroups,
   maxIds,
 } from '../../../src/http/pipeline/audit-recorder.ts';
-import { recordDenial } from '../../../src/http/pipeline/denials.ts';
+import { addDenial, recordDenial } from '../../../src/http/pipeline/denials.ts';
 import { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
+import type { KeyedRoute } from '../../../src/http/pipeline/route.ts';
+import { routes } from '../../../src/http/routes.ts';
 import { makeLog } from '../../../src/log.ts';
 import type { NewEntry, Store } from '../../../src/store/store.ts';
 
@@ -31,14 +34,23 @@ describe('events', () => {
   const session = (tenantId: string, sessionId: string, applicationId = 'page') =>
     ({ kind: 'session', tenantId, sessionId, applicationId, now: 0 }) as Principal;
   const from = (address: string) => new RequestInfo(new Request('http://test/'), () => address);
-  const deny = (operation: string, principal: Principal | undefined, address = '192.0.2.1', id?: string) =>
-    recordDenial(recorder, {
-      operation,
-      principal,
-      error: fail(principal ? 'permission_missing' : 'unauthenticated'),
-      pathParams: { id },
-      requestInfo: from(address),
-    });
+  const deny = (operation: string, actor: Principal, resource?: EntryResource, isStored = false) =>
+    addDenial(
+      recorder,
+      { operation, actor, reason: 'permission_missing', decision: {}, resource, isStored },
+      actor,
+      from('192.0.2.1'),
+    );
+  const fails = (name: string, address: string) => {
+    const route = routes.find((one) => one.name === name) as KeyedRoute;
+    const rejected = { route, request: new Request('http://test/'), pathParams: {}, receiving: undefined };
+    const error = fail('unauthenticated');
+    const store = {} as Store;
+    recordDenial(
+      { auditRecorder: recorder, store },
+      { ...rejected, principal: undefined, error, requestInfo: from(address) },
+    );
+  };
   const returned = () =>
     written.map(({ operation, tenantId, actor, count }) => [operation, tenantId, actor.id, count]);
 
@@ -77,16 +89,45 @@ describe('events', () => {
   });
 
   test('list a bounded number of ids', async () => {
-    for (let i = 0; i < maxIds + 5; i++) deny('token.read', session('a', 's'), '192.0.2.1', `card-${i}`);
+    for (let i = 0; i < maxIds + 5; i++) deny('token.read', session('a', 's'), { ids: [`card-${i}`] });
+    deny('token.read', session('a', 's'), { ids: ['card-0', 'card-1'] });
     await recorder.flush();
-    expect(written).toMatchObject([{ count: maxIds + 5 }]);
-    expect(written[0]?.resource?.ids).toEqual(Array.from({ length: maxIds }, (_, i) => `card-${i}`));
+    const ids = Array.from({ length: maxIds }, (_, i) => `card-${i}`);
+    expect(written).toMatchObject([{ count: maxIds + 6, resource: { ids, omitted: 5 } }]);
+  });
+
+  test('about made-up ids and containers do not displace those about stored tokens', async () => {
+    const caller = session('a', 's');
+    for (let i = 0; i < 2 * maxGroups; i++)
+      deny('token.read', caller, { ids: [`none-${i}`], container: `/none/${i}/` });
+    deny('token.read', caller, { ids: ['card-1'], container: '/cards/' }, true);
+    await recorder.flush();
+    expect(written.filter(({ overflow }) => overflow)).toMatchObject([
+      { count: maxGroups, resource: { container: '/none/', omitted: maxGroups - maxIds } },
+    ]);
+    expect(written.at(-1)).toMatchObject({ actor: { id: 's' }, resource: { ids: ['card-1'] } });
+  });
+
+  test('of too many groups list the stored tokens in the overflow entry', async () => {
+    const denyStored = (at: number, container: string) =>
+      deny('token.read', session('a', `s${at}`), { ids: [`card-${at % 3}`], container }, true);
+    for (let i = 0; i < maxGroups; i++) denyStored(i, '/pci/');
+    denyStored(1, '/cards/42/');
+    denyStored(2, '/cards/7/');
+    await recorder.flush();
+    expect(written).toHaveLength(maxGroups + 1);
+    expect(written.at(-1)).toMatchObject({
+      actor: { kind: 'application', id: 'page' },
+      overflow: true,
+      count: 2,
+      resource: { ids: ['card-1', 'card-2'], container: '/cards/' },
+    });
   });
 
   test('without a valid key become few entries, even from many addresses', async () => {
-    for (let i = 0; i < 50; i++) deny('token.read', undefined, `2001:db8::${i.toString(16)}`);
-    for (let i = 1; i < maxGroups + 30; i++) deny('token.read', undefined, `2001:db8:${i.toString(16)}::1`);
-    deny('log.read', undefined, '192.0.2.1');
+    for (let i = 0; i < 50; i++) fails('listTokens', `2001:db8::${i.toString(16)}`);
+    for (let i = 1; i < maxGroups + 30; i++) fails('listTokens', `2001:db8:${i.toString(16)}::1`);
+    fails('listLogs', '192.0.2.1');
     await recorder.flush();
     const counts = written.map(({ count }) => count);
     expect(counts).toEqual([50, ...Array(maxGroups - 1).fill(undefined), 30, undefined]);
@@ -94,12 +135,13 @@ describe('events', () => {
   });
 
   test('that could not be written are written by the next flush', async () => {
-    deny('token.read', session('a', 's'), '192.0.2.1', 'card-1');
+    deny('token.read', session('a', 's'), { ids: ['card-1'], container: '/a/', omitted: 2 });
     isDown = true;
     await recorder.flush();
-    deny('token.read', session('a', 's'), '192.0.2.1', 'card-2');
+    deny('token.read', session('a', 's'), { ids: ['card-2'], container: '/a/' });
     isDown = false;
     await recorder.flush();
-    expect(written).toMatchObject([{ count: 2, resource: { ids: ['card-1', 'card-2'] } }]);
+    const resource = { ids: ['card-1', 'card-2'], container: '/a/', omitted: 2 };
+    expect(written).toMatchObject([{ count: 2, resource }]);
   });
 });

@@ -90,6 +90,50 @@ describe.each(databases)('the entry of a denial on %s', (_, database) => {
     ]);
   });
 
+  test('about a permission that the key does not have anywhere has the container of the token', async () => {
+    const idle = await server.application(management, { permissions: ['nothing:much'] });
+    const get = (id: string, purpose: string) =>
+      server.call('GET', `/tokens/${id}`, { key: idle.key, headers: { 'SVC-PURPOSE': purpose } });
+    for (let i = 0; i < 30; i++) await get(`none-${i}`, `purpose ${i}`);
+    const { body } = await get('card-1', 'audit');
+    expect(JSON.stringify(body)).not.toContain('/cards/');
+    const [stored, unknown, ...others] = await denials();
+    expect(others).toEqual([]);
+    expect(stored).toMatchObject({
+      resource: { ids: ['card-1'], container: '/cards/42/' },
+      decision: {
+        reason: 'this application does not have token:read in its permissions or rules',
+        missing: { permission: 'token:read', container: '/cards/42/' },
+      },
+      purpose: 'audit',
+    });
+    expect(unknown).toMatchObject({ count: 30, resource: { omitted: 10 }, purpose: 'purpose 0' });
+    expect(unknown.resource.container).toBeUndefined();
+  });
+
+  test('of a key without the permission has the container that the request named', async () => {
+    const idle = await server.application(management, { permissions: ['nothing:much'] });
+    const { key } = idle;
+    const create = (body: unknown) => server.call('POST', '/tokens', { key, body });
+    await create({ id: 'new-1', container: '/Cards/', data: 'x' });
+    await create({ containers: ['/cards'], data: 'x' });
+    await create({ data: 'x' });
+    await create({ container: '//', data: 'x' });
+    await create({ container: '/large/', data: 'x'.repeat(70_000) });
+    await server.call('GET', '/tokens?container=/cards/&id=none-1,none-2', { key });
+    await server.call('GET', '/tokens?id=card-1,none-1,card-2', { key });
+    const resources = (await denials()).map(({ resource }: { resource: unknown }) => resource);
+    expect(resources).toHaveLength(5);
+    for (const resource of [
+      { ids: ['new-1'], container: '/cards/' },
+      { container: '/general/' },
+      undefined,
+      { ids: ['none-1', 'none-2'], container: '/cards/' },
+      { ids: ['card-1', 'card-2'], container: '/cards/42/', omitted: 1 },
+    ])
+      expect(resources).toContainEqual(resource);
+  });
+
   test('about a change that needs reveal names the rule that limits the transform', async () => {
     await server.call('PATCH', '/tokens/mine', { key: desk.key, body: { mask: 'x' } });
     expect(await denials()).toMatchObject([

@@ -1,0 +1,93 @@
+/** The resource of a request that was denied before its input was validated, for the audit log. */
+import { type EntryResource, resourceOf } from '../../domain/audit.ts';
+import { containsNoSecret } from '../../domain/common-fields.ts';
+import { hasTrait } from '../../domain/permission.ts';
+import type { Resource } from '../../domain/policy.ts';
+import type { Principal } from '../../domain/principal.ts';
+import { Container } from '../../domain/rule.ts';
+import { defaultContainer, isObject } from '../../domain/token.ts';
+import type { Store } from '../../store/store.ts';
+import { bodyLimit, jsonTypes, type ReceivedBody, readJson } from './read-input.ts';
+import type { KeyedRoute } from './route.ts';
+
+export interface NamedRequest {
+  readonly route: KeyedRoute;
+  readonly request: Request;
+  /** As received. */
+  readonly pathParams: object;
+  readonly receiving: Promise<ReceivedBody> | undefined;
+}
+
+export interface NamedResource {
+  readonly resource: EntryResource;
+  /** Whether the tokens exist. Otherwise the caller may have made up ids and container. */
+  readonly isStored: boolean;
+}
+
+const maxIds = 100;
+
+/** Looks up the container of the tokens that the request names. If none of them exists, returns what it names. */
+export async function namedResource(
+  named: NamedRequest,
+  { tenantId }: Principal,
+  { tokens }: Pick<Store, 'tokens'>,
+): Promise<NamedResource | undefined> {
+  const { permission } = named.route;
+  const isToken = permission !== undefined && hasTrait(permission, 'scoped');
+  const { ids, container } = await namesIn(named, isToken);
+  const located = isToken && ids.length > 0 ? await locate(tokens, tenantId, ids) : [];
+  if (located.length > 0) {
+    const omitted = ids.length - located.length;
+    return { resource: { ...resourceOf(located), ...(omitted > 0 && { omitted }) }, isStored: true };
+  }
+  const resource = resourceOf([...ids.map((id) => ({ id })), { container }]);
+  return ids.length > 0 || container !== undefined ? { resource, isStored: false } : undefined;
+}
+
+/** If the database cannot answer, the denial is recorded without the containers. */
+async function locate(tokens: Store['tokens'], tenant: string, ids: readonly string[]): Promise<Resource[]> {
+  try {
+    return await tokens.locate(tenant, ids);
+  } catch {
+    return [];
+  }
+}
+
+interface Names {
+  readonly ids: readonly string[];
+  readonly container?: string | undefined;
+}
+
+async function namesIn({ request, pathParams, receiving }: NamedRequest, isToken: boolean): Promise<Names> {
+  const { id } = pathParams as { id?: string };
+  if (id !== undefined || !isToken) return { ids: validIds([id]) };
+  if (receiving) return namesInBody(await receiving, request.headers);
+  const { searchParams } = new URL(request.url, 'http://localhost');
+  const ids = searchParams.getAll('id').flatMap((text) => text.split(','));
+  return { ids: validIds(ids), container: validContainer(searchParams.get('container')) };
+}
+
+/** Larger bodies are not parsed: a denied request must not cost more than a small one. */
+function namesInBody(received: ReceivedBody, headers: Headers): Names {
+  if (received.bytes.length > bodyLimit) return { ids: [] };
+  try {
+    const { value } = readJson(received, headers, jsonTypes);
+    const { id, container, containers } = isObject(value) ? value : {};
+    const [synonym] = Array.isArray(containers) ? containers : [];
+    return { ids: validIds([id]), container: validContainer(container ?? synonym ?? defaultContainer) };
+  } catch {
+    return { ids: [] };
+  }
+}
+
+function validIds(ids: readonly unknown[]): string[] {
+  return [...new Set(ids.slice(0, maxIds).filter(isValidId))];
+}
+
+function isValidId(id: unknown): id is string {
+  return typeof id === 'string' && /^[A-Za-z0-9._:-]{1,200}$/.test(id) && containsNoSecret(id);
+}
+
+function validContainer(container: unknown): string | undefined {
+  return Container.safeParse(container).data;
+}
