@@ -1,76 +1,20 @@
-import { useState } from 'react';
+/** One entry of the audit log: a line, and its details on demand. */
+import { memo, type ReactNode, useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
-import { useApplications } from '../applications/application-store.ts';
-import { formatDate, formatNumber, shortId, timeAgo } from '../frame/format.ts';
+import { OutcomeBadge } from '../access/outcome.tsx';
+import { formatDate, formatNumber, plural, shortId, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
-import { href } from '../frame/route.ts';
-import { useSignedIn } from '../frame/signed-in.ts';
+import { Actor, ApplicationLink } from './actor.tsx';
+import { RecordedDecision, reasonOf } from './recorded-decision.tsx';
 
 const icons = { success: 'check', denied: 'cross', failed: 'warning' } as const;
-const reasons: Readonly<Record<string, string>> = {
-  permission_missing: 'access denied',
-  reveal_required: 'the change needs the transform reveal',
-  unauthenticated: 'no valid key',
-  grant_not_held: 'the key cannot grant a permission that it lacks',
-  key_type_refused: 'not allowed for this type of key',
-  origin_refused: 'the origin is not allowed',
-  nonce_used: 'the nonce was already used',
-  nonce_not_found: 'the nonce is unknown or expired',
-  unreadable: 'the entry was altered in the database and cannot be read; ask the operator to verify the log',
-};
+const maxIds = 20;
 
-function Actor({ actor }: Pick<LogEntry, 'actor'>) {
-  const { byId } = useApplications(useSignedIn().applications);
-  const id = actor.application_id ?? actor.id;
-  if (actor.kind === 'unknown') return <span>Unknown caller</span>;
-  if (actor.kind === 'operator') return <span>Operator</span>;
-  if (actor.kind === 'anonymous' || id === undefined) return <span>Caller without a valid key</span>;
-  const name = <bdi>{byId.get(id)?.name ?? shortId(id)}</bdi>;
-  return (
-    <>
-      {actor.kind === 'session' && 'Session of '}
-      <a className="link" href={href('applications', id)}>
-        {name}
-      </a>
-    </>
-  );
-}
-
-function Entity({ entity }: { entity: LogEntry['entity'] | undefined }) {
-  const { byId } = useApplications(useSignedIn().applications);
-  if (!entity) return null;
-  if (entity.kind === 'application') {
-    return (
-      <a className="link" href={href('applications', entity.id)}>
-        <bdi>{byId.get(entity.id)?.name ?? shortId(entity.id)}</bdi>
-      </a>
-    );
-  }
-  return (
-    <span>
-      {entity.kind} <code>{shortId(entity.id)}</code>
-    </span>
-  );
-}
-
-/** What was read or denied, and by which rule. */
-function accessFacts({ resource, decision, purpose, reported_by }: LogEntry) {
-  const { rule, missing } = decision ?? {};
-  return {
-    tokens: resource?.ids?.join(', '),
-    container: resource?.container,
-    transform: decision?.transform,
-    rule: rule && `${rule.rule} of the ${rule.of}${rule.description ? `: ${rule.description}` : ''}`,
-    missing: missing && [missing.permission, missing.container, missing.transform].filter(Boolean).join(' '),
-    purpose,
-    'reported by': reported_by,
-  };
-}
-
-export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
+export const Entry = memo(function Entry({ entry, now }: { entry: LogEntry; now: number }) {
   const [open, setOpen] = useState(false);
-  const { result, operation, reason, count, decision, difference, from } = entry;
+  const { result, operation, count, decision } = entry;
+  const reason = reasonOf(entry);
   return (
     <li className={`entry entry-${result}`}>
       <span className="entry-mark">
@@ -78,44 +22,27 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
       </span>
       <div className="entry-what">
         <p>
-          <Actor actor={entry.actor} /> <span className="faint">{result === 'success' ? '' : 'denied '}</span>
-          <code>{operation}</code> <Entity entity={entry.entity} />
+          <Actor actor={entry.actor} />{' '}
+          <span className="faint">{result === 'denied' ? 'was denied ' : ''}</span>
+          <code>{operation}</code> <Subject entry={entry} />
+          {decision?.transform && (
+            <>
+              {' '}
+              <OutcomeBadge answer={decision.transform} />
+            </>
+          )}
           {count !== undefined && <span className="tag">{formatNumber(count)} times</span>}
         </p>
         {reason !== undefined && (
           <p className="fine">
-            {escapeText(decision?.reason ?? reasons[reason] ?? reason)}{' '}
-            <code className="faint">{reason}</code>
+            {reason} <code className="faint">{entry.reason}</code>
           </p>
         )}
         {open && (
-          <dl className="facts">
-            {Object.entries(difference ?? {}).map(([field, { from: old, to }]) => (
-              <div key={field} className="fact">
-                <dt>{field}</dt>
-                <dd>
-                  {old !== undefined && <del>{escapeJson(JSON.stringify(old))}</del>}{' '}
-                  {to !== undefined && <ins>{escapeJson(JSON.stringify(to))}</ins>}
-                </dd>
-              </div>
-            ))}
-            {Object.entries({
-              ...accessFacts(entry),
-              ...from,
-              request: entry.request_id,
-              trace: entry.trace_id,
-            }).map(
-              ([name, value]) =>
-                value !== undefined && (
-                  <div key={name} className="fact">
-                    <dt>{name}</dt>
-                    <dd>
-                      <bdi>{escapeText(value)}</bdi>
-                    </dd>
-                  </div>
-                ),
-            )}
-          </dl>
+          <div className="entry-details">
+            <RecordedDecision entry={entry} />
+            <Facts entry={entry} />
+          </div>
         )}
       </div>
       <button
@@ -129,5 +56,79 @@ export function Entry({ entry, now }: { entry: LogEntry; now: number }) {
         <span className="visually-hidden">Details</span>
       </button>
     </li>
+  );
+});
+
+/** What the operation was about: one resource, or the tokens and their container. */
+function Subject({ entry: { entity, resource } }: { entry: LogEntry }) {
+  if (entity?.kind === 'application') return <ApplicationLink id={entity.id} />;
+  const ids = resource?.ids ?? [];
+  const what = entity ? `${entity.kind} ` : ids.length > 1 ? plural(ids.length, 'token') : '';
+  const id = entity?.id ?? (ids.length === 1 ? ids[0] : undefined);
+  return (
+    <span>
+      {what}
+      {id !== undefined && <code title={id}>{escapeText(shortId(id))}</code>}
+      {resource?.container !== undefined && (
+        <>
+          {' '}
+          <span className="faint">in</span> <code>{escapeText(resource.container)}</code>
+        </>
+      )}
+    </span>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  if (children === undefined) return null;
+  return (
+    <div className="fact">
+      <dt>{name}</dt>
+      <dd>{typeof children === 'string' ? <bdi>{escapeText(children)}</bdi> : children}</dd>
+    </div>
+  );
+}
+
+function Facts({ entry }: { entry: LogEntry }) {
+  const { actor, resource, from, difference } = entry;
+  const { ids = [] } = resource ?? {};
+  return (
+    <dl className="facts">
+      <Fact name="Time">{formatDate(entry.at)}</Fact>
+      <Fact name="Session">{actor.kind === 'session' ? actor.id : undefined}</Fact>
+      <Fact name="Authorized by">
+        {actor.authorized_by !== undefined ? <ApplicationLink id={actor.authorized_by} /> : undefined}
+      </Fact>
+      <Fact name={ids.length === 1 ? 'Token' : `${formatNumber(ids.length)} tokens`}>
+        {ids.length > 0 ? <TokenIds ids={ids} /> : undefined}
+      </Fact>
+      <Fact name="Container">{resource?.container}</Fact>
+      <Fact name="Purpose">{entry.purpose}</Fact>
+      <Fact name="Events">{entry.count === undefined ? undefined : formatNumber(entry.count)}</Fact>
+      <Fact name="Reported by">
+        {entry.reported_by !== undefined ? <ApplicationLink id={entry.reported_by} /> : undefined}
+      </Fact>
+      {Object.entries(difference ?? {}).map(([field, { from: old, to }]) => (
+        <Fact key={field} name={field}>
+          {old !== undefined && <del>{escapeJson(JSON.stringify(old))}</del>}{' '}
+          {to !== undefined && <ins>{escapeJson(JSON.stringify(to))}</ins>}
+        </Fact>
+      ))}
+      <Fact name="IP address">{from.ip}</Fact>
+      <Fact name="User agent">{from.user_agent}</Fact>
+      <Fact name="Request ID">{entry.request_id}</Fact>
+      <Fact name="Trace ID">{entry.trace_id}</Fact>
+    </dl>
+  );
+}
+
+function TokenIds({ ids }: { ids: readonly string[] }) {
+  return (
+    <span className="token-ids">
+      {ids.slice(0, maxIds).map((id) => (
+        <code key={id}>{escapeText(id)}</code>
+      ))}
+      {ids.length > maxIds && <span className="faint">and {formatNumber(ids.length - maxIds)} more</span>}
+    </span>
   );
 }

@@ -1,0 +1,20 @@
+/** What the current rules of an application decide. */
+import type { Application } from '../../../sdk/src/sallyport.ts';
+import { DecisionTrace } from '../access/decision-trace.tsx';
+import { evaluator, type Resource } from '../access/evaluate.ts';
+
+interface Props {
+  readonly application: Application;
+  readonly permission: string;
+  readonly resource: Resource;
+}
+
+export function CurrentDecision({ application, permission, resource }: Props) {
+  const decide = evaluator({ holder: 'application', grants: application });
+  return (
+    <section className="current-decision" aria-label="Decision with current rules">
+      <h4>Decision with current rules</h4>
+      <DecisionTrace verdict={decide(permission, resource)} permission={permission} />
+    </section>
+  );
+}

@@ -1,0 +1,85 @@
+/** The activity page in a browser. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import type { Browser } from 'playwright-core';
+import { noBrowser, openBrowser } from '../support/browser.ts';
+import { openTab, type Tab } from '../support/console-tab.ts';
+import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+
+describe.skipIf(noBrowser)('console activity:', () => {
+  let server: TestServer;
+  let browser: Browser;
+  let tab: Tab;
+  beforeAll(async () => {
+    [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
+    tab = await openTab(browser, server.url);
+  });
+  afterAll(async () => {
+    await browser.close();
+    await server.close();
+  });
+  afterEach(async () => {
+    await tab.reset();
+    expect(tab.violations).toEqual([]);
+  });
+
+  const rule = { priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:read'] };
+  const card = { id: 'card-1', container: '/pci/high/', data: '4242' };
+  const open = async (key: string, hash: string) => {
+    await tab.open();
+    await tab.signIn(key);
+    await tab.navigate(hash);
+  };
+  const entry = (text: string) => tab.page.locator('.entry').filter({ hasText: text });
+  const details = async (text: string) => {
+    await entry(text).first().getByRole('button', { name: 'Details' }).click();
+    return entry(text).first().locator('.entry-details');
+  };
+
+  test('a denied entry shows the decision as it was recorded, next to the current one', async () => {
+    const { key } = await server.tenant();
+    const desk = await server.application(key, { name: 'help desk', permissions: [], rules: [rule] });
+    await server.call('POST', '/tokens', { key, body: card });
+    expect((await server.call('DELETE', '/tokens/card-1', { key: desk.key })).status).toBe(403);
+    await server.flush();
+    const now = { name: 'help desk', permissions: ['token:delete'], rules: [] };
+    expect((await server.call('PUT', `/applications/${desk.id}`, { key, body: now })).status).toBe(200);
+    await open(key, '#/activity');
+    const found = await details('was denied');
+    const recorded = found.getByRole('region', { name: 'Decision at that time' });
+    const text = (await recorded.innerText()).replace(/\s+/g, ' ');
+    expect(text).toContain('Requested token:delete on card-1');
+    expect(text).toContain('Missing grant token:delete');
+    expect(text).toMatch(/denied this application does not have token:delete/);
+    expect(await found.locator('.facts').innerText()).toContain('card-1');
+    await recorded.getByRole('button', { name: 'Compare with current rules' }).click();
+    const current = recorded.getByRole('region', { name: 'Decision with current rules' });
+    expect(await current.innerText()).toContain('grants token:delete');
+  });
+
+  test('a disclosure shows who read which tokens, the authorizer and the purpose', async () => {
+    const { key } = await server.tenant();
+    const backend = await server.application(key, { name: 'backend', rules: [rule] });
+    const page = await server.application(key, { name: 'shop page', type: 'public' });
+    await server.call('POST', '/tokens', { key, body: card });
+    await server.call('POST', '/tokens', { key, body: { ...card, id: 'card-2' } });
+    const { session_key, nonce } = (await server.call('POST', '/sessions', { key: page.key })).body;
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/pci/' }];
+    const { container: _, ...ofSession } = { ...rule, description: 'own cards', conditions };
+    const grant = { nonce, rules: [ofSession] };
+    const authorized = await server.call('POST', '/sessions/authorize', { key: backend.key, body: grant });
+    expect(authorized.status).toBe(204);
+    const headers = { 'SVC-PURPOSE': 'refund 7' };
+    await server.call('GET', '/tokens', { key: session_key, headers });
+    await open(key, '#/activity');
+    const found = await details('token.read');
+    expect(await entry('token.read').first().innerText()).toContain('Session of shop page');
+    const facts = (await found.locator('.facts').innerText()).replace(/\s+/g, ' ');
+    expect(facts).toContain('Authorized by backend');
+    expect(facts).toContain('2 tokens card-2 card-1');
+    expect(facts).toContain('Purpose refund 7');
+    const decision = await found.getByRole('region', { name: 'Decision at that time' }).innerText();
+    expect(decision).toContain('Rule 1 of the session');
+    expect(decision).toContain('own cards');
+    expect(decision).toContain('reveal');
+  });
+});
