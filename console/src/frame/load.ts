@@ -37,3 +37,13 @@ export function useNow(every = 1000): number {
   }, [every]);
   return now;
 }
+
+/** The value, once it has not changed for `delay` milliseconds. */
+export function useDebounced<T>(value: T, delay = 200): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), delay);
+    return () => clearTimeout(timer);
+  }, [value, delay]);
+  return settled;
+}

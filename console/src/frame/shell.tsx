@@ -6,7 +6,7 @@ import { Help } from './help.tsx';
 import { Icon } from './icons.tsx';
 import { useShortcuts } from './keyboard.ts';
 import { QuickOpen } from './quick-open.tsx';
-import { href, useHash } from './route.ts';
+import { href, useRoutePath } from './route.ts';
 import { type Section, sections } from './sections.ts';
 import { holds, useSignedIn } from './signed-in.ts';
 
@@ -108,13 +108,13 @@ function Announcer() {
 export function Shell({ at, leave, children }: { at: string; leave: () => void; children: ReactNode }) {
   const [open, setOpen] = useState<'help' | 'quick-open'>();
   const main = useRef<HTMLElement>(null);
-  const hash = useHash();
+  const path = useRoutePath();
   useShortcuts({ '?': () => setOpen('help'), 'mod+k': () => setOpen('quick-open') });
   useEffect(() => {
-    void hash;
+    void path;
     main.current?.focus({ preventScroll: true });
     scrollTo(0, 0);
-  }, [hash]);
+  }, [path]);
   return (
     <div className="frame">
       <button type="button" className="skip" onClick={() => main.current?.focus()}>

@@ -1,0 +1,65 @@
+/** Chooses an application. Searches on the service, so it works with any number of applications. */
+import { Select } from '@mantine/core';
+import { useState } from 'react';
+import type { Application } from '../../../sdk/src/sallyport.ts';
+import { describeError } from '../frame/error-notice.tsx';
+import { useDebounced, useLoad } from '../frame/load.ts';
+import { useSignedIn } from '../frame/signed-in.ts';
+
+const maxResults = 50;
+const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Applications whose name contains the text, or whose id it is. Newest first. */
+export function useApplicationSearch(text: string) {
+  const { api } = useSignedIn();
+  const wanted = useDebounced(text.trim());
+  const { data, error } = useLoad(`applications ${wanted}`, async (signal) => {
+    const filter = idPattern.test(wanted) ? { id: [wanted] } : { name: wanted };
+    const query = { size: maxResults, ...(wanted !== '' && filter) };
+    return (await api.applications.list(query, { signal })).data;
+  });
+  return { found: data ?? [], searching: data === undefined && error === undefined, error };
+}
+
+/** Loads one application by id. Returns undefined while it loads and if there is none. */
+export function useApplication(id: string): Application | undefined {
+  const { api } = useSignedIn();
+  const { data } = useLoad(`application ${id}`, async (signal) =>
+    id === '' ? undefined : api.applications.get(id, { signal }),
+  );
+  return data;
+}
+
+interface Props {
+  readonly label: string;
+  readonly hideLabel?: boolean;
+  readonly description?: string;
+  readonly placeholder?: string;
+  readonly clearable?: boolean;
+  readonly value: Application | undefined;
+  readonly onChange: (application: Application | undefined) => void;
+}
+
+export function ApplicationPicker({ label, hideLabel, value, onChange, clearable, ...rest }: Props) {
+  const [text, setText] = useState('');
+  const { found, searching, error } = useApplicationSearch(text === value?.name ? '' : text);
+  const listed = value && !found.some(({ id }) => id === value.id) ? [value, ...found] : found;
+  const none = error === undefined ? 'Nothing found' : describeError(error).title;
+  return (
+    <Select
+      {...rest}
+      {...(hideLabel ? { 'aria-label': label } : { label })}
+      searchable
+      clearable={clearable ?? false}
+      allowDeselect={clearable ?? false}
+      data={(searching ? [] : listed).map(({ id, name }) => ({ value: id, label: name }))}
+      filter={({ options }) => options}
+      nothingFoundMessage={searching ? 'Searching…' : none}
+      value={value?.id ?? null}
+      onChange={(id) => onChange(listed.find((each) => each.id === id))}
+      searchValue={text}
+      onSearchChange={setText}
+      clearButtonProps={{ 'aria-label': `Clear ${label.toLowerCase()}` }}
+    />
+  );
+}
