@@ -826,6 +826,37 @@ export interface LogDecision {
   missing?: MissingGrant;
 }
 
+export interface LogCounts {
+  /** Start of the first interval. */
+  from: string;
+  /** End of the last interval. */
+  to: string;
+  /** Length of an interval in seconds. */
+  interval_seconds: number;
+  /** Entries before this time were not counted, because there are too many. Absent if all were counted. */
+  counted_from?: string;
+  /** The sum of all intervals. */
+  totals: {
+    /** Entries with the result `success`. */
+    success: number;
+    /** Entries with the result `denied`. */
+    denied: number;
+    /** Entries with the result `failed`. */
+    failed: number;
+  };
+  /** The intervals, oldest first, without gaps. */
+  data: Array<{
+    /** Start of the interval. */
+    from: string;
+    /** Entries with the result `success`. */
+    success: number;
+    /** Entries with the result `denied`. */
+    denied: number;
+    /** Entries with the result `failed`. */
+    failed: number;
+  }>;
+}
+
 export interface Permission {
   /** The name used in grants. */
   name: string;
@@ -1128,6 +1159,28 @@ export interface Operations {
     };
     reply: LogEntryPage;
   };
+  /** Count audit log entries */
+  countLogs: {
+    input: {
+      query?: {
+        /** Only entries about the token with this id. */
+        token?: string;
+        /** Only entries about data in this container or below it. */
+        container?: string;
+        /** Only entries of this application and its sessions, or of this session. */
+        actor?: string;
+        /** Only this operation, such as `application.update`. */
+        operation?: string;
+        /** Only entries with this result. */
+        result?: 'success' | 'denied' | 'failed';
+        /** Only entries at or after this time. */
+        from?: string;
+        /** Only entries before this time. */
+        to?: string;
+      };
+    };
+    reply: LogCounts;
+  };
   /** List the built-in permissions */
   listPermissions: {
     input: Record<never, never>;
@@ -1187,6 +1240,7 @@ export const operations = {
   getAuthZenConfiguration: ['GET', '/.well-known/authzen-configuration'],
   getTenant: ['GET', '/tenants/self'],
   listLogs: ['GET', '/logs'],
+  countLogs: ['GET', '/logs/counts'],
   listPermissions: ['GET', '/permissions'],
   live: ['GET', '/livez'],
   ready: ['GET', '/readyz'],

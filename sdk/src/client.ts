@@ -23,8 +23,9 @@ import {
   transport,
 } from './transport.ts';
 
-type Query<O extends 'listApplications' | 'listSessions' | 'listTokens' | 'listLogs' | 'whoHasAccess'> =
-  NonNullable<Input<O>['query']>;
+type Query<
+  O extends 'listApplications' | 'listSessions' | 'listTokens' | 'listLogs' | 'countLogs' | 'whoHasAccess',
+> = NonNullable<Input<O>['query']>;
 type DecisionQuestion = Omit<DecisionRequest, 'resource' | 'resources'>;
 
 export class Sallyport {
@@ -214,6 +215,10 @@ class Logs extends ResourceClient {
   /** Returns one page of audit entries, newest first; with `after`, oldest first. */
   list(query: Query<'listLogs'> = {}, options?: RequestOptions) {
     return this.transport.call('listLogs', { query }, options);
+  }
+  /** Counts audit entries by result and time. */
+  counts(query: Query<'countLogs'> = {}, options?: RequestOptions) {
+    return this.transport.call('countLogs', { query }, options);
   }
   /** Iterates over all matching audit entries, newest first; with `after`, oldest first. */
   all(query: Query<'listLogs'> = {}, options?: RequestOptions): AsyncGenerator<LogEntry, void, undefined> {

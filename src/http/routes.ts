@@ -16,7 +16,7 @@ import { getConsole, getConsoleFile, openConsoleLink } from './endpoints/console
 import { decide } from './endpoints/decisions.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
-import { listLogs } from './endpoints/logs.ts';
+import { countLogs, listLogs } from './endpoints/logs.ts';
 import { listPermissions } from './endpoints/permissions.ts';
 import { quarantineApplication, releaseApplication } from './endpoints/quarantine.ts';
 import { authorizeSession, createSession, endSession, listSessions } from './endpoints/sessions.ts';
@@ -60,6 +60,7 @@ const api: readonly Route[] = [
   route('GET',    '/.well-known/authzen-configuration', noKey,                       getAuthZenConfiguration),
   route('GET',    '/tenants/self',                  'tenant:read',                   getTenant),
   route('GET',    '/logs',                          'log:read',                      listLogs),
+  route('GET',    '/logs/counts',                   'log:read',                      countLogs),
   route('GET',    '/permissions',                   noKey,                           listPermissions),
   route('GET',    '/livez',                         noKey,                           livez),
   route('GET',    '/readyz',                        noKey,                           readyz),

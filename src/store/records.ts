@@ -260,6 +260,18 @@ export interface LogPage {
   readonly next?: string | undefined;
 }
 
+/** Numbers of entries, for consecutive intervals. */
+export interface LogCounts {
+  /** Start of the first interval. */
+  readonly start: number;
+  /** Milliseconds per interval. */
+  readonly length: number;
+  readonly end: number;
+  readonly counts: readonly Readonly<Record<Entry['result'], number>>[];
+  /** Entries before this time were not counted, because there are too many. Undefined if all were. */
+  readonly countedFrom: number | undefined;
+}
+
 /** Identifies a request that has an idempotency key. */
 export interface IdempotentRequest {
   /** The key that sent it. */

@@ -24,6 +24,7 @@ import type {
   ListPage,
   ListWindow,
   LockedToken,
+  LogCounts,
   LogPage,
   LogWindow,
   NewApplication,
@@ -220,7 +221,15 @@ export interface AuditLog {
    * `validation_failed` if `after` is not the id of an entry of this tenant, or if later ones were archived.
    */
   list(tenant: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
+  /**
+   * Counts the entries that `list` would return, by result and time. Without times in the filter, from the first entry
+   * until `now`. Counts by the index, without reading the entries: it cannot filter by `entity`, `transform`,
+   * `request_id` or the root container. Counts the last two million entries at most.
+   */
+  count(tenant: string, filter: CountFilter, now: number): Promise<LogCounts>;
 }
+
+export type CountFilter = Omit<AuditFilter, 'entity' | 'transform' | 'request_id'>;
 
 export interface Idempotency {
   /**

@@ -1,6 +1,10 @@
 import { z } from 'zod';
-import { LogEntry, logFilter } from '../../domain/audit.ts';
-import { Id } from '../../domain/common-fields.ts';
+import { LogEntry, logFilter, results } from '../../domain/audit.ts';
+import { Id, Timestamp, timestamp } from '../../domain/common-fields.ts';
+import { fail } from '../../domain/error.ts';
+import { maxIntervals } from '../../domain/intervals.ts';
+import { canonicalContainer } from '../../domain/rule.ts';
+import type { LogCounts as StoredCounts } from '../../store/store.ts';
 import { pageFields, pageOf, paginationOf } from '../pipeline/pagination.ts';
 import { readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -33,3 +37,69 @@ export const listLogs = readEndpoint({
     return { status: 200, body: { pagination: paginationOf(size, undefined, { next }), data: entries } };
   },
 });
+
+const { token, container, actor, operation, result, from, to } = logFilter;
+
+const resultCounts = {
+  success: z.int().min(0).describe('Entries with the result `success`.'),
+  denied: z.int().min(0).describe('Entries with the result `denied`.'),
+  failed: z.int().min(0).describe('Entries with the result `failed`.'),
+};
+
+const LogCounts = z
+  .object({
+    from: Timestamp.describe('Start of the first interval.'),
+    to: Timestamp.describe('End of the last interval.'),
+    interval_seconds: z.int().min(60).describe('Length of an interval in seconds.'),
+    counted_from: Timestamp.optional().describe(
+      'Entries before this time were not counted, because there are too many. Absent if all were counted.',
+    ),
+    totals: z.object(resultCounts).describe('The sum of all intervals.'),
+    data: z
+      .array(z.object({ from: Timestamp.describe('Start of the interval.'), ...resultCounts }))
+      .max(maxIntervals)
+      .describe('The intervals, oldest first, without gaps.'),
+  })
+  .meta({ id: 'LogCounts' });
+
+export const countLogs = readEndpoint({
+  name: 'countLogs',
+  tag: 'Logs',
+  summary: 'Count audit log entries',
+  description: `Counts the entries that \`GET /logs\` lists with the same filters, by result, for at most ${maxIntervals} intervals of equal length. Without \`from\`, the period starts at the first entry; without \`to\`, it ends now. An aggregated entry counts once. At most the last two million entries of the period are counted.`,
+  query: z
+    .strictObject({
+      token,
+      container: container.refine((path) => path === undefined || canonicalContainer(path) !== '/', {
+        error: 'cannot be / here: leave it out to count all entries',
+      }),
+      actor,
+      operation,
+      result,
+      from,
+      to,
+    })
+    .refine(({ from, to }) => from === undefined || to === undefined || from < to, {
+      path: ['to'],
+      error: 'must be after from',
+    }),
+  replies: { 200: reply('The number of entries by result and time.', LogCounts, example.logCounts) },
+  handle: async ({ principal: { tenantId, now }, query }, { store }) => {
+    if (query.to === undefined && query.from !== undefined && query.from >= now)
+      throw fail('validation_failed', { errors: { from: ['must be in the past'] } });
+    return { status: 200, body: countsBody(await store.audit.count(tenantId, query, now)) };
+  },
+});
+
+function countsBody({ start, length, end, counts, countedFrom }: StoredCounts) {
+  const totals = { success: 0, denied: 0, failed: 0 };
+  for (const each of counts) for (const name of results) totals[name] += each[name];
+  return {
+    from: timestamp(start),
+    to: timestamp(end),
+    interval_seconds: length / 1000,
+    ...(countedFrom !== undefined && { counted_from: timestamp(countedFrom) }),
+    totals,
+    data: counts.map((each, index) => ({ from: timestamp(start + index * length), ...each })),
+  };
+}

@@ -169,6 +169,16 @@ export const example = {
     totals: { reveal: 0, mask: 1, redact: 0 },
     pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
   },
+  logCounts: {
+    from: '2026-11-15T14:00:00.000Z',
+    to: '2026-11-15T16:00:00.000Z',
+    interval_seconds: 3600,
+    totals: { success: 172, denied: 4, failed: 0 },
+    data: [
+      { from: '2026-11-15T14:00:00.000Z', success: 80, denied: 0, failed: 0 },
+      { from: '2026-11-15T15:00:00.000Z', success: 92, denied: 4, failed: 0 },
+    ],
+  },
   logPage: { pagination: { page_size: 20 }, data: [logEntry] },
   tokenCreate,
   token,

@@ -5,11 +5,12 @@ import type { Db } from '../engine/db.ts';
 import type { AuditChain } from '../maintenance.ts';
 import type { AuditFilter, AuditLog, LogPage, LogWindow } from '../store.ts';
 import { chainAppender } from './chain.ts';
+import { countEntries } from './counts.ts';
 import { deleteDelivered } from './delivered.ts';
 import { exportedParts } from './export.ts';
-import { type ChainKeys, systemTenant } from './hash-chain.ts';
+import { type ChainKeys, genesis, systemTenant } from './hash-chain.ts';
 import { recordHeads } from './heads.ts';
-import { allChains, chainOf, checkpointsAfter, rowsAfter, toLogEntry } from './rows.ts';
+import { allChains, type Chain, chainOf, checkpointsAfter, rowsAfter, toLogEntry } from './rows.ts';
 import { search } from './search.ts';
 import type { EntryWriter } from './write.ts';
 
@@ -18,24 +19,47 @@ type Append = ReturnType<typeof chainAppender>;
 /** Entries per transaction, and transactions, that a reader of a log runs at most before it reads. */
 const readerBatch = { size: 500, count: 20 };
 
-/** Chains the entries of the tenant first, so that the page includes them. */
+/** Chains the entries of the tenant first, so that a reader finds them. */
+async function currentChain(db: Db, append: Append, tenantId: string): Promise<Chain | undefined> {
+  const { size, count } = readerBatch;
+  for (let batch = 0; batch < count; batch++) if ((await append(size, tenantId)) === 0) break;
+  return chainOf(db, tenantId);
+}
+
+/** The chain of a tenant that has no entries yet. */
+const emptyChain: Omit<Chain, 'tenantId'> = {
+  number: 0,
+  seq: 0,
+  hash: genesis,
+  latest: 0,
+  maxDelay: 0,
+  baseSeq: 0,
+  baseHash: genesis,
+};
+
 function lister(db: Db, append: Append) {
   return async (tenantId: string, filter: AuditFilter, window: LogWindow): Promise<LogPage> => {
-    const { size, count } = readerBatch;
-    for (let batch = 0; batch < count; batch++) if ((await append(size, tenantId)) === 0) break;
-    const chain = await chainOf(db, tenantId);
+    const chain = await currentChain(db, append, tenantId);
     return chain ? search(db, chain, filter, window) : { entries: [] };
   };
 }
 
 export function auditLog(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEntries: EntryWriter): AuditLog {
+  const append = chainAppender(db, chainKeys);
   return {
     // A symbol, because entries do not wait for each other.
     write: (entries) =>
       db.change(async (tx) => {
         for (const entry of entries) await tx.defer(writeEntries, entry);
       }, Symbol('audit entries')),
-    list: lister(db, chainAppender(db, chainKeys)),
+    list: lister(db, append),
+    count: async (tenantId, filter, now) =>
+      countEntries(
+        db,
+        (await currentChain(db, append, tenantId)) ?? { tenantId, ...emptyChain },
+        filter,
+        now,
+      ),
   };
 }
 

@@ -76,7 +76,7 @@ async function spanOf(db: Reader, chain: Chain, filter: AuditFilter, window: Log
  * The checkpoints have the highest time of all entries up to them, so entries up to a checkpoint before `from` are too
  * old. No entry is older than that highest time by more than `maxDelay`.
  */
-async function spanOfTime(db: Reader, chain: Chain, { from, to }: AuditFilter): Promise<Span> {
+export async function spanOfTime(db: Reader, chain: Chain, { from, to }: AuditFilter): Promise<Span> {
   const seqOf = async (where: string, order: string, time: number) => {
     const row = await db.get<{ seq: DbTime }>(
       `select seq from audit_checkpoints where chain = $1 and ${where} order by at ${order}, seq ${order} limit 1`,

@@ -1,0 +1,186 @@
+/**
+ * Counts the entries of one chain by result and time. Which entries match is read from the index, not from the entries.
+ * Times are read from the checkpoints, and near the boundaries of the intervals from the entries.
+ */
+import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
+import type { Db, DbTime } from '../engine/db.ts';
+import type { AuditFilter, LogCounts } from '../store.ts';
+import { blockOf, blockSize, blocksWith, intersect } from './index-blocks.ts';
+import type { Chain } from './rows.ts';
+import { spanOfTime } from './search.ts';
+import { termsFor } from './terms.ts';
+
+/** Older entries are not counted. */
+const maxCounted = 2048 * blockSize;
+/** Entries whose times are read at each boundary. Entries beyond are assigned to an interval by their position. */
+const maxWindow = 1024;
+/** Blocks of the index per statement. */
+const batchSize = 128;
+
+type Reader = Pick<Db, 'get' | 'all' | 'dialect'>;
+
+interface Limits {
+  readonly maxCounted: number;
+  readonly maxWindow: number;
+}
+
+/** Positions above `lo` and up to `hi`. */
+interface Span {
+  readonly lo: number;
+  readonly hi: number;
+}
+
+export async function countEntries(
+  db: Reader,
+  chain: Chain,
+  filter: AuditFilter,
+  now: number,
+  limits: Limits = { maxCounted, maxWindow },
+): Promise<LogCounts> {
+  const { after, upTo } = await spanOfTime(db, chain, filter);
+  const hi = Math.min(upTo, chain.seq);
+  const span = { lo: Math.max(after, hi - limits.maxCounted), hi };
+  const to = filter.to ?? now;
+  const from = filter.from ?? Math.min(await firstTime(db, chain), to - 1);
+  const intervals = intervalsBetween(from, to);
+  const checkpoints = await checkpointTimes(db, chain, span);
+  const windows = boundariesOf(intervals, filter).map((time) =>
+    windowAt(span, checkpoints, time, chain.maxDelay, limits.maxWindow),
+  );
+  const times = await timesIn(db, chain, windows);
+  const counts = Array.from({ length: intervals.count }, () => ({ success: 0, denied: 0, failed: 0 }));
+  /** The number of boundaries before the position, which is one more than the index of its interval. */
+  let passed = 0;
+  for await (const { first, results } of resultsIn(db, chain, filter, span)) {
+    for (let offset = 0; offset < results.length; offset++) {
+      const seq = first + offset;
+      const name = resultNames[results[offset] as number];
+      if (name === undefined || seq <= span.lo || seq > span.hi) continue;
+      while (passed < windows.length && (windows[passed] as Span).hi < seq) passed++;
+      const time = times.get(seq);
+      const count = counts[time === undefined ? passed - 1 : intervalOf(time, intervals, filter)];
+      if (count) count[name]++;
+    }
+  }
+  const { start, length } = intervals;
+  const countedFrom = span.lo > after ? checkpoints[0]?.at : undefined;
+  return { start, length, end: to, counts, countedFrom };
+}
+
+/** The start of each interval, and the end of the last. The outer ones are infinite if the filter has no such time. */
+function boundariesOf({ start, length, count }: Intervals, { from, to }: AuditFilter): number[] {
+  const inner = Array.from({ length: count - 1 }, (_, index) => start + (index + 1) * length);
+  return [from ?? Number.NEGATIVE_INFINITY, ...inner, to ?? Number.POSITIVE_INFINITY];
+}
+
+/** Returns -1 if the time is outside of the period. */
+function intervalOf(time: number, { start, length, count }: Intervals, { from, to }: AuditFilter): number {
+  if (time < (from ?? Number.NEGATIVE_INFINITY) || time >= (to ?? Number.POSITIVE_INFINITY)) return -1;
+  return Math.min(Math.max(Math.floor((time - start) / length), 0), count - 1);
+}
+
+async function firstTime(db: Reader, { number, baseSeq }: Chain): Promise<number> {
+  const row = await db.get<{ at: DbTime }>(
+    'select at from audit where chain = $1 and seq > $2 order by seq limit 1',
+    [number, baseSeq],
+  );
+  return Number(row?.at ?? Number.POSITIVE_INFINITY);
+}
+
+interface CheckpointTime {
+  readonly seq: number;
+  /** The highest time of an entry up to this position. */
+  readonly at: number;
+}
+
+/** Ascending. There is one for every 256 entries, and one for the last. */
+async function checkpointTimes(db: Reader, { number }: Chain, { lo, hi }: Span): Promise<CheckpointTime[]> {
+  const rows = await db.all<{ seq: DbTime; at: DbTime }>(
+    'select seq, at from audit_checkpoints where chain = $1 and seq > $2 and seq <= $3 order by seq',
+    [number, lo, hi],
+  );
+  return rows.map(({ seq, at }) => ({ seq: Number(seq), at: Number(at) }));
+}
+
+/**
+ * Entries up to `lo` are older than the boundary, those above `hi` are not: an entry is older than the highest time
+ * before it by at most `maxDelay`.
+ */
+function windowAt(
+  span: Span,
+  checkpoints: readonly CheckpointTime[],
+  time: number,
+  maxDelay: number,
+  maxWindow: number,
+): Span {
+  if (time === Number.NEGATIVE_INFINITY) return { lo: span.lo, hi: span.lo };
+  if (time === Number.POSITIVE_INFINITY) return { lo: span.hi, hi: span.hi };
+  const lo = checkpoints.findLast(({ at }) => at < time)?.seq ?? span.lo;
+  const hi = checkpoints.find(({ at }) => at >= time + maxDelay)?.seq ?? span.hi;
+  return { lo, hi: Math.min(hi, lo + maxWindow) };
+}
+
+/** The times of the entries in the windows, by position. */
+async function timesIn(
+  db: Reader,
+  { number }: Chain,
+  windows: readonly Span[],
+): Promise<ReadonlyMap<number, number>> {
+  const times = new Map<number, number>();
+  let read = 0;
+  for (const { lo, hi } of windows) {
+    const first = Math.max(lo, read);
+    if (first >= hi) continue;
+    const rows = await db.all<{ seq: DbTime; at: DbTime }>(
+      'select seq, at from audit where chain = $1 and seq > $2 and seq <= $3',
+      [number, first, hi],
+    );
+    for (const { seq, at } of rows) times.set(Number(seq), Number(at));
+    read = hi;
+  }
+  return times;
+}
+
+/** The number 0 stands for an entry that does not match the filter. */
+const resultNames = [undefined, 'success', 'denied', 'failed'] as const;
+
+interface Batch {
+  /** The position of the first result. */
+  readonly first: number;
+  /** Indexes of `resultNames`. */
+  readonly results: Uint8Array;
+}
+
+const resultTerm = (result: 'denied' | 'failed') => termsFor({ result })[0] as number;
+
+/** The results of all matching entries of the span, in ascending order. */
+async function* resultsIn(
+  db: Reader,
+  chain: Chain,
+  filter: AuditFilter,
+  { lo, hi }: Span,
+): AsyncGenerator<Batch> {
+  const [term, ...others] = termsFor(filter);
+  const { number } = chain;
+  const end = blockOf(hi);
+  for (let block = blockOf(lo + 1); block <= end; block += batchSize) {
+    const range = { first: block, last: Math.min(block + batchSize - 1, end) };
+    const first = block * blockSize;
+    const results = new Uint8Array((range.last - range.first + 1) * blockSize);
+    const read = (wanted: number) => blocksWith(db, { chain: number, term: wanted }, range, 'asc', batchSize);
+    if (term === undefined) results.fill(1);
+    else {
+      for (const { seqs } of await intersect(db, number, others, await read(term)))
+        for (const seq of seqs) results[seq - first] = 1;
+    }
+    for (const result of ['denied', 'failed'] as const) {
+      const isWanted = filter.result === undefined || filter.result === result;
+      for (const { seqs } of await read(resultTerm(result)))
+        for (const seq of seqs)
+          if (results[seq - first]) results[seq - first] = isWanted ? resultNames.indexOf(result) : 0;
+    }
+    yield { first, results };
+    // SQLite runs in this thread: let other requests have their turn.
+    if (db.dialect === 'sqlite') await new Promise(setImmediate);
+  }
+}
