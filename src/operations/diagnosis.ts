@@ -1,6 +1,6 @@
 /**
- * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. A SQLite database is
- * opened like the service opens it, so that the checked settings are those of the service.
+ * Checks a database, its clock and the audit log for `doctor`. Writes no data and does not migrate. An undamaged SQLite
+ * database is opened like the service opens it, so that the checked settings are those of the service.
  */
 import type { Config } from '../config.ts';
 import { timestamp } from '../domain/common-fields.ts';
@@ -16,8 +16,7 @@ import { type Check, fail, ok, startHint, warn } from './check.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkPostgres } from './postgres-check.ts';
 import { checkSinks } from './sink-diagnosis.ts';
-
-export const restoreHint = 'stop the service and restore a backup: see docs/operations/backups.md';
+import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
 
 /**
  * `now` is the clock of this machine, `sinks` are the names of the configured ones. Runs all checks, if the schema is
@@ -30,12 +29,16 @@ export async function diagnose(
   sinks: readonly string[] = [],
 ): Promise<Check[]> {
   const path = url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : undefined;
+  const problems = path === undefined ? [] : checkSqliteFile(path);
+  if (problems.some(({ state }) => state === 'fail')) return problems;
   const db =
     path === undefined
       ? openPostgres(url, undefined, databaseTimeout, databaseConnections)
       : openSqlite(path, now);
   try {
-    const engine = await (db.dialect === 'sqlite' ? checkSqlite(db) : checkPostgres(db, databaseConnections));
+    const settings =
+      path === undefined ? checkPostgres(db, databaseConnections) : checkSqliteSettings(db, path);
+    const engine = [...(await settings), ...problems];
     const schema = await checkSchema(db);
     const isCurrent = schema.state === 'ok';
     const clock = await checkClock(db, now, isCurrent);
@@ -59,34 +62,12 @@ export async function diagnose(
   }
 }
 
-/** Older versions can corrupt a database in WAL mode when two connections write at the same time. */
-const minSqlite = '3.51.3';
-
-async function checkSqlite(db: Db): Promise<Check[]> {
-  const { version = '' } = (await db.get<{ version: string }>('select sqlite_version() as version')) ?? {};
-  const { journal_mode } = (await db.get<{ journal_mode: string }>('pragma journal_mode')) ?? {};
-  const { synchronous } = (await db.get<{ synchronous: number }>('pragma synchronous')) ?? {};
-  const checked = await db.all<{ quick_check: string }>('pragma quick_check(10)');
-  const flaws = checked.map(({ quick_check }) => quick_check).filter((text) => text !== 'ok');
-  const problems: Check[] = [];
-  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
-  if (version.localeCompare(minSqlite, 'en', { numeric: true }) < 0)
-    failed(`SQLite ${version} can lose data`, `run with SQLite ${minSqlite} or later: npm ci`);
-  if (flaws.length > 0) failed(`the database is damaged: ${flaws[0]}`, restoreHint);
-  if (journal_mode !== 'wal' || synchronous !== 2)
-    failed(
-      `journal_mode is ${journal_mode} and synchronous is ${synchronous}, not WAL and FULL`,
-      'put the database on a local disk that supports WAL mode',
-    );
-  return problems.length > 0 ? problems : [ok('database', `SQLite ${version}, integrity check passed`)];
-}
-
 async function checkSchema(db: Db): Promise<Check> {
   const applied = await appliedMigrations(db);
   const problem = await findSchemaProblem(db, applied);
   if (problem) return fail('schema', problem.message, problem.todo);
   const version = versionOf(applied);
-  if (version === newestSchema) return ok('schema', `version ${version}`);
+  if (version === newestSchema) return ok('schema', `version ${version}; the hashes of its migrations match`);
   return warn(
     'schema',
     `version ${version}; this program needs version ${newestSchema}`,

@@ -119,16 +119,21 @@ export function foreignSchema(path: string): string[] {
 /** The results of the integrity checks; empty if there are no errors. */
 export function flaws(path: string): string[] {
   try {
-    return within(path, (db) => {
-      if (!hasTable(db, 'schema_versions')) return ['it is not a Sallyport database'];
-      const found = db.query('pragma integrity_check(10)').values() as [string][];
-      const orphans = db.query('pragma foreign_key_check').values();
-      const errors = found.map(([text]) => text).filter((text) => text !== 'ok');
-      return orphans.length > 0 ? [...errors, `${orphans.length} rows refer to deleted rows`] : errors;
-    });
+    return within(path, (db) =>
+      hasTable(db, 'schema_versions') ? integrityErrors(db) : ['it is not a Sallyport database'],
+    );
   } catch (error) {
     return [(error as Error).message];
   }
+}
+
+/** Reads the whole database. Throws if a page that SQLite needs for the check itself is damaged. */
+export function integrityErrors(db: Database): string[] {
+  const found = db.query('pragma integrity_check(10)').values() as [string][];
+  const orphans = db.query('pragma foreign_key_check').values();
+  // A message may have several lines.
+  const errors = found.map(([text]) => text.replaceAll('\n', ' ')).filter((text) => text !== 'ok');
+  return orphans.length > 0 ? [...errors, `${orphans.length} rows refer to deleted rows`] : errors;
 }
 
 /** Moves the write-ahead log into the database file. Returns the ends of the audit chains, if it can be read. */
@@ -166,7 +171,15 @@ export function removeParts(path: string): void {
 }
 
 function within<T>(path: string, work: (db: Database) => T): T {
-  const db = openDatabase(path, 'existing');
+  return using(openDatabase(path, 'existing'), work);
+}
+
+/** The same over a connection that cannot write to the file. */
+export function readFrom<T>(path: string, work: (db: Database) => T): T {
+  return using(openDatabase(path, 'read-only'), work);
+}
+
+function using<T>(db: Database, work: (db: Database) => T): T {
   try {
     db.run('pragma busy_timeout = 5000');
     // The file may come from an untrusted place.
@@ -181,7 +194,7 @@ function applyLog(db: Database): void {
   db.run('pragma journal_mode = delete');
 }
 
-function hasTable(db: Database, name: string): boolean {
+export function hasTable(db: Database, name: string): boolean {
   return db.query("select 1 from sqlite_master where type = 'table' and name = ?").get(name) !== null;
 }
 

@@ -29,7 +29,8 @@ export function checkSettings(config: Config, env: Env): Check[] {
   );
   if (config.masterKey && existsSync(config.masterKeyFile)) {
     const message = `SALLYPORT_MASTER_KEY is set, so ${shortPath(config.masterKeyFile)} is ignored`;
-    found.push(warn('settings', message, 'remove one of the two'));
+    const hint = `unset SALLYPORT_MASTER_KEY, or move ${shortPath(config.masterKeyFile)} away`;
+    found.push(warn('settings', message, hint));
   }
   return found.length > 0 ? found : [ok('settings', 'all settings are known and valid')];
 }
@@ -47,12 +48,14 @@ export function checkFiles(config: Config): Check[] {
   ];
   const data = database === undefined ? [] : ['', '-wal', '-shm', '-lock'].map((part) => database + part);
   const name = shortPath(config.dataDir);
+  const isVolume = folder !== undefined && isKubernetesVolume(folder);
+  const owner = isVolume ? process.getuid() : folder?.uid;
   const found = [
-    ...(folder && isShared(folder)
+    ...(folder && !isVolume && isShared(folder)
       ? [warn('files', `${name} is readable by other users`, `chmod 700 ${name}`)]
       : []),
-    ...files.flatMap((path) => checkFile(path, fail, folder)),
-    ...data.flatMap((path) => checkFile(path, warn, folder)),
+    ...files.flatMap((path) => checkFile(path, fail, owner)),
+    ...data.flatMap((path) => checkFile(path, warn, owner)),
   ];
   return found.length > 0 ? found : [ok('files', 'only the owner can read keys and data')];
 }
@@ -69,16 +72,39 @@ function isShared({ mode }: Stats): boolean {
   return (mode & groupAndOthers) !== 0;
 }
 
-function checkFile(path: string, result: typeof fail, folder: Stats | undefined): Check[] {
+/** Kubernetes gives a volume to root and to the group `fsGroup` of the pod, with the setgid bit. */
+function isKubernetesVolume({ uid, gid, mode }: Stats): boolean {
+  return uid === 0 && (mode & 0o2000) !== 0 && isOwnGroup(gid);
+}
+
+/** A file of root that root and a group of this process may read, such as a Kubernetes secret with `fsGroup`. */
+function isMountedSecret({ uid, gid, mode }: Stats): boolean {
+  return uid === 0 && (mode & 0o777) === 0o440 && isOwnGroup(gid);
+}
+
+function isOwnGroup(gid: number): boolean {
+  return process.getgid?.() === gid || (process.getgroups?.() ?? []).includes(gid);
+}
+
+/** `owner` is the user that the other files belong to, if one is known. */
+function checkFile(path: string, result: typeof fail, owner: number | undefined): Check[] {
   const file = statSync(path, { throwIfNoEntry: false });
   if (!file) return [];
   const name = shortPath(path);
   const found: Check[] = [];
-  if (isShared(file)) found.push(result('files', `${name} is readable by other users`, `chmod 600 ${name}`));
-  if (folder && file.uid !== folder.uid) {
-    const message = `${name} belongs to user ${file.uid}, the data folder to ${folder.uid}`;
-    found.push(warn('files', message, 'make the user that runs the service the owner of both'));
-  }
+  const isMounted = isMountedSecret(file);
+  if (isShared(file) && !isMounted)
+    found.push(result('files', `${name} is readable by other users`, `chmod 600 ${name}`));
+  // If root runs `doctor`, a group of root says nothing about the user of the service.
+  const isReadable = isMounted && process.getuid?.() !== 0;
+  if (owner !== undefined && file.uid !== owner && !isReadable)
+    found.push(
+      warn(
+        'files',
+        `${name} belongs to user ${file.uid}, the data folder to ${owner}`,
+        `run the service as one user that owns both: chown ${owner} ${name}`,
+      ),
+    );
   return found;
 }
 
@@ -92,10 +118,15 @@ export function checkDisk(config: Config): Check[] {
   const { bavail, bsize } = statfsSync(dirname(database));
   const free = bavail * bsize;
   const size = statSync(database, { throwIfNoEntry: false })?.size ?? 0;
+  const folder = shortPath(dirname(database)) || '.';
   const message = `${Math.floor(free / mebibyte)} MiB free; the database uses ${Math.ceil(size / mebibyte)} MiB`;
-  if (free < minFree)
-    return [fail('disk', message, 'free some space: on a full disk every write fails with 503')];
-  if (free < 2 * size + minFree)
-    return [warn('disk', message, 'free enough space for a write-ahead log and a backup of the same size')];
+  if (free < minFree) {
+    const hint = `free some space on the disk of ${folder}: on a full disk every write fails with 503`;
+    return [fail('disk', message, hint)];
+  }
+  if (free < 2 * size + minFree) {
+    const hint = `free space on the disk of ${folder} for a write-ahead log and a backup, each as large as the database`;
+    return [warn('disk', message, hint)];
+  }
   return [ok('disk', message)];
 }

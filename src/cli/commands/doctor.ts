@@ -2,8 +2,9 @@ import { SQLiteError } from 'bun:sqlite';
 import { existsSync, statSync } from 'node:fs';
 import { type Config, ConfigError } from '../../config.ts';
 import { type Check, fail, warn } from '../../operations/check.ts';
-import { diagnose, restoreHint } from '../../operations/diagnosis.ts';
+import { diagnose } from '../../operations/diagnosis.ts';
 import { masterKeys } from '../../operations/master-key.ts';
+import { restoreHint } from '../../operations/sqlite-check.ts';
 import { readSinks, type Sink } from '../../sinks/config.ts';
 import { lockFile } from '../../store/engine/sqlite-lock.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
@@ -68,15 +69,21 @@ async function checkDatabase(config: Config, sinks: readonly Sink[]): Promise<Ch
     const names = sinks.map(({ name }) => name);
     return await diagnose(config, masterKeys(config), Date.now, names);
   } catch (error) {
+    const damage = damageOf(error);
+    if (damage && path !== undefined)
+      return [fail('database', `${label} is damaged: ${damage.message}`, restoreHint(path))];
     const known = systemErrorOf(error);
     const message = known?.reason ?? (error as Error).message;
-    const hint = known?.hint ?? unavailableHint(config.databaseUrl);
-    return [fail('database', `${label}: ${message}`, isDamage(error as Error) ? restoreHint : hint)];
+    return [fail('database', `${label}: ${message}`, known?.hint ?? unavailableHint(config.databaseUrl))];
   }
 }
 
-function isDamage({ cause }: { cause?: unknown }): boolean {
-  return cause instanceof SQLiteError && /^SQLITE_(CORRUPT|NOTADB)/.test(cause.code ?? '');
+/** The error of SQLite, or undefined if another problem is the cause. */
+function damageOf(error: unknown): SQLiteError | undefined {
+  const cause = error instanceof SQLiteError ? error : (error as Error).cause;
+  return cause instanceof SQLiteError && /^SQLITE_(CORRUPT|NOTADB)/.test(cause.code ?? '')
+    ? cause
+    : undefined;
 }
 
 /**
@@ -88,7 +95,7 @@ function checkPresence(path: string, config: Config): Check | undefined {
   if (size !== undefined && size > 0) return undefined;
   const message = `${shortPath(path)} ${size === 0 ? 'is empty' : 'does not exist'}`;
   const trace = tracesOf(path, config, size === 0).find((file) => existsSync(file));
-  const hint = `move the file back, or ${restoreHint}`;
+  const hint = `move the file back, or ${restoreHint(path)}`;
   if (trace) return fail('database', `${message}, but ${shortPath(trace)} shows that it was used`, hint);
   const create = 'run `sallyport serve` to create it';
   const restored = existsSync(config.masterKeyFile) ? '; if it existed before, restore a backup' : '';

@@ -43,16 +43,18 @@ export function inRealFolder(path: string): string {
 }
 
 /**
- * Opens a SQLite file for reading and writing. A link that replaces the file after the check is not followed, nor is the
+ * Opens a SQLite file. A link that replaces the file after the check is not followed, nor is the
  * target of `vacuum into` if it is a link.
  */
-export function openDatabase(path: string, mode: 'create' | 'existing'): Database {
-  const create = mode === 'create' ? sqlite.SQLITE_OPEN_CREATE : 0;
-  return new Database(
-    pathWithoutLinks(path),
-    sqlite.SQLITE_OPEN_READWRITE | sqlite.SQLITE_OPEN_NOFOLLOW | create,
-  );
+export function openDatabase(path: string, mode: keyof typeof openModes): Database {
+  return new Database(pathWithoutLinks(path), openModes[mode] | sqlite.SQLITE_OPEN_NOFOLLOW);
 }
+
+const openModes = {
+  create: sqlite.SQLITE_OPEN_READWRITE | sqlite.SQLITE_OPEN_CREATE,
+  existing: sqlite.SQLITE_OPEN_READWRITE,
+  'read-only': sqlite.SQLITE_OPEN_READONLY,
+} as const;
 
 /** Creates a file for its owner alone and returns its descriptor. Throws EEXIST if a file or link exists. */
 export function createExclusively(path: string): number {

@@ -1,0 +1,58 @@
+/** Checks a SQLite file for `doctor`. */
+import type { Database } from 'bun:sqlite';
+import type { Db } from '../store/engine/db.ts';
+import { schemaDifferences } from '../store/engine/migrate.ts';
+import { lockShared } from '../store/engine/sqlite-lock.ts';
+import { type Check, fail, ok, warn } from './check.ts';
+import { hasTable, integrityErrors, readFrom } from './sqlite-backup.ts';
+
+export function restoreHint(path: string): string {
+  return `stop the service and restore a backup of ${path}: see docs/operations/backups.md`;
+}
+
+/**
+ * Reads the whole file over a connection that cannot write, because opening and closing it like the service does may
+ * move the write-ahead log into a damaged file. Returns problems only. Throws if the file cannot be opened.
+ */
+export function checkSqliteFile(path: string): Check[] {
+  const unlock = lockShared(path);
+  try {
+    return readFrom(path, (db) => {
+      const [error] = integrityErrors(db);
+      if (error !== undefined) return [fail('database', `${path} is damaged: ${error}`, restoreHint(path))];
+      return checkSchemaObjects(db, path);
+    });
+  } finally {
+    unlock();
+  }
+}
+
+/** A database without applied migrations is reported elsewhere. */
+function checkSchemaObjects(db: Database, path: string): Check[] {
+  if (!hasTable(db, 'schema_versions') || !db.query('select 1 from schema_versions').get()) return [];
+  const [first, ...others] = schemaDifferences(db);
+  if (first === undefined) return [];
+  const more = others.length > 0 ? `, and ${others.length} more differences` : '';
+  const message = `another program has changed the schema of ${path}: ${first}${more}`;
+  return [warn('schema', message, `undo that change, or ${restoreHint(path)}`)];
+}
+
+/** Older versions can corrupt a database in WAL mode when two connections write at the same time. */
+const minSqlite = '3.51.3';
+
+/** Checks the settings of a connection of the service. */
+export async function checkSqliteSettings(db: Db, path: string): Promise<Check[]> {
+  const { version = '' } = (await db.get<{ version: string }>('select sqlite_version() as version')) ?? {};
+  const { journal_mode } = (await db.get<{ journal_mode: string }>('pragma journal_mode')) ?? {};
+  const { synchronous } = (await db.get<{ synchronous: number }>('pragma synchronous')) ?? {};
+  const problems: Check[] = [];
+  const failed = (message: string, hint: string) => problems.push(fail('database', message, hint));
+  if (version.localeCompare(minSqlite, 'en', { numeric: true }) < 0)
+    failed(`SQLite ${version} can lose data`, `run with SQLite ${minSqlite} or later: npm ci`);
+  if (journal_mode !== 'wal' || synchronous !== 2)
+    failed(
+      `journal_mode is ${journal_mode} and synchronous is ${synchronous}, not WAL and FULL`,
+      `move ${path} to a local disk, which supports WAL mode`,
+    );
+  return problems.length > 0 ? problems : [ok('database', `SQLite ${version}, integrity check passed`)];
+}
