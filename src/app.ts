@@ -119,6 +119,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       await metricsServer?.close();
       await Promise.all([jobs.stop(), delivery.stop()]);
       await data.close();
+      log.flush();
     },
   };
 

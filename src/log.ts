@@ -1,7 +1,11 @@
-/** Writes one JSON object per line to standard error, or text on a terminal. */
+/**
+ * Writes one JSON object per line to standard error, or text on a terminal. A failure that repeats is written once per
+ * second, with a count.
+ */
 import { logLevels } from './config.ts';
 import { escapeJson, escapeLines } from './domain/escape.ts';
 import { redactSecrets } from './domain/key.ts';
+import { FailureLimiter } from './log-limit.ts';
 
 export type Level = (typeof logLevels)[number];
 type Fields = Record<string, unknown>;
@@ -13,6 +17,8 @@ export interface Log {
   info(message: string, fields?: Fields): void;
   warn(message: string, fields?: Fields): void;
   error(message: string, fields?: Fields): void;
+  /** Writes the failures that were held back in the last second. */
+  flush(): void;
 }
 
 export interface LogOptions {
@@ -28,25 +34,28 @@ export function makeLog(options: LogOptions): Log {
   const write = options.write ?? ((line: string) => process.stderr.write(`${line}\n`));
   const minLevel = logLevels.indexOf(level);
   const stacks = new StackLimiter(now);
-  const at = (name: Exclude<Level, 'silent'>) => {
+  const writeLine = (name: string, message: string, fields: Fields) => {
+    const time = new Date(now()).toISOString();
+    const values = Object.fromEntries(
+      Object.entries(fields).map(([key, value]) => [key, stacks.printable(value)]),
+    );
+    const line = asText
+      ? escapeLines(formatText(time, name, message, values))
+      : escapeJson(JSON.stringify({ time, level: name, message, ...values }));
+    write(redactSecrets(line));
+  };
+  const failures = new FailureLimiter(writeLine, now);
+  const at = (name: Exclude<Level, 'silent'>, writer: typeof writeLine) => {
     if (logLevels.indexOf(name) < minLevel) return () => {};
-    return (message: string, fields: Fields = {}) => {
-      const time = new Date(now()).toISOString();
-      const values = Object.fromEntries(
-        Object.entries(fields).map(([key, value]) => [key, stacks.printable(value)]),
-      );
-      const line = asText
-        ? escapeLines(formatText(time, name, message, values))
-        : escapeJson(JSON.stringify({ time, level: name, message, ...values }));
-      write(redactSecrets(line));
-    };
+    return (message: string, fields: Fields = {}) => writer(name, message, fields);
   };
   return {
     isEnabled: (name) => logLevels.indexOf(name) >= minLevel,
-    debug: at('debug'),
-    info: at('info'),
-    warn: at('warn'),
-    error: at('error'),
+    debug: at('debug', writeLine),
+    info: at('info', writeLine),
+    warn: at('warn', failures.write),
+    error: at('error', failures.write),
+    flush: failures.flush,
   };
 }
 
@@ -61,7 +70,7 @@ function formatText(time: string, level: string, message: string, fields: Fields
 const stackInterval = 60_000;
 const maxStacks = 100;
 
-/** A lasting failure affects every request, so its stack is written once per minute and its message every time. */
+/** A lasting failure affects every request, so its stack is written once per minute. */
 class StackLimiter {
   readonly #writtenAt = new Map<string, number>();
   readonly #now: () => number;
