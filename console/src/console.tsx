@@ -1,24 +1,34 @@
 /** Shows the sign-in form or the page of the current route. */
-import { lazy, type ReactNode, Suspense, useCallback, useEffect, useState } from 'react';
+import { type ReactNode, Suspense, useCallback, useEffect, useState } from 'react';
 import { Applications } from './applications/list.tsx';
+import { removeAllDrafts } from './applications/stored-draft.ts';
 import { ErrorBoundary } from './frame/error-boundary.tsx';
+import {
+  type FoundKey,
+  forgetKey,
+  guardKey,
+  isLocked,
+  keepKey,
+  lockTab,
+  signOutOtherTabs,
+} from './frame/kept-key.ts';
 import { useSectionKeys } from './frame/keyboard.ts';
+import { lazyPage } from './frame/lazy-page.tsx';
 import { parseRoute, useHash } from './frame/route.ts';
 import { sections } from './frame/sections.ts';
 import { Shell } from './frame/shell.tsx';
 import { SignIn } from './frame/sign-in.tsx';
 import { type SignedIn, SignedInProvider } from './frame/signed-in.ts';
+import { confirmLeaving } from './frame/unsaved.ts';
 
-const OneApplication = lazy(async () => ({
-  default: (await import('./applications/application-page.tsx')).ApplicationPage,
-}));
-const NewApplication = lazy(async () => ({
-  default: (await import('./applications/edit.tsx')).EditApplication,
-}));
-const PreviewPage = lazy(async () => ({ default: (await import('./access/page.tsx')).PreviewPage }));
-const Sessions = lazy(async () => ({ default: (await import('./sessions/page.tsx')).Sessions }));
-const Tokens = lazy(async () => ({ default: (await import('./tokens/page.tsx')).Tokens }));
-const Activity = lazy(async () => ({ default: (await import('./activity/page.tsx')).Activity }));
+const OneApplication = lazyPage(
+  async () => (await import('./applications/application-page.tsx')).ApplicationPage,
+);
+const NewApplication = lazyPage(async () => (await import('./applications/edit.tsx')).EditApplication);
+const PreviewPage = lazyPage(async () => (await import('./access/page.tsx')).PreviewPage);
+const Sessions = lazyPage(async () => (await import('./sessions/page.tsx')).Sessions);
+const Tokens = lazyPage(async () => (await import('./tokens/page.tsx')).Tokens);
+const Activity = lazyPage(async () => (await import('./activity/page.tsx')).Activity);
 
 function pageOf([at, id, what]: readonly string[]): ReactNode {
   if (at === 'preview') return <PreviewPage />;
@@ -30,18 +40,48 @@ function pageOf([at, id, what]: readonly string[]): ReactNode {
   return <Applications />;
 }
 
-export function Console({ given }: { given: Promise<string | undefined> }) {
+const lockedReason = 'Locked after 15 minutes without input. Sign in to continue. Unsaved changes are kept.';
+
+export function Console({ given }: { given: Promise<FoundKey | undefined> }) {
   const [signedIn, setSignedIn] = useState<SignedIn>();
-  const [reason, setReason] = useState<string>();
-  const lost = useCallback(() => {
+  const [unused, setUnused] = useState<typeof given | undefined>(given);
+  const [keptKey, setKeptKey] = useState<string>();
+  const [reason, setReason] = useState(() => (isLocked() ? lockedReason : undefined));
+  const end = useCallback((why?: string) => {
+    forgetKey();
+    setKeptKey(undefined);
     setSignedIn(undefined);
-    setReason('Signed out: the key has expired or was revoked. Sign in with another key.');
+    setReason(why);
   }, []);
-  const leave = useCallback(() => {
-    setSignedIn(undefined);
-    setReason(undefined);
-  }, []);
-  if (!signedIn) return <SignIn given={given} reason={reason} enter={setSignedIn} lost={lost} />;
+  const lost = useCallback(
+    () => end('Signed out: the key has expired or was revoked. Sign in with another key.'),
+    [end],
+  );
+  const signOut = useCallback(() => {
+    removeAllDrafts();
+    end();
+  }, [end]);
+  useEffect(() => {
+    if (keptKey === undefined) return;
+    const lock = () => {
+      end(lockedReason);
+      lockTab();
+    };
+    return guardKey(keptKey, { idle: lock, signOut });
+  }, [keptKey, end, signOut]);
+  const enter = (next: SignedIn, { key, keep }: FoundKey) => {
+    setSignedIn(next);
+    setUnused(undefined);
+    if (!keep) return;
+    keepKey(key);
+    setKeptKey(key);
+  };
+  if (!signedIn) return <SignIn given={unused} reason={reason} enter={enter} lost={lost} />;
+  const leave = () => {
+    if (!confirmLeaving()) return;
+    signOutOtherTabs();
+    signOut();
+  };
   return (
     <SignedInProvider value={signedIn}>
       <Pages leave={leave} />

@@ -100,20 +100,6 @@ describe.skipIf(noBrowser)('console pages:', () => {
     expect(await page.locator('img, b, script:not([src])').count()).toBe(0);
   });
 
-  test('a page whose code chunk is gone after an upgrade asks for a reload', async () => {
-    await tab.open();
-    const { page, context } = tab;
-    await tab.signIn(key);
-    await context.route(/\/console\/part-/, (route) => route.fulfill({ status: 404 }));
-    await tab.navigate('#/sessions');
-    await page.getByText('The console was updated').waitFor();
-    await context.unroute(/\/console\/part-/);
-    await tab.navigate('#/applications');
-    await page.getByRole('link', { name: 'help desk' }).waitFor();
-    // React logs errors that a boundary caught.
-    tab.violations.length = 0;
-  });
-
   test('a dialog traps the focus and returns it when closed', async () => {
     await tab.open();
     const { page } = tab;

@@ -18,6 +18,8 @@ export interface Tab {
   navigate(hash: string): Promise<void>;
   /** Emulates the operating system's color scheme. */
   setColorScheme(scheme: 'light' | 'dark'): Promise<void>;
+  /** Accepts browser dialogs instead of reporting them as violations. */
+  acceptDialogs(accept: boolean): void;
   /** Saves a screenshot for review. */
   screenshot(name: string): Promise<void>;
   /** Leaves the page and accepts "unsaved changes" dialogs, so that the next test can reuse the tab. */
@@ -81,12 +83,16 @@ export async function openTab(browser: Browser, url: string): Promise<Tab> {
       await page.locator(`html[data-mantine-color-scheme=${colorScheme}]`).waitFor();
       await page.evaluate(() => Promise.all(document.getAnimations().map(({ finished }) => finished)));
     },
+    acceptDialogs: (accept) => {
+      leaving = accept;
+    },
     screenshot: async (name) => {
       await page.screenshot({ path: join(pictures, `${name}.png`) });
     },
     reset: async () => {
       leaving = true;
       for (const other of context.pages()) if (other !== page) await other.close();
+      await page.evaluate(() => sessionStorage.clear()).catch(() => undefined);
       await page.goto('about:blank');
     },
   };

@@ -1,26 +1,28 @@
 /** Access preview for an application, a session grant or a key. */
-import { Button, PasswordInput, SegmentedControl, Select, TextInput } from '@mantine/core';
-import { type FormEvent, useMemo, useState } from 'react';
-import type { Decision } from '../../../sdk/src/sallyport.ts';
-import { useApplications } from '../applications/application-store.ts';
+import { Button, PasswordInput, SegmentedControl, TextInput } from '@mantine/core';
+import { type FormEvent, useState } from 'react';
+import type { Application, Decision } from '../../../sdk/src/sallyport.ts';
+import { ApplicationPicker } from '../applications/application-picker.tsx';
+import { draftOf } from '../applications/draft.ts';
+import { storeDraft } from '../applications/stored-draft.ts';
 import { CopyButton } from '../frame/copy-button.tsx';
-import { InlineError } from '../frame/error-notice.tsx';
-import { useSignedIn } from '../frame/signed-in.ts';
+import { ErrorNotice, InlineError } from '../frame/error-notice.tsx';
+import { useLoad } from '../frame/load.ts';
+import { navigate, useRouteQuery } from '../frame/route.ts';
+import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { DecisionTrace } from './decision-trace.tsx';
-import { type Grants, newRule, noGrants } from './grants.ts';
+import { differences, type Grants, newRule, noGrants } from './grants.ts';
 import { GrantsEditor } from './grants-editor.tsx';
 import { Preview } from './preview.tsx';
 
-type Subject = 'application' | 'session' | 'key';
-
 export function PreviewPage() {
-  const [subject, setSubject] = useState<Subject>('application');
+  const [{ for: subject }, setQuery] = useRouteQuery({ for: 'application' });
   return (
     <div className="page">
       <header className="page-head">
         <div>
           <h1>Access preview</h1>
-          <p className="quiet">See what a key can access, and which rule decides. Nothing is saved.</p>
+          <p className="quiet">See what a key can access, and which rule decides.</p>
         </div>
         <SegmentedControl
           aria-label="Preview for"
@@ -30,7 +32,7 @@ export function PreviewPage() {
             { value: 'key', label: 'Key' },
           ]}
           value={subject}
-          onChange={(value) => setSubject(value as Subject)}
+          onChange={(value) => setQuery({ for: value })}
         />
       </header>
       {subject === 'application' && <ApplicationPreview />}
@@ -40,70 +42,84 @@ export function PreviewPage() {
   );
 }
 
-function useChoices() {
-  const { list } = useApplications(useSignedIn().applications);
-  return useMemo(() => list.slice(0, 2000).map(({ id, name }) => ({ value: id, label: name })), [list]);
+/** The application in the URL, or else the newest one that has rules. */
+function useChosenApplication() {
+  const { api } = useSignedIn();
+  const [{ application: id }, setQuery] = useRouteQuery({ application: '' });
+  const loaded = useLoad(`preview of ${id}`, async (signal) => {
+    if (id !== '') return api.applications.get(id, { signal });
+    const { data } = await api.applications.list({ size: 50 }, { signal });
+    return data.find(({ rules }) => rules.length > 0) ?? data[0];
+  });
+  return { ...loaded, choose: (next: Application) => setQuery({ application: next.id }) };
 }
 
 function ApplicationPreview() {
+  const { data: application, error, reload, choose } = useChosenApplication();
+  if (error !== undefined) return <ErrorNotice error={error} retry={reload} />;
+  return (
+    <>
+      <div className="preview-subject">
+        <ApplicationPicker
+          label="Application"
+          value={application}
+          onChange={(next) => next && choose(next)}
+        />
+      </div>
+      {application && <DraftPreview key={application.id} application={application} />}
+    </>
+  );
+}
+
+function DraftPreview({ application }: { application: Application }) {
   const signedIn = useSignedIn();
-  const { byId, list } = useApplications(signedIn.applications);
-  const choices = useChoices();
-  const [id, setId] = useState<string | null>(null);
-  const application = byId.get(id ?? '') ?? list.find(({ rules }) => rules.length > 0) ?? list[0];
-  const [draft, setDraft] = useState<{ id: string; grants: Grants }>();
-  if (!application) return <p className="quiet">No applications visible to this key.</p>;
-  const grants = draft?.id === application.id ? draft.grants : application;
+  const [grants, setGrants] = useState<Grants>(application);
+  const { permissions, rules } = grants;
+  const changed = differences(application, { ...application, permissions, rules }).length > 0;
+  const apply = () => {
+    storeDraft(application.id, {
+      before: application,
+      draft: { ...draftOf(application), permissions, rules },
+    });
+    navigate('applications', application.id, 'edit');
+  };
   return (
     <div className="columns">
-      <div className="stack-wide">
-        <Select
-          label="Application"
-          searchable
-          data={choices}
-          value={application.id}
-          onChange={setId}
-          allowDeselect={false}
-          limit={50}
-        />
-        <section className="card stack">
-          <h2>Grants</h2>
-          <GrantsEditor
-            owner={application.type}
-            grants={grants}
-            errors={{}}
-            change={(next) => setDraft({ id: application.id, grants: next })}
-          />
-        </section>
-      </div>
+      <section className="card stack">
+        <h2>Grants</h2>
+        <GrantsEditor owner={application.type} grants={grants} errors={{}} change={setGrants} />
+      </section>
       <aside className="card sticky">
         <h2>Preview</h2>
         <Preview holder="application" before={application} after={grants} />
+        {changed && (
+          <div className="foot preview-foot">
+            <Button variant="default" onClick={() => setGrants(application)}>
+              Discard draft
+            </Button>
+            {holds(signedIn, 'application:update') !== false && <Button onClick={apply}>Apply draft…</Button>}
+          </div>
+        )}
       </aside>
     </div>
   );
 }
 
 function SessionPreview() {
-  const { byId } = useApplications(useSignedIn().applications);
-  const choices = useChoices();
-  const [authorizer, setAuthorizer] = useState<string | null>(null);
+  const [authorizer, setAuthorizer] = useState<Application>();
   const [grants, setGrants] = useState<Grants>(() => ({ ...noGrants, rules: [newRule('session', [])] }));
   const [before, setBefore] = useState(grants);
   const body = JSON.stringify({ nonce: '…', permissions: grants.permissions, rules: grants.rules }, null, 2);
   return (
     <div className="columns">
       <div className="stack-wide">
-        <Select
+        <ApplicationPicker
           label="Limited by authorizer"
           description="A session authorized by a key without session:authorize is limited to what that key can access."
           placeholder="Not limited"
-          searchable
           clearable
-          data={choices}
           value={authorizer}
           onChange={setAuthorizer}
-          limit={50}
         />
         <section className="card stack">
           <h2>Session grant</h2>
@@ -119,7 +135,7 @@ function SessionPreview() {
       </div>
       <aside className="card sticky">
         <h2>Preview</h2>
-        <Preview holder="session" before={before} after={grants} ceiling={byId.get(authorizer ?? '')} />
+        <Preview holder="session" before={before} after={grants} ceiling={authorizer} />
         {before !== grants && (
           <Button variant="subtle" size="compact-xs" mt={8} onClick={() => setBefore(grants)}>
             Use as new baseline

@@ -3,12 +3,11 @@ import { Button, SegmentedControl, Select, TextInput } from '@mantine/core';
 import { type FormEvent, useMemo, useState } from 'react';
 import { describeError } from '../frame/error-notice.tsx';
 import { Icon } from '../frame/icons.tsx';
-import { useLoad } from '../frame/load.ts';
-import { useSignedIn } from '../frame/signed-in.ts';
 import { type DecisionResult, DecisionTrace, outcomeOf } from './decision-trace.tsx';
 import { evaluator, type Resource, sampleResources } from './evaluate.ts';
 import type { Grants } from './grants.ts';
 import { OutcomeBadge } from './outcome.tsx';
+import { tokensPerContainer, useStoredTokens } from './stored-tokens.ts';
 
 interface Props {
   readonly holder: 'application' | 'session';
@@ -18,7 +17,6 @@ interface Props {
 }
 
 const tokenPermissions = ['token:read', 'token:create', 'token:update', 'token:delete'];
-const maxTokens = 100;
 
 function permissionsIn({ permissions, rules }: Grants): string[] {
   return [...permissions, ...rules.flatMap((rule) => rule.permissions)];
@@ -30,13 +28,6 @@ function permissionChoices(before: Grants | undefined, after: Grants): string[] 
   ];
 }
 
-function useTokens(wanted: boolean) {
-  const { api } = useSignedIn();
-  return useLoad(`tokens-${wanted}`, async (signal) =>
-    wanted ? (await api.tokens.list({ size: maxTokens }, { signal })).data : undefined,
-  );
-}
-
 export function Preview({ holder, before, after, ceiling }: Props) {
   const [picked, setPicked] = useState<string>();
   const offered = permissionChoices(before, after);
@@ -44,7 +35,7 @@ export function Preview({ holder, before, after, ceiling }: Props) {
     picked ?? tokenPermissions.find((name) => permissionsIn(after).includes(name)) ?? 'token:read';
   const [source, setSource] = useState<'samples' | 'real'>('samples');
   const [own, setOwn] = useState<readonly Resource[]>([]);
-  const tokens = useTokens(source === 'real');
+  const tokens = useStoredTokens(source === 'real', before, after);
   const resources: readonly Resource[] =
     source === 'real'
       ? (tokens.data ?? []).map(({ id, container }) => ({ id, container }))
@@ -75,8 +66,12 @@ export function Preview({ holder, before, after, ceiling }: Props) {
         />
       </div>
       {tokens.error !== undefined && <p className="error-text">{describeError(tokens.error).title}.</p>}
-      {source === 'real' && tokens.data?.length === 0 && (
-        <p className="fine">No tokens visible to the signed-in key. Use samples instead.</p>
+      {source === 'real' && tokens.data && (
+        <p className="fine">
+          {tokens.data.length === 0
+            ? 'No tokens visible to the signed-in key. Use samples instead.'
+            : `Up to ${tokensPerContainer} tokens of each container that the rules name, then the newest others. Only tokens visible to the signed-in key.`}
+        </p>
       )}
       <ul className="resources">
         {[...own, ...resources].map((resource) => (

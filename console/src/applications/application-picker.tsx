@@ -18,10 +18,15 @@ export function useApplicationSearch(text: string) {
     const query = { size: maxResults, ...(wanted !== '' && filter) };
     return (await api.applications.list(query, { signal })).data;
   });
+  const typed = text.trim().toLowerCase();
+  if (typed !== wanted.toLowerCase()) {
+    const found = (data ?? []).filter(({ name }) => name.toLowerCase().includes(typed));
+    return { found, searching: found.length === 0, error: undefined };
+  }
   return { found: data ?? [], searching: data === undefined && error === undefined, error };
 }
 
-/** Loads one application by id. Returns undefined while it loads and if there is none. */
+/** Loads one application by id. Returns undefined while it loads, and if the id is unknown. */
 export function useApplication(id: string): Application | undefined {
   const { api } = useSignedIn();
   const { data } = useLoad(`application ${id}`, async (signal) =>
@@ -42,8 +47,10 @@ interface Props {
 
 export function ApplicationPicker({ label, hideLabel, value, onChange, clearable, ...rest }: Props) {
   const [text, setText] = useState('');
-  const { found, searching, error } = useApplicationSearch(text === value?.name ? '' : text);
-  const listed = value && !found.some(({ id }) => id === value.id) ? [value, ...found] : found;
+  const search = text === value?.name ? '' : text;
+  const { found, searching, error } = useApplicationSearch(search);
+  const missing = value !== undefined && search === '' && !found.some(({ id }) => id === value.id);
+  const listed = missing ? [value, ...found] : found;
   const none = error === undefined ? 'Nothing found' : describeError(error).title;
   return (
     <Select
@@ -52,7 +59,7 @@ export function ApplicationPicker({ label, hideLabel, value, onChange, clearable
       searchable
       clearable={clearable ?? false}
       allowDeselect={clearable ?? false}
-      data={(searching ? [] : listed).map(({ id, name }) => ({ value: id, label: name }))}
+      data={(searching && !missing ? [] : listed).map(({ id, name }) => ({ value: id, label: name }))}
       filter={({ options }) => options}
       nothingFoundMessage={searching ? 'Searching…' : none}
       value={value?.id ?? null}

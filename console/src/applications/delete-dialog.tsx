@@ -34,7 +34,7 @@ export function DeleteDialog({ application, close }: { application: Application;
     <Modal opened onClose={close} title={`Delete ${name}`} closeButtonProps={{ 'aria-label': 'Close' }}>
       <form className="stack" onSubmit={remove}>
         <p className={used ? 'notice notice-bad' : 'notice'}>
-          <Icon name={used ? 'warning' : 'check'} />
+          <Icon name={used ? 'warning' : 'sessions'} />
           <span>
             {used ? (
               <>
@@ -42,7 +42,7 @@ export function DeleteDialog({ application, close }: { application: Application;
                 will be denied access.
               </>
             ) : (
-              'Never used.'
+              'No recorded use. Use in the last minute may not be recorded yet.'
             )}
           </span>
         </p>

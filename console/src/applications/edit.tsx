@@ -24,18 +24,32 @@ import {
 } from './draft.ts';
 import { NewKeyDialog } from './new-key-dialog.tsx';
 import { ReviewDialog } from './review-dialog.tsx';
+import { readDraft, removeDraft, storeDraft } from './stored-draft.ts';
 
 export function EditApplication({ application }: { application?: Application }) {
   const { api, applications } = useSignedIn();
-  const [before, setBefore] = useState(application);
+  const id = application?.id ?? 'new';
+  const initial = application ? draftOf(application) : emptyDraft;
+  const [restored, setRestored] = useState(() => readDraft(id));
+  const [before, setBefore] = useState(restored ? restored.before : application);
   const [conflict, setConflict] = useState<Application>();
-  const [draft, setDraft] = useState<Draft>(() => (application ? draftOf(application) : emptyDraft));
+  const [draft, setDraft] = useState<Draft>(restored?.draft ?? initial);
   const [errors, setErrors] = useState<Errors>({});
   const [error, setError] = useState<unknown>();
   const [reviewing, setReviewing] = useState(false);
   const [created, setCreated] = useState<{ id: string; key: string }>();
   const start = before ? draftOf(before) : emptyDraft;
-  const markSaved = useUnsaved(!created && JSON.stringify(draft) !== JSON.stringify(start));
+  const unsaved = !created && JSON.stringify(draft) !== JSON.stringify(start);
+  const markSaved = useUnsaved(unsaved, () => removeDraft(id));
+  useEffect(() => {
+    if (unsaved) storeDraft(id, { before, draft });
+    else removeDraft(id);
+  }, [id, unsaved, before, draft]);
+  const discard = () => {
+    setRestored(undefined);
+    setBefore(application);
+    setDraft(initial);
+  };
   const form = useRef<HTMLFormElement>(null);
   const change = (part: Partial<Draft>) => setDraft((old) => ({ ...old, ...part }));
   const review = (event: FormEvent) => {
@@ -65,6 +79,7 @@ export function EditApplication({ application }: { application?: Application }) 
         applications.put(await api.applications.update(before.id, body));
         announce(`${name} saved.`);
         markSaved();
+        removeDraft(id);
         return navigate('applications', before.id);
       }
       const end = expiryDate(draft, Date.now());
@@ -97,6 +112,15 @@ export function EditApplication({ application }: { application?: Application }) 
       <div className="columns">
         <form ref={form} className="stack-wide" onSubmit={review}>
           {error !== undefined && <ErrorNotice error={error} />}
+          {restored && (
+            <div className="notice" role="status">
+              <Icon name="edit" />
+              <span>Your unsaved changes were restored.</span>
+              <Button variant="default" size="compact-xs" onClick={discard}>
+                Discard changes
+              </Button>
+            </div>
+          )}
           {!application && <TypeChoice draft={draft} change={change} />}
           <TextInput
             label="Name"

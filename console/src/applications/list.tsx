@@ -1,11 +1,12 @@
-import { Button, TextInput } from '@mantine/core';
-import { useDeferredValue, useEffect, useMemo, useRef, useState } from 'react';
+import { Button } from '@mantine/core';
+import { useDeferredValue, useEffect, useMemo, useState } from 'react';
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { formatNumber, plural } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
-import { href, navigate } from '../frame/route.ts';
+import { href, navigate, useRouteQuery } from '../frame/route.ts';
+import { SearchField } from '../frame/search-field.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { useApplications } from './application-store.ts';
 import { type Column, type Order, Table } from './table.tsx';
@@ -16,28 +17,24 @@ const filters: readonly [Filter, string][] = [
   ['private', 'Private'],
   ['public', 'Public'],
   ['management', 'Management'],
-  ['unused', 'Never used'],
+  ['unused', 'No recorded use'],
   ['expiring', 'Expiring'],
 ];
 
 function passes(application: Application, filter: Filter): boolean {
-  if (filter === 'all') return true;
   if (filter === 'unused') return application.last_used_at === undefined;
   if (filter === 'expiring') return application.expires_at !== undefined;
-  return application.type === filter;
+  return application.type === filter || !filters.some(([value]) => value === filter) || filter === 'all';
 }
 
+/** Containers are not searched: a match would not say whether the application can read the container. */
 function contains({ name, id, permissions, rules }: Application, words: readonly string[]): boolean {
   return words.every(
     (word) =>
       name.toLowerCase().includes(word) ||
       id === word ||
       permissions.some((permission) => permission.includes(word)) ||
-      rules.some(
-        (rule) =>
-          rule.container?.toLowerCase().includes(word) ||
-          rule.permissions.some((permission) => permission.includes(word)),
-      ),
+      rules.some((rule) => rule.permissions.some((permission) => permission.includes(word))),
   );
 }
 
@@ -52,28 +49,36 @@ const comparisons: Record<Column, (a: Application, b: Application) => number> = 
   created: (a, b) => (a.created_at < b.created_at ? -1 : 1),
 };
 
-function useFiltered(list: readonly Application[], text: string, filter: Filter, order: Order) {
+/** `created` or, descending, `-created`. */
+function parseOrder(text: string): Order {
+  const column = text.replace(/^-/, '');
+  return Object.hasOwn(comparisons, column)
+    ? { column: column as Column, descending: text.startsWith('-') }
+    : { column: 'created', descending: true };
+}
+
+function useFiltered(list: readonly Application[], text: string, filter: Filter, sort: string) {
   return useMemo(() => {
+    const order = parseOrder(sort);
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const found = list.filter((each) => passes(each, filter) && contains(each, words));
     // The API returns the newest first.
     if (order.column === 'created') return order.descending ? found : found.reverse();
     const compare = comparisons[order.column];
     return found.sort((a, b) => (order.descending ? -compare(a, b) : compare(a, b)));
-  }, [list, text, filter, order]);
+  }, [list, text, filter, sort]);
 }
 
 export function Applications() {
   const signedIn = useSignedIn();
   const { list, complete, error } = useApplications(signedIn.applications);
-  const [text, setText] = useState('');
-  const [filter, setFilter] = useState<Filter>('all');
-  const [order, setOrder] = useState<Order>({ column: 'created', descending: true });
-  const visible = useFiltered(list, useDeferredValue(text), filter, order);
-  const search = useRef<HTMLInputElement>(null);
+  const [query, setQuery] = useRouteQuery({ q: '', show: 'all', sort: '-created' });
+  const [text, setText] = useState(query.q);
+  const filter = query.show as Filter;
+  const visible = useFiltered(list, useDeferredValue(text), filter, query.sort);
   useEffect(() => signedIn.applications.refresh(), [signedIn]);
   const mayCreate = holds(signedIn, 'application:create') !== false;
-  useShortcuts({ '/': () => search.current?.focus(), c: () => mayCreate && navigate('applications', 'new') });
+  useShortcuts({ c: () => mayCreate && navigate('applications', 'new') });
   if (error !== undefined && list.length === 0) {
     return (
       <div className="page">
@@ -103,16 +108,12 @@ export function Applications() {
         )}
       </header>
       <div className="tools">
-        <TextInput
-          ref={search}
-          className="grow"
-          aria-label="Search applications"
-          placeholder="Name, permission or container"
-          leftSection={<Icon name="search" size={14} />}
-          rightSection={text === '' ? <kbd>/</kbd> : undefined}
-          value={text}
-          onChange={(event) => setText(event.currentTarget.value)}
-          onKeyDown={(event) => event.key === 'Escape' && setText('')}
+        <SearchField
+          label="Search applications"
+          placeholder="Name, ID or permission"
+          value={query.q}
+          onType={setText}
+          onChange={(q) => setQuery({ q }, 'replace')}
         />
         <fieldset className="filters">
           <legend className="visually-hidden">Filter</legend>
@@ -121,7 +122,7 @@ export function Applications() {
               key={value}
               type="button"
               aria-pressed={filter === value}
-              onClick={() => setFilter(value)}
+              onClick={() => setQuery({ show: value })}
             >
               {label}
             </button>
@@ -130,22 +131,37 @@ export function Applications() {
       </div>
       {error !== undefined && <ErrorNotice error={error} retry={() => void signedIn.applications.load()} />}
       {visible.length > 0 ? (
-        <Table rows={visible} order={order} setOrder={setOrder} />
+        <Table
+          rows={visible}
+          order={parseOrder(query.sort)}
+          setOrder={({ column, descending }) => setQuery({ sort: `${descending ? '-' : ''}${column}` })}
+        />
       ) : (
-        complete && <EmptyList filtered={list.length > 0} mayCreate={mayCreate} />
+        complete && (
+          <EmptyList filtered={list.length > 0} container={text.includes('/')} mayCreate={mayCreate} />
+        )
       )}
     </div>
   );
 }
 
-function EmptyList({ filtered, mayCreate }: { filtered: boolean; mayCreate: boolean }) {
+interface EmptyListProps {
+  readonly filtered: boolean;
+  /** Whether the search text looks like a container. */
+  readonly container: boolean;
+  readonly mayCreate: boolean;
+}
+
+function EmptyList({ filtered, container, mayCreate }: EmptyListProps) {
   return (
     <div className="empty">
       <Icon name="applications" size={28} />
       <h2>{filtered ? 'No matching applications' : 'No applications yet'}</h2>
       <p>
         {filtered
-          ? 'Change the search or the filter.'
+          ? container
+            ? 'Containers are not searched here. An application can also access a container that its rules do not name.'
+            : 'Change the search or the filter.'
           : 'An application is a set of keys with their access rules. Create one for each backend, web page and tool.'}
       </p>
       {!filtered && mayCreate && (

@@ -164,8 +164,16 @@ function Access({ row: { rules, permissions }, all }: { row: Application; all: n
   );
 }
 
+/** The service records use in memory and writes it once a minute. */
+export const usageDelay = 'Use is recorded within a minute.';
+
 export function LastUsed({ at, now }: { at: string | undefined; now: number }) {
-  if (at === undefined) return <span className="tag tag-warn">never used</span>;
+  if (at === undefined)
+    return (
+      <span className="tag" title={usageDelay}>
+        no recorded use
+      </span>
+    );
   return <span title={formatDate(at)}>{timeAgo(at, now)}</span>;
 }
 

@@ -1,8 +1,9 @@
-/** Which grants were used and which never were. */
+/** Which grants were used, and which have no recorded use. */
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { plural, timeAgo } from '../frame/format.ts';
 import { useLoad, useNow } from '../frame/load.ts';
 import { useSignedIn } from '../frame/signed-in.ts';
+import { usageDelay } from './table.tsx';
 
 const maxRows = 6;
 
@@ -16,7 +17,7 @@ export function Usage({ application: { id } }: { application: Application }) {
     <section className="card">
       <h2>Usage</h2>
       {uses.length === 0 ? (
-        <p className="fine">No permission has been used yet.</p>
+        <p className="fine">No recorded use. {usageDelay}</p>
       ) : (
         <ul className="uses">
           {uses.slice(0, maxRows).map(({ permission, container, last_used_at: at }) => (
@@ -29,7 +30,7 @@ export function Usage({ application: { id } }: { application: Application }) {
       )}
       {uses.length > 0 && unused.length > 0 && (
         <p className="fine">
-          {plural(unused.length, 'unused grant')}:{' '}
+          {plural(unused.length, 'grant')} without recorded use:{' '}
           {unused
             .slice(0, maxRows)
             .map(

@@ -34,7 +34,14 @@ export function describeError(error: unknown): ErrorDescription {
     return { title: 'Database unavailable', text, retryable: true };
   }
   if (error instanceof ConnectionError) {
-    const text = 'Check that the service is running and that you are online, then try again.';
+    const status = /with status (\d+)/.exec(error.message)?.[1];
+    if (status !== undefined) {
+      const text = 'A proxy answered instead of the service. A deployment may be in progress. Try again.';
+      return { title: `The service is not available (status ${status})`, text, retryable: true };
+    }
+    const text = navigator.onLine
+      ? 'The service did not answer. Check that it is running, then try again.'
+      : 'This device is offline.';
     return { title: 'Cannot reach the service', text, retryable: true };
   }
   if (error instanceof ValidationError) {
@@ -54,6 +61,11 @@ export function describeError(error: unknown): ErrorDescription {
 export function ErrorNotice({ error, retry }: { error: unknown; retry?: () => void }) {
   const { title, text, retryable } = describeError(error);
   useEffect(() => announce(`${title}. ${text}`), [title, text]);
+  useEffect(() => {
+    if (!retry || !(error instanceof ConnectionError)) return;
+    addEventListener('online', retry);
+    return () => removeEventListener('online', retry);
+  }, [error, retry]);
   return (
     <div className="problem" role="group" aria-label="Error">
       <Icon name="warning" />

@@ -1,11 +1,10 @@
 /** Opens a page or an application by name. */
 import { Modal } from '@mantine/core';
 import { type KeyboardEvent, useMemo, useState } from 'react';
-import { useApplications } from '../applications/application-store.ts';
+import { useApplicationSearch } from '../applications/application-picker.tsx';
 import { Icon, type IconName } from './icons.tsx';
 import { navigate } from './route.ts';
 import { sections } from './sections.ts';
-import { useSignedIn } from './signed-in.ts';
 
 interface Target {
   readonly id: string;
@@ -15,30 +14,27 @@ interface Target {
   readonly to: readonly string[];
 }
 
-const maxTargets = 8;
+const maxApplications = 8;
 
-function useTargets(text: string): readonly Target[] {
-  const { list } = useApplications(useSignedIn().applications);
+function useTargets(text: string): { targets: readonly Target[]; searching: boolean } {
+  const { found, searching } = useApplicationSearch(text);
   return useMemo(() => {
     const wanted = text.trim().toLowerCase();
-    const fixed = [
+    const pages = [
       { label: 'Create an application', icon: 'plus' as const, to: ['applications', 'new'] },
       ...sections.map(({ label, icon, path }) => ({ label, icon, to: [path] })),
     ].map((each) => ({ ...each, id: each.to.join('/'), hint: '' }));
-    const targets: Target[] = fixed.filter(({ label }) => label.toLowerCase().includes(wanted));
-    for (const { id, name, type } of list) {
-      if (targets.length >= maxTargets + (wanted ? 0 : fixed.length)) break;
-      if (!name.toLowerCase().includes(wanted) && !id.startsWith(wanted)) continue;
+    const targets: Target[] = pages.filter(({ label }) => label.toLowerCase().includes(wanted));
+    for (const { id, name, type } of found.slice(0, maxApplications))
       targets.push({ id, label: name, hint: type, icon: 'applications', to: ['applications', id] });
-    }
-    return targets.slice(0, maxTargets + 4);
-  }, [list, text]);
+    return { targets, searching };
+  }, [found, searching, text]);
 }
 
 function Targets({ close }: { close: () => void }) {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
-  const targets = useTargets(text);
+  const { targets, searching } = useTargets(text);
   const open = (target: Target | undefined) => {
     if (!target) return;
     close();
@@ -85,7 +81,7 @@ function Targets({ close }: { close: () => void }) {
             <small>{target.hint}</small>
           </div>
         ))}
-        {targets.length === 0 && <p className="quiet">No matches.</p>}
+        {targets.length === 0 && <p className="quiet">{searching ? 'Searching…' : 'Nothing found.'}</p>}
       </div>
     </div>
   );

@@ -36,7 +36,8 @@ function SectionLink({ section, current }: { section: Section; current: boolean 
 }
 
 function Scheme() {
-  const { setColorScheme } = useMantineColorScheme();
+  // Without `keepTransitions`, Mantine inserts a style element, which the content security policy blocks.
+  const { setColorScheme } = useMantineColorScheme({ keepTransitions: true });
   const dark = useComputedColorScheme('light') === 'dark';
   const label = dark ? 'Switch to light theme' : 'Switch to dark theme';
   return (

@@ -1,8 +1,9 @@
-import { Button, PasswordInput } from '@mantine/core';
+import { Button, Checkbox, PasswordInput } from '@mantine/core';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { AuthenticationError } from '../../../sdk/src/sallyport.ts';
 import { describeError } from './error-notice.tsx';
 import { Icon } from './icons.tsx';
+import type { FoundKey } from './kept-key.ts';
 import { type SignedIn, signIn } from './signed-in.ts';
 
 const keyPattern = /^slp_(mgt|pvt|pub|ses)_[0-9A-Za-z]{49}$/;
@@ -15,27 +16,28 @@ function messageFor(error: unknown): string {
 }
 
 interface Props {
-  /** The key from the sign-in link, if the page was opened with one. */
-  readonly given: Promise<string | undefined>;
+  /** The key from the sign-in link, from this tab or from another one. Undefined after it was used. */
+  readonly given: Promise<FoundKey | undefined> | undefined;
   /** Why the user was signed out. */
   readonly reason: string | undefined;
-  readonly enter: (signedIn: SignedIn) => void;
+  readonly enter: (signedIn: SignedIn, found: FoundKey) => void;
   readonly lost: () => void;
 }
 
 export function SignIn({ given, reason, enter, lost }: Props) {
   const [key, setKey] = useState('');
+  const [keep, setKeep] = useState(false);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(reason);
   const input = useRef<HTMLInputElement>(null);
-  const attempt = async (text: string) => {
-    if (!keyPattern.test(text)) {
+  const attempt = async (found: FoundKey) => {
+    if (!keyPattern.test(found.key)) {
       setError('A key starts with slp_ and has 57 characters. Copy all of it.');
       return input.current?.focus();
     }
     setBusy(true);
     try {
-      enter(await signIn(text, lost));
+      enter(await signIn(found, lost), found);
     } catch (error) {
       setBusy(false);
       setError(messageFor(error));
@@ -44,14 +46,14 @@ export function SignIn({ given, reason, enter, lost }: Props) {
   };
   const first = useRef(attempt);
   useEffect(() => {
-    given.then(
-      (link) => link !== undefined && void first.current(link),
+    given?.then(
+      (found) => found && void first.current(found),
       (error: unknown) => setError(error instanceof Error ? error.message : String(error)),
     );
   }, [given]);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void attempt(key.trim());
+    void attempt({ key: key.trim(), keep });
   };
   return (
     <main className="sign-in">
@@ -61,6 +63,15 @@ export function SignIn({ given, reason, enter, lost }: Props) {
         </span>
         <h1>Sign in to Sallyport</h1>
         <p>Use an application key. You see what the key can access.</p>
+        <input
+          className="visually-hidden"
+          name="username"
+          autoComplete="username"
+          value={`Sallyport at ${location.host}`}
+          readOnly
+          tabIndex={-1}
+          aria-hidden="true"
+        />
         <PasswordInput
           ref={input}
           label="Key"
@@ -70,17 +81,23 @@ export function SignIn({ given, reason, enter, lost }: Props) {
           onChange={(event) => setKey(event.currentTarget.value)}
           error={error}
           errorProps={{ role: 'alert' }}
-          autoComplete="off"
+          name="password"
+          autoComplete="current-password"
           spellCheck={false}
           data-autofocus
           autoFocus
+        />
+        <Checkbox
+          label="Stay signed in in this browser"
+          description="Until you close the tab, or after 15 minutes without input. Not on shared computers."
+          checked={keep}
+          onChange={(event) => setKeep(event.currentTarget.checked)}
         />
         <Button type="submit" size="sm" fullWidth loading={busy}>
           Sign in
         </Button>
         <p className="fine">
-          The first start writes a management key to <code>data/management.key</code>. The console holds the
-          key in memory only; a reload signs you out.
+          The first start writes a management key to <code>data/management.key</code>.
         </p>
       </form>
     </main>

@@ -1,8 +1,9 @@
-/** The signed-in key. It exists only in the page's memory and is lost on reload. */
+/** The signed-in key. It is only in the page's memory, unless the user chose to stay signed in: see kept-key.ts. */
 import { createContext, useContext } from 'react';
 import type { Application, Permission } from '../../../sdk/src/sallyport.ts';
 import { AuthenticationError, PermissionError, Sallyport } from '../../../sdk/src/sallyport.ts';
 import { ApplicationStore } from '../applications/application-store.ts';
+import { type FoundKey, keepKeyForReload } from './kept-key.ts';
 
 export interface SignedIn {
   readonly api: Sallyport;
@@ -12,6 +13,8 @@ export interface SignedIn {
   readonly ownApplication: Application | undefined;
   readonly permissions: readonly Permission[];
   readonly applications: ApplicationStore;
+  /** Reloads the console and stays signed in. */
+  readonly reload: () => void;
   /** Requests a decision about the signed-in key. */
   readonly decideForOwnKey: (permission: string, resource: Resource) => ReturnType<Sallyport['decide']>;
 }
@@ -28,7 +31,7 @@ export function useSignedIn(): SignedIn {
 }
 
 /** Throws the service's error if the key is invalid. Calls `lost` when a later request gets 401. */
-export async function signIn(key: string, lost: () => void): Promise<SignedIn> {
+export async function signIn({ key, keep }: FoundKey, lost: () => void): Promise<SignedIn> {
   let signedIn = false;
   const watched = async (...[input, init]: Parameters<typeof fetch>) => {
     const response = await fetch(input, init);
@@ -46,6 +49,10 @@ export async function signIn(key: string, lost: () => void): Promise<SignedIn> {
     ownApplication,
     permissions,
     applications: new ApplicationStore(api),
+    reload: () => {
+      keepKeyForReload(key, keep);
+      location.reload();
+    },
     decideForOwnKey,
   };
 }

@@ -3,23 +3,38 @@ import { useEffect, useRef } from 'react';
 
 const question = 'Leave without saving? Your changes will be lost.';
 
-/** Returns a function that turns the confirmation off. Call it after saving. */
-export function useUnsaved(unsaved: boolean): () => void {
+let unsavedPage = false;
+
+/** Asks before the user signs out with unsaved changes. */
+export function confirmLeaving(): boolean {
+  return !unsavedPage || confirm(question);
+}
+
+/**
+ * Calls `discard` when the user leaves without saving. Returns a function that turns the confirmation off. Call it
+ * after saving.
+ */
+export function useUnsaved(unsaved: boolean, discard: () => void): () => void {
   const saved = useRef(false);
+  const latest = useRef(discard);
+  latest.current = discard;
   useEffect(() => {
     if (!unsaved) return;
+    unsavedPage = true;
     const leaving = (event: Event) => {
       if (!saved.current) event.preventDefault();
     };
     const moving = (event: NavigateEvent) => {
-      if (!saved.current && event.hashChange && event.cancelable && !confirm(question))
-        event.preventDefault();
+      if (saved.current || !event.hashChange || !event.cancelable) return;
+      if (confirm(question)) latest.current();
+      else event.preventDefault();
     };
     // Older browsers lack it, and ask only when the tab is closed or reloaded.
     const { navigation } = globalThis as { navigation?: Navigation };
     addEventListener('beforeunload', leaving);
     navigation?.addEventListener('navigate', moving);
     return () => {
+      unsavedPage = false;
       removeEventListener('beforeunload', leaving);
       navigation?.removeEventListener('navigate', moving);
     };

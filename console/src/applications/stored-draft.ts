@@ -1,0 +1,42 @@
+/**
+ * Unsaved changes of applications, in the storage of the tab: they survive a reload, an upgrade of the console and a
+ * sign-out by an expired key. They contain no keys. Signing out deletes them.
+ */
+import type { Application } from '../../../sdk/src/sallyport.ts';
+import type { Draft } from './draft.ts';
+
+export interface StoredDraft {
+  /** The application when editing began, to detect changes by others. Undefined for a new application. */
+  readonly before?: Application | undefined;
+  readonly draft: Draft;
+}
+
+const prefix = 'sallyport.draft.';
+
+/** `id` is the id of the application, or `new`. Returns undefined if there is no draft. */
+export function readDraft(id: string): StoredDraft | undefined {
+  const text = sessionStorage.getItem(prefix + id);
+  if (text === null) return undefined;
+  try {
+    return JSON.parse(text) as StoredDraft;
+  } catch {
+    return undefined;
+  }
+}
+
+export function storeDraft(id: string, stored: StoredDraft): void {
+  try {
+    sessionStorage.setItem(prefix + id, JSON.stringify(stored));
+  } catch {
+    // Storage is full or disabled. The draft then lives only in the page.
+  }
+}
+
+export function removeDraft(id: string): void {
+  sessionStorage.removeItem(prefix + id);
+}
+
+export function removeAllDrafts(): void {
+  for (const name of Object.keys(sessionStorage))
+    if (name.startsWith(prefix)) sessionStorage.removeItem(name);
+}

@@ -1,0 +1,40 @@
+/** A suite of console tests: one service, one browser and one tab. */
+import { afterAll, afterEach, beforeAll, describe, expect } from 'bun:test';
+import type { Browser } from 'playwright-core';
+import { noBrowser, openBrowser } from './browser.ts';
+import { openTab, type Tab } from './console-tab.ts';
+import { openTestServer, sqlite, type TestServer } from './test-server.ts';
+
+export interface ConsoleSuite {
+  readonly server: TestServer;
+  readonly tab: Tab;
+}
+
+/** Properties of the suite are available inside of tests. Skipped without a browser. */
+export function describeConsole(name: string, define: (suite: ConsoleSuite) => void): void {
+  describe.skipIf(noBrowser)(name, () => {
+    let server: TestServer;
+    let browser: Browser;
+    let tab: Tab;
+    beforeAll(async () => {
+      [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
+      tab = await openTab(browser, server.url);
+    });
+    afterAll(async () => {
+      await browser.close();
+      await server.close();
+    });
+    afterEach(async () => {
+      await tab.reset();
+      expect(tab.violations).toEqual([]);
+    });
+    define({
+      get server() {
+        return server;
+      },
+      get tab() {
+        return tab;
+      },
+    });
+  });
+}
