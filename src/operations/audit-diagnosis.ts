@@ -7,6 +7,7 @@ import {
   signatureCheck,
   systemTenant,
 } from '../store/audit/hash-chain.ts';
+import { IndexCheck } from '../store/audit/index-check.ts';
 import {
   allChains,
   type Chain,
@@ -35,7 +36,10 @@ export async function checkChained(db: Db, unchained: number): Promise<Check> {
   return ok('audit log', unchained === 0 ? 'all entries are chained' : `${entries} not yet chained`);
 }
 
-/** Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which is unchanged. */
+/**
+ * Checks for each chain that its last checkpoint has a valid signature and is of its last entry, which is unchanged, and
+ * that the index has its newest entries.
+ */
 export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Promise<Check[]> {
   const chains = await allChains(db);
   if (chains.length === 0) return [];
@@ -47,6 +51,15 @@ export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Pro
     if (problem !== undefined)
       return [fail('audit log', `${problem} in the chain of ${chainName(tenantId)}`, hint)];
   }
+  for (const chain of chains)
+    if (await hasChangedIndex(db, chain))
+      return [
+        fail(
+          'audit log',
+          `the index of the chain of ${chainName(chain.tenantId)} was changed, so filters miss entries`,
+          'run `sallyport audit verify`, and then `sallyport audit reindex`',
+        ),
+      ];
   const total = chains.reduce((sum, { seq }) => sum + seq, 0);
   return [
     ok(
@@ -54,6 +67,25 @@ export async function checkHeads(db: Db, masters: MasterKeys, hint: string): Pro
       `signed: ${total} entries in ${chains.length} ${chains.length === 1 ? 'chain' : 'chains'}`,
     ),
   ];
+}
+
+/** The newest entries of each chain whose index is checked. `audit verify` checks all. */
+const checkedEntries = 100;
+
+/** Compares the index with the newest entries of a chain. */
+async function hasChangedIndex(db: Db, chain: Chain): Promise<boolean> {
+  const after = Math.max(chain.baseSeq, chain.seq - checkedEntries);
+  const rows = await rowsAfter(db, chain, { after, upTo: chain.seq }, checkedEntries);
+  let isChanged = false;
+  const check = await IndexCheck.start({ db, chain }, () => {
+    isChanged = true;
+  });
+  for (const { seq, at, entryText: entry } of rows) {
+    check.add({ seq, at, entry });
+    if (check.isFull) await check.compare();
+  }
+  await check.end();
+  return isChanged;
 }
 
 /** Reads are repeated if the service has extended the chain between them. */

@@ -156,7 +156,7 @@ async function checkMasterKey(db: Db, masters: MasterKeys): Promise<Check> {
 /** Seconds. A longer lag is a warning. */
 const maxSweepLag = 300;
 
-const verify = 'run `sallyport audit export` and `sallyport audit verify`: see docs/operations/audit.md';
+const verify = 'run `sallyport audit verify`, which lists the entries: see docs/operations/audit.md';
 const keyFirst = 'provide the correct master key first; the audit log cannot be verified without it';
 
 function checkSweep(lag: number): Check {

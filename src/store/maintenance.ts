@@ -8,6 +8,7 @@ import type { Minted } from '../domain/key.ts';
 import type { Retention } from './audit/delivered.ts';
 import type { Deliveries } from './audit/deliveries.ts';
 import type { ChainKeys, SignedCheckpoint } from './audit/hash-chain.ts';
+import type { Reindexed } from './audit/reindex.ts';
 import type { Part } from './audit/verify-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { MasterKeys } from './crypto/keyring.ts';
@@ -106,6 +107,11 @@ export interface AuditChain {
    * `systemTenant` for entries without one. Throws `EntriesDeleted` while it is read if entries are deleted meanwhile.
    */
   export(at: number, tenant?: string): Promise<Part[]>;
+  /**
+   * Rebuilds the index of the chain of one tenant, which is `systemTenant` for entries without one. Returns undefined if
+   * it has no chain. Calls `between` between two transactions, which may throw to stop.
+   */
+  reindex(tenant: string, between?: () => Promise<void>): Promise<Reindexed | undefined>;
   /**
    * Deletes entries that are older than the retention and that every sink has received, in small batches. Returns how
    * many chains were shortened. Rejects if a chain does not verify, and deletes nothing from it. Any node may call it.

@@ -1,23 +1,19 @@
-import { mkdirSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { timestamp } from '../../domain/common-fields.ts';
-import { parseDuration } from '../../domain/duration.ts';
-import { type Archived, ArchiveError, archiveLog } from '../../operations/audit-archive.ts';
 import { chainAll, exportLines, exportPaths, verifyFiles } from '../../operations/audit-files.ts';
 import { masterKeys } from '../../operations/master-key.ts';
 import { chainName, parsePosition } from '../../store/audit/export-format.ts';
 import { anchorOf, genesis, systemTenant } from '../../store/audit/hash-chain.ts';
-import { DamagedChain } from '../../store/audit/signed-position.ts';
 import type { Verdict } from '../../store/audit/verify.ts';
 import type { Anchor, Finding, Part } from '../../store/audit/verify-chain.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
 import type { Command, Invocation, Option, Options } from '../command.ts';
-import { CommandError, describeSystemError, UsageError } from '../errors.ts';
+import { CommandError, UsageError } from '../errors.ts';
 import { withStore } from '../terminal/database.ts';
 import { writeLines } from '../terminal/files.ts';
-import { interruptible } from '../terminal/signals.ts';
 
-const tenantOption: Option = {
+export const tenantOption: Option = {
   name: 'tenant',
   value: 'ID',
   description: 'Only the chain of this tenant; `system` for entries without a tenant.',
@@ -52,22 +48,6 @@ export const auditFileCommands: readonly Command[] = [
       'sallyport audit verify /archive --database --anchor system:5219:0f5c…',
     ],
     run: verifyAudit,
-  },
-  {
-    usage: 'audit archive <FOLDER>',
-    options: [
-      {
-        name: 'older-than',
-        value: 'AGE',
-        description: 'Age of the entries, such as 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.',
-      },
-      tenantOption,
-    ],
-    summary: 'Move old entries of the audit log from the database into files.',
-    details:
-      'Writes one file per chain, verifies it, records it in the audit log, and then deletes the entries in small batches. Works while the service runs. If it is interrupted, run it again with the same folder.',
-    examples: ['sallyport audit archive /archive --older-than 90d'],
-    run: archiveAudit,
   },
   {
     usage: 'audit head',
@@ -110,7 +90,7 @@ async function recordEnds(maintenance: Maintenance, tenant: string | undefined):
   await chainAll(maintenance);
 }
 
-function noEntries(tenant: string): CommandError {
+export function noEntries(tenant: string): CommandError {
   return new CommandError(`${chainName(tenant)} has no audit entries`, 'check the id of the tenant');
 }
 
@@ -190,53 +170,12 @@ function tenantIdOf(chain: string): string {
 }
 
 /** Returns undefined if the option was not given. */
-function tenantOf(options: Options): string | undefined {
+export function tenantOf(options: Options): string | undefined {
   const text = options.value('tenant');
   if (text === undefined) return undefined;
   if (text !== 'system' && !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text))
     throw new UsageError(`--tenant must be the id of a tenant or system, not "${text}"`);
   return tenantIdOf(text);
-}
-
-function archiveAudit(invocation: Invocation): Promise<number> {
-  const { args, options, config, printResult } = invocation;
-  const age = ageOf(options, config.auditRetention);
-  const tenantId = tenantOf(options);
-  const folder = resolve(args[0] as string);
-  return withStore(invocation, async (maintenance) => {
-    try {
-      mkdirSync(folder, { recursive: true, mode: 0o700 });
-      const now = Date.now();
-      const archived = await interruptible(
-        (between) => archiveLog(maintenance, { folder, now, before: now - age, tenantId, between }),
-        'interrupted; no entry is lost',
-      );
-      return printResult({ folder, archived }, formatArchived(folder, archived));
-    } catch (error) {
-      if (error instanceof DamagedChain || error instanceof ArchiveError)
-        throw new CommandError(error.message, error.hint);
-      throw describeSystemError(`cannot write to ${folder}`, error);
-    }
-  });
-}
-
-function ageOf(options: Options, retention: number | undefined): number {
-  const text = options.value('older-than');
-  if (text === undefined && retention === undefined)
-    throw new UsageError('audit archive needs --older-than AGE or SALLYPORT_AUDIT_RETENTION');
-  const age = text === undefined ? retention : parseDuration(text);
-  if (age === undefined)
-    throw new UsageError(`--older-than must be an age such as 90d or 24h, not "${text}"`);
-  return age;
-}
-
-function formatArchived(folder: string, archived: readonly Archived[]): string {
-  if (archived.length === 0) return 'no entries are old enough';
-  const lines = archived.map(({ file, first, last }) => {
-    const count = last - first + 1;
-    return `  ${file}  ${count} ${count === 1 ? 'entry' : 'entries'}`;
-  });
-  return [`archived to ${folder}:`, ...lines].join('\n');
 }
 
 function printHead(invocation: Invocation): Promise<number> {

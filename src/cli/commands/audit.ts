@@ -8,6 +8,7 @@ import { AuditTail } from '../terminal/audit-tail.ts';
 import { withStore } from '../terminal/database.ts';
 import { follow, lines, printEntries, tailOptions } from '../terminal/tail.ts';
 import { auditFileCommands } from './audit-files.ts';
+import { auditStorageCommands } from './audit-storage.ts';
 
 export const auditCommands: readonly Command[] = [
   {
@@ -20,6 +21,7 @@ export const auditCommands: readonly Command[] = [
     run: tail,
   },
   ...auditFileCommands,
+  ...auditStorageCommands,
 ];
 
 const Filter = z.strictObject({

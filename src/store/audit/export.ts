@@ -58,7 +58,7 @@ export async function exportedParts(
       ...wrapped,
     };
     const lines = () => partLines(db, chainKeys, header, chain);
-    return { header, line: 1, head: formatPosition(headOf(chain)), lines };
+    return { header, line: 1, head: formatPosition(headOf(chain)), lines, index: { db, chain } };
   });
 }
 

@@ -10,7 +10,7 @@ export function blockOf(seq: number): number {
   return Math.floor(seq / blockSize);
 }
 
-interface IndexRow {
+export interface IndexRow {
   readonly term: number;
   readonly block: number;
   readonly offsets: Uint8Array;
@@ -21,8 +21,8 @@ export interface IndexedEntry {
   readonly terms: ReadonlySet<number>;
 }
 
-/** The rows for new entries, one per term and block. Entries are in ascending order. */
-function rowsFor(entries: readonly IndexedEntry[]): IndexRow[] {
+/** The rows for entries in ascending order, one per term and block. */
+export function rowsFor(entries: readonly IndexedEntry[]): IndexRow[] {
   const offsets = new Map<number, { term: number; block: number; bytes: number[] }>();
   for (const { seq, terms } of entries) {
     const block = blockOf(seq);
@@ -38,23 +38,49 @@ function rowsFor(entries: readonly IndexedEntry[]): IndexRow[] {
   return rows.map(({ term, block, bytes }) => ({ term, block, offsets: Uint8Array.from(bytes) }));
 }
 
-const upsert = {
-  sqlite: `insert into audit_index (chain, term, block, offsets) values ($1, $2, $3, $4)
-    on conflict (chain, term, block) do update set offsets = cast(audit_index.offsets || excluded.offsets as blob)`,
-  postgres: `insert into audit_index (chain, term, block, offsets)
-    select cast($1 as integer), term, block, decode(offsets, 'hex')
-    from json_to_recordset(cast(cast($2 as text) as json)) as rows (term integer, block integer, offsets text)
-    on conflict (chain, term, block) do update set offsets = audit_index.offsets || excluded.offsets`,
+const insertOne = 'insert into audit_index (chain, term, block, offsets) values ($1, $2, $3, $4)';
+const insertMany = `insert into audit_index (chain, term, block, offsets)
+  select cast($1 as integer), term, block, decode(offsets, 'hex')
+  from json_to_recordset(cast(cast($2 as text) as json)) as rows (term integer, block integer, offsets text)`;
+const onConflict = 'on conflict (chain, term, block) do update set offsets =';
+
+/** What happens to the offsets of a row that exists already. */
+const append = {
+  sqlite: `${insertOne} ${onConflict} cast(audit_index.offsets || excluded.offsets as blob)`,
+  postgres: `${insertMany} ${onConflict} audit_index.offsets || excluded.offsets`,
+};
+const replace = {
+  sqlite: `${insertOne} ${onConflict} excluded.offsets`,
+  postgres: `${insertMany} ${onConflict} excluded.offsets`,
 };
 
 /** Call it once for every new entry, in ascending order, while the chain is locked. */
-export async function addToIndex(
+export function addToIndex(
   tx: Queries,
   dialect: Db['dialect'],
   chain: number,
   entries: readonly IndexedEntry[],
 ): Promise<void> {
-  const rows = rowsFor(entries);
+  return writeRows(tx, dialect, append, chain, rowsFor(entries));
+}
+
+/** Call it while the chain is locked. */
+export function replaceRows(
+  tx: Queries,
+  dialect: Db['dialect'],
+  chain: number,
+  rows: readonly IndexRow[],
+): Promise<void> {
+  return writeRows(tx, dialect, replace, chain, rows);
+}
+
+async function writeRows(
+  tx: Queries,
+  dialect: Db['dialect'],
+  upsert: Readonly<Record<Db['dialect'], string>>,
+  chain: number,
+  rows: readonly IndexRow[],
+): Promise<void> {
   if (rows.length === 0) return;
   if (dialect === 'postgres') {
     const list = rows.map((row) => ({ ...row, offsets: row.offsets.toHex() }));
@@ -62,6 +88,29 @@ export async function addToIndex(
     return;
   }
   for (const { term, block, offsets } of rows) await tx.run(upsert.sqlite, [chain, term, block, offsets]);
+}
+
+/** Terms per statement. */
+const maxTerms = 512;
+
+/** The offsets of the given terms in one block, by term. */
+export async function storedRows(
+  db: Pick<Queries, 'all'>,
+  chain: number,
+  block: number,
+  terms: readonly number[],
+): Promise<Map<number, Uint8Array>> {
+  const found = new Map<number, Uint8Array>();
+  for (let at = 0; at < terms.length; at += maxTerms) {
+    const params = new Params();
+    const rows = await db.all<Omit<IndexRow, 'block'>>(
+      `select term, offsets from audit_index where chain = ${params.add(chain)} and block = ${params.add(block)}
+       and term in ${params.list(terms.slice(at, at + maxTerms))}`,
+      params.values,
+    );
+    for (const { term, offsets } of rows) found.set(term, offsets);
+  }
+  return found;
 }
 
 export interface Block {

@@ -6,6 +6,8 @@ import { type Position, parsePosition } from './export-format.ts';
 export const archiveOperation = 'audit.archive';
 /** Written to a chain whose entries were delivered to all sinks and are then deleted. */
 export const retentionOperation = 'audit.retention';
+/** Written to a chain whose index was rebuilt because it did not match the entries. */
+export const reindexOperation = 'audit.reindex';
 
 /** The entries from `first` to `last.seq` of a chain were deleted after they were archived or delivered. */
 export interface Removal {

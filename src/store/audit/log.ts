@@ -10,6 +10,7 @@ import { deleteDelivered } from './delivered.ts';
 import { exportedParts } from './export.ts';
 import { type ChainKeys, genesis, systemTenant } from './hash-chain.ts';
 import { recordHeads } from './heads.ts';
+import { reindex } from './reindex.ts';
 import { allChains, type Chain, chainOf, checkpointsAfter, rowsAfter, toLogEntry } from './rows.ts';
 import { search } from './search.ts';
 import type { EntryWriter } from './write.ts';
@@ -104,6 +105,7 @@ export function auditChain(db: Db, chainKeys: () => Awaitable<ChainKeys>, master
     },
 
     recordHeads: (which) => recordHeads(db, chainKeys, which === 'all'),
+    reindex: (tenant, between) => reindex(db, chainKeys, tenant, between),
     deleteDelivered: (retention) => deleteDelivered(db, chainKeys, masters, retention),
     export: (at, tenant) => exportedParts(db, chainKeys, at, tenant),
   };

@@ -129,6 +129,15 @@ export function lastCheckpoint(
   return then(row, (found) => found && toCheckpoint(tenantId, found));
 }
 
+/** The highest time of the entries of a chain that were deleted. */
+export async function latestBefore(
+  db: Pick<Queries, 'get'>,
+  { number, baseSeq }: Pick<Chain, 'number' | 'baseSeq'>,
+): Promise<number> {
+  const sql = 'select at from audit_checkpoints where chain = $1 and seq = $2';
+  return Number((await db.get<{ at: DbTime }>(sql, [number, baseSeq]))?.at ?? 0);
+}
+
 function toCheckpoint(tenantId: string, row: CheckpointRow): SignedCheckpoint {
   const { format, hash, signature } = row;
   return { format, tenantId, seq: Number(row.seq), at: Number(row.at), hash, signature };

@@ -1,7 +1,6 @@
 /** Verifies all parts of one chain together: whether they are complete and continue each other. */
 import type { MasterKeys } from '../crypto/keyring.ts';
 import {
-  archiveName,
   chainName,
   type ExportedRow,
   formatPosition,
@@ -10,7 +9,9 @@ import {
   parsePosition,
 } from './export-format.ts';
 import type { ChainKeys } from './hash-chain.ts';
+import { type ChainIndex, IndexCheck } from './index-check.ts';
 import { type Removal, statementOf } from './log-entries.ts';
+import { checkGap, type Rows } from './verify-gaps.ts';
 import { type FindingCode, PartCheck, rowNames } from './verify-part.ts';
 
 export interface Finding {
@@ -54,6 +55,8 @@ export interface Part {
   readonly head: string | undefined;
   /** All lines, with the header. */
   lines(): AsyncIterable<string>;
+  /** The index of the chain, which is compared with the rows. Absent for a file. */
+  readonly index?: ChainIndex;
 }
 
 export interface VerifyOptions {
@@ -82,11 +85,6 @@ export interface ChainOptions extends VerifyOptions {
   readonly note: (text: string) => void;
   /** Called for every entry that records the ends of other chains. */
   readonly onHeads: (heads: readonly (readonly [tenantId: string, Position])[], row: number) => void;
-}
-
-interface Rows {
-  readonly first: number;
-  readonly last: number;
 }
 
 export class ChainCheck {
@@ -130,7 +128,7 @@ export class ChainCheck {
       if (end.seq >= head.seq) head = end;
     }
     if (!this.#isUnreadable) {
-      if (this.#options.archives !== 'ignored') for (const gap of gaps) this.#checkGap(gap);
+      for (const gap of gaps) this.#checkGap(gap);
       this.#checkRemovals();
       this.#checkExpected(head.seq);
     }
@@ -152,6 +150,7 @@ export class ChainCheck {
         ...(part.file !== undefined && { file: part.file, line }),
         ...(row !== undefined && { row }),
       });
+    const index = part.index && (await this.#checkIndex(part.index));
     const check = new PartCheck(part.line, {
       header: part.header,
       masters,
@@ -159,6 +158,7 @@ export class ChainCheck {
       report,
       onRow: (row) => {
         this.#read(row.seq, row.entry);
+        index?.add(row);
         const { kind: _, ...fields } = row;
         onRow?.({ ...fields, tenantId: this.#tenantId });
       },
@@ -173,12 +173,23 @@ export class ChainCheck {
     for await (const text of part.lines()) {
       if (!isHeader && !check.line(text)) break;
       isHeader = false;
+      if (index?.isFull) await index.compare();
     }
     check.end();
+    await index?.end();
     this.#isUnreadable ||= check.isUnreadable;
     this.#rows += check.rows;
     this.#checkpoints += check.checkpoints;
     return check.head;
+  }
+
+  #checkIndex(index: ChainIndex): Promise<IndexCheck> {
+    const chain = chainName(this.#tenantId);
+    return IndexCheck.start(index, (changed, { first, last }) => {
+      const what = changed === 'terms' ? 'the index of' : 'the times that searches use for';
+      const message = `${what} ${rowNames(first, last)} was changed, so filters miss entries: run \`sallyport audit reindex --tenant ${chain}\``;
+      this.#report('changed_index', message, { row: first, last });
+    });
   }
 
   /** The ends of other parts that lie within this one. They must be positions of the same chain. */
@@ -218,32 +229,12 @@ export class ChainCheck {
     return restore ? `; row ${restore.row} records that the database was restored from a backup` : '';
   }
 
-  /** Rows that no part has. From the last to the first: who deleted them is recorded after them. */
-  #checkGap({ first, last }: Rows): void {
-    for (let end = last; end >= first; ) {
-      const removal = this.#removals.findLast((one) => one.first <= end && end <= one.last.seq);
-      const below = this.#removals.map((one) => one.last.seq).filter((seq) => seq < end);
-      const start = Math.max(first, removal ? removal.first : Math.max(0, ...below) + 1);
-      this.#reportGap({ first: start, last: end }, removal, end === last);
-      end = start - 1;
-    }
-  }
-
-  #reportGap({ first, last }: Rows, removal: Removal | undefined, isNewest: boolean): void {
-    const rows = rowNames(first, last);
-    const of = `of chain ${chainName(this.#tenantId)}`;
-    if (removal && removal.file === undefined) {
-      this.#options.note(`${rows} ${of} were deleted after they were delivered to all sinks`);
-      return;
-    }
-    if (!removal && isNewest) {
-      const message = `${rows} are missing, and no entry records that they were archived`;
-      this.#report('missing_rows', message, { row: first, last });
-      return;
-    }
-    const file = removal?.file ?? archiveName(this.#tenantId, first, last);
-    if (this.#options.archives === 'optional') this.#options.note(`${rows} ${of} are archived in ${file}`);
-    else this.#report('missing_archive', `${rows} are archived: add ${file}`, { row: first, last });
+  #checkGap(gap: Rows): void {
+    const { archives = 'required', note } = this.#options;
+    if (archives === 'ignored') return;
+    const report = (code: FindingCode, message: string, { first: row, last }: Rows) =>
+      this.#report(code, message, { row, last });
+    checkGap(this.#tenantId, gap, this.#removals, { archives, report, note });
   }
 
   /** A part must start where the deleted entries before it ended. */

@@ -30,7 +30,8 @@ export type FindingCode =
   | 'forged_footer'
   | 'anchor_differs'
   | 'missing_archive'
-  | 'missing_chain';
+  | 'missing_chain'
+  | 'changed_index';
 
 export interface PartOptions {
   readonly header: Header;

@@ -121,6 +121,27 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     await runSql(server.config.databaseUrl, changed('- 1'));
   });
 
+  test('has an index that is verified and can be rebuilt', async () => {
+    expect(await cli.run('audit', 'reindex')).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^the index matches \d+ entries in \d chains\n$/),
+    });
+    await runSql(server.config.databaseUrl, 'delete from audit_index');
+    const { code, out } = await cli.run('audit', 'verify');
+    expect(code).toBe(1);
+    expect(out).toContain(
+      `chain ${tenant}: the index of rows 1 to 5 was changed, so filters miss entries: run \`sallyport audit reindex --tenant ${tenant}\` (changed_index)\n`,
+    );
+    const rebuilt = await cli.json('audit', 'reindex', '--tenant', tenant);
+    expect(rebuilt).toMatchObject({ code: 0, body: { chains: 1, entries: 5, corrected: 5, invalid: 0 } });
+    expect((await cli.run('audit', 'reindex')).code).toBe(0);
+    expect((await cli.run('audit', 'verify')).code).toBe(0);
+    expect(await cli.run('audit', 'reindex', '--tenant', crypto.randomUUID())).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('has no audit entries'),
+    });
+  });
+
   test('is archived, and the archives are verified with the database', async () => {
     const folder = cli.path('archive');
     expect(await cli.run('audit', 'archive', folder, '--older-than', '36500d')).toMatchObject({
@@ -129,7 +150,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     });
     expect(await cli.run('audit', 'archive', folder, '--older-than', '0')).toMatchObject({
       code: 0,
-      out: expect.stringContaining(`audit-${tenant}-1-5.jsonl  5 entries\n`),
+      out: expect.stringContaining(`audit-${tenant}-1-6.jsonl  6 entries\n`),
     });
     expect((await cli.run('audit', 'archive', folder, '--older-than', '0', '--tenant', tenant)).out).toBe(
       'no entries are old enough\n',
@@ -137,7 +158,7 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     const alone = await cli.run('audit', 'verify');
     expect(alone.code).toBe(0);
     expect(alone.out).toContain(
-      `not verified: rows 1 to 5 of chain ${tenant} are archived in audit-${tenant}-1-5.jsonl`,
+      `not verified: rows 1 to 6 of chain ${tenant} are archived in audit-${tenant}-1-6.jsonl`,
     );
     expect((await cli.run('audit', 'verify', folder, '--database')).code).toBe(0);
     expect((await offline.run('audit', 'verify', folder)).code).toBe(0);
@@ -147,10 +168,10 @@ describe.each(databases)('the audit log on %s', (_, database) => {
     expect(readdirSync(folder).every((name) => (statSync(join(folder, name)).mode & 0o777) === 0o600)).toBe(
       true,
     );
-    rmSync(join(folder, `audit-${tenant}-1-5.jsonl`));
+    rmSync(join(folder, `audit-${tenant}-1-6.jsonl`));
     expect(await offline.run('audit', 'verify', folder, later)).toMatchObject({
       code: 1,
-      out: `chain ${tenant}: rows 1 to 5 are archived: add audit-${tenant}-1-5.jsonl (missing_archive)\n`,
+      out: `chain ${tenant}: rows 1 to 6 are archived: add audit-${tenant}-1-6.jsonl (missing_archive)\n`,
     });
   });
 

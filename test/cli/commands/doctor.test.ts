@@ -173,6 +173,19 @@ describe('doctor on SQLite', () => {
     ]);
   });
 
+  test('finds an index of the audit log that was changed, until it is rebuilt', async () => {
+    await cli.run('audit', 'head');
+    await runSql(url(), 'delete from audit_index');
+    expect((await runDoctor(cli)).checks).toContainEqual({
+      name: 'audit log',
+      state: 'fail',
+      message: expect.stringMatching(/^the index of the chain of .* was changed, so filters miss entries$/),
+      hint: 'run `sallyport audit verify`, and then `sallyport audit reindex`',
+    });
+    expect((await cli.run('audit', 'reindex')).code).toBe(0);
+    expect(problemsIn((await runDoctor(cli)).checks)).toEqual([]);
+  });
+
   test('asks for the master key before it suggests to verify the audit log', async () => {
     await cli.run('audit', 'head');
     const other = Buffer.from(newMasterKey().bytes).toString('base64');

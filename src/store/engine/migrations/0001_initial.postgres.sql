@@ -23,7 +23,7 @@ create table audit_pending (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
 -- Chained audit entries. seq is the position in the chain. entry is packed JSON, see src/store/audit/pack.ts. request is
--- a hash of its request_id. Rows are never updated.
+-- a hash of its request_id. Rows are never updated, except `request` by `audit reindex`.
 create table audit (
   seq bigint not null,
   at bigint not null,

@@ -33,7 +33,7 @@ create table audit_pending (
 create index audit_pending_by_tenant on audit_pending (tenant_id, id);
 
 -- Chained audit entries. seq is the position in the chain. entry is packed JSON, see src/store/audit/pack.ts. request is
--- a hash of its request_id. Rows are never updated.
+-- a hash of its request_id. Rows are never updated, except `request` by `audit reindex`.
 create table audit (
   seq integer not null,
   at integer not null,

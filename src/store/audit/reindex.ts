@@ -1,0 +1,138 @@
+/** Rebuilds the index of a chain from its entries. */
+import { byOperator } from '../../domain/audit.ts';
+import type { Awaitable } from '../../domain/awaitable.ts';
+import { type Db, type DbTime, type Queries, rowLock } from '../engine/db.ts';
+import { type ChainKeys, isKnownFormat, macFor } from './hash-chain.ts';
+import { blockOf, blockSize, type IndexedEntry, replaceRows, rowsFor, storedRows } from './index-blocks.ts';
+import { reindexOperation } from './log-entries.ts';
+import {
+  type Chain,
+  type ChainedRow,
+  chainOf,
+  latestBefore,
+  type StoredRow,
+  storedColumns,
+  toChainedRow,
+} from './rows.ts';
+import { indexTerms } from './terms.ts';
+import { insertEntries } from './write.ts';
+
+export interface Reindexed {
+  readonly entries: number;
+  /** Entries whose index was wrong, counted in whole blocks. */
+  readonly corrected: number;
+  /** Entries without a valid MAC. They are not in the index. */
+  readonly invalid: number;
+}
+
+/**
+ * Rebuilds the index block by block, each in its own transaction, so that the service can write between two blocks. Rows
+ * of the index that belong to no entry stay: a search reads the entry and ignores them. Returns undefined if the tenant
+ * has no chain. Writes an audit entry if something was wrong.
+ */
+export async function reindex(
+  db: Db,
+  chainKeys: () => Awaitable<ChainKeys>,
+  tenantId: string,
+  between: () => Promise<void> = async () => {},
+): Promise<Reindexed | undefined> {
+  const keys = await chainKeys();
+  const chain = await chainOf(db, tenantId);
+  if (!chain) return undefined;
+  const total = { entries: 0, corrected: 0, invalid: 0 };
+  const times: Times = { latest: await latestBefore(db, chain), maxDelay: 0 };
+  for (let block = blockOf(chain.baseSeq + 1); block <= blockOf(chain.seq); block++) {
+    const done = await db.transaction((tx) => reindexBlock(tx, db, keys, tenantId, block, times));
+    total.entries += done.entries;
+    total.corrected += done.corrected;
+    total.invalid += done.invalid;
+    await between();
+  }
+  const corrected = await db.transaction((tx) => correctTimes(tx, db, tenantId, times));
+  if (corrected) total.corrected = total.entries;
+  if (total.corrected > 0) await recordReindex(db, keys, chain, total);
+  return total;
+}
+
+interface Times {
+  latest: number;
+  maxDelay: number;
+}
+
+type BlockRow = StoredRow & { readonly request: number | null };
+
+/** The chain is locked, so no entry is added or deleted meanwhile. */
+async function reindexBlock(
+  tx: Queries,
+  db: Db,
+  keys: ChainKeys,
+  tenantId: string,
+  block: number,
+  times: Times,
+): Promise<Reindexed> {
+  const chain = await chainOf(tx, tenantId, rowLock(db, 'for update'));
+  if (!chain) return { entries: 0, corrected: 0, invalid: 0 };
+  const rows = await tx.all<BlockRow>(
+    `select ${storedColumns}, request from audit where chain = $1 and seq > $2 and seq >= $3 and seq < $4 and seq <= $5
+     order by seq`,
+    [chain.number, chain.baseSeq, block * blockSize, (block + 1) * blockSize, chain.seq],
+  );
+  const entries: IndexedEntry[] = [];
+  const requests: { seq: number; request: number | null }[] = [];
+  for (const { request: stored, ...row } of rows) {
+    const chained = toChainedRow(tenantId, row);
+    const { seq, at, entryText } = chained;
+    times.latest = Math.max(times.latest, at);
+    times.maxDelay = Math.max(times.maxDelay, times.latest - at);
+    const isValid = hasValidMac(keys, chained);
+    const { terms, request } = isValid ? indexTerms(entryText) : { terms: new Set<number>(), request: null };
+    if (isValid) entries.push({ seq, terms });
+    if (request !== stored) requests.push({ seq, request });
+  }
+  const expected = rowsFor(entries);
+  const stored = await storedRows(
+    tx,
+    chain.number,
+    block,
+    expected.map(({ term }) => term),
+  );
+  const wrong = expected.filter(({ term, offsets }) => {
+    const before = stored.get(term);
+    return before === undefined || Buffer.compare(before, offsets) !== 0;
+  });
+  await replaceRows(tx, db.dialect, chain.number, wrong);
+  for (const { seq, request } of requests)
+    await tx.run('update audit set request = $3 where chain = $1 and seq = $2', [chain.number, seq, request]);
+  const corrected = wrong.length + requests.length > 0 ? rows.length : 0;
+  return { entries: rows.length, corrected, invalid: rows.length - entries.length };
+}
+
+function hasValidMac(keys: ChainKeys, row: ChainedRow): boolean {
+  return isKnownFormat(row.format) && Buffer.compare(macFor(keys, row), row.mac ?? new Uint8Array()) === 0;
+}
+
+/** Returns whether they were wrong. They may be higher than necessary, because of deleted entries. */
+async function correctTimes(tx: Queries, db: Db, tenantId: string, times: Times): Promise<boolean> {
+  const chain = await chainOf(tx, tenantId, rowLock(db, 'for update'));
+  if (!chain || (chain.latest >= times.latest && chain.maxDelay >= times.maxDelay)) return false;
+  await tx.run('update audit_chains set latest = $2, max_delay = $3 where number = $1', [
+    chain.number,
+    Math.max(chain.latest, times.latest),
+    Math.max(chain.maxDelay, times.maxDelay),
+  ]);
+  return true;
+}
+
+async function recordReindex(db: Db, keys: ChainKeys, chain: Chain, total: Reindexed): Promise<void> {
+  const { tenantId } = chain;
+  const now = Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+  const difference = {
+    entries: { from: chain.baseSeq + 1, to: chain.seq },
+    corrected: { to: total.corrected },
+  };
+  await db.transaction((tx) =>
+    insertEntries(tx, db.dialect, keys, [
+      { ...byOperator, tenantId, at: now, operation: reindexOperation, difference },
+    ]),
+  );
+}
