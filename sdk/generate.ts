@@ -20,7 +20,7 @@ interface Operation {
     schema: Schema;
     description?: string;
   }[];
-  readonly requestBody?: { content: Record<string, { schema: Schema }> };
+  readonly requestBody?: { required: boolean; content: Record<string, { schema: Schema }> };
   readonly responses: Record<string, { content?: Record<string, { schema: Schema }> }>;
 }
 
@@ -88,7 +88,7 @@ function inputOf(operation: Operation): string {
   const parts = [
     ...(path.length > 0 ? [`params: {\n${path.join('\n')}\n};`] : []),
     ...(query.length > 0 ? [`query?: {\n${query.join('\n')}\n};`] : []),
-    ...(body ? [`body: ${typeOf(body.schema)};`] : []),
+    ...(body ? [`body${operation.requestBody?.required ? '' : '?'}: ${typeOf(body.schema)};`] : []),
   ];
   return parts.length > 0 ? `{ ${parts.join(' ')} }` : 'Record<never, never>';
 }

@@ -131,6 +131,11 @@ function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges
     () => latest()?.expiring,
   );
   gauge(
+    'sallyport_keys_expiring',
+    'Keys with an expiry of their own within a week.',
+    () => latest()?.expiringKeys,
+  );
+  gauge(
     'sallyport_sweep_lag_seconds',
     'Age of the oldest expired row that is not removed yet.',
     () => latest()?.sweepLag,

@@ -51,6 +51,8 @@ export interface ApplicationWithKey {
   last_used_at?: string;
   /** The key. It is returned only here and cannot be retrieved later: only a hash is stored. */
   key: string;
+  /** When the key expires, because the tenant has a maximum lifetime. Absent if it expires with the application. */
+  key_expires_at?: string;
 }
 
 export interface AccessRule {
@@ -130,7 +132,7 @@ export interface ApplicationCreate {
   rules?: Array<AccessRule>;
   /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may. */
   allowed_origins?: Array<string>;
-  /** When the application expires. Must be in the future. If absent, it never expires. */
+  /** When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime. */
   expires_at?: string;
 }
 
@@ -215,6 +217,11 @@ export interface ApplicationUpdate {
   last_used_at?: string;
 }
 
+export interface ApplicationRegenerate {
+  /** When the existing keys expire, if they do not expire earlier. Must be in the future. If absent, they are revoked immediately. */
+  old_keys_expire_at?: string;
+}
+
 export interface ApplicationKeyCreated {
   /** Unique identifier of the key. */
   id: string;
@@ -226,8 +233,17 @@ export interface ApplicationKeyCreated {
   created_at: string;
   /** When it was last used, to the minute. Absent if never. */
   last_used_at?: string;
+  /** When it expires. Absent if it expires with the application, or never. */
+  expires_at?: string;
   /** The key. It is returned only here and cannot be retrieved later: only a hash is stored. */
   key: string;
+}
+
+export interface ApplicationKeyCreate {
+  /** When the key expires. Must be in the future. If absent, it expires with the application. */
+  expires_at?: string;
+  /** When the existing keys expire, if they do not expire earlier. Must be in the future. If absent, they are not changed. */
+  old_keys_expire_at?: string;
 }
 
 export interface ApplicationKeys {
@@ -246,6 +262,8 @@ export interface ApplicationKey {
   created_at: string;
   /** When it was last used, to the minute. Absent if never. */
   last_used_at?: string;
+  /** When it expires. Absent if it expires with the application, or never. */
+  expires_at?: string;
 }
 
 export interface ApplicationUsage {
@@ -734,6 +752,8 @@ export interface Tenant {
   created_at: string;
   /** Number of applications. Absent if there are too many to count. */
   applications?: number;
+  /** Maximum lifetime of its applications and keys, in seconds: no `expires_at` in a request may be later than that. Absent if unlimited. */
+  max_lifetime?: number;
 }
 
 export interface LogEntryPage {
@@ -933,6 +953,7 @@ export interface Operations {
         /** The id of the application. */
         id: string;
       };
+      body?: ApplicationRegenerate;
     };
     reply: ApplicationWithKey;
   };
@@ -943,6 +964,7 @@ export interface Operations {
         /** The id of the application. */
         id: string;
       };
+      body?: ApplicationKeyCreate;
     };
     reply: ApplicationKeyCreated;
   };

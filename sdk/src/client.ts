@@ -3,6 +3,8 @@ import type {
   AccessEntry,
   Application,
   ApplicationCreate,
+  ApplicationKeyCreate,
+  ApplicationRegenerate,
   ApplicationUpdate,
   Decision,
   DecisionRequest,
@@ -128,9 +130,9 @@ class Applications extends ResourceClient {
   update(id: string, body: ApplicationUpdate, options?: RequestOptions) {
     return this.transport.call('updateApplication', { params: { id }, body }, options);
   }
-  /** Creates a new key and revokes all existing ones immediately. */
-  regenerate(id: string, options?: RequestOptions) {
-    return this.transport.call('regenerateKey', { params: { id } }, options);
+  /** Creates a new key. Revokes all existing ones immediately, or lets them expire at `old_keys_expire_at`. */
+  regenerate(id: string, body: ApplicationRegenerate = {}, options?: RequestOptions) {
+    return this.transport.call('regenerateKey', { params: { id }, body }, options);
   }
   /** Deletes the application, its keys and its sessions. */
   delete(id: string, options?: RequestOptions) {
@@ -148,9 +150,9 @@ class Applications extends ResourceClient {
   usage(id: string, options?: RequestOptions) {
     return this.transport.call('getUsage', { params: { id } }, options);
   }
-  /** Adds a key; existing keys stay valid. The key is returned only here. */
-  createKey(id: string, options?: RequestOptions) {
-    return this.transport.call('createKey', { params: { id } }, options);
+  /** Adds a key; existing keys stay valid, or expire at `old_keys_expire_at`. The key is returned only here. */
+  createKey(id: string, body: ApplicationKeyCreate = {}, options?: RequestOptions) {
+    return this.transport.call('createKey', { params: { id }, body }, options);
   }
   /** Lists the keys, newest first, each with its last four characters. */
   async keys(id: string, options?: RequestOptions) {

@@ -6,12 +6,12 @@ import {
   Name,
   optional,
   parseDateTime,
-  requireFuture,
   Timestamp,
   timestamp,
 } from './common-fields.ts';
-import type { Errors } from './error.ts';
+import { type Errors, throwIfInvalid } from './error.ts';
 import { grantFields } from './grant.ts';
+import { latestExpiry, newExpiry } from './lifetime.ts';
 import { Permission } from './permission.ts';
 import { Rule } from './rule.ts';
 
@@ -86,7 +86,12 @@ const keyField = {
 };
 
 /** Only the responses of create and regenerate contain the key. */
-export const ApplicationWithKey = Application.extend(keyField).meta({ id: 'ApplicationWithKey' });
+export const ApplicationWithKey = Application.extend({
+  ...keyField,
+  key_expires_at: Timestamp.optional().describe(
+    'When the key expires, because the tenant has a maximum lifetime. Absent if it expires with the application.',
+  ),
+}).meta({ id: 'ApplicationWithKey' });
 
 /** Enough to rotate: the current key, its successor and a spare. */
 export const maxKeys = 3;
@@ -98,12 +103,36 @@ export const ApplicationKey = z
     created_by: z.uuid().optional().describe('The application that created it. Absent if unknown.'),
     created_at: Timestamp.describe('When it was created.'),
     last_used_at: Timestamp.optional().describe('When it was last used, to the minute. Absent if never.'),
+    expires_at: Timestamp.optional().describe(
+      'When it expires. Absent if it expires with the application, or never.',
+    ),
   })
   .meta({ id: 'ApplicationKey' });
 export type ApplicationKey = z.infer<typeof ApplicationKey>;
 
 /** Only the response that creates a key contains it. */
 export const ApplicationKeyCreated = ApplicationKey.extend(keyField).meta({ id: 'ApplicationKeyCreated' });
+
+const oldKeysExpireAt = optional(DateTime);
+
+export const ApplicationKeyCreate = z
+  .strictObject({
+    expires_at: optional(DateTime).describe(
+      'When the key expires. Must be in the future. If absent, it expires with the application.',
+    ),
+    old_keys_expire_at: oldKeysExpireAt.describe(
+      'When the existing keys expire, if they do not expire earlier. Must be in the future. If absent, they are not changed.',
+    ),
+  })
+  .meta({ id: 'ApplicationKeyCreate' });
+
+export const ApplicationRegenerate = z
+  .strictObject({
+    old_keys_expire_at: oldKeysExpireAt.describe(
+      'When the existing keys expire, if they do not expire earlier. Must be in the future. If absent, they are revoked immediately.',
+    ),
+  })
+  .meta({ id: 'ApplicationRegenerate' });
 
 export const ApplicationCreate = z
   .strictObject({
@@ -114,7 +143,7 @@ export const ApplicationCreate = z
       'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may.',
     ),
     expires_at: optional(DateTime).describe(
-      'When the application expires. Must be in the future. If absent, it never expires.',
+      'When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime.',
     ),
   })
   .meta({ id: 'ApplicationCreate' });
@@ -172,12 +201,21 @@ export const ApplicationUpdate = z
   .meta({ id: 'ApplicationUpdate' });
 export type ApplicationUpdate = z.infer<typeof ApplicationUpdate>;
 
-/** The `expires_at` after an update, for responses. Throws `validation_failed` if a new one is not in the future. */
-export function expiryAfter(current: Application, sent: ApplicationUpdate, now: number): string | undefined {
+/**
+ * The `expires_at` after an update, for responses. Throws `validation_failed` if a new one is not in the future, or later
+ * than the maximum lifetime of the tenant allows.
+ */
+export function expiryAfter(
+  current: Application,
+  sent: ApplicationUpdate,
+  caller: Parameters<typeof newExpiry>[1],
+): string | undefined {
   if (sent.expires_at === undefined) return current.expires_at;
-  if (sent.expires_at === never) return undefined;
-  const expiry = timestamp(sent.expires_at);
-  if (expiry !== current.expires_at) requireFuture(sent.expires_at, now);
+  const expiry = sent.expires_at === never ? undefined : timestamp(sent.expires_at);
+  if (expiry === current.expires_at) return expiry;
+  if (sent.expires_at !== never) newExpiry(sent.expires_at, caller);
+  else if (latestExpiry(caller) !== undefined)
+    throwIfInvalid({ expires_at: ['must not be never, because the tenant has a maximum lifetime'] });
   return expiry;
 }
 

@@ -17,7 +17,7 @@ export const restoreOperation = 'database.restore';
 /** Records the ends of the tenants' hash chains in the system chain: tenant id → SEQ:HASH, in `difference`. */
 export const headsOperation = 'audit.heads';
 
-/** Written some days before an application expires, with the time in `difference`. */
+/** Written some days before an application or key expires, with the time in `difference`. */
 export const expiringOperation = 'key.expiring';
 
 const Actor = z.object({

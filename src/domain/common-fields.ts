@@ -173,7 +173,7 @@ export const changeFields = {
   ),
 };
 
-/** Throws `validation_failed` if an `expires_at` in a request has passed. */
-export function requireFuture(expiresAt: number | undefined, now: number): void {
-  if (expiresAt !== undefined && expiresAt <= now) throwIfInvalid({ expires_at: ['must be in the future'] });
+/** Throws `validation_failed` if a time in a request has passed. */
+export function requireFuture(time: number | undefined, now: number, field = 'expires_at'): void {
+  if (time !== undefined && time <= now) throwIfInvalid({ [field]: ['must be in the future'] });
 }

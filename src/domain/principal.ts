@@ -21,6 +21,8 @@ interface Caller {
   readonly authority: { readonly applicationId: string; readonly keyId: string } | undefined;
   /** Origins whose pages may use the key. Undefined if every origin may. */
   readonly origins: readonly string[] | undefined;
+  /** Maximum lifetime of new applications and keys of the tenant, in milliseconds. Undefined if unlimited. */
+  readonly maxLifetime?: number | undefined;
   /** Hash of the presented key. */
   readonly digest: Digest;
   /** Time of the request in milliseconds, by the database clock. */

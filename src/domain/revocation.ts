@@ -19,7 +19,7 @@ export interface Revocation {
   readonly tenant: string;
   readonly application: string;
   readonly deleted: boolean;
-  /** Ids of the revoked keys. `all` after a regenerate. */
+  /** Ids of the revoked keys. `all` after a regenerate, and if a new key set the expiry of the old ones. */
   readonly keys: 'all' | readonly string[];
   /** The final value of each changed field. */
   readonly access: Partial<Access>;
@@ -36,6 +36,9 @@ type Reducer = (before: Revocation, difference: Difference) => Revocation;
 const applicationReducers: Record<string, Reducer> = {
   'application.delete': (before) => ({ ...before, deleted: true }),
   'application.regenerate': (before) => ({ ...before, keys: 'all' }),
+  // Keys with an overlap are revoked, too: their expiry may have passed since.
+  'application.key.create': (before, { old_keys_expire_at: overlap }) =>
+    overlap ? { ...before, keys: 'all' } : before,
   'application.key.delete': (before, { keys }) => {
     const id = (keys?.from as { id: string } | undefined)?.id;
     return id === undefined || before.keys === 'all' ? before : { ...before, keys: [...before.keys, id] };

@@ -13,6 +13,7 @@ import { openSqlite } from '../store/engine/sqlite.ts';
 import { readGauges } from '../store/gauges.ts';
 import { checkChained, checkHeads } from './audit-diagnosis.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
+import { checkLifetimes } from './lifetime-diagnosis.ts';
 import { masterKeyHint } from './master-key.ts';
 import { checkPostgres } from './postgres-check.ts';
 import { checkSinks } from './sink-diagnosis.ts';
@@ -52,6 +53,7 @@ export async function diagnose(
       clock,
       masterKey,
       checkSweep(sweepLag),
+      await checkLifetimes(db),
       await checkStorage(db, tokenBytes),
       await checkChained(db, unchained),
       ...(await checkHeads(db, masters, auditHint)),

@@ -2,12 +2,13 @@ import type { Application, ApplicationType } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { Grants } from '../domain/grant.ts';
-import { type Minted, newId } from '../domain/key.ts';
+import type { Minted } from '../domain/key.ts';
 import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { boundedList, countFiltered } from './bounded-list.ts';
 import { type DbTime, type Executor, type Queries, rowLock } from './engine/db.ts';
 import { all, Params } from './engine/sql.ts';
-import type { ApplicationFilter, Applications, Change, NewApplication } from './store.ts';
+import { countKeys, expireKeys, insertKey } from './key-rows.ts';
+import type { ApplicationFilter, Applications, NewApplication } from './store.ts';
 
 export interface ApplicationRow {
   tenant_id: string;
@@ -102,16 +103,19 @@ export function applications(db: Executor): Applications {
 
     setQuarantine: (...change) => db.transaction((tx) => setQuarantine(tx, lock, ...change)),
 
-    regenerate: (tenant, id, change, rekey) =>
+    regenerate: (tenant, id, change, rekey, expiry = {}) =>
       db.transaction(async (tx) => {
         const old = await lock(tx, tenant, id);
         if (!old) return undefined;
-        const key = rekey(old);
-        await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [
-          tenant,
-          id,
-        ]);
-        await insertKey(tx, tenant, id, key, change);
+        const isOverlapping = expiry.oldKeysExpireAt !== undefined;
+        const key = rekey(old, isOverlapping ? await countKeys(tx, tenant, id) : 0);
+        if (isOverlapping) await expireKeys(tx, tenant, id, expiry.oldKeysExpireAt);
+        else
+          await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [
+            tenant,
+            id,
+          ]);
+        await insertKey(tx, tenant, id, key, change, expiry.expiresAt);
         await tx.run(
           'update applications set modified_by = $3, modified_at = $4 where tenant_id = $1 and id = $2',
           [tenant, id, change.by, change.at],
@@ -158,7 +162,7 @@ export async function insertApplication(
   application: NewApplication,
   key: Minted,
 ) {
-  const { id, name, type, allowedOrigins, createdBy, createdAt, expiresAt } = application;
+  const { id, name, type, allowedOrigins, createdBy, createdAt, expiresAt, keyExpiresAt } = application;
   await tx.run(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
        allowed_origins, created_by, created_at, expires_at)
@@ -176,31 +180,7 @@ export async function insertApplication(
       expiresAt ?? null,
     ],
   );
-  await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy });
-}
-
-export interface KeyRow {
-  id: string;
-  ending: string;
-  created_by: string | null;
-  created_at: DbTime;
-  last_used_at: DbTime | null;
-}
-
-export async function insertKey(
-  tx: Queries,
-  tenant: string,
-  application: string,
-  { digest, ending }: Minted,
-  { at, by }: { at: Change['at']; by: Change['by'] | undefined },
-): Promise<KeyRow> {
-  const row = { id: newId(at), ending, created_by: by ?? null, created_at: at, last_used_at: null };
-  await tx.run(
-    `insert into application_keys (tenant_id, application_id, id, digest, ending, created_by, created_at)
-     values ($1, $2, $3, $4, $5, $6, $7)`,
-    [tenant, application, row.id, digest, ending, row.created_by, at],
-  );
-  return row;
+  await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy }, keyExpiresAt);
 }
 
 /** Names every field, so that no other column can reach a response. */

@@ -16,6 +16,8 @@ import type { Credentials } from './store.ts';
 
 interface KeyRow extends ApplicationRow {
   key_id: string;
+  key_expires_at: DbTime | null;
+  max_lifetime: DbTime | null;
   now: DbTime;
 }
 
@@ -37,20 +39,24 @@ interface SessionRow {
   expires_at: DbTime;
   application_expires_at: DbTime | null;
   authorizer_expires_at: DbTime | null;
+  authorizer_key_expires_at: DbTime | null;
+  max_lifetime: DbTime | null;
 }
 
 const byApplicationKey = `
-  select k.digest as key, :now as now, k.id as key_id, ${applicationColumns('a')}
+  select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, t.max_lifetime,
+    ${applicationColumns('a')}
   from application_keys k join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
   join tenants t on t.id = k.tenant_id and t.disabled_at is null
-  where k.digest = :key and ${notExpired('a')}`;
+  where k.digest = :key and ${notExpired('k')} and ${notExpired('a')}`;
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
     s.rules, a.allowed_origins, a.quarantined_at, c.quarantined_at as ceiling_quarantined_at,
     c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
     k.id as authorizer_key_id,
-    s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at
+    s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at,
+    k.expires_at as authorizer_key_expires_at, t.max_lifetime
   from ${withAuthorizer}
   join tenants t on t.id = s.tenant_id and t.disabled_at is null
   where s.key_digest = :key and ${isValid}`;
@@ -76,11 +82,12 @@ function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     policy: compilePolicy(toEffectiveGrants(row)),
     authority: { applicationId: row.id, keyId: row.key_id },
     origins: application.allowed_origins,
+    maxLifetime: maxLifetimeOf(row),
     digest,
     now: Number(row.now),
   };
   const text = row.permissions.length + row.rules.length;
-  return { principal, until: earliest(row.expires_at), text };
+  return { principal, until: earliest(row.expires_at, row.key_expires_at), text };
 }
 
 function fromSession(row: SessionRow, digest: Digest): CachedCredential {
@@ -94,6 +101,7 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     authorizedBy: row.authorized_by ?? undefined,
     policy: compilePolicy(toEffectiveGrants(row)),
     origins: toOrigins(row),
+    maxLifetime: maxLifetimeOf(row),
     ceiling:
       permissions === null || rules === null
         ? undefined
@@ -105,8 +113,17 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     now: Number(row.now),
   };
   const text = row.permissions.length + row.rules.length + (permissions?.length ?? 0) + (rules?.length ?? 0);
-  const until = earliest(row.expires_at, row.application_expires_at, row.authorizer_expires_at);
+  const until = earliest(
+    row.expires_at,
+    row.application_expires_at,
+    row.authorizer_expires_at,
+    row.authorizer_key_expires_at,
+  );
   return { principal, until, text };
+}
+
+function maxLifetimeOf({ max_lifetime }: { max_lifetime: DbTime | null }): number | undefined {
+  return max_lifetime === null ? undefined : Number(max_lifetime);
 }
 
 function earliest(...times: (DbTime | null)[]): number {

@@ -1,31 +1,51 @@
-/** Writes an audit entry 7 days and 1 day before an application expires, and with it all of its keys. */
+/**
+ * Writes an audit entry 7 days and 1 day before an application expires, and with it all of its keys, or before a single
+ * key does.
+ */
 
 import { byOperator, expiringOperation } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import type { ChainKeys } from './audit/hash-chain.ts';
 import { insertEntries } from './audit/write.ts';
-import type { Db, DbTime } from './engine/db.ts';
+import type { Db, DbTime, Queries } from './engine/db.ts';
+import type { NewEntry } from './store.ts';
 
-/** Ascending: an application that expires within a day gets no second notice for the week. */
+/** Ascending: what expires within a day gets no second notice for the week. */
 const noticeDays = [1, 7];
 const day = 86_400_000;
 
 interface ExpiringRow {
   readonly tenant_id: string;
   readonly id: string;
+  /** Null if the application expires. */
+  readonly key_id: string | null;
+  readonly ending: string | null;
   readonly expires_at: DbTime;
   readonly now: DbTime;
 }
 
-/** Applications that live for less than the notice are not announced. A later expiry time is announced again. */
-const withoutNotice = `select a.tenant_id, a.id, a.expires_at, :now as now
+/** What lives for less than the notice is not announced. A later expiry time is announced again. */
+const isDue = (alias: string) => `${alias}.expires_at > :now and ${alias}.expires_at <= :now + $1
+  and ${alias}.expires_at - $1 >= ${alias}.created_at and t.deleted_at is null`;
+
+const applicationsWithoutNotice = `
+  select a.tenant_id, a.id, null as key_id, null as ending, a.expires_at, :now as now
   from applications a join tenants t on t.id = a.tenant_id
-  where a.expires_at > :now and a.expires_at <= :now + $1 and a.expires_at - $1 >= a.created_at
-    and t.deleted_at is null and not exists (
-      select 1 from expiry_notices n where n.tenant_id = a.tenant_id and n.application_id = a.id
-        and n.expires_at = a.expires_at and n.days <= $2)
+  where ${isDue('a')} and not exists (
+    select 1 from expiry_notices n where n.tenant_id = a.tenant_id and n.application_id = a.id
+      and n.expires_at = a.expires_at and n.days <= $2)
   order by a.expires_at limit $3`;
+
+/** Keys that expire before their application. */
+const keysWithoutNotice = `
+  select k.tenant_id, k.application_id as id, k.id as key_id, k.ending, k.expires_at, :now as now
+  from application_keys k join tenants t on t.id = k.tenant_id
+  join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
+  where ${isDue('k')} and (a.expires_at is null or a.expires_at > k.expires_at) and not exists (
+    select 1 from key_expiry_notices n where n.tenant_id = k.tenant_id and n.application_id = k.application_id
+      and n.key_id = k.id and n.expires_at = k.expires_at and n.days <= $2)
+  order by k.expires_at limit $3`;
 
 /**
  * Writes at most `limit` entries of each kind and returns how many. Any node may call it at any time: each entry is written
@@ -37,34 +57,51 @@ export async function writeExpiryNotices(
   limit: number,
 ): Promise<number> {
   let written = 0;
-  for (const days of noticeDays) {
-    const due = await db.all<ExpiringRow>(withoutNotice, [days * day, days, limit]);
-    if (due.length === 0) continue;
-    const keys = await chainKeys();
-    written += await db.transaction(async (tx) => {
-      const entries = [];
-      for (const { tenant_id: tenantId, id, expires_at, now } of due) {
-        const expiresAt = Number(expires_at);
-        const recorded = await tx.run(
+  for (const days of noticeDays)
+    for (const withoutNotice of [applicationsWithoutNotice, keysWithoutNotice]) {
+      const due = await db.all<ExpiringRow>(withoutNotice, [days * day, days, limit]);
+      if (due.length === 0) continue;
+      const keys = await chainKeys();
+      written += await db.transaction(async (tx) => {
+        const entries: NewEntry[] = [];
+        for (const row of due) if (await recordNotice(tx, row, days)) entries.push(entryOf(row));
+        if (entries.length > 0) await insertEntries(tx, db.dialect, keys, entries);
+        return entries.length;
+      });
+    }
+  return written;
+}
+
+/** Returns false if it is recorded already, or if the key no longer exists. */
+async function recordNotice(tx: Queries, row: ExpiringRow, days: number): Promise<boolean> {
+  const { tenant_id: tenant, id, key_id: key, expires_at } = row;
+  const expiresAt = Number(expires_at);
+  const recorded =
+    key === null
+      ? await tx.run(
           `insert into expiry_notices (tenant_id, application_id, expires_at, days) values ($1, $2, $3, $4)
            on conflict do nothing`,
-          [tenantId, id, expiresAt, days],
+          [tenant, id, expiresAt, days],
+        )
+      : await tx.run(
+          `insert into key_expiry_notices (tenant_id, application_id, key_id, expires_at, days)
+           select tenant_id, application_id, id, $4, $5 from application_keys
+           where tenant_id = $1 and application_id = $2 and id = $3 on conflict do nothing`,
+          [tenant, id, key, expiresAt, days],
         );
-        if (recorded === 0) continue;
-        const entity = { kind: 'application', id };
-        const difference = { expires_at: { to: timestamp(expiresAt) } };
-        entries.push({
-          ...byOperator,
-          tenantId,
-          at: Number(now),
-          operation: expiringOperation,
-          entity,
-          difference,
-        });
-      }
-      if (entries.length > 0) await insertEntries(tx, db.dialect, keys, entries);
-      return entries.length;
-    });
-  }
-  return written;
+  return recorded > 0;
+}
+
+function entryOf({ tenant_id: tenantId, id, key_id, ending, expires_at, now }: ExpiringRow): NewEntry {
+  return {
+    ...byOperator,
+    tenantId,
+    at: Number(now),
+    operation: expiringOperation,
+    entity: { kind: 'application', id },
+    difference: {
+      ...(key_id !== null && { keys: { from: { id: key_id, ending } } }),
+      expires_at: { to: timestamp(Number(expires_at)) },
+    },
+  };
 }

@@ -37,6 +37,10 @@ export async function readGauges(db: Db): Promise<Gauges> {
       'select count(*) as value from applications where expires_at > :now and expires_at <= :now + $1',
       [week],
     ),
+    expiringKeys: await number(
+      'select count(*) as value from application_keys where expires_at > :now and expires_at <= :now + $1',
+      [week],
+    ),
     sweepLag: Math.max(0, oldestExpired / 1000),
     unchained: await number(
       'select count(*) as value from (select 1 as one from audit_pending limit 10000) as unchained',

@@ -1,12 +1,13 @@
 import type { ApplicationKey } from '../domain/application.ts';
 import { then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
-import { insertKey, type KeyRow, lockApplication, notExpired } from './applications.ts';
-import type { DbTime, Executor } from './engine/db.ts';
+import { lockApplication, notExpired } from './applications.ts';
+import type { Executor } from './engine/db.ts';
+import { countKeys, expireKeys, insertKey, type KeyRow } from './key-rows.ts';
 import type { Keys } from './store.ts';
 
-const columns = 'id, ending, created_by, created_at, last_used_at';
-const ofApplication = 'application_keys where tenant_id = $1 and application_id = $2';
+const columns = 'id, ending, created_by, created_at, last_used_at, expires_at';
+const ofApplication = `application_keys as k where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')}`;
 
 export function applicationKeys(db: Executor): Keys {
   const lock = lockApplication(db);
@@ -23,16 +24,13 @@ export function applicationKeys(db: Executor): Keys {
         (rows) => rows.map(toKey),
       ),
 
-    create: (tenant, application, change, make) =>
+    create: (tenant, application, change, make, { expiresAt, oldKeysExpireAt } = {}) =>
       db.transaction(async (tx) => {
         const owner = await lock(tx, tenant, application);
         if (!owner) return undefined;
-        const counted = await tx.get<{ count: DbTime }>(`select count(*) as count from ${ofApplication}`, [
-          tenant,
-          application,
-        ]);
-        const key = make(owner, Number(counted?.count));
-        return { created: toKey(await insertKey(tx, tenant, application, key, change)), key };
+        const key = make(owner, await countKeys(tx, tenant, application));
+        if (oldKeysExpireAt !== undefined) await expireKeys(tx, tenant, application, oldKeysExpireAt);
+        return { created: toKey(await insertKey(tx, tenant, application, key, change, expiresAt)), key };
       }),
 
     delete: (tenant, application, id, check) =>
@@ -57,5 +55,6 @@ function toKey(row: KeyRow): ApplicationKey {
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
     ...(row.last_used_at !== null && { last_used_at: timestamp(Number(row.last_used_at)) }),
+    ...(row.expires_at !== null && { expires_at: timestamp(Number(row.expires_at)) }),
   };
 }

@@ -32,6 +32,11 @@ export interface Tenants {
   list(): Awaitable<Tenant[]>;
   rename(id: string, name: string): Promise<boolean>;
   /**
+   * Limits the lifetime of applications and keys to `max` milliseconds, for every request sent after this resolves.
+   * Existing ones are unchanged. Undefined removes the limit.
+   */
+  limitLifetime(id: string, max: number | undefined): Promise<boolean>;
+  /**
    * The keys of its applications and sessions are invalid for every request sent after this resolves. Its data is
    * unchanged.
    */
@@ -125,6 +130,8 @@ export interface Gauges {
   readonly rows: Readonly<Record<string, number>>;
   /** Applications that expire within a week. */
   readonly expiring: number;
+  /** Keys with an expiry of their own within a week. */
+  readonly expiringKeys: number;
   /** Seconds since the oldest row that the sweep has not removed yet expired. */
   readonly sweepLag: number;
   /** Audit entries that are not yet chained, counted up to 10,000. */
@@ -165,7 +172,7 @@ export interface Maintenance {
    */
   sweep(limit: number): Promise<number>;
   /**
-   * Writes audit entries about applications that expire in 7 days or 1 day, each once. Returns how many, about `limit` at
+   * Writes audit entries about applications and keys that expire in 7 days or 1 day, each once. Returns how many, about `limit` at
    * most. Any node may call it.
    */
   writeExpiryNotices(limit: number): Promise<number>;

@@ -50,6 +50,15 @@ export interface NewApplication extends Grants {
   readonly createdBy: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number | undefined;
+  /** Expiry of its first key. If undefined, the key expires with the application. */
+  readonly keyExpiresAt?: number | undefined;
+}
+
+/** When a new key expires, and when those that it replaces do. */
+export interface KeyExpiry {
+  readonly expiresAt?: number | undefined;
+  /** Old keys that expire earlier are unchanged. */
+  readonly oldKeysExpireAt?: number | undefined;
 }
 
 /** The fields that an update replaces. */
@@ -222,6 +231,8 @@ export interface Tenant {
   readonly disabled_at?: string;
   /** When its deletion began; absent if it is not being deleted. */
   readonly deleted_at?: string;
+  /** Maximum lifetime of its applications and keys, in seconds; absent if unlimited. */
+  readonly max_lifetime?: number;
 }
 
 export interface NewEntry extends Entry {

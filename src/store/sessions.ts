@@ -7,10 +7,10 @@ import type { DbTime, Executor } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
-/** Joins of `sessions s`. `c` is the application whose key limits the session. If that key is gone, the session is invalid. */
+/** Joins of `sessions s`. `c` is the application whose key limits the session. Without a valid key, the session is invalid. */
 export const ownerAndAuthorizer = `
   join applications a on a.tenant_id = s.tenant_id and a.id = s.application_id
-  left join application_keys k on k.digest = s.authorizer_digest
+  left join application_keys k on k.digest = s.authorizer_digest and ${notExpired('k')}
   left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${notExpired('c')}`;
 export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
 export const isValid = `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null or c.id is not null)`;
@@ -154,7 +154,7 @@ function filtered(tenant: string, { ids, application, authorizer, state }: Sessi
     and ${notExpired('a')}`;
   const ceiling = `select 1 from application_keys k
     join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id
-    where k.digest = x.authorizer_digest and ${notExpired('c')}`;
+    where k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
   return {
     table: 'sessions',
     columns: 'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.expires_at',

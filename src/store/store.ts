@@ -20,6 +20,7 @@ import type {
   Authorized,
   Change,
   IdempotentRequest,
+  KeyExpiry,
   ListedToken,
   ListPage,
   ListWindow,
@@ -78,14 +79,16 @@ export interface Applications {
     check: (current: Application) => void,
   ): Promise<{ before: Application; after: Application } | undefined>;
   /**
-   * Replaces all keys with the result of `rekey`. Rejects without a change if `rekey` throws. The old keys are invalid
-   * for every request sent after this resolves. Returns undefined if the application does not exist.
+   * Replaces all keys with the result of `rekey`, which gets the application and the number of keys that stay valid for
+   * a time. Rejects without a change if `rekey` throws. Without `oldKeysExpireAt`, the old keys are invalid for every
+   * request sent after this resolves. Returns undefined if the application does not exist.
    */
   regenerate(
     tenant: string,
     id: string,
     change: Change,
-    rekey: (current: Application) => Minted,
+    rekey: (current: Application, keys: number) => Minted,
+    expiry?: KeyExpiry,
   ): Promise<{ application: Application; key: Minted } | undefined>;
   /**
    * Its keys and sessions are invalid for every request sent after this resolves. The cost does not depend on how many
@@ -99,13 +102,15 @@ export interface Keys {
   list(tenant: string, application: string): Awaitable<ApplicationKey[]>;
   /**
    * Adds the key that `mint` returns for the application and its number of keys. Concurrent calls run one after the
-   * other. Rejects without a change if `mint` throws. Returns undefined if the application does not exist.
+   * other. Rejects without a change if `mint` throws. Returns undefined if the application does not exist. Without
+   * `oldKeysExpireAt`, existing keys are unchanged.
    */
   create(
     tenant: string,
     application: string,
     change: Change,
     mint: (current: Application, keys: number) => Minted,
+    expiry?: KeyExpiry,
   ): Promise<{ created: ApplicationKey; key: Minted } | undefined>;
   /**
    * The key, and every session that it limits as a ceiling, is invalid for every request sent after this resolves.

@@ -8,6 +8,7 @@ const primaryKeys = {
   sessions: 'tenant_id, id',
   idempotency: 'tenant_id, caller_id, key_digest',
   tokens: 'tenant_id, seq',
+  application_keys: 'tenant_id, application_id, id',
   application_uses: 'tenant_id, application_id, permission, container',
   applications: 'tenant_id, id',
   data_keys: 'tenant_id',
@@ -16,7 +17,8 @@ const primaryKeys = {
 /** Removes at most `limit` rows of each kind and returns how many. Rows that another transaction has locked are skipped. */
 export async function sweep(db: Db, limit: number): Promise<number> {
   let removed = 0;
-  for (const table of ['idempotency', 'sessions'] as const) removed += await removeExpired(db, table, limit);
+  for (const table of ['idempotency', 'sessions', 'application_keys'] as const)
+    removed += await removeExpired(db, table, limit);
   removed += await db.transaction((tx) => deleteTokens(tx, db.dialect, expired(db, 'tokens'), [limit]));
   removed += await removeOrphanedSessions(db, limit);
   return removed + (await removeExpired(db, 'applications', limit, `and ${someSession} is null`));
@@ -26,7 +28,7 @@ export async function sweep(db: Db, limit: number): Promise<number> {
 const someSession = `(select 1 from sessions s
   where s.tenant_id = applications.tenant_id and s.application_id = applications.id limit 1)`;
 
-type Table = 'idempotency' | 'sessions' | 'tokens' | 'applications';
+type Table = 'idempotency' | 'sessions' | 'tokens' | 'application_keys' | 'applications';
 
 const expired = (db: Db, table: Table, also = '') =>
   `delete from ${table} where (${primaryKeys[table]}) in

@@ -14,13 +14,14 @@ interface TenantRow {
   created_at: DbTime;
   disabled_at: DbTime | null;
   deleted_at: DbTime | null;
+  max_lifetime: DbTime | null;
 }
 
-const select = 'select id, name, created_at, disabled_at, deleted_at from tenants';
+const select = 'select id, name, created_at, disabled_at, deleted_at, max_lifetime from tenants';
 
 export function tenants(db: Executor): Tenants {
   /** Does not change a tenant that is being deleted. */
-  const alter = async (change: string, params: readonly [id: string, ...rest: string[]]) =>
+  const alter = async (change: string, params: readonly [id: string, ...rest: (string | number | null)[]]) =>
     (await db.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;
 
   return {
@@ -28,6 +29,7 @@ export function tenants(db: Executor): Tenants {
     get: (id) => then(db.get<TenantRow>(`${select} where id = $1`, [id]), (row) => row && toTenant(row)),
     list: () => then(db.all<TenantRow>(`${select} order by id`), (rows) => rows.map(toTenant)),
     rename: (id, name) => alter('name = $2', [id, name]),
+    limitLifetime: (id, max) => alter('max_lifetime = $2', [id, max ?? null]),
     disable: (id) => alter('disabled_at = coalesce(disabled_at, :now)', [id]),
     enable: (id) => alter('disabled_at = null', [id]),
 
@@ -78,5 +80,6 @@ function toTenant(row: TenantRow): Tenant {
     created_at: timestamp(Number(row.created_at)),
     ...(row.disabled_at !== null && { disabled_at: timestamp(Number(row.disabled_at)) }),
     ...(row.deleted_at !== null && { deleted_at: timestamp(Number(row.deleted_at)) }),
+    ...(row.max_lifetime !== null && { max_lifetime: Number(row.max_lifetime) / 1000 }),
   };
 }

@@ -25,6 +25,17 @@ describe('revocations in the audit log:', () => {
     ['a deleted application', [row('application.delete', 'a')], [{ ...untouched, deleted: true }]],
     ['all keys after a regenerate', [row('application.regenerate', 'a')], [{ ...untouched, keys: 'all' }]],
     [
+      'all keys if a new key set the expiry of the old ones, but not otherwise',
+      [
+        row('application.key.create', 'a', { keys: { to: { id: 'k' } }, old_keys_expire_at: { to: 'x' } }),
+        row('application.key.create', 'b', { keys: { to: { id: 'k' } } }),
+      ],
+      [
+        { ...untouched, keys: 'all' },
+        { ...untouched, application: 'b' },
+      ],
+    ],
+    [
       'single keys',
       ['k1', 'k2'].map((id) => row('application.key.delete', 'a', { keys: { from: { id, ending: 'x' } } })),
       [{ ...untouched, keys: ['k1', 'k2'] }],

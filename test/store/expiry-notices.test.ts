@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mint } from '../../src/domain/key.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -56,6 +57,35 @@ describe.each(databases)('key.expiring on %s', (_, database) => {
     const later = expiresAt + 5 * day;
     await data.runSql(`update applications set expires_at = ${later} where id = '${id}'`);
     expect(await notices(tenant)).toEqual([noticeOf(id, expiresAt), noticeOf(id, later)]);
+  });
+
+  test('is written for a key that expires before its application, once per expiry time', async () => {
+    const tenant = await data.tenant();
+    const now = data.clock.now();
+    const { id } = await data.application(tenant, { expiresAt: now + 100 * day });
+    const add = async (expiresAt: number) => {
+      const by = { by: crypto.randomUUID(), at: now };
+      return (await data.store.keys.create(tenant, id, by, () => mint('pvt'), { expiresAt }))!.created;
+    };
+    const { id: key, ending } = await add(now + 10 * day);
+    await add(now + 100 * day);
+    const notice = (expiresAt: number) => ({
+      ...noticeOf(id, expiresAt),
+      difference: {
+        keys: { from: { id: key, ending } },
+        expires_at: { to: new Date(expiresAt).toISOString() },
+      },
+    });
+    data.clock.advance(3 * day - 1);
+    expect(await notices(tenant)).toEqual([]);
+    data.clock.advance(1);
+    expect(await notices(tenant)).toEqual([notice(now + 10 * day)]);
+    expect(await notices(tenant)).toHaveLength(1);
+    await data.runSql(`update application_keys set expires_at = ${now + 9 * day} where id = '${key}'`);
+    expect(await notices(tenant)).toEqual([notice(now + 10 * day), notice(now + 9 * day)]);
+    data.clock.advance(6 * day);
+    await data.maintenance.sweep(100);
+    expect(await data.runSql('select * from key_expiry_notices')).toEqual([]);
   });
 
   test('is not written for applications that live for less than the notice, or of deleted tenants', async () => {

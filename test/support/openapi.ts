@@ -105,7 +105,7 @@ const Operation = z.strictObject({
     .refine((parameters) => new Set(parameters.map(({ name }) => name)).size === parameters.length)
     .optional(),
   requestBody: z
-    .strictObject({ description: text, required: z.literal(true), content: mapOf(Content) })
+    .strictObject({ description: text, required: z.boolean(), content: mapOf(Content) })
     .optional(),
   responses: z.record(z.string().regex(/^([1-5]\d\d|default)$/), z.union([Response, Reference])),
 });

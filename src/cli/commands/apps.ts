@@ -12,9 +12,11 @@ import {
   confirm,
   expiryOption,
   fileOption,
+  oldKeysOption,
   only,
   originOption,
   permissionOption,
+  timeOf,
   yesOption,
 } from '../terminal/options.ts';
 import { fields, limitOption, printList, printTable } from '../terminal/print.ts';
@@ -82,7 +84,7 @@ export const appCommands: readonly RemoteCommand[] = [
       originOption,
       {
         ...expiryOption,
-        description: 'New expiry, such as 2030-01-31T12:00:00Z, or "never" to remove it.',
+        description: 'New expiry, such as 2030-01-31T12:00:00Z or 90d, or "never" to remove it.',
       },
       fileOption,
     ],
@@ -93,10 +95,13 @@ export const appCommands: readonly RemoteCommand[] = [
   },
   {
     usage: 'apps regenerate <APP>',
-    options: [keyToOption, yesOption],
+    options: [oldKeysOption, keyToOption, yesOption],
     summary: 'Replace the key of an application.',
-    details: `All older keys are revoked immediately. ${appArgument}`,
-    examples: ['sallyport apps regenerate backend --key-to backend.key'],
+    details: `All older keys are revoked immediately, unless --old-keys-expire-at is given. ${appArgument}`,
+    examples: [
+      'sallyport apps regenerate backend --key-to backend.key',
+      'sallyport apps regenerate backend --old-keys-expire-at 24h --key-to backend.key',
+    ],
     call: regenerate,
   },
   {
@@ -153,7 +158,7 @@ async function create(call: Call): Promise<number> {
       type: options.value('type'),
       permissions: options.values('permission'),
       allowed_origins: options.values('origin'),
-      expires_at: options.value('expires-at'),
+      expires_at: timeOf(call, expiryOption),
     }),
   };
   const request = body as unknown as ApplicationCreate;
@@ -168,7 +173,7 @@ async function update(call: Call): Promise<number> {
       name: options.value('name'),
       permissions: options.values('permission'),
       allowed_origins: options.values('origin'),
-      expires_at: options.value('expires-at'),
+      expires_at: timeOf(call, expiryOption),
     }),
   };
   if (Object.keys(sent).length === 0)
@@ -180,8 +185,12 @@ async function update(call: Call): Promise<number> {
 
 async function regenerate(call: Call): Promise<number> {
   const app = await findApplication(call, call.args[0] as string);
-  await confirm(call, `Replace the key of ${titleOf(app)}? All older keys are revoked immediately.`);
-  return withKey(call, () => call.service.applications.regenerate(app.id), show);
+  const old_keys_expire_at = timeOf(call, oldKeysOption);
+  const consequence =
+    old_keys_expire_at === undefined ? 'are revoked immediately' : `expire at ${old_keys_expire_at}`;
+  await confirm(call, `Replace the key of ${titleOf(app)}? All older keys ${consequence}.`);
+  const body = only({ old_keys_expire_at });
+  return withKey(call, () => call.service.applications.regenerate(app.id, body), show);
 }
 
 async function remove(call: Call): Promise<number> {
@@ -240,6 +249,7 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
       ['quarantine', app.quarantined_at && `since ${app.quarantined_at}`],
       ['last used', app.last_used_at],
       ['key', 'key' in app ? `${app.key} (shown only once)` : keyFile && `written to ${keyFile}`],
+      ['key expires', 'key_expires_at' in app ? app.key_expires_at : undefined],
     ]),
   );
 }

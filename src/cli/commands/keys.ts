@@ -2,7 +2,7 @@ import type { ApplicationKey, ApplicationKeyCreated } from '../../../sdk/src/sal
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { keyToOption, withKey } from '../terminal/files.ts';
-import { confirm, yesOption } from '../terminal/options.ts';
+import { confirm, expiryOption, oldKeysOption, only, timeOf, yesOption } from '../terminal/options.ts';
 import { fields, printTable } from '../terminal/print.ts';
 import { appArgument, findApplication } from './apps.ts';
 
@@ -16,10 +16,13 @@ export const keyCommands: readonly RemoteCommand[] = [
   },
   {
     usage: 'keys create <APP>',
-    options: [keyToOption],
+    options: [expiryOption, oldKeysOption, keyToOption],
     summary: 'Add a key to an application and print it.',
-    details: `The key is shown only once. Existing keys stay valid. ${appArgument}`,
-    examples: ['sallyport keys create backend --key-to backend.key'],
+    details: `The key is shown only once. Existing keys stay valid, unless --old-keys-expire-at is given. ${appArgument}`,
+    examples: [
+      'sallyport keys create backend --key-to backend.key',
+      'sallyport keys create backend --expires-at 90d --old-keys-expire-at 24h --key-to backend.key',
+    ],
     call: create,
   },
   {
@@ -34,25 +37,31 @@ export const keyCommands: readonly RemoteCommand[] = [
 
 async function list(call: Call): Promise<number> {
   const keys = await call.service.applications.keys((await findApplication(call, call.args[0] as string)).id);
-  const rows = keys.map(({ id, ending, created_at, last_used_at = 'never', created_by = '' }) => [
-    id,
-    ending,
-    created_at,
-    last_used_at,
-    created_by,
+  const rows = keys.map((key) => [
+    key.id,
+    key.ending,
+    key.created_at,
+    key.last_used_at ?? 'never',
+    key.expires_at ?? 'never',
+    key.created_by ?? '',
   ]);
-  return printTable(call, keys, 'keys', ['ID', 'ENDS WITH', 'CREATED', 'LAST USED', 'BY'], rows);
+  return printTable(call, keys, 'keys', ['ID', 'ENDS WITH', 'CREATED', 'LAST USED', 'EXPIRES', 'BY'], rows);
 }
 
 async function create(call: Call): Promise<number> {
   const { id } = await findApplication(call, call.args[0] as string);
-  return withKey(call, () => call.service.applications.createKey(id), show);
+  const body = only({
+    expires_at: timeOf(call, expiryOption),
+    old_keys_expire_at: timeOf(call, oldKeysOption),
+  });
+  return withKey(call, () => call.service.applications.createKey(id, body), show);
 }
 
 function show({ printResult }: Call, key: ApplicationKey | ApplicationKeyCreated, keyFile?: string): number {
   const pairs = [
     ['id', key.id],
     ['created', key.created_at],
+    ['expires', key.expires_at],
     ['key', 'key' in key ? `${key.key} (shown only once)` : `written to ${keyFile}`],
   ] as const;
   return printResult({ ...key, ...(keyFile && { key_file: keyFile }) }, fields(pairs));

@@ -1,8 +1,10 @@
 /** Operators manage tenants on the database directly, not through the API. Every change has an audit entry. */
-import { byOperator, type Difference } from '../../domain/audit.ts';
+import { byOperator, type Difference, difference } from '../../domain/audit.ts';
 import { Name } from '../../domain/common-fields.ts';
+import { parseDuration } from '../../domain/duration.ts';
 import { escapeText } from '../../domain/escape.ts';
 import { mint } from '../../domain/key.ts';
+import { latestExpiry } from '../../domain/lifetime.ts';
 import { managementOf, newTenant } from '../../operations/bootstrap.ts';
 import type { Maintenance, Tenants } from '../../store/maintenance.ts';
 import type { NewEntry, Tenant } from '../../store/store.ts';
@@ -43,6 +45,13 @@ export const tenantCommands: readonly LocalCommand[] = [
     run: (invocation) => withStore(invocation, (maintenance) => rename(maintenance, invocation)),
   },
   {
+    usage: 'tenants max-lifetime <TENANT> <DURATION>',
+    summary: 'Limit the lifetime of the applications and keys of a tenant.',
+    details: `DURATION is a time such as 90d or 24h, or "none" for no limit. Applies to new expiry times only; \`doctor\` lists the applications and keys that exceed it. ${tenantArgument}`,
+    examples: ['sallyport tenants max-lifetime "Second shop" 90d'],
+    run: (invocation) => withStore(invocation, (maintenance) => limitLifetime(maintenance, invocation)),
+  },
+  {
     usage: 'tenants disable <TENANT>',
     summary: 'Disable all keys and sessions of a tenant.',
     details: `Applies immediately. Data is unchanged. \`tenants enable\` undoes it. ${tenantArgument}`,
@@ -80,8 +89,15 @@ async function addKey(maintenance: Maintenance, { args, printResult }: Invocatio
   const key = mint('mgt');
   const now = Date.now();
   const created = await maintenance.changeTenants(async (tx) => {
-    const { id: tenant, name } = await findChangeable(tx.tenants, args[0]);
-    const { id } = await tx.applications.create(tenant, managementOf(`${name}: management key`, now), key);
+    const { id: tenant, name, max_lifetime } = await findChangeable(tx.tenants, args[0]);
+    const maxLifetime = max_lifetime === undefined ? undefined : max_lifetime * 1000;
+    const expiresAt = latestExpiry({ now, maxLifetime });
+    const application = {
+      ...managementOf(`${name}: management key`, now),
+      expiresAt,
+      keyExpiresAt: expiresAt,
+    };
+    const { id } = await tx.applications.create(tenant, application, key);
     tx.record({ ...entry('application.create', tenant), entity: { kind: 'application', id } });
     return { tenant_id: tenant, application_id: id };
   });
@@ -108,6 +124,27 @@ async function rename(maintenance: Maintenance, invocation: Invocation): Promise
     return tx.tenants.get(before.id);
   });
   return show(invocation, tenant as Tenant);
+}
+
+async function limitLifetime(maintenance: Maintenance, invocation: Invocation): Promise<number> {
+  const max = parseMaxLifetime(invocation.args[1]);
+  const tenant = await maintenance.changeTenants(async (tx) => {
+    const before = await findChangeable(tx.tenants, invocation.args[0]);
+    await tx.tenants.limitLifetime(before.id, max);
+    const after = (await tx.tenants.get(before.id)) as Tenant;
+    const changed = difference(before, after, ['max_lifetime']);
+    if (before.max_lifetime !== after.max_lifetime)
+      tx.record(entry('tenant.max_lifetime', before.id, changed));
+    return after;
+  });
+  return show(invocation, tenant);
+}
+
+function parseMaxLifetime(text = ''): number | undefined {
+  if (text === 'none') return undefined;
+  const duration = parseDuration(text);
+  if (duration) return duration;
+  throw new UsageError('DURATION must be a time such as 90d, 24h, 30m or 10s, or none');
 }
 
 /** A tenant that already has the state is unchanged, without an audit entry. */
@@ -196,6 +233,7 @@ function show({ printResult }: Invocation, tenant: Tenant): number {
     ['tenant', tenant.id],
     ['name', tenant.name],
     ['state', stateOf(tenant)],
+    ['max lifetime', tenant.max_lifetime === undefined ? undefined : `${tenant.max_lifetime} s`],
   ] as const;
   return printResult(tenant, fields(pairs));
 }

@@ -1,4 +1,6 @@
 /** Options that several commands share. */
+import { timestamp } from '../../domain/common-fields.ts';
+import { parseDuration } from '../../domain/duration.ts';
 import type { Context, Option } from '../command.ts';
 import { Cancelled, UsageError } from '../errors.ts';
 
@@ -24,8 +26,21 @@ export const originOption: Option = {
 export const expiryOption: Option = {
   name: 'expires-at',
   value: 'TIME',
-  description: 'Expiry, such as 2030-01-31T12:00:00Z.',
+  description: 'Expiry, such as 2030-01-31T12:00:00Z, or 90d for 90 days from now.',
 };
+
+export const oldKeysOption: Option = {
+  name: 'old-keys-expire-at',
+  value: 'TIME',
+  description: 'Expiry of the existing keys, such as 2030-01-31T12:00:00Z, or 24h for 24 hours from now.',
+};
+
+/** The value of an option for a time. A duration counts from now. The service rejects what is not a time. */
+export function timeOf({ options }: Pick<Context, 'options'>, { name }: Option): string | undefined {
+  const text = options.value(name);
+  const duration = text === undefined ? undefined : parseDuration(text);
+  return duration === undefined ? text : timestamp(Date.now() + duration);
+}
 
 /** Drops undefined fields. */
 export function only<T extends object>(fields: T): Defined<T> {

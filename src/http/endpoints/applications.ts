@@ -2,20 +2,23 @@ import { z } from 'zod';
 import {
   type Application,
   ApplicationCreate,
+  ApplicationRegenerate,
   ApplicationType,
   ApplicationUpdate,
   Application as ApplicationView,
   ApplicationWithKey,
   expiryAfter,
+  maxKeys,
   originErrors,
   readOnlyErrors,
 } from '../../domain/application.ts';
-import { difference } from '../../domain/audit.ts';
-import { DateTime, Id, NameFilter, requireFuture } from '../../domain/common-fields.ts';
-import { orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { type Difference, difference } from '../../domain/audit.ts';
+import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
+import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
-import { applicationKinds, mint, newId } from '../../domain/key.ts';
+import { applicationKinds, type Minted, mint, newId } from '../../domain/key.ts';
+import { latestExpiry, newExpiry } from '../../domain/lifetime.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
@@ -47,7 +50,8 @@ export const createApplication = changeEndpoint({
   failures: ['grant_not_held'],
   handle: async ({ principal, body }, { store }) => {
     throwIfInvalid({ ...grantErrors(body.type, body), ...originErrors(body.type, body.allowed_origins) });
-    requireFuture(body.expires_at, principal.now);
+    const expiresAt = newExpiry(body.expires_at, principal);
+    const keyExpiresAt = latestExpiry(principal);
     denyEscalation(principal, body);
     const key = mint(applicationKinds[body.type]);
     const application = await store.applications.create(
@@ -61,13 +65,14 @@ export const createApplication = changeEndpoint({
         allowedOrigins: body.allowed_origins,
         createdBy: principal.applicationId,
         createdAt: principal.now,
-        expiresAt: body.expires_at,
+        expiresAt,
+        keyExpiresAt,
       },
       key,
     );
     return {
       status: 201,
-      body: { ...application, key: key.secret.reveal() },
+      body: withKey(application, key, keyExpiresAt),
       entity: entityOf(application.id),
     };
   },
@@ -140,7 +145,7 @@ export const updateApplication = changeEndpoint({
       denyEscalation(principal, current, body);
       before = current;
       const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
-      const expires_at = expiryAfter(current, body, principal.now);
+      const expires_at = expiryAfter(current, body, principal);
       return {
         name,
         permissions,
@@ -168,23 +173,34 @@ export const regenerateKey = changeEndpoint({
   tag,
   summary: 'Regenerate the key of an application',
   description:
-    'Creates a new key and revokes all existing keys of the application immediately. Only this response contains the new key. Your key must hold every management permission of the application.',
+    'Creates a new key and revokes all existing keys of the application immediately, or lets them expire at `old_keys_expire_at`. Only this response contains the new key. Your key must hold every management permission of the application.',
   params,
+  body: ApplicationRegenerate,
+  bodyIfMissing: {},
+  bodyExample: example.applicationRegenerate,
   replies: {
     200: reply('The application, with its new key.', ApplicationWithKey, example.applicationWithKey),
   },
-  failures: ['grant_not_held', 'not_found'],
-  handle: async ({ principal, params }, { store }) => {
-    const newKey = (current: Application) => {
+  failures: ['grant_not_held', 'not_found', 'too_many_keys'],
+  handle: async ({ principal, params, body }, { store }) => {
+    const { old_keys_expire_at: oldKeysExpireAt } = body;
+    requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');
+    const newKey = (current: Application, keys: number) => {
       denyEscalation(principal, current);
+      if (keys >= maxKeys) throw fail('too_many_keys');
       return mint(applicationKinds[current.type]);
     };
     const change = changeBy(principal);
+    const expiry = { expiresAt: latestExpiry(principal), oldKeysExpireAt };
     const { application, key } = orNotFound(
-      await store.applications.regenerate(principal.tenantId, params.id, change, newKey),
+      await store.applications.regenerate(principal.tenantId, params.id, change, newKey, expiry),
     );
-    const body = { ...application, key: key.secret.reveal() };
-    return { status: 200, body, entity: entityOf(params.id) };
+    return {
+      status: 200,
+      body: withKey(application, key, expiry.expiresAt),
+      entity: entityOf(params.id),
+      ...(oldKeysExpireAt !== undefined && { difference: overlapOf(oldKeysExpireAt) }),
+    };
   },
 });
 
@@ -201,6 +217,19 @@ export const deleteApplication = changeEndpoint({
     return { status: 204, entity: entityOf(params.id) };
   },
 });
+
+function withKey(application: Application, key: Minted, expiresAt: number | undefined) {
+  return {
+    ...application,
+    key: key.secret.reveal(),
+    ...(expiresAt !== undefined && { key_expires_at: timestamp(expiresAt) }),
+  };
+}
+
+/** How the audit log records that old keys stay valid for a time. */
+export function overlapOf(oldKeysExpireAt: number): Difference {
+  return { old_keys_expire_at: { to: timestamp(oldKeysExpireAt) } };
+}
 
 export function entityOf(id: string) {
   return { kind: 'application', id };

@@ -3,16 +3,18 @@ import { z } from 'zod';
 import {
   type Application,
   ApplicationKey,
+  ApplicationKeyCreate,
   ApplicationKeyCreated,
   maxKeys,
 } from '../../domain/application.ts';
-import { Id } from '../../domain/common-fields.ts';
+import { Id, requireFuture } from '../../domain/common-fields.ts';
 import { fail, orNotFound } from '../../domain/error.ts';
 import { applicationKinds, mint } from '../../domain/key.ts';
+import { newExpiry } from '../../domain/lifetime.ts';
 import { changeBy, denyEscalation } from '../../domain/principal.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { entityOf, params } from './applications.ts';
+import { entityOf, overlapOf, params } from './applications.ts';
 
 const tag = 'Applications';
 
@@ -21,11 +23,17 @@ export const createKey = changeEndpoint({
   operation: 'application.key.create',
   tag,
   summary: 'Create a key',
-  description: `Adds a key to an application. Existing keys stay valid. An application can have up to ${maxKeys} keys. Only this response contains the key. Your key must hold every management permission of the application.`,
+  description: `Adds a key to an application. Existing keys stay valid, or expire at \`old_keys_expire_at\`. An application can have up to ${maxKeys} keys. Only this response contains the key. Your key must hold every management permission of the application.`,
   params,
+  body: ApplicationKeyCreate,
+  bodyIfMissing: {},
+  bodyExample: example.applicationKeyCreate,
   replies: { 201: reply('The new key.', ApplicationKeyCreated, example.applicationKeyCreated) },
   failures: ['grant_not_held', 'not_found', 'too_many_keys'],
-  handle: async ({ principal, params }, { store }) => {
+  handle: async ({ principal, params, body }, { store }) => {
+    const { old_keys_expire_at: oldKeysExpireAt } = body;
+    requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');
+    const expiry = { expiresAt: newExpiry(body.expires_at, principal), oldKeysExpireAt };
     const newKey = (current: Application, keys: number) => {
       denyEscalation(principal, current);
       if (keys >= maxKeys) throw fail('too_many_keys');
@@ -33,13 +41,16 @@ export const createKey = changeEndpoint({
     };
     const change = changeBy(principal);
     const { created, key } = orNotFound(
-      await store.keys.create(principal.tenantId, params.id, change, newKey),
+      await store.keys.create(principal.tenantId, params.id, change, newKey, expiry),
     );
     return {
       status: 201,
       body: { ...created, key: key.secret.reveal() },
       entity: entityOf(params.id),
-      difference: { keys: { to: auditedKey(created) } },
+      difference: {
+        keys: { to: auditedKey(created) },
+        ...(oldKeysExpireAt !== undefined && overlapOf(oldKeysExpireAt)),
+      },
     };
   },
 });
@@ -88,6 +99,6 @@ export const deleteKey = changeEndpoint({
 });
 
 /** How the audit log identifies a key. */
-function auditedKey({ id, ending }: ApplicationKey) {
-  return { id, ending };
+function auditedKey({ id, ending, expires_at }: ApplicationKey) {
+  return { id, ending, ...(expires_at !== undefined && { expires_at }) };
 }

@@ -15,6 +15,13 @@ const Tenant = z
       .min(0)
       .optional()
       .describe('Number of applications. Absent if there are too many to count.'),
+    max_lifetime: z
+      .int()
+      .min(1)
+      .optional()
+      .describe(
+        'Maximum lifetime of its applications and keys, in seconds: no `expires_at` in a request may be later than that. Absent if unlimited.',
+      ),
   })
   .meta({ id: 'Tenant' });
 
@@ -29,10 +36,16 @@ export const getTenant = readEndpoint({
       store.applications.count(tenantId),
     ]);
     if (!tenant) throw fail('unauthenticated');
-    const { id, name, created_at } = tenant;
+    const { id, name, created_at, max_lifetime } = tenant;
     return {
       status: 200,
-      body: { id, name, created_at, ...(applications !== undefined && { applications }) },
+      body: {
+        id,
+        name,
+        created_at,
+        ...(applications !== undefined && { applications }),
+        ...(max_lifetime !== undefined && { max_lifetime }),
+      },
     };
   },
 });

@@ -49,7 +49,7 @@ const NoFields = z.strictObject({});
 function readBody(route: KeyedRoute, received: ReceivedBody, headers: Headers): Json {
   const types = route.method === 'PATCH' ? mergePatchTypes : jsonTypes;
   const { value, text } = readJson(received, headers, types, route.conventions?.wrongContentType);
-  if (route.body) return { value: validate(route.body, value, 'body'), text };
+  if (route.body) return { value: validate(route.body, value ?? route.bodyIfMissing, 'body'), text };
   return { value: value === undefined ? undefined : validate(NoFields, value, 'body'), text };
 }
 

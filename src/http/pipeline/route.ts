@@ -150,6 +150,8 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly params?: z.ZodType<P>;
   readonly query?: z.ZodType<Q>;
   readonly body?: z.ZodType<B>;
+  /** What a request without a body means. If absent, a body is required. */
+  readonly bodyIfMissing?: unknown;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
 }

@@ -214,14 +214,23 @@ export const example = {
   },
   applicationWithKey: { ...application, key: 'slp_pvt_…' },
   applicationKey,
+  applicationKeyCreate: { expires_at: '2027-02-13T09:30:00Z', old_keys_expire_at: '2026-11-16T09:30:00Z' },
+  applicationRegenerate: { old_keys_expire_at: '2026-11-16T09:30:00Z' },
   applicationKeyCreated: {
     id: applicationKey.id,
     key: 'slp_pvt_…',
     ending: applicationKey.ending,
     created_by: creator,
     created_at: applicationKey.created_at,
+    expires_at: '2027-02-13T09:30:00.000Z',
   },
-  tenant: { id: tenant, name: 'Second shop', created_at: '2026-11-15T09:00:00.000Z', applications: 12 },
+  tenant: {
+    id: tenant,
+    name: 'Second shop',
+    created_at: '2026-11-15T09:00:00.000Z',
+    applications: 12,
+    max_lifetime: 7_776_000,
+  },
   usage: {
     last_used_at: '2026-11-15T10:02:17.000Z',
     uses: [

@@ -38,7 +38,7 @@ export interface Operation {
   readonly 'x-permission'?: string;
   readonly 'x-callers'?: readonly string[];
   readonly parameters: Parameter[];
-  readonly requestBody?: { description: string; required: true; content: Record<string, Content> };
+  readonly requestBody?: { description: string; required: boolean; content: Record<string, Content> };
   readonly responses: Record<string, OpenApiResponse | Reference>;
 }
 
@@ -152,7 +152,7 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     ...(route.body && {
       requestBody: {
         description: `At most ${size(route.bodyLimit ?? bodyLimit)}.`,
-        required: true,
+        required: route.bodyIfMissing === undefined,
         content: content(schemaOf(route.body), route.bodyExample, bodyTypes(route)),
       },
     }),

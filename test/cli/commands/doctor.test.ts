@@ -32,6 +32,7 @@ describe('doctor on SQLite', () => {
       'clock',
       'master key',
       'sweep',
+      'lifetimes',
       'storage',
       'audit log',
     ];

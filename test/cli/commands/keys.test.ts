@@ -25,12 +25,30 @@ test('a key is created, listed by its ending, and an older one deleted', async (
   const listed = await call(['keys', 'list', shop.id]);
   expect(listed.out).not.toContain(created.key);
   const [head, first, second] = listed.out.split('\n');
-  expect(head).toMatch(/^ID +ENDS WITH +CREATED +LAST USED +BY$/);
+  expect(head).toMatch(/^ID +ENDS WITH +CREATED +LAST USED +EXPIRES +BY$/);
   expect(first).toContain(`${created.id}  ${created.ending}`);
   expect(second).toContain(shop.key.slice(-4));
   expect(second).toContain('never');
   expect((await call(['keys', 'delete', 'shop', shop.key.slice(-4), '--yes'])).code).toBe(0);
   expect([await works(shop.key), await works(created.key)]).toEqual([false, true]);
+});
+
+test('a key can be created with an expiry and an overlap, given as times or durations', async () => {
+  const expires_at = '2030-01-31T12:00:00.000Z';
+  const created = await json(['keys', 'create', 'shop', '--expires-at', expires_at]);
+  expect(created.expires_at).toBe(expires_at);
+  const listed = await call(['keys', 'list', 'shop']);
+  expect(listed.out).toContain(expires_at);
+  const before = Date.now();
+  const { code, err } = await call(['apps', 'regenerate', 'shop', '--old-keys-expire-at', '24h'], {
+    answers: ['y'],
+  });
+  expect(code).toBe(0);
+  const asked = /All older keys expire at (.*Z)\./.exec(err)?.[1] ?? '';
+  expect(Date.parse(asked)).toBeGreaterThanOrEqual(before + 86_400_000);
+  const keys = await json(['keys', 'list', 'shop']);
+  expect(keys.map((each: { expires_at?: string }) => each.expires_at)).toEqual([undefined, asked, asked]);
+  expect(await works(shop.key)).toBe(true);
 });
 
 test('deleting a key asks for confirmation and warns if it is the only one', async () => {

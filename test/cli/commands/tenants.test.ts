@@ -57,6 +57,41 @@ describe.each(databases)('tenants from the command line on %s', (_, database) =>
     expect(await operate(['tenants', 'key', 'nobody'])).toMatchObject({ code: 1 });
   });
 
+  test('tenants max-lifetime limits new applications and keys; doctor lists those that exceed it', async () => {
+    const { id, key } = await create('limited');
+    const { body: management } = await server.call('GET', '/applications/key', { key });
+    const doctor = async () => {
+      const { checks } = JSON.parse((await operate(['doctor', '--json'])).out);
+      return checks.find(({ name }: { name: string }) => name === 'lifetimes');
+    };
+    expect(await doctor()).toMatchObject({ state: 'ok' });
+    expect(await json('tenants', 'max-lifetime', 'limited', '90d')).toMatchObject({
+      max_lifetime: 7_776_000,
+    });
+    const { state, message } = await doctor();
+    expect(state).toBe('warn');
+    expect(message).toContain(
+      `2 applications and keys exceed the maximum lifetime of their tenant: "${management.name}" (${management.id}), key …${key.slice(-4)} of "${management.name}"`,
+    );
+    const added = await json('tenants', 'key', 'limited');
+    const { body } = await server.call('GET', '/applications/key', { key: added.key });
+    expect(Date.parse(body.expires_at)).toBe(Date.parse(body.created_at) + 7_776_000_000);
+    expect((await doctor()).message).toContain('2 applications and keys');
+    await json('tenants', 'max-lifetime', 'limited', 'none');
+    await json('tenants', 'max-lifetime', 'limited', 'none');
+    expect(await doctor()).toMatchObject({ state: 'ok' });
+    expect((await operations(id)).slice(1)).toMatchObject([
+      { operation: 'tenant.max_lifetime', difference: { max_lifetime: { to: 7_776_000 } } },
+      { operation: 'application.create' },
+      { operation: 'tenant.max_lifetime', difference: { max_lifetime: { from: 7_776_000 } } },
+    ]);
+    for (const wrong of ['0', 'never', '90'])
+      expect(await operate(['tenants', 'max-lifetime', 'limited', wrong])).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('DURATION must be'),
+      });
+  });
+
   test('a tenant is created, renamed, disabled and enabled, with an audit entry each', async () => {
     const { id, key } = await create('shop');
     expect(await json('tenants', 'rename', 'shop', 'store')).toMatchObject({ id, name: 'store' });

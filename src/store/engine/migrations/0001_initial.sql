@@ -4,7 +4,9 @@ create table tenants (
   created_at bigint not null,
   disabled_at bigint,
   -- Set when deletion starts. It cannot be undone.
-  deleted_at bigint
+  deleted_at bigint,
+  -- Milliseconds between the creation of a key and its latest possible expiry. Null if unlimited.
+  max_lifetime bigint
 );
 
 create table applications (
@@ -41,9 +43,11 @@ create table application_keys (
   created_by uuid,
   created_at bigint not null,
   last_used_at bigint,
+  expires_at bigint,
   primary key (tenant_id, application_id, id),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
+create index application_keys_by_expiry on application_keys (expires_at) where expires_at is not null;
 
 -- When each permission was last used in each container, by the grants of which application.
 create table application_uses (
@@ -217,7 +221,7 @@ create table audit_deliveries (
   primary key (sink, tenant_id)
 );
 
--- Audit entries `key.expiring` that were written: for each expiry time, how many days before.
+-- Audit entries `key.expiring` that were written about applications: for each expiry time, how many days before.
 create table expiry_notices (
   tenant_id uuid not null,
   application_id uuid not null,
@@ -225,4 +229,16 @@ create table expiry_notices (
   days integer not null,
   primary key (tenant_id, application_id, expires_at, days),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
+);
+
+-- The same for keys that expire before their application.
+create table key_expiry_notices (
+  tenant_id uuid not null,
+  application_id uuid not null,
+  key_id uuid not null,
+  expires_at bigint not null,
+  days integer not null,
+  primary key (tenant_id, application_id, key_id, expires_at, days),
+  foreign key (tenant_id, application_id, key_id) references application_keys (tenant_id, application_id, id)
+    on delete cascade
 );

@@ -1,0 +1,35 @@
+/** The maximum lifetime of the applications and keys of a tenant. */
+import { requireFuture, timestamp } from './common-fields.ts';
+import { throwIfInvalid } from './error.ts';
+
+/** Who asks, and the maximum lifetime of its tenant in milliseconds. Undefined if unlimited. */
+interface Caller {
+  readonly now: number;
+  readonly maxLifetime?: number | undefined;
+}
+
+/** The latest expiry that a new key may have. Undefined if it may be valid for ever. */
+export function latestExpiry({ now, maxLifetime }: Caller): number | undefined {
+  return maxLifetime === undefined ? undefined : now + maxLifetime;
+}
+
+/**
+ * The expiry of a new application or key: the one of the request, or the latest possible one. Throws
+ * `validation_failed` if it has passed or is too late.
+ */
+export function newExpiry(expiresAt: number | undefined, caller: Caller): number | undefined {
+  if (expiresAt === undefined) return latestExpiry(caller);
+  requireFuture(expiresAt, caller.now);
+  requireWithinLifetime(expiresAt, caller);
+  return expiresAt;
+}
+
+/** Throws `validation_failed` if the expiry is later than the tenant allows. */
+export function requireWithinLifetime(expiresAt: number, caller: Caller): void {
+  const latest = latestExpiry(caller);
+  if (latest !== undefined && expiresAt > latest) throwIfInvalid({ expires_at: [tooLate(latest)] });
+}
+
+function tooLate(latest: number): string {
+  return `must be at most ${timestamp(latest)}, because the tenant has a maximum lifetime`;
+}
