@@ -760,6 +760,8 @@ export interface LogEntryPage {
   pagination: Pagination;
   /** The entries of this page. */
   data: Array<LogEntry>;
+  /** Periods in which entries that match the filters may be missing. Absent if there are none, and with `start` or `after`. */
+  gaps?: Array<LogGap>;
 }
 
 export interface LogEntry {
@@ -844,6 +846,17 @@ export interface LogDecision {
   reason?: string;
   /** Denials only: the smallest grant that would have allowed the request. */
   missing?: MissingGrant;
+}
+
+export interface LogGap {
+  /** `archived`: entries were moved to an archive or to other systems. `reads_not_recorded`: `SALLYPORT_AUDIT_READS` excluded reads from the log. */
+  reason: 'archived' | 'reads_not_recorded';
+  /** `reads_not_recorded` only: reads with these transforms are missing. */
+  transforms?: Array<'redact' | 'mask' | 'reveal'>;
+  /** When the gap begins. Absent if it begins with the log. */
+  from?: string;
+  /** When the gap ends. Absent if it has not ended. */
+  to?: string;
 }
 
 export interface LogCounts {

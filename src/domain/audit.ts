@@ -11,6 +11,16 @@ export const results = ['success', 'denied', 'failed'] as const;
 export const auditedReads = ['all', 'reveal', 'off'] as const;
 export type AuditedReads = (typeof auditedReads)[number];
 
+/** The name under which `SALLYPORT_AUDIT_READS` is stored. */
+export const readsSetting = 'audit_reads';
+
+/** Reads with these transforms are not recorded. */
+export const unrecordedTransforms: Record<AuditedReads, readonly Transform[]> = {
+  all: [],
+  reveal: ['redact', 'mask'],
+  off: ['redact', 'mask', 'reveal'],
+};
+
 /** Written when a database is restored from a backup. */
 export const restoreOperation = 'database.restore';
 
@@ -128,6 +138,23 @@ export const LogEntry = z
   })
   .meta({ id: 'LogEntry' });
 export type LogEntry = z.infer<typeof LogEntry>;
+
+export const LogGap = z
+  .object({
+    reason: z
+      .enum(['archived', 'reads_not_recorded'])
+      .describe(
+        '`archived`: entries were moved to an archive or to other systems. `reads_not_recorded`: `SALLYPORT_AUDIT_READS` excluded reads from the log.',
+      ),
+    transforms: z
+      .array(Transform)
+      .optional()
+      .describe('`reads_not_recorded` only: reads with these transforms are missing.'),
+    from: Timestamp.optional().describe('When the gap begins. Absent if it begins with the log.'),
+    to: Timestamp.optional().describe('When the gap ends. Absent if it has not ended.'),
+  })
+  .meta({ id: 'LogGap' });
+export type LogGap = z.infer<typeof LogGap>;
 
 /** Query parameters that filter the log. */
 export const logFilter = {

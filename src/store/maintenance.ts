@@ -139,8 +139,15 @@ export interface Gauges {
 }
 
 export interface Settings {
-  /** Returns the previous value if it was different or there was none. Returns undefined if the value is unchanged. */
-  replace(name: string, value: string): Promise<{ readonly from: string | undefined } | undefined>;
+  /**
+   * Returns the previous value if it was different or there was none, and stores the time of the change. Returns
+   * undefined if the value is unchanged.
+   */
+  replace(
+    name: string,
+    value: string,
+    at: number,
+  ): Promise<{ readonly from: string | undefined } | undefined>;
 }
 
 export interface TenantTransaction extends Omit<StoreTransaction, 'tokens' | 'idempotency'> {

@@ -1,7 +1,7 @@
 /** The inputs, results and filters of the repositories in store.ts. */
 
 import type { Application, ApplicationType } from '../domain/application.ts';
-import type { Entry, LogEntry } from '../domain/audit.ts';
+import type { Entry, LogEntry, LogGap } from '../domain/audit.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { JsonText } from '../domain/json-text.ts';
@@ -269,6 +269,8 @@ export interface LogPage {
   readonly entries: LogEntry[];
   /** Where the next page starts: its `before`, or its `after`. Absent if every entry was examined. */
   readonly next?: string | undefined;
+  /** First page only: periods in which entries that match the filter are missing. */
+  readonly gaps?: readonly LogGap[];
 }
 
 /** Numbers of entries, for consecutive intervals. */

@@ -1,10 +1,10 @@
 /** Settings of the last start that have an audit entry when they change. */
-import type { Executor } from './engine/db.ts';
+import type { Queries } from './engine/db.ts';
 import type { Settings } from './maintenance.ts';
 
-export function settings(db: Pick<Executor, 'get'>): Settings {
+export function settings(db: Pick<Queries, 'get' | 'run'>): Settings {
   return {
-    replace: async (name, value) => {
+    replace: async (name, value, at) => {
       const before = await db.get<{ value: string }>('select value from settings where name = $1', [name]);
       // Compares again: another node may have started in the meantime.
       const changed = await db.get<{ name: string }>(
@@ -13,7 +13,13 @@ export function settings(db: Pick<Executor, 'get'>): Settings {
          returning name`,
         [name, value],
       );
-      return changed && { from: before?.value };
+      if (!changed) return undefined;
+      await db.run(
+        `insert into setting_changes (name, at, value) values ($1, $2, $3)
+         on conflict (name, at) do update set value = excluded.value`,
+        [name, at, value],
+      );
+      return { from: before?.value };
     },
   };
 }

@@ -223,7 +223,8 @@ export interface AuditLog {
   /**
    * Entries of a tenant in the order in which they were chained, including all that were committed before the call.
    * Examines a bounded number of entries, so a page may be short or empty and still have a `next`. Throws
-   * `validation_failed` if `after` is not the id of an entry of this tenant, or if later ones were archived.
+   * `validation_failed` if `after` is not the id of an entry of this tenant, or if later ones were archived. The first
+   * page has the gaps: periods in which entries that match the filter are missing.
    */
   list(tenant: string, filter: AuditFilter, window: LogWindow): Promise<LogPage>;
   /**

@@ -1,4 +1,4 @@
-import type { LogEntry } from '../../../sdk/src/sallyport.ts';
+import type { LogEntry, LogGap } from '../../../sdk/src/sallyport.ts';
 import type { Call, Option, Options, RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import { type LogQuery, maxPageSize, NewEntries } from '../terminal/new-entries.ts';
@@ -39,7 +39,7 @@ export const logsCommands: readonly RemoteCommand[] = [
     summary: 'List who has received the plaintext of a token.',
     examples: ['sallyport logs who-read card-4242 --since 2030-01-28T00:00:00Z'],
     details:
-      'Lists every application and session with the number of responses that contained the plaintext, and the first and the last time. Entries that were archived are not included.',
+      'Lists every application and session with the number of responses that contained the plaintext, and the first and the last time. Warns if entries were archived or reads were not recorded in that time; --json lists these periods in `gaps`.',
     call: whoRead,
   },
   {
@@ -48,7 +48,7 @@ export const logsCommands: readonly RemoteCommand[] = [
     summary: 'List the tokens whose plaintext an application or a session has received.',
     examples: ['sallyport logs seen-by 0198c0de-0000-7000-8000-000000000000'],
     details:
-      'For an application, includes its sessions. Lists every token with the number of responses, and the first and the last time. Entries that were archived are not included.',
+      'For an application, includes its sessions. Lists every token with the number of responses, and the first and the last time. Warns if entries were archived or reads were not recorded in that time; --json lists these periods in `gaps`.',
     call: seenBy,
   },
 ];
@@ -136,9 +136,10 @@ function readCells({ responses, first, last }: Reads): string[] {
 }
 
 async function whoRead(call: Call): Promise<number> {
-  const token = call.args[0] as string;
+  const query = disclosuresOf(call, { token: call.args[0] as string });
+  const gaps = await gapsIn(call, query);
   const counts = new ReadCounts<LogEntry['actor']>();
-  for await (const entry of disclosures(call, { token }))
+  for await (const entry of call.service.logs.all(query))
     counts.add(entry.actor.id ?? entry.actor.kind, entry.actor, entry);
   const readers = counts.list();
   const names = new ApplicationNames(call);
@@ -149,22 +150,42 @@ async function whoRead(call: Call): Promise<number> {
     return [kind, id, names.of(application_id), names.of(authorized_by), ...readCells(reader)];
   });
   const head = ['KIND', 'ID', 'APPLICATION', 'AUTHORIZED BY', ...readColumns];
-  return printTable(call, readers, 'readers', head, rows);
+  printTable(call, { readers, gaps }, 'readers', head, rows);
+  return warnOfGaps(call, gaps);
 }
 
 async function seenBy(call: Call): Promise<number> {
+  const query = disclosuresOf(call, { actor: call.args[0] as string });
+  const gaps = await gapsIn(call, query);
   const counts = new ReadCounts<{ token: string }>();
-  for await (const entry of disclosures(call, { actor: call.args[0] as string }))
+  for await (const entry of call.service.logs.all(query))
     for (const token of tokensOf(entry)) counts.add(token, { token }, entry);
   const tokens = counts.list();
   const rows = tokens.map((one) => [one.token, ...readCells(one)]);
-  return printTable(call, tokens, 'tokens', ['TOKEN', ...readColumns], rows);
+  printTable(call, { tokens, gaps }, 'tokens', ['TOKEN', ...readColumns], rows);
+  return warnOfGaps(call, gaps);
 }
 
-/** Entries about responses that contained plaintext. */
-function disclosures({ service, options }: Call, query: LogQuery): AsyncIterable<LogEntry> {
+/** Selects entries about responses that contained plaintext. */
+function disclosuresOf({ options }: Call, query: LogQuery): LogQuery {
   const from = options.value('since');
-  return service.logs.all({ ...query, transform: 'reveal', ...(from !== undefined && { from }) });
+  return { ...query, transform: 'reveal', ...(from !== undefined && { from }) };
+}
+
+async function gapsIn({ service }: Call, query: LogQuery): Promise<readonly LogGap[]> {
+  return (await service.logs.list({ ...query, size: 1 })).gaps ?? [];
+}
+
+function warnOfGaps({ terminal, json }: Call, gaps: readonly LogGap[]): number {
+  if (!json) for (const gap of gaps) terminal.writeError(`sallyport: warning: ${describeGap(gap)}\n`);
+  return 0;
+}
+
+function describeGap({ reason, from, to }: LogGap): string {
+  const period = [from && `from ${from}`, to ? `to ${to}` : 'to now'].filter(Boolean).join(' ');
+  if (reason === 'reads_not_recorded')
+    return `reads were not recorded ${period} (SALLYPORT_AUDIT_READS), so readers may be missing`;
+  return `entries up to ${to ?? 'now'} were archived and are not included: search the archives, too`;
 }
 
 function tokensOf({ resource, entity }: LogEntry): readonly string[] {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { LogEntry, logFilter, results } from '../../domain/audit.ts';
+import { LogEntry, LogGap, logFilter, results } from '../../domain/audit.ts';
 import { Id, Timestamp, timestamp } from '../../domain/common-fields.ts';
 import { fail } from '../../domain/error.ts';
 import { maxIntervals } from '../../domain/intervals.ts';
@@ -18,23 +18,35 @@ const After = z
       'The id of an entry, or the `next` value of an earlier response with `after`. Returns the entries that were written after it, oldest first and without gaps. Send `next` as `after`, not as `start`.',
   });
 
+const LogPage = pageOf(LogEntry)
+  .extend({
+    gaps: z
+      .array(LogGap)
+      .optional()
+      .describe(
+        'Periods in which entries that match the filters may be missing. Absent if there are none, and with `start` or `after`.',
+      ),
+  })
+  .meta({ id: 'LogEntryPage' });
+
 export const listLogs = readEndpoint({
   name: 'listLogs',
   tag: 'Logs',
   summary: 'List audit log entries',
   description:
-    'Returns audit log entries in the order in which they were written, newest first; with `after`, oldest first. Changes and disclosures are listed once they are committed. Denials are aggregated and follow within seconds. All filters use an index and can be combined. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`.',
+    'Returns audit log entries in the order in which they were written, newest first; with `after`, oldest first. Changes and disclosures are listed once they are committed. Denials are aggregated and follow within seconds. All filters use an index and can be combined. A request examines a limited number of entries, so a filtered page can be short or empty: continue while the response has `next`. If entries that match the filters may be missing, the first page says so in `gaps`.',
   query: z
     .strictObject({ size: pageFields.size, start: pageFields.start, after: After, ...logFilter })
     .refine(({ start, after }) => start === undefined || after === undefined, {
       path: ['after'],
       error: 'cannot be combined with start',
     }),
-  replies: { 200: reply('A page of audit log entries.', pageOf(LogEntry), example.logPage) },
+  replies: { 200: reply('A page of audit log entries.', LogPage, example.logPage) },
   handle: async ({ principal, query: { size, start, after, ...filter } }, { store }) => {
     const window = { limit: size, before: start, after };
-    const { entries, next } = await store.audit.list(principal.tenantId, filter, window);
-    return { status: 200, body: { pagination: paginationOf(size, undefined, { next }), data: entries } };
+    const { entries, next, gaps = [] } = await store.audit.list(principal.tenantId, filter, window);
+    const pagination = paginationOf(size, undefined, { next });
+    return { status: 200, body: { pagination, data: entries, ...(gaps.length > 0 && { gaps }) } };
   },
 });
 

@@ -8,6 +8,7 @@ import { chainAppender } from './chain.ts';
 import { countEntries } from './counts.ts';
 import { deleteDelivered } from './delivered.ts';
 import { exportedParts } from './export.ts';
+import { gapsOf } from './gaps.ts';
 import { type ChainKeys, genesis, systemTenant } from './hash-chain.ts';
 import { recordHeads } from './heads.ts';
 import { reindex } from './reindex.ts';
@@ -41,7 +42,9 @@ const emptyChain: Omit<Chain, 'tenantId'> = {
 function lister(db: Db, append: Append) {
   return async (tenantId: string, filter: AuditFilter, window: LogWindow): Promise<LogPage> => {
     const chain = await currentChain(db, append, tenantId);
-    return chain ? search(db, chain, filter, window) : { entries: [] };
+    const page = chain ? await search(db, chain, filter, window) : { entries: [] };
+    const isFirst = window.before === undefined && window.after === undefined;
+    return isFirst ? { ...page, gaps: await gapsOf(db, chain, filter) } : page;
   };
 }
 

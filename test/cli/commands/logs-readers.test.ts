@@ -1,5 +1,7 @@
 /** `logs who-read` and `logs seen-by`: who has received which plaintext. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdirSync } from 'node:fs';
+import { archiveLog } from '../../../src/operations/audit-archive.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { openTestServer, sqlite, startTime, type TestServer } from '../../support/test-server.ts';
 
@@ -40,7 +42,8 @@ describe('questions about disclosures', () => {
 
   test('who-read lists everyone who received the plaintext, latest first', async () => {
     const { body } = await cli.json('logs', 'who-read', 'card-1');
-    expect(body).toEqual([
+    expect(body.gaps).toEqual([]);
+    expect(body.readers).toEqual([
       {
         kind: 'application',
         id: auditor.id,
@@ -58,7 +61,7 @@ describe('questions about disclosures', () => {
         last: time(3),
       },
     ]);
-    expect((await cli.json('logs', 'who-read', 'note-1')).body).toEqual([]);
+    expect((await cli.json('logs', 'who-read', 'note-1')).body.readers).toEqual([]);
     const { out } = await cli.run('logs', 'who-read', 'card-1', '--since', time(4));
     expect(out.trim().split('\n')).toEqual([
       expect.stringMatching(/^KIND +ID +APPLICATION +AUTHORIZED BY +RESPONSES +FIRST +LAST$/),
@@ -69,11 +72,11 @@ describe('questions about disclosures', () => {
   });
 
   test('seen-by lists the tokens whose plaintext an application received', async () => {
-    expect((await cli.json('logs', 'seen-by', desk.id)).body).toEqual([
+    expect((await cli.json('logs', 'seen-by', desk.id)).body.tokens).toEqual([
       { token: 'card-2', responses: 1, first: time(3), last: time(3) },
       { token: 'card-1', responses: 2, first: time(1), last: time(3) },
     ]);
-    expect((await cli.json('logs', 'seen-by', desk.id, '--since', time(4))).body).toEqual([]);
+    expect((await cli.json('logs', 'seen-by', desk.id, '--since', time(4))).body.tokens).toEqual([]);
   });
 
   test('tail prints the resource and the decision of a disclosure', async () => {
@@ -82,4 +85,33 @@ describe('questions about disclosures', () => {
       / {2}token.read {2}card-1 in \/cards\/ {2}reveal by rule 1 of the application {2}by application /,
     );
   });
+});
+
+test('who-read and seen-by warn of reads that were not recorded and of archived entries', async () => {
+  const server = await openTestServer(sqlite, { SALLYPORT_AUDIT_READS: 'off' });
+  const { key, id: tenant } = await server.tenant();
+  const cli = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
+  for (const id of ['card-1', 'card-2']) {
+    await server.call('POST', '/tokens', { key, body: { id, data: 'x' } });
+    server.clock.advance(1000);
+  }
+  await server.flush();
+  const options = {
+    folder: cli.path('archive'),
+    tenantId: tenant,
+    now: startTime + 2000,
+    before: startTime + 1,
+  };
+  mkdirSync(options.folder);
+  await archiveLog(server.app.maintenance, options);
+  const { err } = await cli.run('logs', 'who-read', 'card-1');
+  expect(err).toContain(`warning: entries up to ${time(1)} were archived and are not included`);
+  expect(err).toContain(`warning: reads were not recorded from ${time(0)} to now (SALLYPORT_AUDIT_READS)`);
+  const { body } = await cli.json('logs', 'seen-by', tenant, '--since', time(2));
+  expect(body).toEqual({
+    tokens: [],
+    gaps: [{ reason: 'reads_not_recorded', transforms: ['reveal'], from: time(0) }],
+  });
+  await server.close();
+  cli.remove();
 });

@@ -242,3 +242,11 @@ create table key_expiry_notices (
   foreign key (tenant_id, application_id, key_id) references application_keys (tenant_id, application_id, id)
     on delete cascade
 );
+
+-- The values of settings since the time `at`, for those in `settings`.
+create table setting_changes (
+  name text not null,
+  at bigint not null,
+  value text not null,
+  primary key (name, at)
+);

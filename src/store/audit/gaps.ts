@@ -1,0 +1,62 @@
+/** Periods in which entries that a filter asks for are missing: archived ones, and reads that were not recorded. */
+import { type AuditedReads, type LogGap, readsSetting, unrecordedTransforms } from '../../domain/audit.ts';
+import { timestamp } from '../../domain/common-fields.ts';
+import type { Db, DbTime } from '../engine/db.ts';
+import type { AuditFilter } from '../store.ts';
+import type { Chain } from './rows.ts';
+
+type Reader = Pick<Db, 'get' | 'all'>;
+
+/** Changes of the setting that are read. Earlier ones are ignored. */
+const maxChanges = 100;
+
+export async function gapsOf(db: Reader, chain: Chain | undefined, filter: AuditFilter): Promise<LogGap[]> {
+  const archived = chain && chain.baseSeq > 0 ? [await archivedGap(db, chain)] : [];
+  const gaps = [...archived, ...(await unrecordedReads(db, filter))];
+  return gaps.filter(({ from, to }) => overlaps(filter, from, to)).map(toLogGap);
+}
+
+interface Gap extends Pick<LogGap, 'reason' | 'transforms'> {
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+}
+
+function overlaps(filter: AuditFilter, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY) {
+  return (filter.from === undefined || filter.from < to) && (filter.to === undefined || filter.to > from);
+}
+
+function toLogGap({ from, to, ...gap }: Gap): LogGap {
+  return {
+    ...gap,
+    ...(from !== undefined && { from: timestamp(from) }),
+    ...(to !== undefined && { to: timestamp(to) }),
+  };
+}
+
+/** No entry is older than those before it by more than `maxDelay`, so no archived one is later than `to`. */
+async function archivedGap(db: Reader, { number, baseSeq, maxDelay }: Chain): Promise<Gap> {
+  const first = await db.get<{ at: DbTime }>('select at from audit where chain = $1 and seq = $2', [
+    number,
+    baseSeq + 1,
+  ]);
+  return { reason: 'archived', to: first && Number(first.at) + maxDelay };
+}
+
+/** Periods in which reads that match the filter were not recorded. */
+async function unrecordedReads(db: Reader, filter: AuditFilter): Promise<Gap[]> {
+  const { operation = 'token.read', result = 'success', entity, transform } = filter;
+  if (operation !== 'token.read' || result !== 'success' || entity !== undefined) return [];
+  const newestFirst = await db.all<{ at: DbTime; value: AuditedReads }>(
+    'select at, value from setting_changes where name = $1 order by at desc limit $2',
+    [readsSetting, maxChanges],
+  );
+  const changes = newestFirst.toReversed();
+  return changes.flatMap(({ at, value }, index): Gap[] => {
+    const transforms = unrecordedTransforms[value].filter((one) => (transform ?? one) === one);
+    const next = changes[index + 1];
+    const to = next && Number(next.at);
+    return transforms.length === 0
+      ? []
+      : [{ reason: 'reads_not_recorded', transforms, from: Number(at), to }];
+  });
+}
