@@ -186,6 +186,97 @@ export interface Application {
   last_used_at?: string;
 }
 
+export interface Impact {
+  /** Nothing was changed. */
+  dry_run: true;
+  /** The application is in quarantine. The impact is that after its release. Absent if it is not. */
+  quarantined?: true;
+  /** How the access of the application changes, by permission and container. */
+  changes: Array<AccessChange>;
+  /** False if there are more than 200 changes. */
+  changes_complete: boolean;
+  /** Active sessions that are limited by a key of the application. */
+  sessions: {
+    /** How many sessions have other access than before. */
+    count: number;
+    /** False if only a part was examined: the counts are then lower bounds. */
+    complete: boolean;
+    /** Sessions with the largest change of each, newest first. */
+    data: Array<{
+      /** The id of the session. */
+      id: string;
+      /** The application of the session. */
+      application: {
+        /** Its id. */
+        id: string;
+        /** Its name. */
+        name: string;
+      };
+      /** The permission. */
+      permission: string;
+      /** The container, with those below it that no other rule names. Absent for permissions without containers. */
+      container?: string;
+      /** The decision with the current rules. */
+      from: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** The decision with the new rules. */
+      to: 'reveal' | 'mask' | 'redact' | 'denied';
+    }>;
+  };
+  /** Stored tokens for which the access of the application changes. */
+  tokens: {
+    /** False if only a part was examined: the counts are then lower bounds. */
+    complete: boolean;
+    /** The number of tokens by change, largest first. */
+    data: Array<{
+      /** The permission. */
+      permission: string;
+      /** The container of the change. */
+      container: string;
+      /** The decision with the current rules. */
+      from: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** The decision with the new rules. */
+      to: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** How many tokens are in it, without those of other changes. */
+      count: number;
+    }>;
+  };
+  /** Recorded uses, decided again with the current and with the new rules. */
+  reads: {
+    /** Entries of the audit log since this time are examined. */
+    since: string;
+    /** Which reads the audit log records: `SALLYPORT_AUDIT_READS` of the service. */
+    recorded: 'all' | 'reveal' | 'off';
+    /** False if only a part was examined: the counts are then lower bounds. */
+    complete: boolean;
+    /** Reads of sessions or tokens about which too little is recorded. */
+    undecided: number;
+    /** The number of uses by change, largest first. */
+    data: Array<{
+      /** The permission that was used. */
+      permission: string;
+      /** The decision with the current rules. */
+      from: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** The decision with the new rules. */
+      to: 'reveal' | 'mask' | 'redact' | 'denied';
+      /** How many recorded uses change. */
+      count: number;
+      /** How many applications they are from. */
+      applications: number;
+    }>;
+  };
+}
+
+export interface AccessChange {
+  /** The permission. */
+  permission: string;
+  /** The container, with those below it that no other rule names. Absent for permissions without containers. */
+  container?: string;
+  /** The decision with the current rules. */
+  from: 'reveal' | 'mask' | 'redact' | 'denied';
+  /** The decision with the new rules. */
+  to: 'reveal' | 'mask' | 'redact' | 'denied';
+}
+
 export interface ApplicationUpdate {
   /** Display name, without control characters or bidirectional control characters. */
   name: string;
@@ -943,9 +1034,15 @@ export interface Operations {
         /** The id of the application. */
         id: string;
       };
+      query?: {
+        /** Whether to change nothing, and to return what the update would change. */
+        dry_run?: boolean;
+        /** With `dry_run`: for how many days back recorded reads are decided again. */
+        days?: number;
+      };
       body: ApplicationUpdate;
     };
-    reply: Application;
+    reply: Application | Impact;
   };
   /** Delete an application */
   deleteApplication: {

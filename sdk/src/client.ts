@@ -9,6 +9,7 @@ import type {
   Decision,
   DecisionRequest,
   Decisions,
+  Impact,
   LogEntry,
   Resource,
   Session,
@@ -128,7 +129,20 @@ class Applications extends ResourceClient {
   }
   /** Replaces the name, permissions and rules, and `allowed_origins` and `expires_at` if given. */
   update(id: string, body: ApplicationUpdate, options?: RequestOptions) {
-    return this.transport.call('updateApplication', { params: { id }, body }, options);
+    return this.transport.call(
+      'updateApplication',
+      { params: { id }, body },
+      options,
+    ) as Promise<Application>;
+  }
+  /**
+   * Changes nothing. Returns what the update would change: access, sessions, tokens, and the recorded reads of the last
+   * `days` days (30 by default). Requires `access:review`, too.
+   */
+  preview(id: string, body: ApplicationUpdate, { days }: { days?: number } = {}, options?: RequestOptions) {
+    const query = { dry_run: true, ...(days !== undefined && { days }) };
+    const input = { params: { id }, query, body };
+    return this.transport.call('updateApplication', input, options) as Promise<Impact>;
   }
   /** Creates a new key. Revokes all existing ones immediately, or lets them expire at `old_keys_expire_at`. */
   regenerate(id: string, body: ApplicationRegenerate = {}, options?: RequestOptions) {

@@ -1,5 +1,6 @@
 /** Every endpoint: method, path, access and handler, in the order of the API reference. */
 import { whoHasAccess } from './endpoints/access.ts';
+import { updateApplication } from './endpoints/application-update.ts';
 import {
   createApplication,
   deleteApplication,
@@ -7,7 +8,6 @@ import {
   getApplicationByKey,
   listApplications,
   regenerateKey,
-  updateApplication,
 } from './endpoints/applications.ts';
 import { getAuthZenConfiguration } from './endpoints/authzen/configuration.ts';
 import { evaluate, evaluateAll } from './endpoints/authzen/evaluations.ts';

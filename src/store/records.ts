@@ -111,7 +111,9 @@ export type Authorized =
 export interface Subject {
   readonly kind: 'application' | 'session';
   readonly id: string;
-  /** The name of the application, or of the application of the session. */
+  /** The application, or the application of the session. */
+  readonly applicationId: string;
+  /** The name of the application. */
   readonly name: string;
   readonly grants: EffectiveGrants;
   /** The grants of the authorizer, if they limit the session. */
@@ -122,7 +124,9 @@ export interface Subject {
 
 export interface SubjectScan {
   /** Only subjects whose grants contain this permission. */
-  readonly permission: string;
+  readonly permission?: string | undefined;
+  /** Only sessions that are limited by a key of this application. */
+  readonly limitedBy?: string | undefined;
   readonly before: string;
   /** How many rows are examined. */
   readonly limit: number;
@@ -154,6 +158,23 @@ export interface TokenRecord {
   readonly id: string;
   /** Orders tokens by age. */
   readonly seq: string;
+}
+
+/** Counts tokens in a container and below, newest first. */
+export interface TokenCountScan {
+  /** In canonical form. */
+  readonly container: string;
+  /** How many tokens are counted. */
+  readonly limit: number;
+  /** Continues where an earlier scan ended. */
+  readonly start?: string | undefined;
+}
+
+export interface TokenCounts {
+  /** The number of tokens by their own container, in canonical form. */
+  readonly counts: ReadonlyMap<string, number>;
+  /** Where the next scan starts; undefined if all tokens were counted. */
+  readonly next: string | undefined;
 }
 
 export interface TokenLocation {
@@ -250,6 +271,8 @@ export interface AuditFilter {
   readonly container?: string | undefined;
   /** Entries of this application and its sessions, or of this session. */
   readonly actor?: string | undefined;
+  /** Entries of sessions that this application authorized. */
+  readonly authorizer?: string | undefined;
   readonly operation?: string | undefined;
   readonly result?: Entry['result'] | undefined;
   readonly transform?: Transform | undefined;

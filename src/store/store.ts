@@ -39,6 +39,8 @@ import type {
   SubjectScan,
   Tenant,
   TokenContent,
+  TokenCountScan,
+  TokenCounts,
   TokenLocation,
   TokenQuery,
   TokenRecord,
@@ -196,6 +198,8 @@ export interface Tokens {
   get(tenant: string, id: string): Awaitable<StoredToken | undefined>;
   /** Container and type of the tokens with these ids, in any order. Ids that do not exist are left out. */
   locate(tenant: string, ids: readonly string[]): Awaitable<TokenLocation[]>;
+  /** Counts the tokens in a container and below. */
+  count(tenant: string, scan: TokenCountScan): Awaitable<TokenCounts>;
   /** Reads at most one page of data, measured in bytes. */
   list(tenant: string, query: TokenQuery): Promise<ListPage<ListedToken>>;
   /**

@@ -17,6 +17,7 @@ interface ApplicationRow {
 }
 
 interface SessionRow extends ApplicationRow {
+  application_id: string;
   ceiling_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
@@ -27,7 +28,7 @@ interface SessionRow extends ApplicationRow {
 const hasUniqueName = `not exists (select 1 from applications o where o.tenant_id = a.tenant_id
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
-const sessionColumns = `s.id, a.name, s.permissions, a.quarantined_at, c.permissions as ceiling_permissions,
+const sessionColumns = `s.id, s.application_id, a.name, s.permissions, a.quarantined_at, c.permissions as ceiling_permissions,
   c.rules as ceiling_rules, c.quarantined_at as ceiling_quarantined_at,
   c.id as authorizer_id, c.name as authorizer_name`;
 
@@ -75,10 +76,12 @@ export function subjects(db: Executor): Subjects {
         (rows) => rows.flatMap(toSessionSubject),
       ),
 
-    scan: (tenant, kind, { permission, before, limit, uniqueNames }) => {
-      const sql = kind === 'application' ? scanApplications(uniqueNames) : scanSessions;
+    scan: (tenant, kind, { permission, limitedBy, before, limit, uniqueNames }) => {
+      const sql = kind === 'application' ? scanApplications(uniqueNames) : scanSessions(limitedBy);
       // An underscore in a permission matches any character, so too much may be found, but not too little.
-      const rows = db.all<SessionRow>(sql, [tenant, before, limit, `%"${permission}"%`]);
+      const pattern = permission === undefined ? '%' : `%"${permission}"%`;
+      const values = [tenant, before, limit, pattern, ...(limitedBy === undefined ? [] : [limitedBy])];
+      const rows = db.all<SessionRow>(sql, values);
       return then(rows, (found) => toBatch(kind, found, limit));
     },
 
@@ -107,9 +110,9 @@ const scanApplications = (uniqueNames = false) => `
     then a.rules end as rules
   from applications a where a.tenant_id = $1 and a.id < $2 order by a.id desc limit $3`;
 
-const scanSessions = `
+const scanSessions = (limitedBy: string | undefined) => `
   select ${sessionColumns}, case when ${isValid} and s.authorized_at is not null
-      and (s.permissions like $4 or s.rules like $4)
+      and (s.permissions like $4 or s.rules like $4) ${limitedBy === undefined ? '' : 'and c.id = $5'}
     then s.rules end as rules
   from (select * from sessions where tenant_id = $1 and id < $2 order by id desc limit $3) s
   ${ownerAndAuthorizer} order by s.id desc`;
@@ -130,7 +133,9 @@ function toBatch(kind: Subject['kind'], rows: SessionRow[], limit: number): Subj
 function toApplicationSubject({ id, name, permissions, quarantined_at, rules }: ApplicationRow): Subject[] {
   if (rules === null) return [];
   const grants = toEffectiveGrants({ permissions, rules, quarantined_at });
-  return [{ kind: 'application', id, name, grants, ceiling: undefined, authorizer: undefined }];
+  return [
+    { kind: 'application', id, applicationId: id, name, grants, ceiling: undefined, authorizer: undefined },
+  ];
 }
 
 function toSessionSubject(row: SessionRow): Subject[] {
@@ -142,6 +147,7 @@ function toSessionSubject(row: SessionRow): Subject[] {
     {
       kind: 'session',
       id,
+      applicationId: row.application_id,
       name,
       grants: toEffectiveGrants({ permissions, rules, quarantined_at }),
       ceiling: isLimited

@@ -15,6 +15,7 @@ import type {
   TokenRevision,
   Tokens,
 } from './store.ts';
+import { countTokens } from './token-count.ts';
 import { indexToken, updateIndex } from './token-index.ts';
 import { readTokens, withinBytes } from './token-list/read.ts';
 import { findTokens } from './token-list/scan.ts';
@@ -67,6 +68,8 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
         where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
       return db.all<TokenLocation>(sql, params.values);
     },
+
+    count: (tenant, scan) => countTokens(db, tenant, scan),
 
     list: async (tenant, query) => {
       const key = await dataKey(tenant);

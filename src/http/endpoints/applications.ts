@@ -4,15 +4,12 @@ import {
   ApplicationCreate,
   ApplicationRegenerate,
   ApplicationType,
-  ApplicationUpdate,
   Application as ApplicationView,
   ApplicationWithKey,
-  expiryAfter,
   maxKeys,
   originErrors,
-  readOnlyErrors,
 } from '../../domain/application.ts';
-import { type Difference, difference } from '../../domain/audit.ts';
+import type { Difference } from '../../domain/audit.ts';
 import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
 import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { grantErrors } from '../../domain/grant.ts';
@@ -120,50 +117,6 @@ export const getApplication = readEndpoint({
   handle: async ({ principal, params }, { store }) => {
     const application = await store.applications.get(principal.tenantId, params.id);
     return { status: 200, body: orNotFound(application) };
-  },
-});
-
-export const updateApplication = changeEndpoint({
-  name: 'updateApplication',
-  tag,
-  summary: 'Update an application',
-  description:
-    'Replaces the name, permissions and rules, and the allowed origins and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update.',
-  params,
-  body: ApplicationUpdate,
-  bodyExample: example.applicationUpdate,
-  replies: { 200: reply('The updated application.', ApplicationView, example.applicationUpdated) },
-  failures: ['grant_not_held', 'not_found'],
-  handle: async ({ principal, params, body }, { store }) => {
-    let before: Application | undefined;
-    const revise = (current: Application) => {
-      throwIfInvalid({
-        ...readOnlyErrors(current, body),
-        ...grantErrors(current.type, body),
-        ...originErrors(current.type, body.allowed_origins),
-      });
-      denyEscalation(principal, current, body);
-      before = current;
-      const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
-      const expires_at = expiryAfter(current, body, principal);
-      return {
-        name,
-        permissions,
-        rules,
-        ...(allowed_origins && { allowed_origins }),
-        ...(expires_at && { expires_at }),
-      };
-    };
-    const change = changeBy(principal);
-    const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
-    const changed = difference(orNotFound(before), after, [
-      'name',
-      'permissions',
-      'rules',
-      'allowed_origins',
-      'expires_at',
-    ]);
-    return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
   },
 });
 

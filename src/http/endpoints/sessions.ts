@@ -87,7 +87,10 @@ export const authorizeSession = changeEndpoint({
     return {
       status: 204,
       entity: { kind: 'session', id },
-      difference: difference<Grants>(noGrants, body, ['permissions', 'rules']),
+      difference: {
+        ...difference<Grants>(noGrants, body, ['permissions', 'rules']),
+        ceiling: { to: !unrestricted },
+      },
     };
   },
 });

@@ -13,7 +13,9 @@ export interface ScanPosition {
 export interface ScanOptions {
   readonly kinds: readonly Subject['kind'][];
   /** Only subjects whose grants contain this permission. */
-  readonly permission: string;
+  readonly permission?: string;
+  /** Only sessions that are limited by a key of this application. */
+  readonly limitedBy?: string;
   readonly from?: ScanPosition | undefined;
   readonly uniqueNames?: boolean;
 }
@@ -45,14 +47,14 @@ export class ScanBudget {
 export async function* scanSubjects(
   { subjects }: Pick<Store, 'subjects'>,
   tenant: string,
-  { kinds, permission, from, uniqueNames = false }: ScanOptions,
+  { kinds, permission, limitedBy, from, uniqueNames = false }: ScanOptions,
   budget: ScanBudget,
 ): AsyncGenerator<readonly Subject[], ScanPosition | undefined> {
   for (const kind of kinds.slice(from ? kinds.indexOf(from.kind) : 0)) {
     let before: string | undefined = kind === from?.kind ? from.before : beforeAll;
     while (before !== undefined) {
       if (budget.isSpent) return { kind, before };
-      const scan = { permission, before, limit: budget.batchSize, uniqueNames };
+      const scan = { permission, limitedBy, before, limit: budget.batchSize, uniqueNames };
       const batch = await subjects.scan(tenant, kind, scan);
       budget.spend(batch.examined, batch.characters);
       yield batch.subjects;

@@ -69,10 +69,10 @@ export async function handleRequest(
     }
     requestInfo.checkPurpose(); // 400
     const { call, bodyText } = readInput(route, principal, request, pathParams, received); // 400, 413, 415
-    const reply =
-      route.kind === 'change'
-        ? await runChange(route, call, request.headers, bodyText, requestInfo, context)
-        : await route.handle(call, context);
+    const read = route.kind === 'read' ? route.handle : previewOf(route, call);
+    const reply = read
+      ? await read(call, context)
+      : await runChange(route as ChangeRoute, call, request.headers, bodyText, requestInfo, context);
     if (reply.disclosures || reply.report) {
       const written = recordDisclosures(operationOf(route), reply, principal, requestInfo, context);
       if (written) await written; // 503
@@ -139,6 +139,11 @@ function recordUse({ permission }: KeyedRoute, principal: Principal, { usage }: 
     principal,
     permission !== undefined && hasTrait(permission, 'scoped') ? undefined : permission,
   );
+}
+
+/** The handler of a request that asks what the change would do. Otherwise undefined. */
+function previewOf({ preview }: ChangeRoute, { query }: Call): ChangeRoute['preview'] {
+  return (query as { dry_run?: boolean } | undefined)?.dry_run ? preview : undefined;
 }
 
 /**

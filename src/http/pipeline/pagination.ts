@@ -3,7 +3,8 @@ import { z } from 'zod';
 import { throwIfInvalid } from '../../domain/error.ts';
 import type { ListPage, ListWindow } from '../../store/store.ts';
 
-function integer(min: number, max: number, fallback: number, description: string) {
+/** An optional whole number in a query. The default is only documented. */
+export function integer(min: number, max: number, fallback: number, description: string) {
   const message = `must be an integer from ${min} to ${max}`;
   return z
     .string()

@@ -169,6 +169,8 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
     call: Call<P, Q, B>,
     context: HandlerContext<StoreTransaction>,
   ) => Promise<Reply>;
+  /** Answers a request with the query parameter `dry_run` in place of `handle`. Changes nothing, so there is no entry. */
+  readonly preview?: (call: Call<P, Q, B>, context: HandlerContext) => Promise<Reply>;
   /** Runs in a transaction, so it may await only the store. */
   readonly handle: (call: Call<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }

@@ -23,6 +23,7 @@ function termsOf({ actor, operation, entity, resource, result }: Entry): Set<num
   for (const container of containersOf(resource?.container)) add(`container:${container}`);
   if (actor.id !== undefined) add(`actor:${actor.id}`);
   if (actor.application_id !== undefined) add(`actor:${actor.application_id}`);
+  if (actor.authorized_by !== undefined) add(`authorizer:${actor.authorized_by}`);
   add(`operation:${operation}`);
   // Most entries are successes: an index of them would only be longer than the log.
   if (result !== 'success') add(`result:${result}`);
@@ -31,13 +32,14 @@ function termsOf({ actor, operation, entity, resource, result }: Entry): Set<num
 
 /** The terms that every entry that matches the filter has. The one that probably has the fewest entries is first. */
 export function termsFor(filter: AuditFilter): number[] {
-  const { token, entity, actor, operation, container, result } = filter;
+  const { token, entity, actor, authorizer, operation, container, result } = filter;
   const path = container === undefined ? '/' : canonicalContainer(container);
   const texts = [
     token !== undefined && `id:${token}`,
     entity !== undefined && `id:${entity}`,
     result !== undefined && result !== 'success' && `result:${result}`,
     actor !== undefined && `actor:${actor}`,
+    authorizer !== undefined && `authorizer:${authorizer}`,
     operation !== undefined && `operation:${operation}`,
     path !== '/' && `container:${path}`,
   ];
@@ -72,6 +74,7 @@ export function matches(entry: Entry, filter: AuditFilter): boolean {
       (resource?.ids?.includes(filter.token) ?? false)) &&
     (filter.entity === undefined || entity?.id === filter.entity) &&
     (filter.actor === undefined || actor.id === filter.actor || actor.application_id === filter.actor) &&
+    (filter.authorizer === undefined || actor.authorized_by === filter.authorizer) &&
     (filter.operation === undefined || operation === filter.operation) &&
     (filter.result === undefined || result === filter.result) &&
     (filter.request_id === undefined || request_id === filter.request_id) &&

@@ -1,0 +1,158 @@
+/** Compares two policies: on which resources their decisions differ. */
+import { z } from 'zod';
+import type { Grants } from './grant.ts';
+import { hasTrait } from './permission.ts';
+import { compilePolicy, decide, decideUnder, type Policy, type Resource } from './policy.ts';
+import { canonicalContainer, Transform } from './rule.ts';
+
+/** A decision: the transform, or `denied`. */
+export const Access = z.enum(['reveal', 'mask', 'redact', 'denied']);
+export type Access = z.infer<typeof Access>;
+
+export const AccessChange = z
+  .object({
+    permission: z.string().describe('The permission.'),
+    container: z
+      .string()
+      .optional()
+      .describe(
+        'The container, with those below it that no other rule names. Absent for permissions without containers.',
+      ),
+    from: Access.describe('The decision with the current rules.'),
+    to: Access.describe('The decision with the new rules.'),
+  })
+  .meta({ id: 'AccessChange' });
+export type AccessChange = z.infer<typeof AccessChange>;
+
+/** From the least access to the most. */
+const ascending: readonly Access[] = ['denied', ...Transform.options];
+
+/** Negative if `a` is less access than `b`. */
+export function compareAccess(a: Access, b: Access): number {
+  return ascending.indexOf(a) - ascending.indexOf(b);
+}
+
+export function accessOf(
+  policy: Policy,
+  ceiling: Policy | undefined,
+  permission: string,
+  resource: Resource,
+): Access {
+  const verdict = decideUnder(policy, ceiling, permission, resource);
+  return verdict.allowed ? verdict.transform : 'denied';
+}
+
+/**
+ * Everything that the new policy of an application decides differently. A decision about a resource depends only on
+ * which containers of the rules include it, so one decision for each of those containers covers all resources. A change
+ * that equals that of the next container above is left out.
+ */
+export function accessChanges(before: Policy, after: Policy): AccessChange[] {
+  const permissions = new Set([...before.byPermission.keys(), ...after.byPermission.keys()]);
+  return [...permissions].sort().flatMap((permission) => changesOf(permission, before, after));
+}
+
+function changesOf(permission: string, before: Policy, after: Policy): AccessChange[] {
+  const compare = (container: string) => ({
+    from: accessOf(before, undefined, permission, { container }),
+    to: accessOf(after, undefined, permission, { container }),
+  });
+  if (!hasTrait(permission, 'scoped')) {
+    const { from, to } = compare('/');
+    return from === to ? [] : [{ permission, from, to }];
+  }
+  const compared = new Map<string, { from: Access; to: Access }>();
+  const changes: AccessChange[] = [];
+  for (const container of namedContainers([before, after], permission).sort(byDepth)) {
+    const { from, to } = compare(container);
+    compared.set(container, { from, to });
+    const above = nearestAbove(container, compared);
+    if (from !== to && (above?.from !== from || above.to !== to))
+      changes.push({ permission, container, from, to });
+  }
+  return changes;
+}
+
+/** The containers of rules that grant the permission, and the root, in canonical form. */
+export function namedContainers(policies: readonly Policy[], permission: string): string[] {
+  const named = policies
+    .flatMap(({ rules }) => rules)
+    .filter((rule) => rule.permissions.has(permission))
+    .flatMap(({ conditions }) => conditions)
+    .filter(({ attribute }) => attribute === 'container')
+    .map(({ value }) => value);
+  return [...new Set(['/', ...named])];
+}
+
+function byDepth(a: string, b: string): number {
+  return a.length - b.length || (a < b ? -1 : 1);
+}
+
+/** The value of the deepest container above this one. */
+export function nearestAbove<T>(container: string, values: ReadonlyMap<string, T>): T | undefined {
+  for (let path = container; path !== '/'; ) {
+    path = path.slice(0, path.lastIndexOf('/', path.length - 2) + 1);
+    const value = values.get(path);
+    if (value !== undefined) return value;
+  }
+  return undefined;
+}
+
+/** How many decisions about one session are compared. */
+const maxSessionPoints = 4000;
+
+/**
+ * The largest change in the access of a session whose ceiling changes; undefined if there is none. `changed` are the
+ * permissions whose decisions change in the ceiling. Not complete if the session has too many rules to compare all.
+ */
+export function sessionChange(
+  grants: Grants,
+  before: Policy,
+  after: Policy,
+  changed: ReadonlySet<string>,
+): { largest: AccessChange | undefined; complete: boolean } {
+  const policy = compilePolicy(grants);
+  let largest: AccessChange | undefined;
+  let points = 0;
+  for (const permission of policy.byPermission.keys()) {
+    if (!changed.has(permission)) continue;
+    const isScoped = hasTrait(permission, 'scoped');
+    for (const { container, resource } of resourcesFor(policy, [before, after], permission)) {
+      if (++points > maxSessionPoints) return { largest, complete: false };
+      const own = decide(policy, permission, resource);
+      if (!own.allowed) continue;
+      const from = accessOf(policy, before, permission, resource);
+      const to = accessOf(policy, after, permission, resource);
+      const change = { permission, ...(isScoped && { container }), from, to };
+      if (sizeOf(change) > (largest ? sizeOf(largest) : 0)) largest = change;
+    }
+  }
+  return { largest, complete: true };
+}
+
+function sizeOf({ from, to }: AccessChange): number {
+  return Math.abs(compareAccess(from, to));
+}
+
+/** Not the name of a container or id in practice. A wrong guess can only hide a change of one session. */
+const other = '_-other-_';
+
+/** Resources that between them meet every combination of conditions that a resource can meet. */
+function* resourcesFor(
+  policy: Policy,
+  ceilings: readonly Policy[],
+  permission: string,
+): Generator<{ container: string; resource: Resource }> {
+  const containers = namedContainers([policy, ...ceilings], permission);
+  const ids = policy.rules
+    .filter((rule) => rule.permissions.has(permission))
+    .flatMap(({ conditions }) => conditions)
+    .filter(({ attribute }) => attribute === 'id')
+    .flatMap(({ value, operator }) => (operator === 'equals' ? [value] : [value, `${value}${other}`]));
+  for (const id of new Set([other, ...ids]))
+    for (const container of containers) {
+      yield { container, resource: { id, container } };
+      // A rule with `equals` matches the container, but not those below it.
+      yield { container, resource: { id, container: canonicalContainer(`${container}${other}`) } };
+    }
+}

@@ -1,0 +1,92 @@
+/** The impact of an update of an application, as responses have it. */
+import { z } from 'zod';
+import { AccessChange } from './access-change.ts';
+import { auditedReads } from './audit.ts';
+import { Timestamp } from './common-fields.ts';
+import type { Policy } from './policy.ts';
+
+const complete = z.boolean().describe('False if only a part was examined: the counts are then lower bounds.');
+const Count = z.int().min(0);
+const change = { from: AccessChange.shape.from, to: AccessChange.shape.to };
+
+export const maxChanges = 200;
+export const maxListedSessions = 20;
+
+const SessionImpact = z.object({
+  id: z.uuid().describe('The id of the session.'),
+  application: z
+    .object({ id: z.uuid().describe('Its id.'), name: z.string().describe('Its name.') })
+    .describe('The application of the session.'),
+  ...AccessChange.shape,
+});
+
+export const Impact = z
+  .object({
+    dry_run: z.literal(true).describe('Nothing was changed.'),
+    quarantined: z
+      .literal(true)
+      .optional()
+      .describe(
+        'The application is in quarantine. The impact is that after its release. Absent if it is not.',
+      ),
+    changes: z
+      .array(AccessChange)
+      .max(maxChanges)
+      .describe('How the access of the application changes, by permission and container.'),
+    changes_complete: z.boolean().describe(`False if there are more than ${maxChanges} changes.`),
+    sessions: z
+      .object({
+        count: Count.describe('How many sessions have other access than before.'),
+        complete,
+        data: z
+          .array(SessionImpact)
+          .max(maxListedSessions)
+          .describe('Sessions with the largest change of each, newest first.'),
+      })
+      .describe('Active sessions that are limited by a key of the application.'),
+    tokens: z
+      .object({
+        complete,
+        data: z
+          .array(
+            z.object({
+              permission: z.string().describe('The permission.'),
+              container: z.string().describe('The container of the change.'),
+              ...change,
+              count: Count.describe('How many tokens are in it, without those of other changes.'),
+            }),
+          )
+          .describe('The number of tokens by change, largest first.'),
+      })
+      .describe('Stored tokens for which the access of the application changes.'),
+    reads: z
+      .object({
+        since: Timestamp.describe('Entries of the audit log since this time are examined.'),
+        recorded: z
+          .enum(auditedReads)
+          .describe('Which reads the audit log records: `SALLYPORT_AUDIT_READS` of the service.'),
+        complete,
+        undecided: Count.describe('Reads of sessions or tokens about which too little is recorded.'),
+        data: z
+          .array(
+            z.object({
+              permission: z.string().describe('The permission that was used.'),
+              ...change,
+              count: Count.describe('How many recorded uses change.'),
+              applications: Count.describe('How many applications they are from.'),
+            }),
+          )
+          .describe('The number of uses by change, largest first.'),
+      })
+      .describe('Recorded uses, decided again with the current and with the new rules.'),
+  })
+  .meta({ id: 'Impact' });
+export type Impact = z.infer<typeof Impact>;
+
+/** An application with its policy before and after an update. */
+export interface Update {
+  readonly tenantId: string;
+  readonly applicationId: string;
+  readonly before: Policy;
+  readonly after: Policy;
+}

@@ -1,0 +1,121 @@
+/** The update of an application, and its preview. */
+import { z } from 'zod';
+import {
+  type Application,
+  ApplicationUpdate,
+  Application as ApplicationView,
+  expiryAfter,
+  originErrors,
+  readOnlyErrors,
+} from '../../domain/application.ts';
+import { difference } from '../../domain/audit.ts';
+import { orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { grantErrors } from '../../domain/grant.ts';
+import { Impact } from '../../domain/impact.ts';
+import { compilePolicy } from '../../domain/policy.ts';
+import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
+import { integer } from '../pipeline/pagination.ts';
+import { changeEndpoint, reply } from '../pipeline/route.ts';
+import { example } from '../reference/examples.ts';
+import { entityOf, params } from './applications.ts';
+import { impactOf } from './impact.ts';
+
+const day = 24 * 60 * 60_000;
+const defaultDays = 30;
+
+const UpdateQuery = z
+  .strictObject({
+    dry_run: z
+      .enum(['true', 'false'], 'must be true or false')
+      .transform((text) => text === 'true')
+      .optional()
+      .meta({
+        type: 'boolean',
+        default: false,
+        description: 'Whether to change nothing, and to return what the update would change.',
+      }),
+    days: integer(
+      1,
+      365,
+      defaultDays,
+      'With `dry_run`: for how many days back recorded reads are decided again.',
+    ),
+  })
+  .refine(({ dry_run, days }) => dry_run || days === undefined, {
+    path: ['days'],
+    error: 'is only for dry_run=true',
+  });
+
+export const updateApplication = changeEndpoint({
+  name: 'updateApplication',
+  tag: 'Applications',
+  summary: 'Update an application',
+  description:
+    'Replaces the name, permissions and rules, and the allowed origins and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
+  params,
+  query: UpdateQuery,
+  body: ApplicationUpdate,
+  bodyExample: example.applicationUpdate,
+  replies: {
+    200: reply(
+      'The updated application, or with `dry_run` the impact of the update.',
+      z.union([ApplicationView, Impact]),
+      example.applicationUpdated,
+    ),
+  },
+  failures: ['grant_not_held', 'not_found'],
+  preview: async ({ principal, params, query, body }, { store, usage, auditedReads }) => {
+    mustHold(principal, 'access:review');
+    usage.record(principal, 'access:review');
+    const current = orNotFound(await store.applications.get(principal.tenantId, params.id));
+    const { permissions, rules } = updatedFields(principal, current, body);
+    const update = {
+      tenantId: principal.tenantId,
+      applicationId: params.id,
+      before: compilePolicy(current),
+      after: compilePolicy({ permissions, rules }),
+    };
+    const impact = await impactOf(store, update, {
+      since: principal.now - (query.days ?? defaultDays) * day,
+      auditedReads,
+      isQuarantined: current.quarantined_at !== undefined,
+    });
+    return { status: 200, body: impact };
+  },
+  handle: async ({ principal, params, body }, { store }) => {
+    let before: Application | undefined;
+    const revise = (current: Application) => {
+      before = current;
+      return updatedFields(principal, current, body);
+    };
+    const change = changeBy(principal);
+    const after = orNotFound(await store.applications.update(principal.tenantId, params.id, change, revise));
+    const changed = difference(orNotFound(before), after, [
+      'name',
+      'permissions',
+      'rules',
+      'allowed_origins',
+      'expires_at',
+    ]);
+    return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
+  },
+});
+
+/** The fields after the update. Throws `validation_failed`, or `grant_not_held` if the caller may not make the change. */
+export function updatedFields(principal: Principal, current: Application, body: ApplicationUpdate) {
+  throwIfInvalid({
+    ...readOnlyErrors(current, body),
+    ...grantErrors(current.type, body),
+    ...originErrors(current.type, body.allowed_origins),
+  });
+  denyEscalation(principal, current, body);
+  const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
+  const expires_at = expiryAfter(current, body, principal);
+  return {
+    name,
+    permissions,
+    rules,
+    ...(allowed_origins && { allowed_origins }),
+    ...(expires_at && { expires_at }),
+  };
+}

@@ -1,0 +1,190 @@
+/** Decides recorded uses again: what an update of an application would have changed about them. */
+import { type Access, accessOf, compareAccess, namedContainers } from '../../domain/access-change.ts';
+import type { LogEntry } from '../../domain/audit.ts';
+import type { Impact, Update } from '../../domain/impact.ts';
+import { hasTrait } from '../../domain/permission.ts';
+import { compilePolicy, type Policy, type Resource } from '../../domain/policy.ts';
+import { recordedGrants } from '../../domain/recorded-grants.ts';
+import { canonicalContainer } from '../../domain/rule.ts';
+import type { AuditFilter, Store } from '../../store/store.ts';
+import { maxIds } from '../pipeline/audit-recorder.ts';
+import { nextTurn } from './subject-scan.ts';
+
+/** Entries per page, and pages per search. */
+const pages = { size: 500, max: 20 };
+/** Sessions whose authorization is looked up. */
+const maxSessions = 200;
+
+type Outcome = readonly [from: Access, to: Access];
+
+/** Decisions about one actor, before and after the update. */
+interface Actor {
+  readonly decide: (permission: string, resource: Resource) => Outcome;
+  readonly policies: readonly Policy[];
+}
+
+/** `unaffected`: the update does not apply to the actor. `unknown`: that is not recorded. */
+type FoundActor = Actor | 'unaffected' | 'unknown';
+
+export async function recordedReads(
+  store: Store,
+  update: Update,
+  since: number,
+): Promise<Pick<Impact['reads'], 'complete' | 'undecided' | 'data'>> {
+  const { tenantId, applicationId } = update;
+  const groups = new Map<string, Group>();
+  const actors = actorFinder(store, update);
+  let undecided = 0;
+  const add = async (entries: readonly LogEntry[]) => {
+    const uses = entries.filter(isUse);
+    const containers = await locate(store, tenantId, uses);
+    for (const entry of uses) {
+      const actor = await actors(entry);
+      if (actor === 'unaffected') continue;
+      const outcome = actor === 'unknown' ? undefined : outcomeOf(entry, actor, containers);
+      if (outcome) addTo(groups, outcome, entry);
+      else undecided += entry.count ?? 1;
+    }
+  };
+  const own = await eachPage(store, tenantId, { actor: applicationId, from: since }, add);
+  const limited = await eachPage(store, tenantId, { authorizer: applicationId, from: since }, add);
+  const data = [...groups.values()]
+    .map(({ applications, ...group }) => ({ ...group, applications: applications.size }))
+    .sort((a, b) => b.count - a.count);
+  return { complete: own && limited, undecided, data };
+}
+
+/** Returns false if there are too many entries. */
+async function eachPage(
+  { audit }: Store,
+  tenantId: string,
+  filter: AuditFilter,
+  take: (entries: readonly LogEntry[]) => Promise<void>,
+): Promise<boolean> {
+  let before: string | undefined;
+  for (let page = 0; page < pages.max; page++) {
+    const { entries, next } = await audit.list(tenantId, filter, { limit: pages.size, before });
+    await take(entries);
+    await nextTurn();
+    if (next === undefined) return true;
+    before = next;
+  }
+  return false;
+}
+
+/** Only entries about a use of data have a transform. */
+function isUse({ result, decision }: LogEntry): boolean {
+  return result === 'success' && decision?.transform !== undefined;
+}
+
+function permissionOf({ operation }: LogEntry): string {
+  return operation.replaceAll('.', ':');
+}
+
+interface Group {
+  readonly permission: string;
+  readonly from: Access;
+  readonly to: Access;
+  readonly applications: Set<string>;
+  count: number;
+}
+
+function addTo(groups: Map<string, Group>, [from, to]: Outcome, entry: LogEntry): void {
+  if (from === to) return;
+  const permission = permissionOf(entry);
+  const name = `${permission} ${from} ${to}`;
+  const group = groups.get(name) ?? { permission, from, to, applications: new Set(), count: 0 };
+  group.count += entry.count ?? 1;
+  if (entry.actor.application_id !== undefined) group.applications.add(entry.actor.application_id);
+  groups.set(name, group);
+}
+
+/** The current containers of tokens, for entries about several of them. */
+async function locate(
+  { tokens }: Store,
+  tenantId: string,
+  entries: readonly LogEntry[],
+): Promise<Map<string, string>> {
+  const lists = entries.map(({ resource }) => resource?.ids ?? []).filter((ids) => ids.length > 1);
+  const ids = [...new Set(lists.flat())];
+  const containers = new Map<string, string>();
+  for (let from = 0; from < ids.length; from += pages.size)
+    for (const { id, container } of await tokens.locate(tenantId, ids.slice(from, from + pages.size)))
+      containers.set(id, canonicalContainer(container));
+  return containers;
+}
+
+function actorFinder(store: Store, { tenantId, applicationId, before, after }: Update) {
+  const application: Actor = {
+    decide: (permission, resource) => [
+      accessOf(before, undefined, permission, resource),
+      accessOf(after, undefined, permission, resource),
+    ],
+    policies: [before, after],
+  };
+  const sessions = new Map<string, FoundActor>();
+
+  /** The grants of a session, from the entry about its authorization. */
+  async function session(id: string): Promise<FoundActor> {
+    const filter = { entity: id, operation: 'session.authorize', result: 'success' as const };
+    const { entries } = await store.audit.list(tenantId, filter, { limit: 1 });
+    const { difference } = entries[0] ?? {};
+    const [grants, ceiling] = [recordedGrants(difference, 'to'), difference?.ceiling?.to];
+    if (!grants || ceiling === undefined) return 'unknown';
+    if (!ceiling) return 'unaffected';
+    const policy = compilePolicy(grants);
+    return {
+      decide: (permission, resource) => [
+        accessOf(policy, before, permission, resource),
+        accessOf(policy, after, permission, resource),
+      ],
+      policies: [policy, before, after],
+    };
+  }
+
+  return async ({ actor }: LogEntry): Promise<FoundActor> => {
+    if (actor.kind === 'application') return application;
+    if (actor.id === undefined || actor.authorized_by !== applicationId) return 'unaffected';
+    const known = sessions.get(actor.id);
+    if (known || sessions.size >= maxSessions) return known ?? 'unknown';
+    const found = await session(actor.id);
+    sessions.set(actor.id, found);
+    return found;
+  };
+}
+
+/** Returns undefined if too little is recorded. One read of several tokens has the strictest outcome of them. */
+function outcomeOf(
+  entry: LogEntry,
+  actor: Actor,
+  containers: ReadonlyMap<string, string>,
+): Outcome | undefined {
+  const permission = permissionOf(entry);
+  const { ids = [], container } = entry.resource ?? {};
+  if (!hasTrait(permission, 'scoped')) return actor.decide(permission, {});
+  if (container === undefined) return undefined;
+  const isUniform = isUniformIn(canonicalContainer(container), permission, actor);
+  const isAggregated = (entry.count ?? 1) > 1;
+  if (isAggregated && ids.length >= maxIds && !isUniform) return undefined;
+  const resources =
+    ids.length > 1 ? ids.map((id) => ({ id, container: containers.get(id) })) : [{ id: ids[0], container }];
+  const outcomes: Outcome[] = [];
+  for (const resource of resources) {
+    const place = resource.container ?? (isUniform ? container : undefined);
+    if (place === undefined) return undefined;
+    outcomes.push(actor.decide(permission, { ...resource, container: place }));
+  }
+  outcomes.sort(([, a], [, b]) => compareAccess(a, b));
+  const [first] = outcomes;
+  const isSame = outcomes.every(([from, to]) => from === first?.[0] && to === first[1]);
+  return isSame || !isAggregated ? first : undefined;
+}
+
+/** Whether the decision is the same for every token in the container and below. */
+function isUniformIn(container: string, permission: string, { policies }: Actor): boolean {
+  const named = namedContainers(policies, permission);
+  const hasIds = policies.some(({ rules }) =>
+    rules.some(({ conditions }) => conditions.some(({ attribute }) => attribute === 'id')),
+  );
+  return !hasIds && !named.some((other) => other !== container && other.startsWith(container));
+}

@@ -1,0 +1,107 @@
+/** The changes between two policies agree with their decisions about every resource. */
+import { expect, test } from 'bun:test';
+import {
+  type AccessChange,
+  accessChanges,
+  accessOf,
+  nearestAbove,
+  sessionChange,
+} from '../../src/domain/access-change.ts';
+import { hasTrait } from '../../src/domain/permission.ts';
+import { compilePolicy, type Policy } from '../../src/domain/policy.ts';
+import { canonicalContainer } from '../../src/domain/rule.ts';
+import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
+
+const permissions = ['token:read', 'token:update', 'invoice:read', 'decision:create', 'application:read'];
+
+/** The change that the list gives for a container: that of the deepest container listed with these decisions. */
+function listed(changes: readonly AccessChange[], permission: string, container: string) {
+  const own = changes.filter((change) => change.permission === permission);
+  if (!hasTrait(permission, 'scoped')) return own;
+  const above = own.filter((change) => container.startsWith(change.container as string));
+  return above;
+}
+
+test('a decision changes exactly where the list has a change with the same decisions', () => {
+  const random = new Random(1);
+  let changed = 0;
+  for (let round = 0; round < 1500; round++) {
+    const [before, after] = [randomGrants(random, 'application'), randomGrants(random, 'application')];
+    if (random.chance(0.5)) after.rules.push(...before.rules);
+    const policies = [compilePolicy(before), compilePolicy(after)] as const;
+    const changes = accessChanges(...policies);
+    for (const { from, to } of changes) expect(from).not.toBe(to);
+    for (const permission of permissions) {
+      const container = canonicalContainer(randomContainer(random));
+      const [from, to] = policies.map((policy) => accessOf(policy, undefined, permission, { container }));
+      const found = listed(changes, permission, container).filter(
+        (change) => change.from === from && change.to === to,
+      );
+      if (from === to) continue;
+      changed++;
+      expect([permission, container, found.length > 0]).toEqual([permission, container, true]);
+    }
+  }
+  expect(changed).toBeGreaterThan(500);
+});
+
+test('equal policies have no changes, and the order of rules does not matter', () => {
+  const random = new Random(2);
+  for (let round = 0; round < 300; round++) {
+    const grants = randomGrants(random, 'application');
+    const shuffled = { ...grants, rules: random.shuffled(grants.rules) };
+    expect(accessChanges(compilePolicy(grants), compilePolicy(shuffled))).toEqual([]);
+  }
+});
+
+const ids = ['card-1', 'card-10', 'card-', 'Card-1', 'card', 'tok:1.a', 'a-b', 'x'];
+
+/** Whether any of many resources is decided differently. */
+function differs(random: Random, policy: Policy, before: Policy, after: Policy): boolean {
+  for (let tries = 0; tries < 200; tries++) {
+    const resource = { id: random.of(ids), container: randomContainer(random) };
+    for (const permission of permissions)
+      if (accessOf(policy, before, permission, resource) !== accessOf(policy, after, permission, resource))
+        return true;
+  }
+  return false;
+}
+
+test('finds every session whose access changes with its ceiling, and a change that decisions confirm', () => {
+  const random = new Random(3);
+  let [affected, unaffected] = [0, 0];
+  for (let round = 0; round < 400; round++) {
+    const grants = randomGrants(random, 'session');
+    const before = compilePolicy(randomGrants(random, 'application'));
+    const after = compilePolicy(randomGrants(random, 'application'));
+    const changed = new Set(accessChanges(before, after).map(({ permission }) => permission));
+    const { largest, complete } = sessionChange(grants, before, after, changed);
+    expect(complete).toBe(true);
+    if (!largest) {
+      expect(differs(random, compilePolicy(grants), before, after)).toBe(false);
+      unaffected++;
+      continue;
+    }
+    affected++;
+    expect(largest.from).not.toBe(largest.to);
+  }
+  expect([affected, unaffected].every((count) => count > 50)).toBe(true);
+});
+
+test('a change that equals that of the container above is left out', () => {
+  const rule = (container: string, transform: 'reveal' | 'mask') => ({
+    priority: 1,
+    container,
+    transform,
+    permissions: ['token:read'],
+    description: undefined,
+    conditions: undefined,
+  });
+  const policy = (...rules: ReturnType<typeof rule>[]) => compilePolicy({ permissions: [], rules });
+  const before = policy(rule('/cards/', 'reveal'), rule('/cards/old/', 'reveal'));
+  const after = policy(rule('/cards/', 'mask'), rule('/cards/old/', 'mask'));
+  expect(accessChanges(before, after)).toEqual([
+    { permission: 'token:read', container: '/cards/', from: 'reveal', to: 'mask' },
+  ]);
+  expect(nearestAbove('/cards/old/', new Map([['/', 1]]))).toBe(1);
+});

@@ -1,0 +1,201 @@
+/** `PUT /applications/{id}?dry_run=true`: what an update would change. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { accessOf } from '../../../src/domain/access-change.ts';
+import { compilePolicy } from '../../../src/domain/policy.ts';
+import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
+import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+
+const day = 24 * 60 * 60_000;
+const read = (container: string, transform: string, priority = 1) => ({
+  priority,
+  container,
+  transform,
+  permissions: ['token:read'],
+});
+
+describe.each(databases)('the preview of an update on %s', (_, database) => {
+  let server: TestServer;
+  let tenant: { id: string; key: string };
+  let desk: { id: string; key: string; name: string };
+  beforeAll(async () => {
+    server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'all' });
+  });
+  afterAll(() => server.close());
+  beforeEach(async () => {
+    tenant = await server.tenant();
+    const rules = [read('/cards/', 'reveal')];
+    desk = await server.application(tenant.key, { name: 'desk', permissions: [], rules });
+  });
+
+  const preview = (body: object, query = '', key = tenant.key, id = desk.id) =>
+    server.call('PUT', `/applications/${id}?dry_run=true${query}`, { key, body: { name: 'desk', ...body } });
+
+  async function token(id: string, container: string): Promise<void> {
+    const body = { id, container, data: { number: '4242' } };
+    expect((await server.call('POST', '/tokens', { key: tenant.key, body })).status).toBe(201);
+  }
+
+  async function session(authorizer: string, value = '/cards/', id?: string) {
+    const web = await server.application(tenant.key, { name: 'web', type: 'public', permissions: ['a:b'] });
+    const { body } = await server.call('POST', '/sessions', { key: web.key });
+    const conditions = [
+      { attribute: 'container', operator: 'starts_with', value },
+      ...(id === undefined ? [] : [{ attribute: 'id', operator: 'equals', value: id }]),
+    ];
+    const rules = [{ priority: 1, conditions, transform: 'reveal', permissions: ['token:read'] }];
+    const grant = { key: authorizer, body: { nonce: body.nonce, rules } };
+    expect((await server.call('POST', '/sessions/authorize', grant)).status).toBe(204);
+    return { key: body.session_key as string, application: web.id as string };
+  }
+
+  const readToken = async (key: string, id: string) =>
+    expect((await server.call('GET', `/tokens/${id}`, { key })).status).toBe(200);
+
+  test('counts sessions, tokens by container and recorded reads, and changes nothing', async () => {
+    await token('card-1', '/cards/1/');
+    await token('card-2', '/Cards/2/');
+    await token('old-1', '/cards/old/1/');
+    await token('other', '/general/');
+    const limited = await session(desk.key);
+    await session(tenant.key);
+    await session(desk.key, '/general/');
+    for (const id of ['card-1', 'card-1', 'card-2', 'old-1']) await readToken(desk.key, id);
+    await readToken(limited.key, 'card-1');
+    expect((await server.call('GET', '/tokens', { key: desk.key })).body.data).toHaveLength(3);
+    await server.flush();
+    const path = `/applications/${desk.id}`;
+    const unchanged = (await server.call('GET', path, { key: tenant.key })).body;
+    const logged = (await server.call('GET', '/logs?size=100', { key: tenant.key })).body.data.length;
+
+    const { status, body } = await preview({
+      rules: [read('/cards/', 'mask'), read('/cards/old/', 'redact')],
+    });
+    expect(status).toBe(200);
+    const [toMask, toRedact] = [
+      { permission: 'token:read', from: 'reveal', to: 'mask' },
+      { permission: 'token:read', from: 'reveal', to: 'redact' },
+    ];
+    expect(body.changes).toEqual([
+      { ...toMask, container: '/cards/' },
+      { ...toRedact, container: '/cards/old/' },
+    ]);
+    expect(body.sessions).toMatchObject({ count: 1, complete: true });
+    expect(body.sessions.data[0]).toMatchObject({
+      application: { id: limited.application, name: 'web' },
+      ...toRedact,
+      container: '/cards/old/',
+    });
+    expect(body.tokens).toEqual({
+      complete: true,
+      data: [
+        { ...toMask, container: '/cards/', count: 2 },
+        { ...toRedact, container: '/cards/old/', count: 1 },
+      ],
+    });
+    // The list is one read, with the strictest change of its tokens.
+    expect(body.reads).toEqual({
+      since: new Date(server.clock.now() - 30 * day).toISOString(),
+      recorded: 'all',
+      complete: true,
+      undecided: 0,
+      data: [
+        { ...toMask, count: 4, applications: 2 },
+        { ...toRedact, count: 2, applications: 1 },
+      ],
+    });
+    expect((await server.call('GET', path, { key: tenant.key })).body).toEqual(unchanged);
+    const entries = (await server.call('GET', '/logs?size=100', { key: tenant.key })).body.data;
+    expect(entries).toHaveLength(logged);
+  });
+
+  test('reads of ended sessions count, masked reads count by container, and older reads do not', async () => {
+    await token('card-1', '/cards/1/');
+    const rules = [read('/cards/', 'mask')];
+    const clerk = await server.application(tenant.key, { permissions: [], rules });
+    await readToken(clerk.key, 'card-1');
+    const limited = await session(clerk.key, '/cards/', 'card-1');
+    const [{ id }] = (await server.call('GET', '/sessions?state=active', { key: tenant.key })).body.data;
+    for (let count = 0; count < 3; count++) await readToken(limited.key, 'card-1');
+    await server.call('DELETE', `/sessions/${id}`, { key: tenant.key });
+    await server.flush();
+    const counts = async (days: number) => {
+      const { body } = await preview(
+        { rules: [read('/cards/1/', 'redact')] },
+        `&days=${days}`,
+        tenant.key,
+        clerk.id,
+      );
+      expect(body.sessions.count).toBe(0);
+      return body.reads.data;
+    };
+    const change = { permission: 'token:read', from: 'mask', to: 'redact' };
+    expect(await counts(1)).toEqual([{ ...change, count: 4, applications: 2 }]);
+    server.clock.advance(2 * day);
+    expect(await counts(1)).toEqual([]);
+    expect(await counts(3)).toEqual([{ ...change, count: 4, applications: 2 }]);
+  });
+
+  test.each([1, 2])('agrees with decisions about random rules, tokens and reads (seed %d)', async (seed) => {
+    const random = new Random(seed);
+    const before = randomGrants(random, 'application');
+    const after = randomGrants(random, 'application');
+    for (const grants of [before, after]) {
+      const open = { priority: 9, container: '/', transform: 'reveal' as const, permissions: ['token:read'] };
+      const rules = grants.rules.map((rule) => ({ ...rule, container: rule.container ?? '/' }));
+      grants.rules = [...rules, { ...open, description: undefined, conditions: undefined }];
+    }
+    const own = await server.application(tenant.key, before);
+    const [old, next] = [compilePolicy(before), compilePolicy(after)];
+    const expected = new Map<string, number>();
+    for (let index = 0; index < 30; index++) {
+      const container = randomContainer(random);
+      await token(`t.${index}`, container);
+      await readToken(own.key, `t.${index}`);
+      const access = [old, next].map((policy) => accessOf(policy, undefined, 'token:read', { container }));
+      const name = access.join(' to ');
+      if (access[0] !== access[1]) expected.set(name, (expected.get(name) ?? 0) + 1);
+    }
+    await server.flush();
+    const { body } = await preview(after, '', tenant.key, own.id);
+    const counted = (data: { permission: string; from: string; to: string; count: number }[]) => {
+      const sums = new Map<string, number>();
+      for (const { permission, from, to, count } of data)
+        if (permission === 'token:read')
+          sums.set(`${from} to ${to}`, (sums.get(`${from} to ${to}`) ?? 0) + count);
+      return sums;
+    };
+    expect(expected.size).toBeGreaterThan(0);
+    expect(counted(body.tokens.data)).toEqual(expected);
+    expect(counted(body.reads.data)).toEqual(expected);
+    expect(body.reads.undecided).toBe(0);
+  });
+
+  test('needs access:review, and fails like the update', async () => {
+    const editor = await server.application(tenant.key, { permissions: ['application:update'] });
+    const denied = await preview({ permissions: ['token:read'] }, '', editor.key);
+    expect([denied.status, denied.body.code]).toEqual([403, 'permission_missing']);
+    const reviewer = await server.application(tenant.key, {
+      permissions: ['application:update', 'access:review'],
+    });
+    const escalation = await preview({ permissions: ['log:read'] }, '', reviewer.key);
+    expect([escalation.status, escalation.body.code]).toEqual([403, 'grant_not_held']);
+    expect((await preview({ permissions: ['token:read'] }, '', reviewer.key)).status).toBe(200);
+    expect((await preview({ permissions: [] })).status).toBe(400);
+    expect((await preview({ permissions: ['token:read'] }, '&days=0')).body.errors).toHaveProperty('days');
+    const other = await server.tenant();
+    expect((await preview({ permissions: ['token:read'] }, '', other.key)).status).toBe(404);
+    const body = { name: 'desk', permissions: ['token:read'] };
+    const put = (query: string) =>
+      server.call('PUT', `/applications/${desk.id}?${query}`, { key: tenant.key, body });
+    expect((await put('dry_run=yes')).status).toBe(400);
+    expect((await put('days=3')).status).toBe(400);
+    expect((await put('dry_run=false')).body.permissions).toEqual(['token:read']);
+  });
+
+  test('in quarantine, the impact is that after the release', async () => {
+    await server.call('POST', `/applications/${desk.id}/quarantine`, { key: tenant.key });
+    const { body } = await preview({ rules: [read('/cards/', 'mask')] });
+    expect(body.quarantined).toBe(true);
+    expect(body.changes).toHaveLength(1);
+  });
+});
