@@ -433,6 +433,8 @@ export interface Session {
   ceiling: boolean;
   /** When it expires. */
   expires_at: string;
+  /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application may be. */
+  quarantined_at?: string;
 }
 
 export interface Token {
@@ -642,6 +644,15 @@ export interface AccessEntry {
   rule: DecidingRule;
   /** Sessions only: the application whose access limits the session. Absent if none does. */
   limited_by?: {
+    /** `application` or `session`. */
+    type: 'application' | 'session';
+    /** Its id. */
+    id: string;
+    /** The name of the application, or of the application of the session. */
+    name: string;
+  };
+  /** Whose quarantine limits the access: that of the subject, of the application of a session, or of `limited_by`. Absent if none does. */
+  quarantine?: {
     /** `application` or `session`. */
     type: 'application' | 'session';
     /** Its id. */
@@ -1166,6 +1177,26 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** Put a session into quarantine */
+  quarantineSession: {
+    input: {
+      params: {
+        /** The id of the session. */
+        id: string;
+      };
+    };
+    reply: Session;
+  };
+  /** Release a session from quarantine */
+  releaseSession: {
+    input: {
+      params: {
+        /** The id of the session. */
+        id: string;
+      };
+    };
+    reply: undefined;
+  };
   /** Create a token */
   createToken: { input: { body: TokenCreate }; reply: Token };
   /** List tokens */
@@ -1357,6 +1388,8 @@ export const operations = {
   listSessions: ['GET', '/sessions'],
   authorizeSession: ['POST', '/sessions/authorize'],
   endSession: ['DELETE', '/sessions/{id}'],
+  quarantineSession: ['POST', '/sessions/{id}/quarantine'],
+  releaseSession: ['DELETE', '/sessions/{id}/quarantine'],
   createToken: ['POST', '/tokens'],
   listTokens: ['GET', '/tokens'],
   getToken: ['GET', '/tokens/{id}'],

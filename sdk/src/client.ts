@@ -199,6 +199,14 @@ class Sessions extends ResourceClient {
   end(id: string, options?: RequestOptions) {
     return this.transport.call('endSession', { params: { id } }, options);
   }
+  /** Puts the session into quarantine: it can change nothing and read no token data. */
+  quarantine(id: string, options?: RequestOptions) {
+    return this.transport.call('quarantineSession', { params: { id } }, options);
+  }
+  /** Ends the quarantine of the session. */
+  release(id: string, options?: RequestOptions) {
+    return this.transport.call('releaseSession', { params: { id } }, options);
+  }
 }
 
 class Tokens extends ResourceClient {

@@ -28,8 +28,8 @@ const table = {
   ],
   quarantined: [
     403,
-    'Application in quarantine',
-    'The application of this key is in quarantine: it can change nothing, and it reads tokens without their data. Ask for its release.',
+    'In quarantine',
+    'The application or session of this key is in quarantine: it can change nothing, and it reads tokens without their data. Ask for its release.',
   ],
   reveal_required: [
     403,

@@ -91,7 +91,7 @@ export function explain(question: Question, permission: string, resource: Resour
   if (!policy.quarantined && (!ceiling?.quarantined || hidesAuthorizer)) return explanation;
   // Not a new grant, but the end of the quarantine would change the result.
   const { missing: _, ...rest } = explanation;
-  const who = policy.quarantined ? 'application' : 'authorizer';
+  const who = policy.quarantined ?? 'authorizer';
   return { ...rest, reason: `the ${who} is in quarantine: ${explanation.reason}` };
 }
 

@@ -17,7 +17,7 @@ const table = {
   'application:delete': ['Delete applications.', 'management'],
   'session:authorize': ['Authorize sessions with any permission that a session may have.', 'management'],
   'session:read': ['List sessions, with their access and who authorized them.', 'management browser'],
-  'session:delete': ['End sessions.', 'management'],
+  'session:delete': ['End sessions, and put them into quarantine.', 'management'],
   'token:create': ['Create tokens.', 'browser scoped'],
   'token:read': [
     'List and get tokens. The transform decides how much of the data is returned.',

@@ -1,6 +1,6 @@
 /** Access decisions. A policy is a list of grants, compiled so that a decision reads only the rules it needs. */
 import { hasTrait } from './permission.ts';
-import type { EffectiveGrants } from './quarantine.ts';
+import type { EffectiveGrants, Quarantined } from './quarantine.ts';
 import {
   type Condition,
   canonicalContainer,
@@ -34,7 +34,8 @@ interface Step {
 
 export interface Policy {
   readonly grants: EffectiveGrants;
-  readonly quarantined: boolean;
+  /** Undefined if there is no quarantine. */
+  readonly quarantined: Quarantined | undefined;
   readonly plain: ReadonlySet<string>;
   /** In order of precedence: the first that grants the permission and matches the resource decides. */
   readonly rules: readonly CompiledRule[];
@@ -58,7 +59,7 @@ export function compilePolicy(grants: EffectiveGrants): Policy {
       (permission) => [permission, stepsFor(permission, plain, plainTransform(grants), rules)] as const,
     ),
   );
-  return { grants, quarantined: grants.quarantined === true, plain, rules, byPermission };
+  return { grants, quarantined: grants.quarantined, plain, rules, byPermission };
 }
 
 /** The transform of permissions without a rule. */

@@ -1,13 +1,19 @@
-/** Quarantine: the keys of an application and its sessions stay valid, but cannot change or read data. */
+/** Quarantine: the keys of an application or session stay valid, but cannot change or read data. */
 import type { Grants } from './grant.ts';
+
+/** What is in quarantine: the application with its sessions, or one session. */
+export type Quarantined = 'application' | 'session';
 
 /** Grants as they apply now. In quarantine, permissions without a rule have the transform `redact` instead of `mask`. */
 export interface EffectiveGrants extends Grants {
-  readonly quarantined?: boolean | undefined;
+  readonly quarantined?: Quarantined | undefined;
 }
 
 /** What remains of the grants in quarantine: permissions to read, with the transform `redact`. */
-export function quarantined({ permissions, rules }: Grants): EffectiveGrants {
+export function quarantined(
+  { permissions, rules }: Grants,
+  by: Quarantined = 'application',
+): EffectiveGrants {
   return {
     permissions: permissions.filter(isRead),
     rules: rules.map((rule) => ({
@@ -15,7 +21,7 @@ export function quarantined({ permissions, rules }: Grants): EffectiveGrants {
       transform: 'redact',
       permissions: rule.permissions.filter(isRead),
     })),
-    quarantined: true,
+    quarantined: by,
   };
 }
 

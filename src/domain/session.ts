@@ -50,6 +50,9 @@ export const Session = z
       .boolean()
       .describe('Whether the session is limited to the current access of the key that authorized it.'),
     expires_at: Timestamp.describe('When it expires.'),
+    quarantined_at: Timestamp.optional().describe(
+      'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application may be.',
+    ),
   })
   .meta({ id: 'Session' });
 export type Session = z.infer<typeof Session>;

@@ -18,7 +18,12 @@ import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
 import { countLogs, listLogs } from './endpoints/logs.ts';
 import { listPermissions } from './endpoints/permissions.ts';
-import { quarantineApplication, releaseApplication } from './endpoints/quarantine.ts';
+import {
+  quarantineApplication,
+  quarantineSession,
+  releaseApplication,
+  releaseSession,
+} from './endpoints/quarantine.ts';
 import { authorizeSession, createSession, endSession, listSessions } from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
 import { createToken, deleteToken, getToken, listTokens, updateToken } from './endpoints/tokens.ts';
@@ -45,6 +50,8 @@ const api: readonly Route[] = [
   route('POST',   '/sessions/authorize',            keysOf('private', 'management'), authorizeSession),
   route('GET',    '/sessions',                      'session:read',                  listSessions),
   route('DELETE', '/sessions/:id',                  'session:delete',                endSession),
+  route('POST',   '/sessions/:id/quarantine',       'session:delete',                quarantineSession),
+  route('DELETE', '/sessions/:id/quarantine',       'session:delete',                releaseSession),
   route('POST',   '/tokens',                        'token:create',                  createToken),
   route('GET',    '/tokens',                        'token:read',                    listTokens),
   route('GET',    '/tokens/:id',                    'token:read',                    getToken),

@@ -211,8 +211,11 @@ export function toEffectiveGrants(row: {
   permissions: string;
   rules: string;
   quarantined_at: DbTime | null;
+  /** Of the session, if the grants are those of a session. */
+  session_quarantined_at?: DbTime | null;
 }): EffectiveGrants {
   const grants = toGrants(row);
+  if ((row.session_quarantined_at ?? null) !== null) return quarantined(grants, 'session');
   return row.quarantined_at === null ? grants : quarantined(grants);
 }
 

@@ -31,6 +31,7 @@ interface SessionRow {
   rules: string;
   allowed_origins: string | null;
   quarantined_at: DbTime | null;
+  session_quarantined_at: DbTime | null;
   ceiling_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
@@ -52,7 +53,8 @@ const byApplicationKey = `
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
-    s.rules, a.allowed_origins, a.quarantined_at, c.quarantined_at as ceiling_quarantined_at,
+    s.rules, a.allowed_origins, s.quarantined_at as session_quarantined_at, a.quarantined_at,
+    c.quarantined_at as ceiling_quarantined_at,
     c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
     k.id as authorizer_key_id,
     s.expires_at, a.expires_at as application_expires_at, c.expires_at as authorizer_expires_at,

@@ -3,7 +3,7 @@ import { timestamp } from '../domain/common-fields.ts';
 import type { Session } from '../domain/session.ts';
 import { notExpired, toGrants, toText } from './applications.ts';
 import { boundedList } from './bounded-list.ts';
-import type { DbTime, Executor } from './engine/db.ts';
+import { type DbTime, type Executor, rowLock } from './engine/db.ts';
 import { all, inserter, Params } from './engine/sql.ts';
 import type { Authorized, NewSession, SessionFilter, Sessions } from './store.ts';
 
@@ -14,6 +14,9 @@ export const ownerAndAuthorizer = `
   left join applications c on c.tenant_id = k.tenant_id and c.id = k.application_id and ${notExpired('c')}`;
 export const withAuthorizer = `sessions s ${ownerAndAuthorizer}`;
 export const isValid = `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null or c.id is not null)`;
+
+/** The session $2 of the tenant $1, if its key works. */
+const oneValid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
 
 interface SessionRow {
   tenant_id: string;
@@ -26,10 +29,11 @@ interface SessionRow {
   authorized_at: DbTime | null;
   authorized_by: string | null;
   ceiling: number | boolean;
+  quarantined_at: DbTime | null;
 }
 
 const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, s.expires_at,
-  s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling`;
+  s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at`;
 
 /** The foreign key fails if the application does not exist. */
 const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
@@ -97,9 +101,24 @@ export function sessions(db: Executor): Sessions {
       ),
 
     end: async (tenant, id) => {
-      const valid = `select s.tenant_id, s.id from ${withAuthorizer} where s.tenant_id = $1 and s.id = $2 and ${isValid}`;
-      return (await db.run(`delete from sessions where (tenant_id, id) in (${valid})`, [tenant, id])) > 0;
+      return (await db.run(`delete from sessions where (tenant_id, id) in (${oneValid})`, [tenant, id])) > 0;
     },
+
+    setQuarantine: (tenant, id, at) =>
+      db.transaction(async (tx) => {
+        const locked = `select ${columns} from sessions s where (s.tenant_id, s.id) in (${oneValid})
+          ${rowLock(db, 'for no key update')}`;
+        const row = await tx.get<SessionRow>(locked, [tenant, id]);
+        if (!row) return undefined;
+        const before = toSession(row);
+        if ((before.quarantined_at !== undefined) === (at !== undefined)) return { before, after: before };
+        await tx.run('update sessions set quarantined_at = $3 where tenant_id = $1 and id = $2', [
+          tenant,
+          id,
+          at ?? null,
+        ]);
+        return { before, after: toSession({ ...row, quarantined_at: at ?? null }) };
+      }),
   };
 
   /** Finds out why the nonce was not spent. */
@@ -145,6 +164,7 @@ function toSession(row: SessionRow): Session {
     ...(row.authorized_by !== null && { authorized_by: row.authorized_by }),
     ceiling: Boolean(row.ceiling),
     expires_at: timestamp(Number(row.expires_at)),
+    ...(row.quarantined_at !== null && { quarantined_at: timestamp(Number(row.quarantined_at)) }),
   };
 }
 

@@ -153,6 +153,15 @@ export interface Sessions {
    * exist.
    */
   end(tenant: string, id: string): Promise<boolean>;
+  /**
+   * Puts the session into quarantine at this time, or ends the quarantine if the time is undefined, for every request
+   * sent after this resolves. Changes nothing if it is so already. Returns undefined if the session does not exist.
+   */
+  setQuarantine(
+    tenant: string,
+    id: string,
+    at: number | undefined,
+  ): Promise<{ before: Session; after: Session } | undefined>;
 }
 
 export interface Credentials {

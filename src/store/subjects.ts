@@ -18,6 +18,7 @@ interface ApplicationRow {
 
 interface SessionRow extends ApplicationRow {
   application_id: string;
+  session_quarantined_at: DbTime | null;
   ceiling_quarantined_at: DbTime | null;
   ceiling_permissions: string | null;
   ceiling_rules: string | null;
@@ -28,7 +29,8 @@ interface SessionRow extends ApplicationRow {
 const hasUniqueName = `not exists (select 1 from applications o where o.tenant_id = a.tenant_id
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
-const sessionColumns = `s.id, s.application_id, a.name, s.permissions, a.quarantined_at, c.permissions as ceiling_permissions,
+const sessionColumns = `s.id, s.application_id, a.name, s.permissions, a.quarantined_at,
+  s.quarantined_at as session_quarantined_at, c.permissions as ceiling_permissions,
   c.rules as ceiling_rules, c.quarantined_at as ceiling_quarantined_at,
   c.id as authorizer_id, c.name as authorizer_name`;
 
@@ -139,7 +141,8 @@ function toApplicationSubject({ id, name, permissions, quarantined_at, rules }: 
 }
 
 function toSessionSubject(row: SessionRow): Subject[] {
-  const { id, name, permissions, rules, quarantined_at, authorizer_id, authorizer_name } = row;
+  const { id, name, permissions, rules, quarantined_at, session_quarantined_at } = row;
+  const { authorizer_id, authorizer_name } = row;
   if (rules === null) return [];
   const { ceiling_permissions, ceiling_rules } = row;
   const isLimited = ceiling_permissions !== null && ceiling_rules !== null;
@@ -149,7 +152,7 @@ function toSessionSubject(row: SessionRow): Subject[] {
       id,
       applicationId: row.application_id,
       name,
-      grants: toEffectiveGrants({ permissions, rules, quarantined_at }),
+      grants: toEffectiveGrants({ permissions, rules, quarantined_at, session_quarantined_at }),
       ceiling: isLimited
         ? toEffectiveGrants({
             permissions: ceiling_permissions,

@@ -40,7 +40,7 @@ async function who(call: Call): Promise<number> {
       entry.subject.name,
       entry.subject.id,
       ruleOf(entry),
-      entry.limited_by?.name ?? '',
+      limitsOf(entry),
       entry.last_used_at ?? '',
     ],
   });
@@ -61,6 +61,11 @@ async function* entriesFrom(
 function ruleOf({ rule }: AccessEntry): string {
   const name = rule.rule === 'permissions' ? 'permissions' : `rule ${rule.rule}`;
   return rule.of === 'authorizer' ? `${name} of the authorizer` : name;
+}
+
+function limitsOf({ limited_by, quarantine }: AccessEntry): string {
+  const limits = [limited_by?.name, quarantine && `quarantine of the ${quarantine.type}`];
+  return limits.filter((limit) => limit !== undefined).join(', ');
 }
 
 function totalsText({ reveal, mask, redact }: NonNullable<AccessReview['totals']>): string {

@@ -18,7 +18,38 @@ export const quarantineCommands: readonly RemoteCommand[] = [
     examples: ['sallyport apps release backend'],
     call: release,
   },
+  {
+    usage: 'sessions quarantine <ID>',
+    options: [yesOption],
+    summary: 'Put a session into quarantine.',
+    details:
+      'The session keeps its key, but can change nothing and reads no token data until you release it. Needs session:delete.',
+    examples: ['sallyport sessions quarantine 0198c0de-0000-7000-8000-000000000000'],
+    call: quarantineSession,
+  },
+  {
+    usage: 'sessions release <ID>',
+    summary: 'Release a session from quarantine.',
+    examples: ['sallyport sessions release 0198c0de-0000-7000-8000-000000000000'],
+    call: releaseSession,
+  },
 ];
+
+async function quarantineSession(call: Call): Promise<number> {
+  const id = call.args[0] as string;
+  await confirm(
+    call,
+    `Put session ${id} into quarantine? It can then change nothing and read no token data.`,
+  );
+  const session = await call.service.sessions.quarantine(id);
+  return call.printResult(session, `session ${id} is in quarantine since ${session.quarantined_at}`);
+}
+
+async function releaseSession(call: Call): Promise<number> {
+  const id = call.args[0] as string;
+  await call.service.sessions.release(id);
+  return call.printResult({ released: id }, `released ${id}`);
+}
 
 async function quarantine(call: Call): Promise<number> {
   const app = await findApplication(call, call.args[0] as string);

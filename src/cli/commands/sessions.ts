@@ -90,7 +90,7 @@ async function list(call: Call): Promise<number> {
       names.load(sessions.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by])),
     row: (session) => [
       session.id,
-      session.state,
+      session.quarantined_at === undefined ? session.state : `${session.state}, in quarantine`,
       summarizeGrants(session),
       names.of(session.application_id),
       names.of(session.authorized_by),

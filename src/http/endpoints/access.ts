@@ -60,6 +60,9 @@ const AccessEntry = z
     limited_by: Named.optional().describe(
       'Sessions only: the application whose access limits the session. Absent if none does.',
     ),
+    quarantine: Named.optional().describe(
+      'Whose quarantine limits the access: that of the subject, of the application of a session, or of `limited_by`. Absent if none does.',
+    ),
     last_used_at: Timestamp.optional().describe(
       'Applications only: when it last used the permission in the container or below, to the minute. Absent if never.',
     ),
@@ -160,12 +163,20 @@ function entryOf(
   if (!transform || !rule) return undefined;
   const { kind, id, name, authorizer } = subject;
   const last_used_at = lastUses.get(id);
+  const quarantine = quarantineOf(subject);
   return {
     subject: { type: kind, id, name },
     permission,
     transform,
     rule,
     ...(authorizer && { limited_by: { type: 'application', ...authorizer } }),
+    ...(quarantine && { quarantine }),
     ...(last_used_at !== undefined && { last_used_at }),
   };
+}
+
+function quarantineOf({ id, applicationId, name, grants, ceiling, authorizer }: Subject) {
+  if (grants.quarantined === 'session') return { type: 'session' as const, id, name };
+  if (grants.quarantined) return { type: 'application' as const, id: applicationId, name };
+  return ceiling?.quarantined && authorizer && { type: 'application' as const, ...authorizer };
 }

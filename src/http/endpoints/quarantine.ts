@@ -3,10 +3,12 @@ import { type Application, Application as ApplicationView } from '../../domain/a
 import { difference } from '../../domain/audit.ts';
 import { orNotFound } from '../../domain/error.ts';
 import { changeBy, denyEscalation, type Principal } from '../../domain/principal.ts';
+import { Session } from '../../domain/session.ts';
 import type { StoreTransaction } from '../../store/store.ts';
 import { changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { entityOf, params } from './applications.ts';
+import { params as sessionParams } from './sessions.ts';
 
 const tag = 'Applications';
 
@@ -43,6 +45,48 @@ export const releaseApplication = changeEndpoint({
     return { status: 204, ...change };
   },
 });
+
+export const quarantineSession = changeEndpoint({
+  name: 'quarantineSession',
+  operation: 'session.quarantine',
+  tag: 'Sessions',
+  summary: 'Put a session into quarantine',
+  description:
+    'From now on the session can change nothing, and it reads tokens without their data. Its key stays valid, and the audit log records what it tries. A session that is in quarantine already stays unchanged.',
+  params: sessionParams,
+  replies: { 200: reply('The session in quarantine.', Session, example.sessionQuarantined) },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const { body, ...change } = await setSessionQuarantine(principal, params.id, principal.now, store);
+    return { status: 200, body, ...change };
+  },
+});
+
+export const releaseSession = changeEndpoint({
+  name: 'releaseSession',
+  operation: 'session.release',
+  tag: 'Sessions',
+  summary: 'Release a session from quarantine',
+  description: 'Ends the quarantine immediately. A quarantine of its application continues.',
+  params: sessionParams,
+  replies: { 204: { description: 'The session is not in quarantine.' } },
+  failures: ['not_found'],
+  handle: async ({ principal, params }, { store }) => {
+    const { body: _, ...change } = await setSessionQuarantine(principal, params.id, undefined, store);
+    return { status: 204, ...change };
+  },
+});
+
+async function setSessionQuarantine(
+  { tenantId }: Principal,
+  id: string,
+  at: number | undefined,
+  { sessions }: StoreTransaction,
+) {
+  const { before, after } = orNotFound(await sessions.setQuarantine(tenantId, id, at));
+  const entity = { kind: 'session', id };
+  return { body: after, entity, difference: difference(before, after, ['quarantined_at']) };
+}
 
 async function setQuarantine(
   principal: Principal,

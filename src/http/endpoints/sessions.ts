@@ -12,6 +12,9 @@ import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 
 const tag = 'Sessions';
+export const params = z.object({
+  id: Id.meta({ description: 'The id of the session.', examples: [example.session.id] }),
+});
 
 export const createSession = changeEndpoint({
   name: 'createSession',
@@ -140,9 +143,7 @@ export const endSession = changeEndpoint({
   tag,
   summary: 'End a session',
   description: 'Revokes the session key immediately. A pending session can no longer be authorized.',
-  params: z.object({
-    id: Id.meta({ description: 'The id of the session.', examples: [example.session.id] }),
-  }),
+  params,
   replies: { 204: { description: 'The session has ended.' } },
   failures: ['not_found'],
   handle: async ({ principal, params }, { store }) => {

@@ -125,7 +125,9 @@ function requireAccess(
     );
   }
   if (kind === 'change' && principal.policy.quarantined)
-    throw new Denial('quarantined', undefined, { reason: 'the application is in quarantine' });
+    throw new Denial('quarantined', undefined, {
+      reason: `the ${principal.policy.quarantined} is in quarantine`,
+    });
   if (permission) mustHold(principal, permission);
 }
 

@@ -242,5 +242,6 @@ export const example = {
   sessionCreated: { session_key: 'slp_ses_…', nonce: 'slp_non_…', expires_at: '2026-11-15T09:33:00.000Z' },
   sessionAuthorize: { nonce: 'slp_non_…', rules: sessionRules },
   session,
+  sessionQuarantined: { ...session, quarantined_at: '2026-11-15T09:32:00.000Z' },
   sessionPage: onePage(session),
 };

@@ -87,4 +87,18 @@ describe('sessions', () => {
     expect(await mayList(session)).toBe(401);
     expect((await call(['sessions', 'end', id, '--yes'])).code).toBe(4);
   });
+
+  test('quarantine and release change what the session can do', async () => {
+    const session = await create();
+    await json(['sessions', 'authorize', '--permission', 'token:create'], { stdin: session.nonce });
+    const [{ id }] = await json(['sessions', 'list']);
+    const token = { key: session.session_key, body: { data: 'x' } };
+    expect((await call(['sessions', 'quarantine', id, '--yes'])).out).toMatch(
+      /^session \S+ is in quarantine since 2026-\S+Z\n$/,
+    );
+    expect((await server.call('POST', '/tokens', token)).body.code).toBe('quarantined');
+    expect((await call(['sessions', 'list'])).out).toContain('active, in quarantine');
+    expect(await json(['sessions', 'release', id])).toEqual({ released: id });
+    expect((await server.call('POST', '/tokens', token)).status).toBe(201);
+  });
 });

@@ -87,6 +87,8 @@ create table sessions (
   authorized_at bigint,
   authorized_by uuid,
   authorizer_digest bytea,
+  -- Null if it is not in quarantine.
+  quarantined_at bigint,
   primary key (tenant_id, id),
   foreign key (tenant_id, application_id) references applications (tenant_id, id) on delete cascade
 );
