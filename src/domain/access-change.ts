@@ -42,6 +42,12 @@ export function accessOf(
   return verdict.allowed ? verdict.transform : 'denied';
 }
 
+/** Whether two decisions differ in their effect. The transform has none where a response contains no data. */
+export function isChange(permission: string, from: Access, to: Access): boolean {
+  const returnsData = hasTrait(permission, 'scoped') && permission !== 'token:delete';
+  return returnsData ? from !== to : (from === 'denied') !== (to === 'denied');
+}
+
 /**
  * Everything that the new policy of an application decides differently. A decision about a resource depends only on
  * which containers of the rules include it, so one decision for each of those containers covers all resources. A change
@@ -59,7 +65,7 @@ function changesOf(permission: string, before: Policy, after: Policy): AccessCha
   });
   if (!hasTrait(permission, 'scoped')) {
     const { from, to } = compare('/');
-    return from === to ? [] : [{ permission, from, to }];
+    return isChange(permission, from, to) ? [{ permission, from, to }] : [];
   }
   const compared = new Map<string, { from: Access; to: Access }>();
   const changes: AccessChange[] = [];
@@ -67,7 +73,7 @@ function changesOf(permission: string, before: Policy, after: Policy): AccessCha
     const { from, to } = compare(container);
     compared.set(container, { from, to });
     const above = nearestAbove(container, compared);
-    if (from !== to && (above?.from !== from || above.to !== to))
+    if (isChange(permission, from, to) && (above?.from !== from || above.to !== to))
       changes.push({ permission, container, from, to });
   }
   return changes;
@@ -124,7 +130,8 @@ export function sessionChange(
       const from = accessOf(policy, before, permission, resource);
       const to = accessOf(policy, after, permission, resource);
       const change = { permission, ...(isScoped && { container }), from, to };
-      if (sizeOf(change) > (largest ? sizeOf(largest) : 0)) largest = change;
+      if (isChange(permission, from, to) && sizeOf(change) > (largest ? sizeOf(largest) : 0))
+        largest = change;
     }
   }
   return { largest, complete: true };

@@ -1,7 +1,6 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import type { Application, ApplicationCreate as Body } from '../../../sdk/src/sallyport.ts';
-import { never } from '../../domain/application.ts';
+import type { Application, ApplicationCreate as Body, Impact } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Call, RemoteCommand } from '../command.ts';
 import { ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
@@ -9,14 +8,24 @@ import { withNewFile } from '../terminal/files.ts';
 import { confirm, only, yesOption } from '../terminal/options.ts';
 import { showProgress } from '../terminal/print.ts';
 import { type FileApplication, readAccessFile, reportProblems, type Wanted } from './access-file.ts';
-import { expiryOf, findConflicts, formatPlan, isEmpty, makePlan, type Plan, planToJson } from './plan.ts';
+import { impactText, readImpacts } from './impact-text.ts';
+import {
+  expiryOf,
+  findConflicts,
+  formatPlan,
+  isEmpty,
+  makePlan,
+  type Plan,
+  planToJson,
+  updateBody,
+} from './plan.ts';
 
 export const applyCommand: RemoteCommand = {
   usage: 'apply <FILE>',
   options: [
     {
       name: 'plan',
-      description: `Print the plan and change nothing. Exits with ${negativeExitCode} if there are changes to make.`,
+      description: `Print the plan and the impact of updates, and change nothing. Exits with ${negativeExitCode} if there are changes to make. The impact needs access:review.`,
     },
     { name: 'prune', description: 'Delete applications that are not in the file.' },
     {
@@ -32,6 +41,10 @@ export const applyCommand: RemoteCommand = {
   examples: ['sallyport apply access.yaml --plan', 'sallyport apply access.yaml --keys-dir keys'],
   call: apply,
 };
+
+function impactLines(impact: Impact | undefined): string[] {
+  return impact ? impactText(impact) : [];
+}
 
 interface Created {
   readonly id: string;
@@ -49,10 +62,11 @@ async function apply(call: Call): Promise<number> {
   );
   const plan = await readAndPlan(call, wanted, file);
   const files = keyFiles(plan, options.value('keys-dir'));
+  const impacts = options.on('plan') ? await readImpacts(call, plan) : new Map<string, Impact>();
   const printResult = (keys: readonly Created[], applied: boolean) => {
-    if (json) print(JSON.stringify({ ...planToJson(plan), applied, keys }));
+    if (json) print(JSON.stringify({ ...planToJson(plan, impacts), applied, keys }));
   };
-  if (!json) print(formatPlan(plan, colorize));
+  if (!json) print(formatPlan(plan, colorize, (id) => impactLines(impacts.get(id))));
   if (isEmpty(plan) || options.on('plan')) {
     printResult([], false);
     return isEmpty(plan) ? 0 : negativeExitCode;
@@ -143,10 +157,7 @@ async function applyPlan(
     if (!json) print(`${escapeText(name)}  ${one.key ? `${one.key} (shown only once)` : one.key_file}`);
   }
   for (const { current, wanted } of plan.update) {
-    const { name, permissions, rules, allowed_origins } = bodyOf(wanted);
-    const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
-    const body = { name, ...only({ permissions, rules, allowed_origins, expires_at }) };
-    await step(current.name, () => service.applications.update(current.id, body));
+    await step(current.name, () => service.applications.update(current.id, updateBody(wanted)));
   }
   for (const { id, name } of plan.delete) await step(name, () => service.applications.delete(id));
 }

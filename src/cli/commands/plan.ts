@@ -1,8 +1,9 @@
 /** Computes and prints the changes that make the applications of a tenant match a file. */
-import type { AccessRule, Application } from '../../../sdk/src/sallyport.ts';
+import type { AccessRule, Application, ApplicationUpdate, Impact } from '../../../sdk/src/sallyport.ts';
 import { never } from '../../domain/application.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { escapeText } from '../../domain/escape.ts';
+import { only } from '../terminal/options.ts';
 import type { Colorize } from '../terminal/terminal.ts';
 import type { FileApplication, Wanted } from './access-file.ts';
 import { formatRule } from './apps.ts';
@@ -125,7 +126,24 @@ export function isEmpty(plan: Plan): boolean {
   return plan.create.length + plan.update.length + plan.delete.length === 0;
 }
 
-export function formatPlan(plan: Plan, colorize: Colorize): string {
+/** The request body of an update. */
+export function updateBody(wanted: FileApplication): ApplicationUpdate {
+  const { name, permissions, rules, allowed_origins } = wanted;
+  const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
+  return {
+    name,
+    permissions,
+    rules: rules as ApplicationUpdate['rules'] & {},
+    ...only({ allowed_origins, expires_at }),
+  };
+}
+
+/** `impactOf` returns lines to add to an update. */
+export function formatPlan(
+  plan: Plan,
+  colorize: Colorize,
+  impactOf: (id: string) => readonly string[] = () => [],
+): string {
   const unmanaged = plan.unmanaged.map(({ name, id }) => escapeText(`  ${name} (${id})`));
   return [
     ...plan.create.flatMap((one) => [
@@ -136,6 +154,7 @@ export function formatPlan(plan: Plan, colorize: Colorize): string {
       colorize('yellow', escapeText(`~ ${current.type} ${current.name}`)),
       ...remove.map((grant) => escapeText(`    - ${grant}`)),
       ...add.map((grant) => escapeText(`    + ${grant}`)),
+      ...impactOf(current.id).map((line) => escapeText(`    ! ${line}`)),
     ]),
     ...plan.delete.map(({ type, name, id }) => colorize('red', escapeText(`- ${type} ${name} (${id})`))),
     ...(unmanaged.length > 0 ? [colorize('dim', 'not in the file, unchanged:'), ...unmanaged] : []),
@@ -145,11 +164,16 @@ export function formatPlan(plan: Plan, colorize: Colorize): string {
   ].join('\n');
 }
 
-export function planToJson(plan: Plan) {
+export function planToJson(plan: Plan, impacts: ReadonlyMap<string, Impact> = new Map()) {
   const brief = ({ id, name }: { id: string; name: string }) => ({ id, name });
   return {
     create: plan.create.map((one) => ({ name: one.name, type: one.type, add: describeNew(one) })),
-    update: plan.update.map(({ current, add, remove }) => ({ ...brief(current), remove, add })),
+    update: plan.update.map(({ current, add, remove }) => ({
+      ...brief(current),
+      remove,
+      add,
+      ...only({ impact: impacts.get(current.id) }),
+    })),
     delete: plan.delete.map(brief),
     unmanaged: plan.unmanaged.map(brief),
     unchanged: plan.unchanged,

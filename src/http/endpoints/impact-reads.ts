@@ -1,5 +1,11 @@
 /** Decides recorded uses again: what an update of an application would have changed about them. */
-import { type Access, accessOf, compareAccess, namedContainers } from '../../domain/access-change.ts';
+import {
+  type Access,
+  accessOf,
+  compareAccess,
+  isChange,
+  namedContainers,
+} from '../../domain/access-change.ts';
 import type { LogEntry } from '../../domain/audit.ts';
 import type { Impact, Update } from '../../domain/impact.ts';
 import { hasTrait } from '../../domain/permission.ts';
@@ -90,8 +96,8 @@ interface Group {
 }
 
 function addTo(groups: Map<string, Group>, [from, to]: Outcome, entry: LogEntry): void {
-  if (from === to) return;
   const permission = permissionOf(entry);
+  if (!isChange(permission, from, to)) return;
   const name = `${permission} ${from} ${to}`;
   const group = groups.get(name) ?? { permission, from, to, applications: new Set(), count: 0 };
   group.count += entry.count ?? 1;

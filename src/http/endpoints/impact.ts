@@ -3,6 +3,7 @@ import {
   type AccessChange,
   accessChanges,
   accessOf,
+  isChange,
   nearestAbove,
   sessionChange,
 } from '../../domain/access-change.ts';
@@ -126,7 +127,7 @@ function changeAt(
 ): AccessChange | undefined {
   const from = accessOf(before, undefined, permission, { container });
   const to = accessOf(after, undefined, permission, { container });
-  if (from === to) return undefined;
+  if (!isChange(permission, from, to)) return undefined;
   const same = changes.filter((change) => change.from === from && change.to === to);
   const byContainer = new Map(same.map((change) => [change.container ?? '/', change]));
   return byContainer.get(container) ?? nearestAbove(container, byContainer);
