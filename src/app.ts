@@ -148,6 +148,7 @@ function ratesOf(config: Config): Rates {
     address: { rate: config.addressRate, per: 1000, burst: config.addressBurst },
     key: { rate: config.keyRate, per: 1000, burst: config.keyBurst },
     sessions: { rate: config.sessionRate, per: 60_000, burst: config.sessionBurst },
+    revocations: { rate: config.revocationRate, per: 60_000, burst: config.revocationRate },
     tokens: { rate: config.tokenRate, per: 60_000, burst: config.tokenRate },
     'token-bytes': { rate: config.tokenByteRate, per: 60_000, burst: config.tokenByteRate },
   };

@@ -4,10 +4,10 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type AuditedReads, auditedReads } from './domain/audit.ts';
 import { Secret } from './domain/key.ts';
-import { maxTokenBytes } from './domain/token.ts';
 import { parseTrust, type Trust } from './http/pipeline/client-address.ts';
 import { parsePublicUrl } from './http/pipeline/public-url.ts';
-import { checkedMasterKey, databaseUrl, duration, integer, oneOf, zeroOrInteger } from './setting-values.ts';
+import { limitSettings } from './limit-settings.ts';
+import { checkedMasterKey, databaseUrl, duration, integer, oneOf, type Setting } from './setting-values.ts';
 import { defaultConnections, defaultTimeout } from './store/engine/db.ts';
 
 /** An invalid setting. Operators see the message and the hint. */
@@ -17,17 +17,6 @@ export class ConfigError extends Error {
     super(message);
     this.hint = hint;
   }
-}
-
-interface Setting<T> {
-  readonly variable: string;
-  readonly description: string;
-  /** Has no flag, because every user of the machine can read argument lists. */
-  readonly secret?: true;
-  /** The default in help and documentation. Every one but `unset` is also a valid value. */
-  readonly fallback: string;
-  /** Returns the default for undefined. May use settings that are declared before. Throws a message such as "must be …". */
-  readonly parse: (text: string | undefined, settings: { dataDir: string }) => T;
 }
 
 /** Shown for settings without a default. */
@@ -118,72 +107,7 @@ export const settings = {
     fallback: '604800',
     parse: (text) => integer(text, 604_800, 1, 31_536_000) * 1000,
   } satisfies Setting<number>,
-  keyRate: {
-    variable: 'SALLYPORT_RATE_PER_KEY',
-    description: 'Rate limit per key and process, in requests per second. 0 disables it.',
-    fallback: '20000',
-    parse: (text) => integer(text, 20_000, 0, 1_000_000),
-  } satisfies Setting<number>,
-  keyBurst: {
-    variable: 'SALLYPORT_BURST_PER_KEY',
-    description: 'Burst per key: number of requests accepted before the rate limit applies.',
-    fallback: '200000',
-    parse: (text) => integer(text, 200_000, 1, 100_000_000),
-  } satisfies Setting<number>,
-  addressRate: {
-    variable: 'SALLYPORT_RATE_PER_ADDRESS',
-    description:
-      'Rate limit per client address (for IPv6, per /64 network) and process, in requests per second. 0 disables it.',
-    fallback: '20000',
-    parse: (text) => integer(text, 20_000, 0, 1_000_000),
-  } satisfies Setting<number>,
-  addressBurst: {
-    variable: 'SALLYPORT_BURST_PER_ADDRESS',
-    description: 'Burst per client address: number of requests accepted before the rate limit applies.',
-    fallback: '200000',
-    parse: (text) => integer(text, 200_000, 1, 100_000_000),
-  } satisfies Setting<number>,
-  sessionRate: {
-    variable: 'SALLYPORT_SESSIONS_PER_MINUTE',
-    description:
-      'Rate limit for new sessions per client address, public key and process, in sessions per minute. 0 disables it.',
-    fallback: '1200',
-    parse: (text) => integer(text, 1200, 0, 1_000_000),
-  } satisfies Setting<number>,
-  sessionBurst: {
-    variable: 'SALLYPORT_SESSIONS_BURST',
-    description:
-      'Burst per client address and public key: number of new sessions accepted before the rate limit applies.',
-    fallback: '1000',
-    parse: (text) => integer(text, 1000, 1, 100_000_000),
-  } satisfies Setting<number>,
-  pendingSessions: {
-    variable: 'SALLYPORT_PENDING_SESSIONS_PER_APPLICATION',
-    description: 'Maximum number of pending sessions per application. 0 disables the limit.',
-    fallback: '10000',
-    parse: (text) => integer(text, 10_000, 0, 10_000_000),
-  } satisfies Setting<number>,
-  tokenRate: {
-    variable: 'SALLYPORT_TOKENS_PER_MINUTE',
-    description:
-      'Rate limit for token writes per application (with its sessions) and process, in tokens per minute. 0 disables it.',
-    fallback: '30000',
-    parse: (text) => integer(text, 30_000, 0, 100_000_000),
-  } satisfies Setting<number>,
-  tokenByteRate: {
-    variable: 'SALLYPORT_TOKEN_BYTES_PER_MINUTE',
-    description:
-      'Rate limit for token request bodies per application (with its sessions) and process, in bytes per minute. At least 1048576 (1 MiB, the largest request), or 0 to disable it.',
-    fallback: '134217728',
-    parse: (text) => zeroOrInteger(text, 134_217_728, maxTokenBytes, 1_000_000_000_000),
-  } satisfies Setting<number>,
-  tokenBytes: {
-    variable: 'SALLYPORT_TOKEN_BYTES_PER_APPLICATION',
-    description:
-      'Storage quota per application (with its sessions), in bytes. The size of each token is rounded up to 4 KiB. 0 disables it.',
-    fallback: '21474836480',
-    parse: (text) => integer(text, 21_474_836_480, 0, 999_999_999_999_999),
-  } satisfies Setting<number>,
+  ...limitSettings,
   auditReads: {
     variable: 'SALLYPORT_AUDIT_READS',
     description:

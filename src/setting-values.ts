@@ -1,9 +1,21 @@
-/** Parses the values of settings. Every function throws a message such as "must be …". */
+/** The declaration of a setting, and functions that parse values. Every function throws a message such as "must be …". */
 import { join, resolve } from 'node:path';
 import { parseDuration } from './domain/duration.ts';
 import { Secret } from './domain/key.ts';
 import { parseMasterKeys } from './store/crypto/cipher.ts';
 import { parsePostgresUrl } from './store/engine/postgres-url.ts';
+
+/** One setting: a flag, an environment variable and a line in `.env`. */
+export interface Setting<T> {
+  readonly variable: string;
+  readonly description: string;
+  /** Has no flag, because every user of the machine can read argument lists. */
+  readonly secret?: true;
+  /** The default in help and documentation. Every one but `unset` is also a valid value. */
+  readonly fallback: string;
+  /** Returns the default for undefined. May use settings that are declared before. Throws a message such as "must be …". */
+  readonly parse: (text: string | undefined, settings: { dataDir: string }) => T;
+}
 
 export function integer(text: string | undefined, fallback: number, min: number, max: number): number {
   if (text === undefined) return fallback;

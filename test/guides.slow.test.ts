@@ -16,6 +16,7 @@ const pages = [
   'guides/access-as-code.md',
   'guides/access-review.md',
   'guides/key-rotation.md',
+  'guides/leaked-keys.md',
   'guides/migrate-from-a-hosted-vault.md',
   'guides/show-customers-their-own-data.md',
 ];

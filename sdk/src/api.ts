@@ -357,6 +357,11 @@ export interface ApplicationKey {
   expires_at?: string;
 }
 
+export interface KeyRevoke {
+  /** The key of a private or management application, or of a session. Public keys are rejected. */
+  key: string;
+}
+
 export interface ApplicationUsage {
   /** When the application was last used. Absent if never. */
   last_used_at?: string;
@@ -1111,6 +1116,8 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** Revoke a leaked key */
+  revokeKey: { input: { body: KeyRevoke }; reply: undefined };
   /** Put an application into quarantine */
   quarantineApplication: {
     input: {
@@ -1381,6 +1388,7 @@ export const operations = {
   createKey: ['POST', '/applications/{id}/keys'],
   listKeys: ['GET', '/applications/{id}/keys'],
   deleteKey: ['DELETE', '/applications/{id}/keys/{key_id}'],
+  revokeKey: ['POST', '/keys/revoke'],
   quarantineApplication: ['POST', '/applications/{id}/quarantine'],
   releaseApplication: ['DELETE', '/applications/{id}/quarantine'],
   getUsage: ['GET', '/applications/{id}/usage'],

@@ -61,6 +61,11 @@ export class Sallyport {
     return this.#transport.call('decide', { body: question }, options) as Promise<Decisions>;
   }
 
+  /** Revokes a leaked key, or ends the session of a session key. Needs no key of its own. Public keys are rejected. */
+  async revokeKey(key: string, options?: RequestOptions): Promise<void> {
+    await this.#transport.call('revokeKey', { body: { key } }, options);
+  }
+
   /** Returns the tenant of the key. */
   tenant(options?: RequestOptions) {
     return this.#transport.call('getTenant', {}, options);

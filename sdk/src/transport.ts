@@ -30,7 +30,7 @@ export interface RequestOptions {
   readonly retries?: number;
   /**
    * Sent as `Idempotency-Key`, so that a retried change happens once. Default: a random key. Not sent with GET and
-   * DELETE requests, `decide` and `sessions.create`.
+   * DELETE requests, `decide`, `revokeKey` and `sessions.create`.
    */
   readonly idempotencyKey?: string;
   /** Sent as `SVC-REQUEST-ID`. The service logs it with the request. */
@@ -105,8 +105,11 @@ export function transport(options: ClientOptions): Transport {
   };
 }
 
-/** A decision changes no data. Session responses are never replayed, because all browsers share the public key. */
-const withoutIdempotencyKey: readonly (keyof Operations)[] = ['decide', 'createSession'];
+/**
+ * A decision changes no data, and a key can be revoked twice. Session responses are never replayed, because all browsers
+ * share the public key.
+ */
+const withoutIdempotencyKey: readonly (keyof Operations)[] = ['decide', 'createSession', 'revokeKey'];
 
 interface PreparedRequest {
   readonly url: string;

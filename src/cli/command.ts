@@ -39,6 +39,8 @@ export interface LocalCommand extends CommandDescription {
 
 /** Calls a running service through the SDK. */
 export interface RemoteCommand extends CommandDescription {
+  /** Sends no key. */
+  readonly withoutKey?: true;
   /** Resolves with the exit code. */
   readonly call: (call: Call) => Promise<number>;
 }

@@ -135,7 +135,8 @@ function add(program: Program, command: Command, execute: Execute): void {
   for (const option of options) program.addOption(toProgramOption(option));
   if ('call' in command) {
     program.optionsGroup('Connection options:');
-    for (const option of callOptions) program.addOption(toProgramOption(option));
+    const connection = command.withoutKey ? callOptions.filter(({ name }) => name === 'url') : callOptions;
+    for (const option of connection) program.addOption(toProgramOption(option));
   } else if (!command.standalone) addSettings(program, command);
   if (examples.length > 0)
     program.addHelpText('after', `\nExamples:\n${examples.map((example) => `  $ ${example}`).join('\n')}`);

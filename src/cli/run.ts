@@ -49,7 +49,8 @@ async function execute(
   if ('run' in command) return command.run(withSettings(context, errorContext));
   const url = serviceUrl(options, terminal);
   errorContext.url = url;
-  const service = new Sallyport({ url, key: await keyOf(options, terminal, input) });
+  const key = command.withoutKey ? undefined : await keyOf(options, terminal, input);
+  const service = new Sallyport({ url, key });
   return command.call({ ...context, service, url });
 }
 

@@ -33,16 +33,19 @@ export interface Revocations {
 
 type Reducer = (before: Revocation, difference: Difference) => Revocation;
 
+function revokeOne(before: Revocation, { keys }: Difference): Revocation {
+  const id = (keys?.from as { id: string } | undefined)?.id;
+  return id === undefined || before.keys === 'all' ? before : { ...before, keys: [...before.keys, id] };
+}
+
 const applicationReducers: Record<string, Reducer> = {
   'application.delete': (before) => ({ ...before, deleted: true }),
   'application.regenerate': (before) => ({ ...before, keys: 'all' }),
   // Keys with an overlap are revoked, too: their expiry may have passed since.
   'application.key.create': (before, { old_keys_expire_at: overlap }) =>
     overlap ? { ...before, keys: 'all' } : before,
-  'application.key.delete': (before, { keys }) => {
-    const id = (keys?.from as { id: string } | undefined)?.id;
-    return id === undefined || before.keys === 'all' ? before : { ...before, keys: [...before.keys, id] };
-  },
+  'application.key.delete': revokeOne,
+  'key.revoke': revokeOne,
   'application.update': (before, difference) => ({
     ...before,
     access: { ...before.access, ...accessIn(difference) },

@@ -16,6 +16,7 @@ import { getConsole, getConsoleFile, openConsoleLink } from './endpoints/console
 import { decide } from './endpoints/decisions.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
+import { revokeKey } from './endpoints/leaked-keys.ts';
 import { countLogs, listLogs } from './endpoints/logs.ts';
 import { listPermissions } from './endpoints/permissions.ts';
 import {
@@ -43,6 +44,7 @@ const api: readonly Route[] = [
   route('POST',   '/applications/:id/keys',         'application:update',            createKey),
   route('GET',    '/applications/:id/keys',         'application:read',              listKeys),
   route('DELETE', '/applications/:id/keys/:key_id', 'application:update',            deleteKey),
+  route('POST',   '/keys/revoke',                   noKey,                           revokeKey),
   route('POST',   '/applications/:id/quarantine',   'application:update',            quarantineApplication),
   route('DELETE', '/applications/:id/quarantine',   'application:update',            releaseApplication),
   route('GET',    '/applications/:id/usage',        'application:read',              getUsage),

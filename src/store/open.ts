@@ -15,6 +15,7 @@ import { openSqlite } from './engine/sqlite.ts';
 import { writeExpiryNotices } from './expiry-notices.ts';
 import { readGauges } from './gauges.ts';
 import { applicationKeys } from './keys.ts';
+import { keyRevoker } from './leaked-keys.ts';
 import type { Maintenance } from './maintenance.ts';
 import { checkReadiness } from './readiness.ts';
 import { sessions } from './sessions.ts';
@@ -121,6 +122,7 @@ function storeOn(
     tenants: tenants(db),
     audit: auditLog(db, keys.chainKeys, writeEntries),
     change: run,
+    revokeKey: keyRevoker(db, keys.chainKeys, writeEntries),
     ping: async () => {
       checkFileInPlace(db);
       await checkReady();

@@ -54,13 +54,6 @@ export interface NewApplication extends Grants {
   readonly keyExpiresAt?: number | undefined;
 }
 
-/** When a new key expires, and when those that it replaces do. */
-export interface KeyExpiry {
-  readonly expiresAt?: number | undefined;
-  /** Old keys that expire earlier are unchanged. */
-  readonly oldKeysExpireAt?: number | undefined;
-}
-
 /** The fields that an update replaces. */
 export type ApplicationUpdate = Grants & Pick<Application, 'name' | 'allowed_origins' | 'expires_at'>;
 

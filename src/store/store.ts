@@ -11,6 +11,7 @@ import type { Digest, Kind, Minted } from '../domain/key.ts';
 import type { Principal } from '../domain/principal.ts';
 import type { Session } from '../domain/session.ts';
 import type { Use } from '../domain/usage.ts';
+import type { KeyExpiry, RevokedKey } from './key-records.ts';
 import type {
   ApplicationFilter,
   ApplicationUpdate,
@@ -20,7 +21,6 @@ import type {
   Authorized,
   Change,
   IdempotentRequest,
-  KeyExpiry,
   ListedToken,
   ListPage,
   ListWindow,
@@ -47,6 +47,7 @@ import type {
   TokenRevision,
 } from './records.ts';
 
+export type * from './key-records.ts';
 export type * from './records.ts';
 
 export interface Applications {
@@ -290,6 +291,14 @@ export interface Store {
     work: (transaction: StoreTransaction) => Awaitable<T>,
     entity?: string | symbol,
   ): Promise<T>;
+  /**
+   * Revokes the application key, or ends the session, with this digest, and writes the audit entry. The key is invalid
+   * for every request sent after this resolves. Runs the same statements if the key does not exist.
+   */
+  revokeKey(
+    digest: Digest,
+    entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
+  ): Promise<void>;
   /** Rejects if the database cannot be reached, or if a SQLite file is no longer at its path. */
   ping(): Promise<void>;
 }

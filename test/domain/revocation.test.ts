@@ -41,6 +41,14 @@ describe('revocations in the audit log:', () => {
       [{ ...untouched, keys: ['k1', 'k2'] }],
     ],
     [
+      'a key that was revoked with POST /keys/revoke, but no session',
+      [row('key.revoke', 'a', { keys: { from: { id: 'k', ending: 'x' } } }), row('key.revoke', 's')],
+      [
+        { ...untouched, keys: ['k'] },
+        { ...untouched, application: 's' },
+      ],
+    ],
+    [
       'no key if the entry does not contain its id',
       [row('application.key.delete', 'a'), row('application.key.delete', 'a', { keys: {} })],
       [untouched],

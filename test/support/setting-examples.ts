@@ -120,6 +120,7 @@ export const table: { [K in Name]: Row } = {
   addressBurst: { unset: 200_000, valid: count, invalid: ['0', '100000001'] },
   sessionRate: { unset: 1200, valid: count, invalid: ['1000001', '20/s'] },
   sessionBurst: { unset: 1000, valid: count, invalid: ['0', '100000001'] },
+  revocationRate: { unset: 60, valid: count, invalid: ['1000001', '1/m'] },
   tokenRate: {
     unset: 30_000,
     valid: [

@@ -2,6 +2,7 @@ import type { ApplicationKey, ApplicationKeyCreated } from '../../../sdk/src/sal
 import type { Call, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { keyToOption, withKey } from '../terminal/files.ts';
+import { parseSecret } from '../terminal/input.ts';
 import { confirm, expiryOption, oldKeysOption, only, timeOf, yesOption } from '../terminal/options.ts';
 import { fields, printTable } from '../terminal/print.ts';
 import { appArgument, findApplication } from './apps.ts';
@@ -32,6 +33,15 @@ export const keyCommands: readonly RemoteCommand[] = [
     details: `KEY is the id of the key or its last four characters. ${appArgument}`,
     examples: ['sallyport keys delete backend a1B2'],
     call: remove,
+  },
+  {
+    usage: 'keys revoke',
+    withoutKey: true,
+    summary: 'Revoke a leaked key.',
+    details:
+      'Reads the key from standard input and needs no other key. Revokes the key of a private or management application, or ends the session of a session key. Succeeds whether or not the key existed.',
+    examples: ['sallyport keys revoke < leaked.key'],
+    call: revoke,
   },
 ];
 
@@ -81,4 +91,12 @@ async function remove(call: Call): Promise<number> {
   await confirm(call, `Revoke the key …${key.ending} of "${app.name}"?${last}`);
   await call.service.applications.deleteKey(app.id, key.id);
   return call.printResult({ deleted: key.id }, `deleted ${key.id}`);
+}
+
+async function revoke({ input, terminal, service, printResult }: Call): Promise<number> {
+  if (terminal.isTty.stdin)
+    throw new UsageError('no key was given', 'pipe the key to standard input: sallyport keys revoke < FILE');
+  const key = parseSecret(await input.standard('the key'), 'the key on standard input');
+  await service.revokeKey(key);
+  return printResult({ revoked: true }, 'the key is not valid');
 }

@@ -43,7 +43,7 @@ export async function handleRequest(
   let receiving: Promise<ReceivedBody> | undefined;
   try {
     if (route.kind === 'open') {
-      const reply = await route.handle(context, request);
+      const reply = await route.handle(context, request, requestInfo);
       return respond(route, reply, undefined, requestInfo, context);
     }
     limits.checkAddress(requestInfo); // 429

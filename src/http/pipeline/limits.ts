@@ -19,6 +19,8 @@ export interface Rates {
   readonly key: Rate;
   /** New sessions by public key and address. */
   readonly sessions: Rate;
+  /** Keys that are revoked by the key itself, by address. */
+  readonly revocations: Rate;
   /** Stored tokens created or changed, per application. */
   readonly tokens: Rate;
   /** Bytes of request bodies that create or change tokens, by application. */
@@ -30,6 +32,7 @@ export interface Limits {
   checkAddress(requestInfo: RequestInfo): void;
   checkKey(digest: Digest, requestInfo: RequestInfo): void;
   checkSessions(digest: Digest, requestInfo: RequestInfo): void;
+  checkRevocations(requestInfo: RequestInfo): void;
   checkTokens(application: string, bytes: number, requestInfo: RequestInfo): void;
 }
 
@@ -42,6 +45,7 @@ export function makeLimits(
   const address = limit('address', 'requests from one address');
   const key = limit('key', 'requests with one key');
   const sessions = limit('sessions', 'new sessions from one address');
+  const revocations = limit('revocations', 'revoked keys from one address');
   const tokens = limit('tokens', 'tokens created or changed by one application');
   const tokenBytes = limit('token-bytes', 'bytes of tokens sent by one application', ';qu="content-bytes"');
 
@@ -69,6 +73,7 @@ export function makeLimits(
     checkKey: (digest, requestInfo) => key?.(digest.toHex(), requestInfo),
     checkSessions: (digest, requestInfo) =>
       sessions?.(`${digest.toHex()} ${networkOf(requestInfo.address() ?? '')}`, requestInfo),
+    checkRevocations: (requestInfo) => revocations?.(networkOf(requestInfo.address() ?? ''), requestInfo),
     checkTokens: (application, bytes, requestInfo) => {
       tokens?.(application, requestInfo);
       tokenBytes?.(application, requestInfo, bytes);

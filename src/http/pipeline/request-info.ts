@@ -100,10 +100,18 @@ export function auditFields(principal: Principal, requestInfo: RequestInfo) {
     tenantId: principal.tenantId,
     at: principal.now,
     actor: actorOf(principal),
-    from: requestInfo.from(),
-    request_id: requestInfo.requestId,
-    ...(requestInfo.traceId !== undefined && { trace_id: requestInfo.traceId }),
+    ...clientFields(requestInfo),
     ...(requestInfo.purpose !== undefined && { purpose: requestInfo.purpose }),
+  };
+}
+
+/** From where, for the audit log. */
+export function clientFields(requestInfo: RequestInfo) {
+  const { requestId, traceId } = requestInfo;
+  return {
+    from: requestInfo.from(),
+    request_id: requestId,
+    ...(traceId !== undefined && { trace_id: traceId }),
   };
 }
 

@@ -188,7 +188,11 @@ export function keysOf(...callers: Owner[]): KeysOf {
 
 type OpenEndpoint = EndpointDocs & {
   readonly kind: 'open';
-  readonly handle: (context: HandlerContext, request: Request) => Promise<Reply>;
+  /** Read by the handler; declared for the reference. */
+  readonly body?: z.ZodType;
+  readonly bodyLimit?: number;
+  readonly bodyExample?: unknown;
+  readonly handle: (context: HandlerContext, request: Request, requestInfo: RequestInfo) => Promise<Reply>;
 };
 type ReadEndpoint = ReadDeclaration & { readonly kind: 'read' };
 type ChangeEndpoint = ChangeDeclaration & { readonly kind: 'change' };

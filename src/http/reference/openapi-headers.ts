@@ -77,11 +77,11 @@ const headersByStatus: Record<number, (keyof typeof responseHeaders)[]> = {
 const rateLimitHeaders = ['RateLimit-Policy', 'RateLimit'] as const;
 
 export function responseHeadersOf(
-  { kind, conventions }: Pick<Route, 'kind' | 'conventions'>,
+  { kind, conventions, failures }: Pick<Route, 'kind' | 'conventions' | 'failures'>,
   status = 200,
 ): Record<string, Reference> {
   // A 401 is the same for all invalid keys, so it has no counters.
-  const isLimited = kind !== 'open' && status !== 401;
+  const isLimited = (kind !== 'open' || failures?.includes('too_many_requests')) && status !== 401;
   return references([
     'SVC-REQUEST-ID',
     ...(conventions ? (['X-Request-ID'] as const) : []),

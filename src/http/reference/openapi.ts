@@ -142,20 +142,21 @@ function operation(route: Route, schemaOf: SchemaOf): Operation {
     ...errorResponses(route, schemaOf),
     default: { $ref: '#/components/responses/Problem' },
   };
-  if (route.kind === 'open') return { ...common, security: [], responses };
+  const requestBody = route.body && {
+    requestBody: {
+      description: `At most ${size(route.bodyLimit ?? bodyLimit)}.`,
+      required: !('bodyIfMissing' in route),
+      content: content(schemaOf(route.body), route.bodyExample, bodyTypes(route)),
+    },
+  };
+  if (route.kind === 'open') return { ...common, security: [], ...requestBody, responses };
   const { permission, callers } = route;
   return {
     ...common,
     ...(route.conventions && { security: [{ key: [] }, { bearer: [] }] }),
     ...(permission && { 'x-permission': permission }),
     ...(callers && { 'x-callers': callers }),
-    ...(route.body && {
-      requestBody: {
-        description: `At most ${size(route.bodyLimit ?? bodyLimit)}.`,
-        required: route.bodyIfMissing === undefined,
-        content: content(schemaOf(route.body), route.bodyExample, bodyTypes(route)),
-      },
-    }),
+    ...requestBody,
     responses,
   };
 }

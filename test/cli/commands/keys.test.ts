@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { type ApiShell, apiShell } from '../../support/shell.ts';
+import { type ApiShell, apiShell, shell } from '../../support/shell.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
@@ -49,6 +49,19 @@ test('a key can be created with an expiry and an overlap, given as times or dura
   const keys = await json(['keys', 'list', 'shop']);
   expect(keys.map((each: { expires_at?: string }) => each.expires_at)).toEqual([undefined, asked, asked]);
   expect(await works(shop.key)).toBe(true);
+});
+
+test('a leaked key is revoked from standard input, without another key', async () => {
+  const env = { SALLYPORT_URL: server.url };
+  const revoke = (stdin: string) => shell(['keys', 'revoke'], { env, stdin });
+  expect(await revoke(`${shop.key}\n`)).toMatchObject({ code: 0, out: 'the key is not valid\n', err: '' });
+  expect(await works(shop.key)).toBe(false);
+  expect((await revoke(shop.key)).code).toBe(0);
+  const typo = await revoke(key.slice(0, -1));
+  expect(typo.code).toBe(4);
+  expect(typo.err).not.toContain(key.slice(0, -1));
+  expect(await works(key)).toBe(true);
+  expect(await shell(['keys', 'revoke', shop.key], { env })).toMatchObject({ code: 2 });
 });
 
 test('deleting a key asks for confirmation and warns if it is the only one', async () => {

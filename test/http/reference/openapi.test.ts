@@ -124,9 +124,9 @@ describe('the OpenAPI document', () => {
   });
 });
 
-/** They ignore Idempotency-Key: `createSession` returns a secret to holders of a shared key, the others change nothing. */
+/** They ignore Idempotency-Key: `createSession` returns a secret to holders of a shared key, the others can be repeated. */
 const notIdempotent = [
-  ...['createSession', 'decide', 'evaluate', 'evaluateAll'],
+  ...['createSession', 'revokeKey', 'decide', 'evaluate', 'evaluateAll'],
   ...['searchSubjects', 'searchResources', 'searchActions'],
 ];
 

@@ -1,0 +1,17 @@
+/** The inputs and results of key operations in store.ts. */
+
+/** When a new key expires, and when those that it replaces do. */
+export interface KeyExpiry {
+  readonly expiresAt?: number | undefined;
+  /** Old keys that expire earlier are unchanged. */
+  readonly oldKeysExpireAt?: number | undefined;
+}
+
+/** What a key belonged to. */
+export type RevokedKey =
+  | {
+      readonly tenantId: string;
+      readonly applicationId: string;
+      readonly key: { readonly id: string; readonly ending: string };
+    }
+  | { readonly tenantId: string; readonly sessionId: string };

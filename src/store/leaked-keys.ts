@@ -1,0 +1,51 @@
+/** Revokes a key by the key itself, without knowing its owner. */
+import { type Awaitable, then } from '../domain/awaitable.ts';
+import type { Digest } from '../domain/key.ts';
+import { notExpired } from './applications.ts';
+import type { ChainKeys } from './audit/hash-chain.ts';
+import type { EntryWriter } from './audit/write.ts';
+import type { Db, DbTime } from './engine/db.ts';
+import type { NewEntry, RevokedKey } from './store.ts';
+
+interface KeyRow {
+  readonly tenant_id: string;
+  readonly application_id: string;
+  readonly id: string;
+  readonly ending: string;
+}
+
+interface SessionRow {
+  readonly tenant_id: string;
+  readonly id: string;
+}
+
+const deleteKey = `delete from application_keys as k where k.digest = $1 and ${notExpired('k')}
+  returning tenant_id, application_id, id, ending`;
+
+const deleteSession = `delete from sessions as s where s.key_digest = $1 and s.expires_at > :now
+  returning tenant_id, id`;
+
+/** See `Store.revokeKey`. All statements run for every key, so that an unknown key takes as long as a known one. */
+export function keyRevoker(db: Db, chainKeys: () => Awaitable<ChainKeys>, writeEntries: EntryWriter) {
+  return async (
+    digest: Digest,
+    entryOf: (revoked: RevokedKey | undefined, at: number) => NewEntry,
+  ): Promise<void> => {
+    await then(chainKeys(), () =>
+      db.change(async (tx) => {
+        const time = await tx.get<{ now: DbTime }>('select :now as now');
+        const key = await tx.get<KeyRow>(deleteKey, [digest]);
+        const session = await tx.get<SessionRow>(deleteSession, [digest]);
+        await tx.defer(writeEntries, entryOf(toRevoked(key, session), Number(time?.now)));
+      }, digest.toHex()),
+    );
+  };
+}
+
+function toRevoked(key: KeyRow | undefined, session: SessionRow | undefined): RevokedKey | undefined {
+  if (key) {
+    const { tenant_id: tenantId, application_id: applicationId, id, ending } = key;
+    return { tenantId, applicationId, key: { id, ending } };
+  }
+  return session && { tenantId: session.tenant_id, sessionId: session.id };
+}

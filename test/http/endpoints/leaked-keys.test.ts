@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mint } from '../../../src/domain/key.ts';
+import { systemTenant } from '../../../src/store/audit/hash-chain.ts';
+import type { Db, Transaction, Value } from '../../../src/store/engine/db.ts';
+import { auditEntries, dumpDatabase } from '../../support/database.ts';
+import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+
+const valid = [200, 200];
+const invalid = [401, 401];
+
+/** Records the statements that changes run, in order. */
+function changeRecorder() {
+  let statements: string[] = [];
+  const through = (db: Db): Db => ({
+    ...db,
+    change: (work, entity) => db.change((tx) => work(recorded(tx)), entity),
+  });
+  const recorded = (tx: Transaction): Transaction => ({
+    ...tx,
+    get: <R>(sql: string, params?: readonly Value[]) => {
+      statements.push(sql);
+      return tx.get<R>(sql, params);
+    },
+    run: (sql, params) => {
+      statements.push(sql);
+      return tx.run(sql, params);
+    },
+    defer: (write, row) => {
+      statements.push('deferred insert');
+      return tx.defer(write, row);
+    },
+  });
+  const take = () => {
+    const taken = statements;
+    statements = [];
+    return taken;
+  };
+  return { through, take };
+}
+
+describe.each(databases)('POST /keys/revoke on %s', (_, database) => {
+  const recorder = changeRecorder();
+  let server: TestServer;
+  let node: TestServer;
+  let tenant: { id: string; key: string };
+  beforeAll(async () => {
+    const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_TRUSTED_PROXIES: '127.0.0.1' };
+    server = await openTestServer(database, env, recorder.through);
+    node = await openTestServer(server.config.databaseUrl);
+    tenant = await server.tenant();
+  });
+  afterAll(async () => {
+    await node.close();
+    await server.close();
+  });
+
+  let addresses = 0;
+  /** Each call comes from another address, so that the rate limit does not apply. */
+  const revoke = (key: unknown, from = `198.51.100.${++addresses}`) =>
+    server.call('POST', '/keys/revoke', {
+      body: { key },
+      headers: { 'X-Forwarded-For': from, 'User-Agent': 'scanner' },
+    });
+  const statuses = (key: string) =>
+    Promise.all(
+      [server, node].map(async (at) => (await at.call('GET', '/applications/key', { key })).status),
+    );
+  const readable = (fields: object = {}) =>
+    server.application(tenant.key, { permissions: ['application:read'], ...fields });
+  const entries = async () =>
+    (await auditEntries(server.config.databaseUrl)).filter(({ operation }) => operation === 'key.revoke');
+
+  test('revokes one key of an application on every node, and the sessions that it limits', async () => {
+    const backend = await readable();
+    const path = `/applications/${backend.id}/keys`;
+    const { body: other } = await server.call('POST', path, { key: tenant.key });
+    const web = await readable({ type: 'public' });
+    const { body: session } = await server.call('POST', '/sessions', { key: web.key });
+    const grant = { nonce: session.nonce, permissions: ['application:read'] };
+    await server.call('POST', '/sessions/authorize', { key: backend.key, body: grant });
+    for (const key of [backend.key, session.session_key]) expect(await statuses(key)).toEqual(valid);
+    expect(await revoke(backend.key, '192.0.2.7')).toMatchObject({ status: 204, body: '' });
+    for (const key of [backend.key, session.session_key]) expect(await statuses(key)).toEqual(invalid);
+    expect(await statuses(other.key)).toEqual(valid);
+    const [entry] = (await entries()).slice(-1);
+    expect(entry).toMatchObject({
+      tenant_id: tenant.id,
+      actor: { kind: 'anonymous' },
+      result: 'success',
+      entity: { kind: 'application', id: backend.id },
+      difference: { keys: { from: { id: expect.any(String), ending: backend.key.slice(-4) } } },
+      from: { ip: '192.0.2.7', user_agent: 'scanner' },
+    });
+  });
+
+  test('ends the session of a session key', async () => {
+    const web = await readable({ type: 'public' });
+    const { body: session } = await server.call('POST', '/sessions', { key: web.key });
+    expect((await revoke(session.session_key)).status).toBe(204);
+    expect(await statuses(session.session_key)).toEqual(invalid);
+    const grant = { nonce: session.nonce, permissions: ['application:read'] };
+    const authorized = await server.call('POST', '/sessions/authorize', { key: tenant.key, body: grant });
+    expect(authorized.body.code).toBe('nonce_not_found');
+    expect((await entries()).at(-1)).toMatchObject({ result: 'success', entity: { kind: 'session' } });
+  });
+
+  test('revokes the last management key, and returns the same for a key of a disabled tenant', async () => {
+    const other = await server.tenant();
+    const { maintenance } = server.app;
+    await maintenance.tenants.disable(other.id);
+    expect((await revoke(other.key)).status).toBe(204);
+    await maintenance.tenants.enable(other.id);
+    expect(await statuses(other.key)).toEqual(invalid);
+    expect(await statuses(tenant.key)).toEqual(valid);
+  });
+
+  test('gives the same answer for unknown, revoked and expired keys, and runs the same statements', async () => {
+    const { id, key: known } = await readable();
+    const expires_at = new Date(server.clock.now() + 1000).toISOString();
+    const path = `/applications/${id}/keys`;
+    const { body: expiring } = await server.call('POST', path, { key: tenant.key, body: { expires_at } });
+    server.clock.advance(1000);
+    const kinds = ['mgt', 'pvt', 'ses'] as const;
+    const unknown = kinds.map((kind) => mint(kind).secret.reveal());
+    const seen = [];
+    for (const key of [known, known, expiring.key, ...unknown]) {
+      recorder.take();
+      const { status, body, headers } = await revoke(key);
+      const names = [...headers.keys()].sort();
+      seen.push({ status, body, names, statements: recorder.take() });
+    }
+    expect(seen[0]!.statements).toHaveLength(4);
+    for (const each of seen) expect(each).toEqual(seen[0]!);
+    const last = (await entries()).slice(-5);
+    for (const entry of last)
+      expect(entry).toMatchObject({ tenant_id: systemTenant, result: 'failed', reason: 'not_found' });
+    expect(
+      (await server.call('GET', '/logs?operation=key.revoke', { key: tenant.key })).body.data,
+    ).toHaveLength((await entries()).filter(({ tenant_id }) => tenant_id === tenant.id).length);
+  });
+
+  test('rejects public keys, nonces, other text and unknown fields, without repeating them', async () => {
+    const web = await readable({ type: 'public' });
+    const { body: session } = await server.call('POST', '/sessions', { key: web.key });
+    const typo = `${tenant.key.slice(0, -1)}${tenant.key.endsWith('0') ? '1' : '0'}`;
+    const cases: [unknown, RegExp][] = [
+      [web.key, /public application/],
+      [session.nonce, /not a nonce/],
+      [typo, /complete key/],
+      [` ${tenant.key}`, /complete key/],
+      ['', /complete key/],
+      [7, /string/],
+    ];
+    for (const [key, message] of cases) {
+      const { status, body } = await revoke(key);
+      expect([status, body.errors.key[0]]).toEqual([400, expect.stringMatching(message)]);
+      if (typeof key === 'string' && key !== '') expect(JSON.stringify(body)).not.toContain(key.trim());
+    }
+    const more = await server.call('POST', '/keys/revoke', { body: { key: tenant.key, why: 'x' } });
+    expect(more.body.errors).toHaveProperty('why');
+    expect((await server.call('POST', '/keys/revoke', { body: 'x'.repeat(1025) })).status).toBe(413);
+    for (const key of [web.key, tenant.key]) expect(await statuses(key)).toEqual(valid);
+    expect((await server.call('GET', '/keys/revoke')).headers.get('allow')).toBe('POST, OPTIONS');
+  });
+
+  test('is limited per address, also for invalid requests, and never stores the key', async () => {
+    const { key } = await readable();
+    const from = '203.0.113.9';
+    for (let count = 0; count < 59; count++) await revoke('junk', from);
+    expect((await revoke(key, from)).status).toBe(204);
+    const refused = await revoke(tenant.key, from);
+    expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_requests' } });
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(await statuses(tenant.key)).toEqual(valid);
+    expect((await revoke('junk', '203.0.113.10')).status).toBe(400);
+    await server.flush();
+    expect(JSON.stringify(await auditEntries(server.config.databaseUrl))).not.toContain(key);
+    expect(server.logged.join('')).not.toContain(key);
+    expect(await dumpDatabase(server.config.databaseUrl)).not.toContain(key);
+  });
+});
