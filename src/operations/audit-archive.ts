@@ -13,7 +13,7 @@ import {
   parseArchiveName,
   parsePosition,
 } from '../store/audit/export-format.ts';
-import { deleteBatch, findCut, recordRemoval } from '../store/audit/retention.ts';
+import { countHeldBack, deleteBatch, findCut, recordRemoval } from '../store/audit/retention.ts';
 import { allChains, type Chain, chainOf } from '../store/audit/rows.ts';
 import { signedPosition } from '../store/audit/signed-position.ts';
 import type { Maintenance } from '../store/maintenance.ts';
@@ -27,6 +27,10 @@ export interface ArchiveOptions {
   readonly before: number;
   /** Only the chain of this tenant; `systemTenant` for entries without one. */
   readonly tenantId?: string | undefined;
+  /** The names of the configured sinks. Entries that one of them has not received stay in the database. */
+  readonly sinks?: readonly string[];
+  /** Archive entries that a sink has not received, too. The sink then misses them. */
+  readonly skipUndelivered?: boolean;
   /** Called between steps. May throw to stop. */
   readonly between?: () => Promise<void>;
 }
@@ -39,6 +43,22 @@ export interface Archived {
   readonly last: number;
 }
 
+/** Entries that are old enough and stay in the database, because a sink has not received them. */
+export interface HeldBack {
+  /** The id of the tenant, or `system`. */
+  readonly chain: string;
+  readonly sink: string;
+  /** The last entry that the sink has received. */
+  readonly received: number;
+  readonly entries: number;
+}
+
+export interface ArchiveResult {
+  /** The files that were written or completed. */
+  readonly archived: readonly Archived[];
+  readonly held: readonly HeldBack[];
+}
+
 /** A file does not verify or has other entries than the database. The entries stay in the database. */
 export class ArchiveError extends Error {
   readonly hint: string;
@@ -48,31 +68,66 @@ export class ArchiveError extends Error {
   }
 }
 
-/** Returns the files that were written or completed. Throws if a chain or a file does not verify. */
-export async function archiveLog(maintenance: Maintenance, options: ArchiveOptions): Promise<Archived[]> {
+/** Throws if a chain or a file does not verify. */
+export async function archiveLog(maintenance: Maintenance, options: ArchiveOptions): Promise<ArchiveResult> {
   const { tenantId } = options;
   await chainAll(maintenance);
   const tenants =
     tenantId === undefined ? (await allChains(maintenance.db)).map((chain) => chain.tenantId) : [tenantId];
   const archived: Archived[] = [];
+  const held: HeldBack[] = [];
   // The system chain last: it records the ends of the others.
-  for (const tenant of tenants.sort().reverse())
-    archived.push(...(await archiveChain(maintenance, tenant, options)));
-  return archived;
+  for (const tenant of tenants.sort().reverse()) {
+    const slowest = await slowestSink(maintenance, tenant, options);
+    archived.push(...(await archiveChain(maintenance, tenant, options, slowest?.received)));
+    held.push(...(await heldBack(maintenance, tenant, options, slowest)));
+  }
+  return { archived, held };
 }
 
+interface SinkPosition {
+  readonly sink: string;
+  readonly received: number;
+}
+
+/** The sink that has received the least of a chain. Undefined without sinks, and if undelivered entries are skipped. */
+async function slowestSink(
+  { deliveries }: Maintenance,
+  tenantId: string,
+  { sinks = [], skipUndelivered = false }: ArchiveOptions,
+): Promise<SinkPosition | undefined> {
+  if (skipUndelivered) return undefined;
+  const positions: SinkPosition[] = [];
+  for (const sink of await deliveries.withActive(sinks))
+    positions.push({ sink, received: await deliveries.receivedUpTo(sink, tenantId) });
+  return positions.toSorted((a, b) => a.received - b.received)[0];
+}
+
+async function heldBack(
+  { db }: Maintenance,
+  tenantId: string,
+  { before, now }: ArchiveOptions,
+  slowest: SinkPosition | undefined,
+): Promise<HeldBack[]> {
+  const chain = slowest && (await chainOf(db, tenantId));
+  const entries = chain ? await countHeldBack(db, chain, { before, now }, slowest.received) : 0;
+  return slowest && entries > 0 ? [{ chain: chainName(tenantId), ...slowest, entries }] : [];
+}
+
+/** Archives entries up to the position `maxSeq`. */
 async function archiveChain(
   maintenance: Maintenance,
   tenantId: string,
   options: ArchiveOptions,
+  maxSeq = Number.MAX_SAFE_INTEGER,
 ): Promise<Archived[]> {
-  const { db, chainKeys } = maintenance;
+  const { db, chainKeys, deliveries } = maintenance;
   const { folder, now, between = async () => {} } = options;
   const keys = await chainKeys();
   const archived: Archived[] = [];
   for (let chain = await chainOf(db, tenantId); chain; chain = await chainOf(db, tenantId)) {
-    const found = findArchive(folder, chain);
-    const file = found ?? (await writeArchive(maintenance, chain, options));
+    const found = findArchive(folder, chain, maxSeq);
+    const file = found ?? (await writeArchive(maintenance, chain, options, maxSeq));
     if (file === undefined) break;
     const path = join(folder, file);
     const last = await verifyArchive(maintenance, chain, path).catch((error) => {
@@ -83,6 +138,9 @@ async function archiveChain(
     const first = chain.baseSeq + 1;
     await recordRemoval(db, keys, now, tenantId, { first, last, file });
     await between();
+    if (options.skipUndelivered)
+      for (const sink of await deliveries.withActive(options.sinks ?? []))
+        await deliveries.markSkipped(sink, tenantId, chain.baseSeq);
     while (await deleteBatch(db, keys, tenantId, last)) await between();
     archived.push({ chain: chainName(tenantId), file, first, last: last.seq });
   }
@@ -91,11 +149,11 @@ async function archiveChain(
 }
 
 /** A file that an interrupted run has left: it has the oldest entries that are still in the database. */
-function findArchive(folder: string, { tenantId, baseSeq, seq }: Chain): string | undefined {
+function findArchive(folder: string, { tenantId, baseSeq, seq }: Chain, maxSeq: number): string | undefined {
   return readdirSync(folder).find((name) => {
     const archive = parseArchiveName(name);
     if (archive?.chain !== chainName(tenantId)) return false;
-    return archive.first <= baseSeq + 1 && archive.last > baseSeq && archive.last <= seq;
+    return archive.first <= baseSeq + 1 && archive.last > baseSeq && archive.last <= Math.min(seq, maxSeq);
   });
 }
 
@@ -104,8 +162,9 @@ async function writeArchive(
   { db, chainKeys }: Maintenance,
   chain: Chain,
   { folder, now, before, between = async () => {} }: ArchiveOptions,
+  maxSeq: number,
 ): Promise<string | undefined> {
-  const cut = await findCut(db, await chainKeys(), chain, { before, now });
+  const cut = await findCut(db, await chainKeys(), chain, { before, now }, Math.min(maxSeq, chain.seq));
   if (!cut) return undefined;
   const part = await archivePart(db, chainKeys, now, chain, cut);
   const name = archiveName(chain.tenantId, chain.baseSeq + 1, cut.seq);

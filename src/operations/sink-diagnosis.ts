@@ -15,7 +15,16 @@ export async function checkSinks(db: Db, sinks: readonly string[]): Promise<Chec
 }
 
 function checkSink(state: SinkState): Check[] {
-  const { name, failures, lastError, lagEntries, lagSeconds, rejectedChains, truncatedChains } = state;
+  const {
+    name,
+    failures,
+    lastError,
+    lagEntries,
+    lagSeconds,
+    rejectedChains,
+    truncatedChains,
+    skippedEntries,
+  } = state;
   const found: Check[] = [];
   if (truncatedChains > 0)
     found.push(
@@ -41,12 +50,20 @@ function checkSink(state: SinkState): Check[] {
         'start the service, or raise `batch` for this sink',
       ),
     );
+  if (skippedEntries > 0)
+    found.push(
+      warn(
+        'sinks',
+        `${name} has never received ${count(skippedEntries, 'entry', 'entries')} that were archived and deleted`,
+        'copy them from the archives to the receiver if it needs them',
+      ),
+    );
   if (rejectedChains > 0)
     found.push(
       warn(
         'sinks',
         `${name} has rejected entries in ${count(rejectedChains, 'chain')}: ${lastError}`,
-        'export or archive these entries: they are not delivered again',
+        'run `sallyport audit export` or `sallyport audit archive` to save them: they are not delivered again',
       ),
     );
   return found;

@@ -36,7 +36,7 @@ export interface Delivery {
   /** Aborts running attempts and releases the sinks, so that other nodes can take over immediately. */
   stop(): Promise<void>;
   states(): Promise<SinkState[]>;
-  /** The last entry of a chain that all sinks have received. Undefined without sinks. */
+  /** The last entry of a chain that all sinks of all nodes have received. Undefined if this node has none. */
   deliveredUpTo(tenantId: string | undefined): Promise<number | undefined>;
 }
 
@@ -74,7 +74,8 @@ export function startDelivery(
     states: () => Promise.all(sinks.map(({ name }) => deliveries.state(name))),
     deliveredUpTo: async (tenantId) => {
       if (sinks.length === 0) return undefined;
-      const positions = await Promise.all(sinks.map(({ name }) => deliveries.deliveredUpTo(name, tenantId)));
+      const names = await deliveries.withActive(sinks.map(({ name }) => name));
+      const positions = await Promise.all(names.map((name) => deliveries.deliveredUpTo(name, tenantId)));
       return Math.min(...positions);
     },
   };

@@ -48,17 +48,13 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
   function archive(
     before: number,
     options: Partial<Parameters<typeof archiveLog>[1]> = {},
-  ): Promise<Archived[]> {
+  ): Promise<readonly Archived[]> {
     return archiveOn(testStore.maintenance, before, options);
   }
 
-  function archiveOn(on: Maintenance, before: number, options = {}): Promise<Archived[]> {
-    return archiveLog(on, {
-      folder,
-      now: startTime + 1500 * day,
-      before: startTime + before * day,
-      ...options,
-    });
+  async function archiveOn(on: Maintenance, before: number, options = {}): Promise<readonly Archived[]> {
+    const times = { now: startTime + 1500 * day, before: startTime + before * day };
+    return (await archiveLog(on, { folder, ...times, ...options })).archived;
   }
 
   /** The database together with the files. */

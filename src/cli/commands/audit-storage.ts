@@ -2,8 +2,9 @@
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseDuration } from '../../domain/duration.ts';
-import { type Archived, ArchiveError, archiveLog } from '../../operations/audit-archive.ts';
+import { type Archived, ArchiveError, archiveLog, type HeldBack } from '../../operations/audit-archive.ts';
 import { chainAll } from '../../operations/audit-files.ts';
+import { readSinks } from '../../sinks/config.ts';
 import { systemTenant } from '../../store/audit/hash-chain.ts';
 import type { Reindexed } from '../../store/audit/reindex.ts';
 import { DamagedChain } from '../../store/audit/signed-position.ts';
@@ -23,10 +24,14 @@ export const auditStorageCommands: readonly Command[] = [
         description: 'Age of the entries, such as 90d or 24h. Default: SALLYPORT_AUDIT_RETENTION.',
       },
       tenantOption,
+      {
+        name: 'skip-undelivered',
+        description: 'Also archive entries that a sink has not received. The sink never receives them.',
+      },
     ],
     summary: 'Move old entries of the audit log from the database into files.',
     details:
-      'Writes one file per chain, verifies it, records it in the audit log, and then deletes the entries in small batches. Works while the service runs. If it is interrupted, run it again with the same folder.',
+      'Writes one file per chain, verifies it, records it in the audit log, and then deletes the entries in small batches. Entries that a configured sink has not received stay in the database; the command then names the sink and exits with 1. Works while the service runs. If it is interrupted, run it again with the same folder.',
     examples: ['sallyport audit archive /archive --older-than 90d'],
     run: archiveAudit,
   },
@@ -42,19 +47,24 @@ export const auditStorageCommands: readonly Command[] = [
 ];
 
 function archiveAudit(invocation: Invocation): Promise<number> {
-  const { args, options, config, printResult } = invocation;
+  const { args, options, config, terminal, printResult } = invocation;
   const age = ageOf(options, config.auditRetention);
   const tenantId = tenantOf(options);
   const folder = resolve(args[0] as string);
+  const sinks = readSinks(config, { env: terminal.env, now: Date.now }).map(({ name }) => name);
+  const skipUndelivered = options.on('skip-undelivered');
   return withStore(invocation, async (maintenance) => {
     try {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const now = Date.now();
-      const archived = await interruptible(
-        (between) => archiveLog(maintenance, { folder, now, before: now - age, tenantId, between }),
+      const chosen = { folder, now, before: now - age, tenantId, sinks, skipUndelivered };
+      const { archived, held } = await interruptible(
+        (between) => archiveLog(maintenance, { ...chosen, between }),
         'interrupted; no entry is lost',
       );
-      return printResult({ folder, archived }, formatArchived(folder, archived));
+      const lines = [...formatArchived(folder, archived), ...formatHeld(held)];
+      const text = lines.length === 0 ? 'no entries are old enough' : lines.join('\n');
+      return printResult({ folder, archived, held }, text, held.length > 0 ? 1 : 0);
     } catch (error) {
       if (error instanceof DamagedChain || error instanceof ArchiveError)
         throw new CommandError(error.message, error.hint);
@@ -73,13 +83,26 @@ function ageOf(options: Options, retention: number | undefined): number {
   return age;
 }
 
-function formatArchived(folder: string, archived: readonly Archived[]): string {
-  if (archived.length === 0) return 'no entries are old enough';
+function formatArchived(folder: string, archived: readonly Archived[]): string[] {
+  if (archived.length === 0) return [];
   const lines = archived.map(({ file, first, last }) => {
     const count = last - first + 1;
     return `  ${file}  ${count} ${count === 1 ? 'entry' : 'entries'}`;
   });
-  return [`archived to ${folder}:`, ...lines].join('\n');
+  return [`archived to ${folder}:`, ...lines];
+}
+
+function formatHeld(held: readonly HeldBack[]): string[] {
+  if (held.length === 0) return [];
+  const lines = held.map(
+    ({ chain, sink, received, entries }) =>
+      `  chain ${chain}: ${countOf(entries, 'entry', 'entries')}, because ${sink} has received entries up to ${received}`,
+  );
+  return [
+    'not archived:',
+    ...lines,
+    'run `sallyport sinks`, and archive again after the delivery; --skip-undelivered archives them, and the sink misses them',
+  ];
 }
 
 function reindexAudit(invocation: Invocation): Promise<number> {

@@ -14,7 +14,7 @@ export const sinkCommands: readonly Command[] = [
     isDefault: true,
     summary: 'List the sinks that receive the audit log, with their state.',
     details:
-      'A sink is `ok`, `behind` (entries are not delivered yet) or `failing` (the last attempt failed). Reads the configuration of this machine and the database, whether the service runs or not.',
+      'A sink is `ok`, `behind` (entries are not delivered yet), `failing` (the last attempt failed) or `gap` (entries were archived with --skip-undelivered before it received them). Reads the configuration of this machine and the database, whether the service runs or not.',
     examples: ['sallyport sinks', 'sallyport sinks --json'],
     run: list,
   },
@@ -41,7 +41,7 @@ function list(invocation: Invocation): Promise<number> {
       invocation,
       states.map(toJson),
       'sinks',
-      ['NAME', 'TYPE', 'TARGET', 'STATE', 'LAG', 'LAST DELIVERY', 'LAST ERROR'],
+      ['NAME', 'TYPE', 'TARGET', 'STATE', 'LAG', 'SKIPPED', 'LAST DELIVERY', 'LAST ERROR'],
       states.map(toRow),
     );
   });
@@ -66,21 +66,23 @@ function toJson({ sink: { name, type, target }, state }: Listed) {
     last_error_at: time(state.lastErrorAt),
     next_attempt_at: time(state.retryAt),
     chains_with_rejected_entries: state.rejectedChains,
+    skipped_entries: state.skippedEntries,
     truncated_chains: state.truncatedChains,
   };
 }
 
 function toRow({ sink: { name, type, target }, state }: Listed): string[] {
-  const { lagEntries, lagSeconds, lastDeliveryAt, lastErrorAt, lastError } = state;
+  const { lagEntries, lagSeconds, skippedEntries, lastDeliveryAt, lastErrorAt, lastError } = state;
   const lag = lagEntries === 0 ? '0' : `${lagEntries} (${Math.round(lagSeconds)} s)`;
   const error = lastErrorAt === undefined ? '-' : `${timestamp(lastErrorAt)} ${lastError}`;
   const delivered = lastDeliveryAt === undefined ? 'never' : timestamp(lastDeliveryAt);
-  return [name, type, target, nameOfState(state), lag, delivered, error];
+  return [name, type, target, nameOfState(state), lag, String(skippedEntries), delivered, error];
 }
 
-function nameOfState({ failures, lagEntries }: SinkState): 'ok' | 'behind' | 'failing' {
-  if (failures > 0) return 'failing';
-  return lagEntries > 0 ? 'behind' : 'ok';
+function nameOfState(state: SinkState): 'ok' | 'behind' | 'failing' | 'gap' {
+  if (state.failures > 0) return 'failing';
+  if (state.lagEntries > 0) return 'behind';
+  return state.skippedEntries > 0 ? 'gap' : 'ok';
 }
 
 async function test(invocation: Invocation): Promise<number> {

@@ -30,6 +30,8 @@ export interface SinkState {
   readonly retryAt: number | undefined;
   /** Chains in which the receiver has rejected entries. */
   readonly rejectedChains: number;
+  /** Entries that were archived and deleted before the sink has received them. */
+  readonly skippedEntries: number;
   /** Chains that end before the last delivered entry: entries were removed, or an older backup was restored. */
   readonly truncatedChains: number;
 }
@@ -68,6 +70,12 @@ export interface Deliveries {
   state(sink: string): Promise<SinkState>;
   /** The last entry up to which the sink has received and accepted the whole chain. */
   deliveredUpTo(sink: string, tenantId: string | undefined): Promise<number>;
+  /** The last entry that the sink has received, also if it has rejected some. */
+  receivedUpTo(sink: string, tenantId: string | undefined): Promise<number>;
+  /** These sinks, and those to which a node delivers now: the configurations of nodes and commands may differ. */
+  withActive(sinks: readonly string[]): Promise<string[]>;
+  /** Call it before entries above `baseSeq` are deleted that the sink has not received. It then counts them. */
+  markSkipped(sink: string, tenantId: string | undefined, baseSeq: number): Promise<void>;
 }
 
 interface SinkRow {
@@ -106,14 +114,26 @@ export function deliveries(db: Db): Deliveries {
       );
     },
     state: (sink) => sinkState(db, sink),
-    deliveredUpTo: async (sink, tenantId = systemTenant) => {
-      const row = await db.get<{ seq: DbTime }>(
-        'select coalesce(complete_seq, seq) as seq from audit_deliveries where sink = $1 and tenant_id = $2',
-        [sink, tenantId],
+    deliveredUpTo: (...chain) => position(db, 'coalesce(complete_seq, seq)', ...chain),
+    receivedUpTo: (...chain) => position(db, 'seq', ...chain),
+    withActive: async (sinks) => {
+      const sql = 'select name from audit_sinks where lease_until > :now or retry_at > :now';
+      const rows = await db.all<{ name: string }>(sql);
+      return [...new Set([...sinks, ...rows.map(({ name }) => name)])].sort();
+    },
+    markSkipped: async (sink, tenantId = systemTenant, baseSeq) => {
+      await db.run(
+        `insert into audit_deliveries (sink, tenant_id, seq, attempted_at) values ($1, $2, $3, 0)
+         on conflict (sink, tenant_id) do nothing`,
+        [sink, tenantId, baseSeq],
       );
-      return Number(row?.seq ?? 0);
     },
   };
+}
+
+async function position(db: Db, column: string, sink: string, tenantId = systemTenant): Promise<number> {
+  const sql = `select ${column} as seq from audit_deliveries where sink = $1 and tenant_id = $2`;
+  return Number((await db.get<{ seq: DbTime }>(sql, [sink, tenantId]))?.seq ?? 0);
 }
 
 function readSink(db: Db, name: string) {
@@ -176,7 +196,10 @@ async function begin(
     await tx.run(
       `insert into audit_deliveries (sink, tenant_id, seq, batch_end, attempted_at)
        values ($1, $2, $3, $4, :now) on conflict (sink, tenant_id) do update
-       set batch_end = excluded.batch_end, attempted_at = excluded.attempted_at`,
+       set batch_end = excluded.batch_end, attempted_at = excluded.attempted_at,
+         skipped = audit_deliveries.skipped + case when excluded.seq > audit_deliveries.seq
+           then excluded.seq - audit_deliveries.seq else 0 end,
+         seq = case when excluded.seq > audit_deliveries.seq then excluded.seq else audit_deliveries.seq end`,
       [sink, tenantId, position, batchEnd],
     );
     return true;
@@ -230,6 +253,10 @@ async function sinkState(db: Db, sink: string): Promise<SinkState> {
     retryAt: time(row?.retry_at),
     rejectedChains: await number(
       'select count(*) as value from audit_deliveries where sink = $1 and complete_seq is not null',
+    ),
+    skippedEntries: await number(
+      `select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
+       from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = $1`,
     ),
     truncatedChains: await number(
       `select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id

@@ -38,11 +38,24 @@ export async function findCut(
   maxSeq = chain.seq,
 ): Promise<SignedCheckpoint | undefined> {
   const seq = Math.min(await lastSeqBefore(db, chain, age), maxSeq);
-  if (seq <= chain.baseSeq) return undefined;
-  const first = await rowsAfter(db, chain, { after: chain.baseSeq, upTo: seq }, maxRecords + 1);
-  if (first.length <= maxRecords && first.every(({ entryText }) => statementOf(entryText)?.removal))
-    return undefined;
-  return signedPosition(db, keys, chain, seq);
+  const isWorthIt = await hasOthersThanRecords(db, chain, { after: chain.baseSeq, upTo: seq });
+  return isWorthIt ? signedPosition(db, keys, chain, seq) : undefined;
+}
+
+/** How many entries above `maxSeq` are old enough. None if they only record earlier deletions. */
+export async function countHeldBack(db: Db, chain: Chain, age: Age, maxSeq: number): Promise<number> {
+  const range = { after: Math.max(maxSeq, chain.baseSeq), upTo: await lastSeqBefore(db, chain, age) };
+  return (await hasOthersThanRecords(db, chain, range)) ? range.upTo - range.after : 0;
+}
+
+async function hasOthersThanRecords(
+  db: Db,
+  chain: Chain,
+  range: { readonly after: number; readonly upTo: number },
+): Promise<boolean> {
+  if (range.upTo <= range.after) return false;
+  const first = await rowsAfter(db, chain, range, maxRecords + 1);
+  return first.length > maxRecords || !first.every(({ entryText }) => statementOf(entryText)?.removal);
 }
 
 /** A chain with at most this many entries that record deletions is not worth another one. */

@@ -44,7 +44,7 @@ afterAll(async () => {
 
 describe('sinks', () => {
   test('are listed with their state, lag and last error, without secrets', async () => {
-    const { id } = await server.tenant();
+    const { key } = await server.tenant();
     await server.flush();
     expect((await cli.json('sinks')).body).toMatchObject([
       {
@@ -57,10 +57,7 @@ describe('sinks', () => {
       { name: 'local', type: 'file', target: cli.path('audit.jsonl'), state: 'ok', last_error: null },
     ]);
     receiver.setAnswer(() => new Response(null, { status: 502 }));
-    await runSql(
-      databaseUrl(),
-      `insert into audit_pending (at, format, tenant_id, entry) values (${server.clock.now()}, 1, '${id}', '{}')`,
-    );
+    await server.application(key);
     await server.flush();
     const { body } = await cli.json('sinks', 'list');
     expect(body[0]).toMatchObject({
@@ -100,6 +97,27 @@ describe('sinks', () => {
     expect(text).toContain('\nsallyport_sink_lag_seconds{sink="siem"} 0\n');
     expect(text).toContain('\nsallyport_sink_failures_total{sink="siem"} 1\n');
     expect(text).toMatch(/\nsallyport_sink_deliveries_total\{sink="local"\} \d+\n/);
+  });
+
+  test('hold back the archive until they have received its entries, unless they are skipped', async () => {
+    const archive = ['audit', 'archive', cli.path('archive'), '--older-than', '0'];
+    const { code, out } = await cli.run(...archive);
+    expect(code).toBe(1);
+    expect(out).toMatch(
+      /^not archived:\n {2}chain \S+: \d+ entr(y|ies), because siem has received entries up to \d+\n/m,
+    );
+    expect((await cli.json('sinks')).body[0]).toMatchObject({ skipped_entries: 0 });
+    expect((await cli.run(...archive, '--skip-undelivered')).code).toBe(0);
+    expect((await cli.json('sinks')).body[0].skipped_entries).toBeGreaterThan(0);
+    receiver.setAnswer(undefined);
+    server.clock.advance(60_000);
+    await server.flush();
+    await server.flush();
+    const listed = await cli.json('sinks');
+    expect(listed.body[0]).toMatchObject({ state: 'gap', lag: { entries: 0 } });
+    expect(formatProblems((await runDoctor(cli)).checks).join('\n')).toMatch(
+      /^warn sinks: siem has never received \d+ entr(y|ies) that were archived and deleted$/m,
+    );
   });
 
   test('receive a test event, which is not in the audit log', async () => {

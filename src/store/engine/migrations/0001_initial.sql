@@ -213,12 +213,14 @@ create table audit_sinks (
 
 -- Entries of a chain up to seq were delivered to the sink. batch_end is the last entry of a batch that was sent without
 -- a confirmation. If the receiver has rejected entries, complete_seq is the last entry before the first rejected batch.
+-- skipped counts the entries that were deleted before they were delivered.
 create table audit_deliveries (
   sink text not null,
   tenant_id uuid not null,
   seq bigint not null,
   batch_end bigint,
   complete_seq bigint,
+  skipped bigint not null default 0,
   attempted_at bigint not null,
   primary key (sink, tenant_id)
 );
