@@ -5,6 +5,7 @@
 import { Context, Liquid, type Template } from 'liquidjs';
 import { z } from 'zod';
 import { hasLength, isWellFormed } from './common-fields.ts';
+import { Excerpt, ShownParts } from './excerpt.ts';
 
 const maxMaskLength = 4096;
 const maxDepth = 8;
@@ -48,11 +49,20 @@ const engine = new Liquid({
   strictFilters: true,
   strictVariables: true,
   operators: {},
-  outputEscape: scalarText,
+  outputEscape: output,
 });
 Object.assign(engine, { tags: Object.create(null), filters: Object.create(null) });
 
-type FilterThis = { context: { memoryLimit: { use(count: number): void } } };
+type FilterThis = { context: Context };
+
+/** What the outputs of a rendering show. */
+const shownBy = new WeakMap<Context, ShownParts>();
+
+function output(this: FilterThis, value: unknown): string {
+  const excerpt = value instanceof Excerpt ? value : Excerpt.of(scalarText(value));
+  shownBy.get(this.context)?.add(excerpt);
+  return excerpt.toString();
+}
 
 /** Rejects lists and objects, which have no useful text form. */
 function scalarText(value: unknown): string {
@@ -60,17 +70,17 @@ function scalarText(value: unknown): string {
   throw new MaskError('it outputs a whole list or object: output one of its fields');
 }
 
-function charactersOf({ context }: FilterThis, value: unknown): string[] {
-  const text = scalarText(value);
-  context.memoryLimit.use(text.length);
-  return [...text];
+function excerptOf({ context }: FilterThis, value: unknown): Excerpt {
+  const excerpt = value instanceof Excerpt ? value : undefined;
+  const text = excerpt ? undefined : scalarText(value);
+  context.memoryLimit.use(excerpt?.characters.length ?? text?.length ?? 0);
+  return excerpt ?? Excerpt.of(text ?? '');
 }
 
-/** Replaces all characters outside `from` to `to`. */
-function hideExcept(characters: string[], replacement: unknown, from: number, to: number): string {
+function oneCharacter(replacement: unknown): string {
   const [one, ...more] = String(replacement);
   if (one === undefined || more.length > 0) throw new MaskError('the replacement must be one character');
-  return characters.map((each, index) => (index >= from && index < to ? each : one)).join('');
+  return one;
 }
 
 function wholeNumber(count: unknown): number {
@@ -80,21 +90,23 @@ function wholeNumber(count: unknown): number {
 
 const filters = {
   reveal_last(this: FilterThis, value: unknown, count: unknown = 0, replacement: unknown = 'X') {
-    const characters = charactersOf(this, value);
-    return hideExcept(characters, replacement, characters.length - wholeNumber(count), characters.length);
+    const excerpt = excerptOf(this, value);
+    const { length } = excerpt.characters;
+    return excerpt.hideExcept(length - wholeNumber(count), length, oneCharacter(replacement));
   },
   reveal_first(this: FilterThis, value: unknown, count: unknown = 0, replacement: unknown = 'X') {
-    return hideExcept(charactersOf(this, value), replacement, 0, wholeNumber(count));
+    return excerptOf(this, value).hideExcept(0, wholeNumber(count), oneCharacter(replacement));
   },
   hide(this: FilterThis, value: unknown, replacement: unknown = 'X') {
-    return hideExcept(charactersOf(this, value), replacement, 0, 0);
+    return excerptOf(this, value).hideExcept(0, 0, oneCharacter(replacement));
   },
   last(this: FilterThis, value: unknown, count: unknown = 1) {
-    const characters = charactersOf(this, value);
-    return characters.slice(Math.max(0, characters.length - wholeNumber(count))).join('');
+    const excerpt = excerptOf(this, value);
+    const { length } = excerpt.characters;
+    return excerpt.slice(Math.max(0, length - wholeNumber(count)), length);
   },
   first(this: FilterThis, value: unknown, count: unknown = 1) {
-    return charactersOf(this, value).slice(0, wholeNumber(count)).join('');
+    return excerptOf(this, value).slice(0, wholeNumber(count));
   },
 };
 for (const [name, filter] of Object.entries(filters)) engine.registerFilter(name, filter);
@@ -139,6 +151,8 @@ function parse(template: string): Template[] {
  */
 export function renderMask(mask: Mask, data: unknown): unknown {
   const context = new Context({ data }, engine.options, { memoryLimit: maxFilteredCharacters });
+  const shown = new ShownParts();
+  shownBy.set(context, shown);
   let length = 0;
 
   function render(part: unknown): unknown {
@@ -161,7 +175,10 @@ export function renderMask(mask: Mask, data: unknown): unknown {
   }
 
   const masked = render(mask);
-  if (revealsAll(masked, data)) throw new MaskError('must not reveal all of the data');
+  if (revealsAll(masked, shown, data))
+    throw new MaskError(
+      'must not reveal all of the data: at least one character must stay hidden in all outputs',
+    );
   return masked;
 }
 
@@ -191,8 +208,11 @@ function cause(error: Error & { originalError?: Error & { variableName?: string 
 /** A lone surrogate, which data cannot contain. So no value is found across the border of two pieces. */
 const separator = '\ud800';
 
-/** Whether every string, number and boolean of the data occurs in the masked value or its field names. False for empty data. */
-function revealsAll(masked: unknown, data: unknown): boolean {
+/**
+ * Whether every string, number and boolean of the data occurs in the masked value or its field names, or is shown by
+ * several outputs together. False for empty data.
+ */
+function revealsAll(masked: unknown, shown: ShownParts, data: unknown): boolean {
   const pieces = new Set(fieldNames(masked));
   everyLeaf(masked, (leaf) => pieces.add(leaf) !== undefined);
   const output = [...pieces].join(separator);
@@ -201,8 +221,10 @@ function revealsAll(masked: unknown, data: unknown): boolean {
   const isRevealed = (leaf: string) => {
     leaves++;
     if (pieces.has(leaf)) return true;
-    if (!output.includes(leaf)) return false;
-    if (++searches > maxSearches) throw new MaskError('reveals too many parts of the data');
+    if (!shown.includeAllOf(leaf)) {
+      if (!output.includes(leaf)) return false;
+      if (++searches > maxSearches) throw new MaskError('reveals too many parts of the data');
+    }
     pieces.add(leaf);
     return true;
   };
