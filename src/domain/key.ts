@@ -67,9 +67,28 @@ export function parseKey(text: string): { kind: Kind; digest: Digest } | undefin
   return { kind, digest: digestOf(text) };
 }
 
-/** Replaces keys and nonces in the text by `[secret]`. */
+/** Replaces keys and nonces in the text by `[secret]`, also those without their `slp_` prefix. */
 export function redactSecrets(text: string): string {
-  return text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
+  const redacted = text.replace(/slp_[a-z]{3}_[0-9A-Za-z]{20,}/g, '[secret]');
+  // A test is faster than a replacement, and most texts have no such run.
+  if (!/[0-9A-Za-z]{49}/.test(redacted)) return redacted;
+  return redacted.replace(/[0-9A-Za-z]{49,}/g, (run) => (containsBareKey(run) ? '[secret]' : run));
+}
+
+const kinds: readonly Kind[] = [...Object.values(applicationKinds), 'ses', 'non'];
+const prefixChecksums = kinds.map((kind) => Bun.hash.crc32(`slp_${kind}_`));
+/** Limits the time that a long text costs. Longer runs of letters and digits are hardly a pasted key. */
+const maxPositions = 1000;
+
+/** Whether 49 of the digits are a key without its prefix: the checksum is that of one of the kinds. */
+function containsBareKey(run: string): boolean {
+  const positions = Math.min(run.length - randomLength - checksumLength + 1, maxPositions);
+  for (let at = 0; at < positions; at++) {
+    const random = run.slice(at, at + randomLength);
+    const checksum = checksumIn(run.slice(at + randomLength, at + randomLength + checksumLength));
+    if (prefixChecksums.some((prefix) => Bun.hash.crc32(random, prefix) === checksum)) return true;
+  }
+  return false;
 }
 
 /** The ids of one millisecond: their common prefix and a counter. */

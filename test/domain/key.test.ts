@@ -194,8 +194,28 @@ describe('redactSecrets', () => {
     expect(redactSecrets(`slp_xyz_${'0'.repeat(49)}`)).toBe('[secret]');
   });
 
+  test('removes keys without their prefix', () => {
+    for (const kind of [...Object.values(applicationKinds), 'ses', 'non'] as const) {
+      const bare = mint(kind).secret.reveal().slice('slp_xyz_'.length);
+      for (const text of [bare, `${kind}_${bare}`, `ticket 7: ${bare}.`, `x${bare}y`]) {
+        expect(redactSecrets(text)).toContain('[secret]');
+        expect(redactSecrets(text)).not.toContain(bare.slice(0, 43));
+      }
+      const typo = `${bare[0] === 'A' ? 'B' : 'A'}${bare.slice(1)}`;
+      expect(redactSecrets(typo)).toBe(typo);
+    }
+  });
+
   test('does not change other text', () => {
-    for (const text of ['', 'slp_pvt_', `slp_pvt_${'0'.repeat(19)}`, `slp_${'0'.repeat(49)}`])
+    const hash = '0123456789abcdef'.repeat(8);
+    for (const text of [
+      hash,
+      `${hash}${'z'.repeat(5000)}`,
+      '',
+      'slp_pvt_',
+      `slp_pvt_${'0'.repeat(19)}`,
+      `slp_${'0'.repeat(49)}`,
+    ])
       expect(redactSecrets(text)).toBe(text);
   });
 });

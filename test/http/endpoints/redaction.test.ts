@@ -171,6 +171,7 @@ describe('a key in the wrong field', () => {
   });
   afterAll(() => server.close());
 
+  const withoutPrefix = (secret: string) => secret.slice('slp_xyz_'.length);
   const grants = { type: 'private', permissions: ['token:read'] };
   const rule = { priority: 1, container: '/', transform: 'mask', permissions: ['token:read'] };
 
@@ -185,11 +186,22 @@ describe('a key in the wrong field', () => {
     ['container', '/tokens', (secret) => ({ container: `/${secret}/`, data: 1 })],
     ['metadata.note', '/tokens', (note) => ({ metadata: { note }, data: 1 })],
   ])('is rejected as %s, which is not encrypted', async (field, path, body) => {
-    const { status, body: problem } = await server.call('POST', path, { key, body: body(key) });
-    expect(status).toBe(400);
-    expect(problem.errors[field]).toContain(
-      'must not contain a key or a nonce, because it is stored unencrypted',
-    );
+    for (const secret of [key, withoutPrefix(key)]) {
+      const { status, body: problem } = await server.call('POST', path, { key, body: body(secret) });
+      expect(status).toBe(400);
+      expect(problem.errors[field]).toContain(
+        'must not contain a key or a nonce, because it is stored unencrypted',
+      );
+    }
+  });
+
+  test('is rejected as the purpose and replaced as the request id, also without its prefix', async () => {
+    for (const secret of [key, withoutPrefix(key), `for-${withoutPrefix(key)}`]) {
+      const purpose = await server.call('GET', '/tokens', { key, headers: { 'SVC-PURPOSE': secret } });
+      expect([purpose.status, Object.keys(purpose.body.errors)]).toEqual([400, ['svc-purpose']]);
+      const { headers } = await server.call('GET', '/tokens', { key, headers: { 'SVC-REQUEST-ID': secret } });
+      expect(headers.get('svc-request-id')).not.toContain(withoutPrefix(key));
+    }
   });
 
   test('is redacted from the path in responses and in the log, in any encoding', async () => {
