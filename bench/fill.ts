@@ -25,7 +25,7 @@ const day = 86_400_000;
 export async function openFilledStore(databaseUrl: string): Promise<OpenedStore> {
   const [key] = parseMasterKeys(masterKey);
   if (!key) throw new Error('no master key');
-  return openStore(databaseUrl, { masters: { current: () => key, find: () => key } });
+  return openStore(databaseUrl, { masters: { current: () => key, find: () => key, ids: () => [key.id] } });
 }
 
 interface Owner {

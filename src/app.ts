@@ -13,11 +13,12 @@ import { listen, listenForScrapes } from './http/pipeline/server.ts';
 import { usageRecorder } from './http/pipeline/usage-recorder.ts';
 import { allRoutes } from './http/routes.ts';
 import { type Log, makeLog } from './log.ts';
-import { type Observed, type Observer, observe, unobserved } from './observe.ts';
+import { type Observer, observe, unobserved } from './observe.ts';
 import { recordAuditedReads } from './operations/audit-settings.ts';
 import { startBackgroundJobs } from './operations/background-jobs.ts';
 import { type Bootstrapped, bootstrap } from './operations/bootstrap.ts';
 import { masterKeys } from './operations/master-key.ts';
+import { nodeRecorder } from './operations/node-recorder.ts';
 import { readSinks, type Sink } from './sinks/config.ts';
 import { type Delivery, startDelivery } from './sinks/deliver.ts';
 import { reportSlowStart } from './slow-start.ts';
@@ -71,11 +72,13 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     openData(config, { ...storeOptions, onStep }),
   );
   const { store, bootstrapped } = data;
-  const opened: { close(): Promise<void> }[] = [data];
-  await recordAuditedReads(data.maintenance, config.auditReads, (options.now ?? Date.now)());
-  const auditRecorder = makeAuditRecorder(store, log, options.now ?? Date.now);
+  const { now = Date.now } = options;
+  const opened: Closeable[] = [data];
+  await recordAuditedReads(data.maintenance, config.auditReads, now());
+  const auditRecorder = makeAuditRecorder(store, log, now);
   const clock = options.now ?? monotonicTime;
   const usage = usageRecorder(store);
+  const node = await recordNode(data.maintenance, log, now);
   const link = bootstrapped.secret && oneUseLink(bootstrapped.secret, clock);
   let ready = true;
   const context: HandlerContext = {
@@ -97,15 +100,17 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     ready: () => ready,
     checkReplies: options.checkReplies ?? false,
   };
-  const { host, port, metricsPort } = config;
-  const listening = { host, port, shared: options.shared ?? false, trusts: config.trustedProxies };
-  const server = await tryListen('PORT', port, () => listen(allRoutes, context, listening));
-  const scrapes = (at: number) => listenForScrapes(host, at, metrics as Observed);
+  const { host, port, metricsPort, trustedProxies: trusts } = config;
+  const listening = { host, port, shared: options.shared ?? false, trusts };
+  const at = { variable: 'PORT', host, port };
+  const server = await tryListen(opened, at, () => listen(allRoutes, context, listening));
+  const metricsAt = { variable: 'SALLYPORT_METRICS_PORT', host, port: metricsPort as number };
   const metricsServer =
-    metrics && (await tryListen('SALLYPORT_METRICS_PORT', metricsPort as number, scrapes));
+    metrics && (await tryListen(opened, metricsAt, (on) => listenForScrapes(host, on, metrics)));
   const delivery = startSinks(sinks, data.maintenance, { log, observer, ...options });
   const retention = retentionOf(config, delivery);
-  const jobs = startBackgroundJobs(data, { auditRecorder, usage }, observer, log, options.timers, retention);
+  const recorders = { auditRecorder, usage, node };
+  const jobs = startBackgroundJobs(data, recorders, observer, log, options.timers, retention);
   return {
     ...data,
     url: urlOf(host, server.port),
@@ -122,20 +127,25 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
       log.flush();
     },
   };
+}
 
-  async function tryListen<T extends { close(): Promise<void> }>(
-    variable: string,
-    port: number,
-    attempt: (port: number) => T,
-  ): Promise<T> {
-    try {
-      const server = attempt(port);
-      opened.unshift(server);
-      return server;
-    } catch (error) {
-      for (const each of opened) await each.close();
-      throw cannotListen(variable, config.host, port, error);
-    }
+interface Closeable {
+  close(): Promise<void>;
+}
+
+/** Adds the server to `opened`. If it cannot listen, closes those that are open and throws. */
+async function tryListen<T extends Closeable>(
+  opened: Closeable[],
+  { variable, host, port }: { variable: string; host: string; port: number },
+  attempt: (port: number) => T,
+): Promise<T> {
+  try {
+    const server = attempt(port);
+    opened.unshift(server);
+    return server;
+  } catch (error) {
+    for (const each of opened) await each.close();
+    throw cannotListen(variable, host, port, error);
   }
 }
 
@@ -187,6 +197,13 @@ function startSinks(
   { log, observer, now = Date.now, timers = true }: AppOptions & { log: Log; observer: Observer },
 ): Delivery {
   return startDelivery(sinks, maintenance, { log, observer, now, random: Math.random, timers });
+}
+
+/** Recorded before it serves requests, so that a rotation of the master key that begins later knows this node. */
+async function recordNode({ nodes, masters }: Maintenance, log: Log, now: () => number) {
+  const node = nodeRecorder(nodes, masters, log, now);
+  await node.record().catch((error) => log.warn('could not record this node', { error }));
+  return node;
 }
 
 /** Undefined if audit entries are not deleted. */

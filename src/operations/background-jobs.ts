@@ -4,6 +4,7 @@ import type { Observer } from '../observe.ts';
 import type { Retention } from '../store/audit/delivered.ts';
 import type { Maintenance } from '../store/maintenance.ts';
 import type { Store } from '../store/store.ts';
+import type { NodeRecorder } from './node-recorder.ts';
 
 /** Rows per transaction. On SQLite, other changes wait while one runs. */
 const batchSize = { chain: 500, sweep: 100, notices: 100 };
@@ -28,6 +29,12 @@ interface AuditRecorder extends Recorder {
   writeDue(): Promise<void>;
 }
 
+interface Recorders {
+  readonly auditRecorder: AuditRecorder;
+  readonly usage: Recorder;
+  readonly node: Pick<NodeRecorder, 'record' | 'remove'>;
+}
+
 interface Data {
   readonly store: Pick<Store, 'ping'>;
   readonly maintenance: Pick<Maintenance, 'audit' | 'analyzeTables' | 'sweep' | 'writeExpiryNotices'>;
@@ -36,7 +43,7 @@ interface Data {
 /** Without `timers`, the jobs run only on `flush`. Without `retention`, audit entries are not deleted. */
 export function startBackgroundJobs(
   { store, maintenance }: Data,
-  { auditRecorder, usage }: { readonly auditRecorder: AuditRecorder; readonly usage: Recorder },
+  { auditRecorder, usage, node }: Recorders,
   observer: Pick<Observer, 'swept'>,
   log: Log,
   timers = true,
@@ -44,7 +51,9 @@ export function startBackgroundJobs(
 ): BackgroundJobs {
   let stopped = false;
   const writeUsage = job('write usage', 60_000, () => usage.flush());
+  const recordNode = job('record this node', 1000, () => node.record());
   const jobs = [
+    recordNode,
     job('write denials and reads', 1000, () => auditRecorder.writeDue()),
     writeUsage,
     job('announce expiring keys', 60_000, () => whileFull(batchSize.notices, maintenance.writeExpiryNotices)),
@@ -97,6 +106,7 @@ export function startBackgroundJobs(
       ...jobs.map((one) => one.stop()),
       auditRecorder.flush().then(recordHeads),
       writeUsage.runNow(),
+      Promise.resolve(recordNode.stop()).then(() => node.remove()),
     ]);
 
   return {

@@ -15,6 +15,7 @@ import { checkChained, checkHeads } from './audit-diagnosis.ts';
 import { type Check, fail, ok, startHint, warn } from './check.ts';
 import { checkLifetimes } from './lifetime-diagnosis.ts';
 import { masterKeyHint } from './master-key.ts';
+import { checkNodes } from './node-check.ts';
 import { checkPostgres } from './postgres-check.ts';
 import { checkSinks } from './sink-diagnosis.ts';
 import { checkSqliteFile, checkSqliteSettings } from './sqlite-check.ts';
@@ -52,6 +53,7 @@ export async function diagnose(
       schema,
       clock,
       masterKey,
+      ...(await checkNodes(db, now)),
       checkSweep(sweepLag),
       await checkLifetimes(db),
       await checkStorage(db, tokenBytes),

@@ -28,6 +28,7 @@ export function masterKeys(config: Config): MasterKeys {
     return {
       current: () => given[0] as MasterKey,
       find: (id) => given.find((key) => key.id === id),
+      ids: () => given.map(({ id }) => id),
       missingReason: () => 'which SALLYPORT_MASTER_KEY does not contain',
     };
   }
@@ -39,6 +40,7 @@ export function masterKeys(config: Config): MasterKeys {
   return {
     current: () => read()[0] ?? firstKey(config),
     find: (id) => cached.find((key) => key.id === id) ?? read().find((key) => key.id === id),
+    ids: () => read().map(({ id }) => id),
     missingReason: () => lackingIn(config.masterKeyFile),
   };
 }

@@ -13,6 +13,7 @@ import type { Part } from './audit/verify-chain.ts';
 import type { Rotated, Rotation } from './crypto/key-rotation.ts';
 import type { MasterKeys } from './crypto/keyring.ts';
 import type { Db } from './engine/db.ts';
+import type { Nodes } from './nodes.ts';
 import type { AuditFilter, LogPage, LogWindow, NewApplication, StoreTransaction, Tenant } from './store.ts';
 
 export interface NewTenant {
@@ -159,6 +160,7 @@ export interface Maintenance {
   readonly tenants: Tenants;
   readonly audit: AuditChain;
   readonly deliveries: Deliveries;
+  readonly nodes: Nodes;
   /** Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. */
   changeTenants<T>(work: (transaction: TenantTransaction) => Awaitable<T>): Promise<T>;
   /**

@@ -17,6 +17,7 @@ import { readGauges } from './gauges.ts';
 import { applicationKeys } from './keys.ts';
 import { keyRevoker } from './leaked-keys.ts';
 import type { Maintenance } from './maintenance.ts';
+import { nodes } from './nodes.ts';
 import { checkReadiness } from './readiness.ts';
 import { sessions } from './sessions.ts';
 import type { Store } from './store.ts';
@@ -102,6 +103,7 @@ const noMasters: MasterKeys = {
     throw new Error('this store was opened without a master key');
   },
   find: () => undefined,
+  ids: () => [],
 };
 
 function storeOn(
@@ -140,6 +142,7 @@ function maintenanceOn(
     tenants: tenants(db),
     audit: auditChain(db, keys.chainKeys, masters),
     deliveries: deliveries(db),
+    nodes: nodes(db),
     changeTenants: (work) => run(undefined, work),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, await keys.chainKeys(), prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),

@@ -29,7 +29,7 @@ describe('readiness on PostgreSQL', () => {
 
   test('a node is not ready after a rotation until its key file has the new master key', async () => {
     const env = { DATABASE_URL: url, SALLYPORT_DATA_DIR: folder, SALLYPORT_MASTER_KEY: `${next},${old}` };
-    const { code, err } = await shell(['master-key', 'rotate'], { env });
+    const { code, err } = await shell(['master-key', 'rotate', '--force'], { env });
     expect([code, err]).toEqual([0, '']);
     expect(await ready()).toBe(503);
     expect(node.logged.at(-2)).toContain('the database needs the master key');

@@ -11,7 +11,11 @@ import { startTime, testMasterKey } from './test-server.ts';
 
 export function mastersOf(...texts: string[]): MasterKeys {
   const keys = texts.flatMap(parseMasterKeys);
-  return { current: () => keys[0] as MasterKey, find: (id) => keys.find((key) => key.id === id) };
+  return {
+    current: () => keys[0] as MasterKey,
+    find: (id) => keys.find((key) => key.id === id),
+    ids: () => keys.map(({ id }) => id),
+  };
 }
 
 export const masters = mastersOf(testMasterKey);

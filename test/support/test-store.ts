@@ -92,6 +92,7 @@ export function masterKeys(...keys: string[]): MasterKeys {
   return {
     current: () => parsed[0] as (typeof parsed)[0],
     find: (id) => parsed.find((key) => key.id === id),
+    ids: () => parsed.map(({ id }) => id),
   };
 }
 

@@ -1,12 +1,14 @@
 import type { Config } from '../../config.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { keysInFile, rotation } from '../../operations/master-key.ts';
+import { nodesWithoutKey } from '../../operations/rotation-check.ts';
 import { newMasterKey } from '../../store/crypto/cipher.ts';
-import type { Rotated } from '../../store/crypto/key-rotation.ts';
+import type { Rotated, Rotation } from '../../store/crypto/key-rotation.ts';
 import { currentMaster } from '../../store/crypto/keyring.ts';
 import type { Maintenance } from '../../store/maintenance.ts';
+import type { ActiveNode } from '../../store/nodes.ts';
 import type { Invocation, LocalCommand } from '../command.ts';
-import { UsageError } from '../errors.ts';
+import { CommandError, UsageError } from '../errors.ts';
 import { requireDatabase, shortPath, withStore } from '../terminal/database.ts';
 import { confirm, yesOption } from '../terminal/options.ts';
 
@@ -29,11 +31,16 @@ export const masterKeyCommands: readonly LocalCommand[] = [
         description:
           'Delete every key that the database no longer uses from the key file. Older backups and audit exports then cannot be verified. Asks for confirmation.',
       },
+      {
+        name: 'force',
+        description:
+          'Rotate even if a running node does not have the new key. It responds with 503 until it has the key.',
+      },
       yesOption,
     ],
     summary: 'Rotate the master key while the service runs.',
     details:
-      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it.\n\nOn PostgreSQL with a key file, asks whether all nodes read this file. With SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: create a key with `master-key new`, restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. In a key file, NEW is the first line and OLD the second. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
+      'Generates a master key, writes it above the old one in the key file, and rewraps all data keys with it. The old key stays in the file, because older backups and audit exports need it.\n\nWaits until every running node can use the new key, which takes seconds, and rotates nothing if one cannot. Nodes that share the key file read it themselves. With SALLYPORT_MASTER_KEY, or if every node has its own copy of the key file: create a key with `master-key new`, restart the nodes one by one with NEW,OLD, run this command with the same value, then restart the nodes with NEW. In a key file, NEW is the first line and OLD the second. Store OLD elsewhere.\n\nIf the rotation is interrupted, all data stays readable. Run it again.',
     examples: ['sallyport master-key rotate'],
     run: rotate,
   },
@@ -51,8 +58,7 @@ async function rotate(invocation: Invocation): Promise<number> {
   const keys = rotation(config, dropOld);
   if (dropOld) await confirm(invocation, dropQuestion(config));
   return withStore(invocation, async (maintenance, store) => {
-    if (await isNewToOtherNodes(config, maintenance))
-      await confirm(invocation, distributeQuestion(config.masterKeyFile));
+    if (!options.on('force')) await checkNodes(invocation, maintenance, keys);
     const rotated = await maintenance.rotateMasterKey(keys);
     const { from, to } = rotated;
     // The entry has fingerprints, which reveal nothing about the keys.
@@ -64,14 +70,31 @@ async function rotate(invocation: Invocation): Promise<number> {
   });
 }
 
-/** Whether the rotation will add a key to the file of this machine that other nodes may not have. */
-async function isNewToOtherNodes(config: Config, { db }: Maintenance): Promise<boolean> {
-  if (config.masterKey || db.dialect === 'sqlite') return false;
-  return keysInFile(config)[0] === (await currentMaster(db));
+/**
+ * Stores the new key first, so that nodes that read the same file know it before the database needs it. Throws if a node
+ * does not.
+ */
+async function checkNodes({ config, terminal }: Invocation, maintenance: Maintenance, keys: Rotation) {
+  const { current, next } = await maintenance.db.exclusively(async (tx) => {
+    const current = await currentMaster(tx);
+    return { current, next: keys.next(current).id };
+  });
+  if (next === current) return;
+  const lacking = await nodesWithoutKey(maintenance, next, (nodes) => {
+    if (terminal.isTty.stderr) terminal.writeError(`waiting for ${namesOf(nodes)} to read the new key\n`);
+  });
+  if (lacking.length === 0) return;
+  const source = config.masterKey
+    ? 'restart them with the same SALLYPORT_MASTER_KEY'
+    : `copy ${shortPath(config.masterKeyFile)} to them, or restart them with the new key`;
+  throw new CommandError(
+    `nothing was rotated: ${namesOf(lacking)} cannot use the new master key ${next}`,
+    `${source}, then run this command again. With --force it rotates now, and these nodes respond with 503 until they have the key`,
+  );
 }
 
-function distributeQuestion(file: string): string {
-  return `A new key will be added to ${shortPath(file)} on this machine. Nodes that read another copy of the file respond with 503 until they have the key. Do all nodes read this file?`;
+function namesOf(nodes: readonly ActiveNode[]): string {
+  return nodes.map(({ name }) => name).join(', ');
 }
 
 function dropQuestion(config: Config): string {

@@ -14,6 +14,8 @@ export interface MasterKeys {
   current(): MasterKey;
   /** Reads the configuration again if the key is not known yet. */
   find(id: string): MasterKey | undefined;
+  /** The ids of all of them. Reads the configuration again. */
+  ids(): readonly string[];
   /** Completes an error message about a missing key: where it was searched for. */
   readonly missingReason?: () => string;
 }

@@ -254,3 +254,14 @@ create table setting_changes (
   value text not null,
   primary key (name, at)
 );
+
+-- Nodes that use the database. Each one renews its row; `seen_at` is when. `clock` is the time then by its own clock.
+create table nodes (
+  id uuid primary key,
+  name text not null,
+  version text not null,
+  -- JSON: ids of the master keys that it can use.
+  master_keys text not null,
+  clock bigint not null,
+  seen_at bigint not null
+);

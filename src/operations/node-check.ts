@@ -1,0 +1,36 @@
+/** Checks the running nodes for `doctor`. */
+import { currentMaster } from '../store/crypto/keyring.ts';
+import type { Db } from '../store/engine/db.ts';
+import { type ActiveNode, nodes } from '../store/nodes.ts';
+import { type Check, fail, ok, warn } from './check.ts';
+import { masterKeyHint } from './master-key.ts';
+import { clockTolerance } from './node-recorder.ts';
+
+/** `now` is the clock of this machine. */
+export async function checkNodes(db: Db, now: () => number): Promise<Check[]> {
+  const active = await nodes(db).active();
+  if (active.length === 0) return [ok('nodes', 'no node is running')];
+  const master = await currentMaster(db);
+  const problems = active.flatMap((node) => [
+    ...checkMasterKey(node, master),
+    // On SQLite, the clock of the node itself decides.
+    ...checkClock(node.name, db.dialect === 'sqlite' ? Math.max(0, node.seenAt - now()) : node.clockOffset),
+  ]);
+  if (problems.length > 0) return problems;
+  const count = active.length === 1 ? '1 node is' : `${active.length} nodes are`;
+  return [ok('nodes', `${count} running, with the master key and a correct clock`)];
+}
+
+function checkMasterKey({ name, masterKeys }: ActiveNode, master: string): Check[] {
+  if (masterKeys.includes(master)) return [];
+  return [fail('nodes', `${name} does not have the master key ${master}`, `on that node, ${masterKeyHint}`)];
+}
+
+function checkClock(name: string, offset: number): Check[] {
+  if (Math.abs(offset) <= clockTolerance) return [];
+  const seconds = Math.round(Math.abs(offset) / 1000);
+  const message = `the clock of ${name} is ${seconds} s ${offset > 0 ? 'ahead' : 'behind'}`;
+  const hint =
+    'synchronize it with a time server; denials and reads that the node handles have a wrong time in the audit log';
+  return [warn('nodes', message, hint)];
+}

@@ -1,0 +1,82 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { type Log, makeLog } from '../../src/log.ts';
+import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
+import { nodeLifetime } from '../../src/store/nodes.ts';
+import { databases } from '../support/test-server.ts';
+import { openTestStore, type TestStore } from '../support/test-store.ts';
+
+describe.each(databases)('the record of a node on %s', (_, database) => {
+  let data: TestStore;
+  let ids: string[];
+  /** Milliseconds by which the clock of the node is ahead. */
+  let ahead: number;
+  let lines: string[];
+  let log: Log;
+  let node: NodeRecorder;
+  beforeEach(async () => {
+    data = await openTestStore(database);
+    [ids, ahead, lines] = [['old'], 0, []];
+    const now = () => data.clock.now() + ahead;
+    log = makeLog({ level: 'info', asText: false, now, write: (line) => lines.push(line) });
+    node = nodeRecorder(data.maintenance.nodes, { ids: () => ids }, log, now);
+  });
+  afterEach(() => data.close());
+  const active = () => data.maintenance.nodes.active();
+
+  test('has its name and master keys, is renewed in time, and expires', async () => {
+    const start = data.clock.now();
+    await node.record();
+    expect(await active()).toMatchObject([
+      { name: expect.stringContaining(`(process ${process.pid})`), masterKeys: ['old'], seenAt: start },
+    ]);
+    data.clock.advance(14_999);
+    await node.record();
+    expect(await active()).toMatchObject([{ seenAt: start }]);
+    data.clock.advance(1);
+    await node.record();
+    expect(await active()).toMatchObject([{ seenAt: start + 15_000 }]);
+    data.clock.advance(nodeLifetime);
+    expect(await active()).toHaveLength(1);
+    data.clock.advance(1);
+    expect(await active()).toEqual([]);
+    await nodeRecorder(data.maintenance.nodes, { ids: () => [] }, log, data.clock.now).record();
+    expect(await data.runSql('select name from nodes')).toHaveLength(1);
+  });
+
+  test('has new master keys at once, and none if they cannot be read', async () => {
+    await node.record();
+    ids = ['new', 'old'];
+    await node.record();
+    expect(await active()).toMatchObject([{ masterKeys: ['new', 'old'] }]);
+    const broken = {
+      ids: () => {
+        throw new Error('cannot be read');
+      },
+    };
+    await nodeRecorder(data.maintenance.nodes, broken, log, data.clock.now).record();
+    expect((await active()).map(({ masterKeys }) => masterKeys)).toContainEqual([]);
+  });
+
+  test('is removed when the node stops', async () => {
+    await node.record();
+    await node.remove();
+    expect(await active()).toEqual([]);
+  });
+
+  test('says when the clock of the machine is off, once, and when it is correct again', async () => {
+    for (const offset of [0, 2000, -5000, -7000, 1000]) {
+      ahead = offset;
+      data.clock.advance(60_000);
+      await node.record();
+      expect(node.clockOffset()).toBe(offset / 1000);
+    }
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      {
+        level: 'warn',
+        message: 'the clock of this machine differs from that of the database',
+        seconds_ahead: -5,
+      },
+      { level: 'info', message: 'the clock of this machine is correct again', seconds_ahead: 1 },
+    ]);
+  });
+});
