@@ -20,7 +20,7 @@ export const theme = createTheme({
     Textarea: { defaultProps: { size: 'xs' } },
     PasswordInput: { defaultProps: { size: 'xs' } },
     Checkbox: { defaultProps: { size: 'xs' } },
-    SegmentedControl: { defaultProps: { size: 'xs' } },
+    SegmentedControl: { defaultProps: { size: 'xs', withItemsBorders: false } },
     Menu: { defaultProps: { shadow: 'md', transitionProps: { duration: 80 } } },
     Tooltip: { defaultProps: { openDelay: 300, withArrow: false } },
   },

@@ -32,11 +32,9 @@ describe.skipIf(noBrowser)('console workflows:', () => {
     await page.keyboard.press('c');
     await page.getByRole('button', { name: /^Backend reader/ }).click();
     await page.getByLabel('Name').fill('card reader');
-    await page
-      .getByRole('button', { name: 'application:read' })
-      .or(page.getByLabel('application:read'))
-      .check();
-    await page.getByRole('button', { name: '7 days' }).click();
+    await page.getByText('Permissions in all containers').click();
+    await page.getByLabel('application:read').check();
+    await page.getByText('7 days', { exact: true }).click();
     await page.getByRole('button', { name: 'Review and create' }).click();
     const summary = page.getByRole('dialog');
     expect(await summary.innerText()).toContain('reveal in /customers/: token:read');

@@ -1,6 +1,9 @@
 /** Editor for rules and permissions. */
 import { Button } from '@mantine/core';
+import { useState } from 'react';
+import { summarizePermissions } from '../applications/grants-summary.ts';
 import { Icon } from '../frame/icons.tsx';
+import { useSignedIn } from '../frame/signed-in.ts';
 import { type Grants, newRule, type Owner } from './grants.ts';
 import { PermissionPicker } from './permission-picker.tsx';
 import { RuleEditor } from './rule-editor.tsx';
@@ -50,20 +53,49 @@ export function GrantsEditor({ owner, grants, errors, change }: Props) {
           </Button>
         </div>
       </section>
-      <section className="stack-tight">
-        <h3>Permissions</h3>
-        <p className="fine">Apply in every container, with data masked. Rules take precedence.</p>
-        <PermissionPicker
-          owner={owner}
-          chosen={permissions}
-          choose={(next) => change({ ...grants, permissions: next })}
-        />
-        {fieldError(errors, 'permissions') && (
-          <p className="error-text" role="alert">
-            {fieldError(errors, 'permissions')}
-          </p>
-        )}
-      </section>
+      <TenantWidePermissions
+        owner={owner}
+        chosen={permissions}
+        error={fieldError(errors, 'permissions')}
+        choose={(next) => change({ ...grants, permissions: next })}
+      />
     </div>
+  );
+}
+
+interface TenantWideProps {
+  readonly owner: Owner;
+  readonly chosen: readonly string[];
+  readonly error: string | undefined;
+  readonly choose: (permissions: string[]) => void;
+}
+
+/** Folded, because most applications need none of the many permissions. Opens if they have an error. */
+function TenantWidePermissions({ owner, chosen, error, choose }: TenantWideProps) {
+  const [open, setOpen] = useState(false);
+  const { permissions: known } = useSignedIn();
+  return (
+    <>
+      <details
+        className="fold"
+        open={open || error !== undefined}
+        onToggle={(event) => setOpen(event.currentTarget.open)}
+      >
+        <summary>
+          <Icon name="right" size={12} />
+          <h3>Permissions in all containers</h3>
+          <span className="fine">
+            {chosen.length === 0 ? 'none' : summarizePermissions(chosen, known.length)}
+          </span>
+        </summary>
+        <p className="fine">Data is masked. Rules take precedence.</p>
+        <PermissionPicker owner={owner} chosen={chosen} choose={choose} />
+      </details>
+      {error && (
+        <p className="error-text" role="alert">
+          {error}
+        </p>
+      )}
+    </>
   );
 }

@@ -34,6 +34,17 @@ export function whyNotGrantable(
   return undefined;
 }
 
+const permissionPattern = /^[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+$/;
+
+export function familyOf(permission: string): string {
+  return permission.slice(0, permission.indexOf(':'));
+}
+
+/** Whether the text is a permission outside of the built-in families. */
+export function isCustomPermission(text: string, known: readonly Permission[]): boolean {
+  return permissionPattern.test(text) && !known.some(({ name }) => familyOf(name) === familyOf(text));
+}
+
 export function ruleTitle(rule: AccessRule): string {
   if (rule.container !== undefined) return rule.container;
   if (!rule.conditions) return 'all containers';

@@ -3,16 +3,13 @@ import { Button, Checkbox, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { Icon } from '../frame/icons.tsx';
 import { holds, useSignedIn } from '../frame/signed-in.ts';
-import { type Owner, whyNotGrantable } from './grants.ts';
+import { familyOf, isCustomPermission, type Owner, whyNotGrantable } from './grants.ts';
 
 interface Props {
   readonly owner: Owner;
   readonly chosen: readonly string[];
   readonly choose: (permissions: string[]) => void;
 }
-
-const permissionPattern = /^[a-z][a-z0-9_-]*(:[a-z][a-z0-9_-]*)+$/;
-const familyOf = (name: string) => name.slice(0, name.indexOf(':'));
 
 export function PermissionPicker({ owner, chosen, choose }: Props) {
   const signedIn = useSignedIn();
@@ -24,10 +21,7 @@ export function PermissionPicker({ owner, chosen, choose }: Props) {
     ({ name, description }) => name.includes(wanted) || description.toLowerCase().includes(wanted),
   );
   const families = Map.groupBy(found, ({ name }) => familyOf(name));
-  const canAdd =
-    permissionPattern.test(wanted) &&
-    !known.some((name) => familyOf(name) === familyOf(wanted)) &&
-    !chosen.includes(wanted);
+  const canAdd = isCustomPermission(wanted, signedIn.permissions) && !chosen.includes(wanted);
   const toggle = (name: string) =>
     choose(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]);
   return (

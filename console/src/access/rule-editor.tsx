@@ -3,6 +3,7 @@ import { ActionIcon, Button, SegmentedControl, Select, TextInput, Tooltip } from
 import type { AccessRule, AccessRuleCondition } from '../../../sdk/src/sallyport.ts';
 import { Icon } from '../frame/icons.tsx';
 import { newCondition, type Owner } from './grants.ts';
+import { PermissionSelect } from './permission-select.tsx';
 
 interface Props {
   readonly owner: Owner;
@@ -96,9 +97,25 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
               {name}
             </button>
           ))}
+          <PermissionSelect
+            owner={owner}
+            chosen={choices}
+            label={`Add permission to rule ${number}`}
+            add={toggle}
+          />
         </div>
         {errors('permissions') && <p className="error-text">{errors('permissions')}</p>}
       </div>
+      <TextInput
+        label="Description"
+        placeholder="Optional: why this rule exists"
+        value={rule.description ?? ''}
+        error={errors('description')}
+        onChange={({ currentTarget: { value } }) => {
+          const { description: _, ...rest } = rule;
+          change(value === '' ? rest : { ...rest, description: value });
+        }}
+      />
       <p className="fine">
         {meaning[rule.transform]} Of the matching rules, the one with the lowest priority decides.
       </p>

@@ -1,6 +1,6 @@
 /** An application being created or edited. */
-import type { Application } from '../../../sdk/src/sallyport.ts';
-import type { Grants } from '../access/grants.ts';
+import type { Application, Permission } from '../../../sdk/src/sallyport.ts';
+import { type Difference, differences, type Grants } from '../access/grants.ts';
 import type { IconName } from '../frame/icons.tsx';
 
 export interface Draft extends Grants {
@@ -85,6 +85,37 @@ export const emptyDraft: Draft = {
   origins: '',
   expiry: '',
 };
+
+/** The grants that an application of another type can have. */
+export function grantsForType(
+  { permissions, rules }: Grants,
+  type: Application['type'],
+  known: readonly Permission[],
+): Grants {
+  const allowed = (name: string) =>
+    type !== 'public' || known.find((permission) => permission.name === name)?.browser !== false;
+  return {
+    permissions: permissions.filter(allowed),
+    rules: rules
+      .map((rule) => ({
+        ...rule,
+        // Only rules of management applications can omit the container.
+        ...(type !== 'management' && { container: rule.container ?? '/' }),
+        permissions: rule.permissions.filter(allowed),
+      }))
+      .filter((rule) => rule.permissions.length > 0),
+  };
+}
+
+/** Permissions and rules of the draft that the next grants lack. Rules that were only restricted are listed too. */
+export function removedGrants(draft: Grants, next: Grants): Difference[] {
+  const named = ({ permissions, rules }: Grants) => ({
+    name: '',
+    permissions,
+    rules: rules.map((rule) => ({ ...rule, container: rule.container ?? '/' })),
+  });
+  return differences(named(draft), named(next)).filter(({ kind }) => kind === 'removed');
+}
 
 export function draftOf(application: Application): Draft {
   const { name, type, permissions, rules, allowed_origins: origins = [] } = application;

@@ -9,7 +9,7 @@ import { announce } from '../frame/announce.ts';
 import { ErrorNotice } from '../frame/error-notice.tsx';
 import { Icon } from '../frame/icons.tsx';
 import { href, navigate } from '../frame/route.ts';
-import { holds, useSignedIn } from '../frame/signed-in.ts';
+import { useSignedIn } from '../frame/signed-in.ts';
 import { useUnsaved } from '../frame/unsaved.ts';
 import {
   type Draft,
@@ -18,13 +18,12 @@ import {
   expiryChoices,
   expiryDate,
   originsOf,
-  presets,
   rebaseDraft,
-  runtimes,
 } from './draft.ts';
 import { NewKeyDialog } from './new-key-dialog.tsx';
 import { ReviewDialog } from './review-dialog.tsx';
 import { readDraft, removeDraft, storeDraft } from './stored-draft.ts';
+import { type PartProps, TypeChoice } from './type-choice.tsx';
 
 export function EditApplication({ application }: { application?: Application }) {
   const { api, applications } = useSignedIn();
@@ -195,82 +194,41 @@ function localErrors({ name, permissions, rules, expiry }: Draft): Errors {
   };
 }
 
-interface PartProps {
-  readonly draft: Draft;
-  readonly change: (part: Partial<Draft>) => void;
-}
-
-function TypeChoice({ draft, change }: PartProps) {
-  const signedIn = useSignedIn();
-  const fit = presets.filter(({ permissions }) =>
-    permissions.every((permission) => holds(signedIn, permission) !== false),
-  );
-  return (
-    <>
-      <fieldset className="choices choices-wide">
-        <legend className="field-label">Where will the key be used?</legend>
-        {runtimes.map(({ type, icon, title, text }) => (
-          <label key={type} className="choice">
-            <input
-              type="radio"
-              name="type"
-              checked={draft.type === type}
-              onChange={() => change({ type, permissions: [], rules: [] })}
-            />
-            <Icon name={icon} />
-            <span>
-              <strong>{title}</strong>
-              <small>{text}</small>
-            </span>
-          </label>
-        ))}
-      </fieldset>
-      <div>
-        <span className="field-label">Template</span>
-        <div className="chips">
-          {fit.map(({ title, text, type, permissions, rules }) => (
-            <button
-              key={title}
-              type="button"
-              className="chip"
-              title={text}
-              onClick={() => change({ type, permissions, rules })}
-            >
-              <strong>{title}</strong> {text}
-            </button>
-          ))}
-        </div>
-      </div>
-    </>
-  );
-}
+/** "Custom" is chosen, but no date yet. */
+const noDate = 'none';
 
 function Expiry({ draft, change, error }: PartProps & { error: string | undefined }) {
   const custom = draft.expiry !== '' && !/^\d+$/.test(draft.expiry);
   return (
-    <div>
-      <span className="field-label">Expires</span>
+    <fieldset className="choices">
+      <legend className="field-label">Expires</legend>
       <div className="chips">
         {expiryChoices.map(([label, value]) => (
-          <button
-            key={label}
-            type="button"
-            className="chip"
-            aria-pressed={draft.expiry === value}
-            onClick={() => change({ expiry: value })}
-          >
+          <label key={label} className="chip chip-radio">
+            <input
+              type="radio"
+              name="expiry"
+              checked={draft.expiry === value}
+              onChange={() => change({ expiry: value })}
+            />
             {label}
-          </button>
+          </label>
         ))}
-        <input
-          type="datetime-local"
-          className={custom ? 'chip chip-on' : 'chip'}
-          aria-label="Custom date"
-          value={custom ? draft.expiry : ''}
-          onChange={(event) => change({ expiry: event.currentTarget.value })}
-        />
+        <label className="chip chip-radio">
+          <input type="radio" name="expiry" checked={custom} onChange={() => change({ expiry: noDate })} />
+          Custom
+        </label>
+        {custom && (
+          <input
+            type="datetime-local"
+            className="chip"
+            aria-label="Custom date"
+            value={draft.expiry === noDate ? '' : draft.expiry}
+            onChange={(event) => change({ expiry: event.currentTarget.value || noDate })}
+          />
+        )}
       </div>
       {error && <p className="error-text">{error}</p>}
-    </div>
+    </fieldset>
   );
 }

@@ -65,7 +65,7 @@ export function Changes({ changes }: { changes: readonly Difference[] }) {
   );
 }
 
-function Lines({ changes }: { changes: readonly Difference[] }) {
+export function Lines({ changes }: { changes: readonly Difference[] }) {
   return (
     <ul className="changes">
       {changes.map(({ kind, text }) => (

@@ -170,7 +170,7 @@ export const usageDelay = 'Use is recorded within a minute.';
 export function LastUsed({ at, now }: { at: string | undefined; now: number }) {
   if (at === undefined)
     return (
-      <span className="tag" title={usageDelay}>
+      <span className="faint" title={usageDelay}>
         no recorded use
       </span>
     );

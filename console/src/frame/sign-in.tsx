@@ -88,8 +88,8 @@ export function SignIn({ given, reason, enter, lost }: Props) {
           autoFocus
         />
         <Checkbox
-          label="Stay signed in in this browser"
-          description="Until you close the tab, or after 15 minutes without input. Not on shared computers."
+          label="Stay signed in"
+          description="Reloads and new tabs stay signed in, until 15 minutes without input. Not for shared computers."
           checked={keep}
           onChange={(event) => setKeep(event.currentTarget.checked)}
         />

@@ -1,0 +1,100 @@
+import { expect, test } from 'bun:test';
+import { describeConsole } from '../support/console-suite.ts';
+
+describeConsole('console rule editor:', (suite) => {
+  const rule = { priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] };
+  const stored = async (key: string, id: string) =>
+    (await suite.server.call('GET', `/applications/${id}`, { key })).body;
+  const save = async (button: string) => {
+    const { page } = suite.tab;
+    await page.getByRole('button', { name: button }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+  };
+
+  test('a rule can have any permission and a description', async () => {
+    const { server, tab } = suite;
+    const { key } = await server.tenant();
+    const { id } = await server.application(key, { permissions: [], rules: [rule] });
+    await tab.open();
+    await tab.signIn(key);
+    await tab.navigate(`#/applications/${id}/edit`);
+    const { page } = tab;
+    const add = page.getByRole('combobox', { name: 'Add permission to rule 1' });
+    await add.fill('invoice:read');
+    await page.getByRole('option', { name: 'invoice:read' }).click();
+    await add.fill('session:read');
+    await page.getByRole('option', { name: 'session:read' }).click();
+    await add.fill('nonsense');
+    await page.getByText('Custom permissions look like').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByLabel('Description').fill('cards of the shop');
+    await save('Review changes');
+    expect((await stored(key, id)).rules).toEqual([
+      {
+        ...rule,
+        description: 'cards of the shop',
+        permissions: ['token:read', 'invoice:read', 'session:read'],
+      },
+    ]);
+  });
+
+  test('the button that submits a new application is within 15 presses of Tab', async () => {
+    const { key } = await suite.server.tenant();
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/applications/new');
+    const { page } = suite.tab;
+    await page.getByRole('button', { name: /^Backend reader/ }).click();
+    await page.getByLabel('Name').focus();
+    const focused = () => page.evaluate(() => document.activeElement?.textContent);
+    let presses = 0;
+    for (; (await focused()) !== 'Review and create' && presses < 60; presses++)
+      await page.keyboard.press('Tab');
+    expect(presses).toBeLessThanOrEqual(15);
+    await page.getByText('Permissions in all containers').click();
+    await page.getByLabel('application:read').waitFor();
+    suite.tab.acceptDialogs(true);
+  });
+
+  test('a type change keeps what is possible and asks before it removes grants', async () => {
+    const { key } = await suite.server.tenant();
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate('#/applications/new');
+    const { page } = suite.tab;
+    await page.getByRole('button', { name: /^Backend reader/ }).click();
+    await page.getByLabel('Container', { exact: true }).fill('/orders/');
+    await page.getByRole('radio', { name: /In an admin tool/ }).check();
+    expect(await page.getByLabel('Container', { exact: true }).inputValue()).toBe('/orders/');
+    await page.getByText('Permissions in all containers').click();
+    await page.getByLabel('application:create').check();
+
+    await page.getByRole('radio', { name: /In a browser/ }).click();
+    const dialog = page.getByRole('dialog', { name: 'Change the type to public?' });
+    expect(await dialog.innerText()).toContain('permission application:create');
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    expect(await page.getByLabel('application:create').isChecked()).toBe(true);
+    expect(await page.getByRole('radio', { name: /In an admin tool/ }).isChecked()).toBe(true);
+    await page.getByRole('radio', { name: /In a browser/ }).click();
+    await dialog.getByRole('button', { name: 'Remove and continue' }).click();
+    expect(await page.getByLabel('application:create').isChecked()).toBe(false);
+    expect(await page.getByLabel('Container', { exact: true }).inputValue()).toBe('/orders/');
+    suite.tab.acceptDialogs(true);
+  });
+
+  test('a draft of the access preview can be applied to the application', async () => {
+    const { key } = await suite.server.tenant();
+    const { id } = await suite.server.application(key, { name: 'reader', permissions: [], rules: [rule] });
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate(`#/preview?application=${id}`);
+    const { page } = suite.tab;
+    await page.getByLabel('Container', { exact: true }).fill('/pci/high/');
+    await page.getByRole('button', { name: 'Apply draft…' }).click();
+    await page.getByRole('heading', { name: 'Edit reader' }).waitFor();
+    expect((await stored(key, id)).rules).toEqual([rule]);
+    await save('Review changes');
+    expect((await stored(key, id)).rules).toEqual([{ ...rule, container: '/pci/high/' }]);
+  });
+});
