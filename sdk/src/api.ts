@@ -1168,6 +1168,8 @@ export interface Operations {
         authorized_by?: string;
         /** Filter by state. */
         state?: 'pending' | 'active';
+        /** Return only sessions with a grant that applies in this container or below it. The limits of the authorizer are not considered. The response has no totals, and `page` must be 1. */
+        container?: string;
       };
     };
     reply: SessionPage;

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { DateTime, optional, Timestamp } from './common-fields.ts';
-import { grantFields } from './grant.ts';
+import { type Grants, grantFields } from './grant.ts';
 import { Permission } from './permission.ts';
-import { Rule } from './rule.ts';
+import { canonicalContainer, Rule } from './rule.ts';
+import { intersect, scopeOf } from './scope.ts';
 
 export const SessionCreated = z
   .object({
@@ -56,3 +57,20 @@ export const Session = z
   })
   .meta({ id: 'Session' });
 export type Session = z.infer<typeof Session>;
+
+/**
+ * Whether a grant of the session applies in the container or below it. Permissions without a rule apply everywhere. The
+ * limits of the authorizer are not considered.
+ */
+export function appliesIn({ permissions, rules }: Grants, container: string): boolean {
+  if (permissions.length > 0) return true;
+  const wanted = { container: { value: canonicalContainer(container), exact: false } };
+  return rules.some(({ conditions = [] }) => {
+    const scope = scopeOf(
+      conditions.map((each) =>
+        each.attribute === 'container' ? { ...each, value: canonicalContainer(each.value) } : each,
+      ),
+    );
+    return scope !== undefined && intersect(scope, wanted) !== undefined;
+  });
+}

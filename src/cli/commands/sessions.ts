@@ -37,6 +37,11 @@ export const sessionCommands: readonly RemoteCommand[] = [
         value: 'APP',
         description: 'Filter by the application that authorized the session.',
       },
+      {
+        name: 'container',
+        value: 'CONTAINER',
+        description: 'Only sessions with a grant that applies in this container or below it.',
+      },
       limitOption,
     ],
     summary: 'List sessions that have not expired, newest first.',
@@ -81,6 +86,7 @@ async function list(call: Call): Promise<number> {
     state: options.value('state') as Session['state'] | undefined,
     application_id: await idOf('app'),
     authorized_by: await idOf('authorized-by'),
+    container: options.value('container'),
   });
   const names = new ApplicationNames(call);
   return printList(call, service.sessions.all(filter), {

@@ -5,11 +5,13 @@ import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { type Grants, grantErrors, noGrants, permissionsIn } from '../../domain/grant.ts';
 import { mint, newId, parseKey } from '../../domain/key.ts';
 import { denyUnheldGrants, holds } from '../../domain/principal.ts';
-import { Session, SessionAuthorize, SessionCreated, SessionState } from '../../domain/session.ts';
-import type { Authorized } from '../../store/store.ts';
+import { Container } from '../../domain/rule.ts';
+import { appliesIn, Session, SessionAuthorize, SessionCreated, SessionState } from '../../domain/session.ts';
+import type { Authorized, ListWindow } from '../../store/store.ts';
 import { listQuery, oneOrMore, pageOf, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
+import { matchingSessions } from './matching-sessions.ts';
 
 const tag = 'Sessions';
 export const params = z.object({
@@ -119,6 +121,9 @@ const ListQuery = listQuery({
   application_id: Id.optional().describe('Filter by the application that created the session.'),
   authorized_by: Id.optional().describe('Filter by the application that authorized the session.'),
   state: SessionState.optional().describe('Filter by state.'),
+  container: Container.optional().describe(
+    'Return only sessions with a grant that applies in this container or below it. The limits of the authorizer are not considered. The response has no totals, and `page` must be 1.',
+  ),
 });
 
 export const listSessions = readEndpoint({
@@ -126,13 +131,19 @@ export const listSessions = readEndpoint({
   tag,
   summary: 'List sessions',
   description:
-    'Returns the pending and active sessions of your tenant, newest first. Filters can be combined.',
+    'Returns the pending and active sessions of your tenant, newest first. Filters can be combined. A request examines a limited number of sessions: a page can be short or empty and still have `next`.',
   query: ListQuery,
   replies: { 200: reply('A page of sessions.', pageOf(Session), example.sessionPage) },
   handle: async ({ principal, query }, { store }) => {
     const { id: ids, application_id: application, authorized_by: authorizer, state } = query;
+    const { container } = query;
     const filter = { ids, application, authorizer, state };
-    const page = await paginate(query, (window) => store.sessions.list(principal.tenantId, filter, window));
+    const list = (window: ListWindow) => store.sessions.list(principal.tenantId, filter, window);
+    const page = await paginate(query, (window) =>
+      container === undefined
+        ? list(window)
+        : matchingSessions((session) => appliesIn(session, container), window, list),
+    );
     return { status: 200, body: page };
   },
 });

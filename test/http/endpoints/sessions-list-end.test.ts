@@ -77,6 +77,43 @@ describe.each(databases)('listing and ending sessions on %s', (_, database) => {
     expect((await server.call('GET', '/sessions?state=idle', { key })).status).toBe(400);
   });
 
+  test('a list can be filtered by a container in which a grant applies', async () => {
+    const { key, web } = await scene();
+    const rule = (attribute: string, operator: string, value: string) => ({
+      rules: [
+        {
+          priority: 1,
+          transform: 'mask',
+          permissions: ['token:read'],
+          conditions: [{ attribute, operator, value }],
+        },
+      ],
+    });
+    const grants = [
+      rule('container', 'equals', 'Customers/42'),
+      rule('container', 'starts_with', '/customers/'),
+      rule('container', 'starts_with', '/customers-old/'),
+      rule('id', 'equals', 'card-1'),
+      { permissions: ['token:read'] },
+    ];
+    for (const each of grants) await authorize(key, (await start(web.key)).nonce, each);
+    await start(web.key);
+    const [pending, plain, byId, other, wide, exact] = await ids(key);
+    const found = (container: string) => ids(key, `?container=${container}`);
+    expect(await found('/customers/42/')).toEqual([plain, byId, wide, exact]);
+    expect(await found('/customers/42/deeper/')).toEqual([plain, byId, wide]);
+    expect(await found('/customers-old/')).toEqual([plain, byId, other]);
+    expect(await found('/')).not.toContain(pending);
+    const first = await list(key, '?container=/customers/42/&size=3');
+    expect(first.pagination).toEqual({ page_number: 1, page_size: 3, next: expect.any(String) });
+    expect(first.data).toHaveLength(3);
+    expect(await ids(key, `?container=/customers/42/&start=${first.pagination.next}`)).toEqual([exact]);
+    for (const query of ['container=no//path', 'container=/a/&page=2'])
+      expect((await server.call('GET', `/sessions?${query}`, { key })).status).toBe(400);
+    const { key: stranger } = await server.tenant();
+    expect(await ids(stranger, '?container=/customers/')).toEqual([]);
+  });
+
   test('a list excludes expired sessions and those without application or authorizer', async () => {
     const { key, web } = await scene();
     const gone = await server.application(key, { type: 'public', permissions: ['mine:x'] });
