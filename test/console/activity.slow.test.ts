@@ -82,4 +82,57 @@ describe.skipIf(noBrowser)('console activity:', () => {
     expect(decision).toContain('own cards');
     expect(decision).toContain('reveal');
   });
+
+  test('the chart counts the whole period, while entries are loaded page by page', async () => {
+    const { key } = await server.tenant();
+    const { id, key: writer } = await server.application(key, {
+      name: 'writer',
+      permissions: ['token:create'],
+    });
+    for (let number = 0; number < 120; number++)
+      await server.call('POST', '/tokens', { key: writer, body: { ...card, id: `card-${number}` } });
+    await server.call('GET', '/tokens/card-1', { key: writer });
+    await server.flush();
+    await open(key, `#/activity?application=${id}`);
+    const { page } = tab;
+    await page.getByText('121 entries', { exact: true }).waitFor();
+    const chart = page.getByRole('slider', { name: 'Entries over time' });
+    expect(await chart.getAttribute('aria-valuetext')).toBe('120 succeeded, 1 denied');
+    expect(await page.locator('.entry').count()).toBe(100);
+    await page.getByRole('button', { name: 'Load more' }).click();
+    await page.locator('.entry').nth(120).waitFor();
+    expect(await page.getByRole('button', { name: 'Load more' }).count()).toBe(0);
+    await page.getByText('Show as table').click();
+    expect(await page.getByRole('row').nth(1).innerText()).toMatch(/120\s+1/);
+    await chart.focus();
+    await page.keyboard.press('End');
+    expect(await chart.getAttribute('aria-valuetext')).toContain('120 succeeded, 1 denied');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => location.hash.includes('period=custom&from='));
+    await page.getByText('121 entries', { exact: true }).waitFor();
+  });
+
+  test('filters are stored in the URL, and back restores them', async () => {
+    const { key } = await server.tenant();
+    const desk = await server.application(key, { name: 'desk', permissions: ['token:create'] });
+    await server.call('POST', '/tokens', { key: desk.key, body: card });
+    await server.call('GET', '/tokens/card-1', { key: desk.key });
+    await server.flush();
+    await open(key, '#/activity');
+    const { page } = tab;
+    await page.getByRole('combobox', { name: 'Operation' }).fill('token.cr');
+    await page.getByRole('option', { name: 'token.create' }).click();
+    await page.getByText('1 entry', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Denied' }).click();
+    await page.getByRole('heading', { name: 'No activity' }).waitFor();
+    expect(new URL(page.url()).hash).toBe('#/activity?result=denied&operation=token.create');
+    await page.goBack();
+    await page.getByText('1 entry', { exact: true }).waitFor();
+    await tab.navigate('#/activity?q=card-1&result=denied');
+    await entry('was denied').waitFor();
+    expect(await page.getByLabel('Search', { exact: true }).inputValue()).toBe('card-1');
+    expect(await page.locator('.entry').count()).toBe(1);
+    await page.getByRole('combobox', { name: 'Application' }).fill('nobody');
+    await page.getByText('Nothing found').waitFor();
+  });
 });

@@ -2,12 +2,15 @@
 import { describe, expect, test } from 'bun:test';
 import { sampleResources } from '../../console/src/access/evaluate.ts';
 import { differences } from '../../console/src/access/grants.ts';
-import { barsOf } from '../../console/src/activity/chart.tsx';
+import { defaults, type Filters, logQuery } from '../../console/src/activity/filters.tsx';
+import { operations } from '../../console/src/activity/operations.ts';
 import { summarizeGrants } from '../../console/src/applications/grants-summary.ts';
 import { countdown, timeAgo } from '../../console/src/frame/format.ts';
 import { parseRoute } from '../../console/src/frame/route.ts';
 import { treeOf } from '../../console/src/tokens/tree.ts';
-import type { LogEntry, Token } from '../../sdk/src/sallyport.ts';
+import type { Token } from '../../sdk/src/sallyport.ts';
+import { operationOf } from '../../src/http/pipeline/route.ts';
+import { routes } from '../../src/http/routes.ts';
 
 const now = Date.parse('2030-01-31T12:00:00Z');
 const at = (milliseconds: number) => new Date(now + milliseconds).toISOString();
@@ -62,20 +65,23 @@ describe('grants', () => {
   });
 });
 
-describe('activity chart', () => {
-  const entry = (milliseconds: number, result: LogEntry['result'], count?: number) =>
-    ({ at: at(milliseconds), result, ...(count && { count }) }) as LogEntry;
-
-  test('aggregated entries count with their count', () => {
-    const bars = barsOf([entry(-minute, 'denied', 7), entry(-2 * hour, 'success')], now, true);
-    const sum = (result: 'success' | 'denied') => bars.reduce((total, bar) => total + bar[result], 0);
-    expect([sum('success'), sum('denied')]).toEqual([1, 7]);
-    expect(bars.length).toBeLessThanOrEqual(48);
+describe('activity', () => {
+  test('the list of operations contains all that the service writes about requests', () => {
+    const written = routes.flatMap((route) => ('permission' in route ? [operationOf(route)] : []));
+    expect(operations).toContainValues(written);
   });
 
-  test('starts at the oldest known entry unless all entries are loaded', () => {
-    const entries = [entry(-minute, 'success')];
-    expect(barsOf(entries, now, true).length).toBeGreaterThan(barsOf(entries, now, false).length);
+  test('filters become the query of the service', () => {
+    const query = (change: Partial<Filters>) => logQuery({ ...defaults, ...change }, now);
+    expect(query({ period: '1h' })).toEqual({ from: at(-hour) });
+    expect(query({ period: 'all', result: 'denied', q: ' /pci/ ' })).toEqual({
+      result: 'denied',
+      container: '/pci/',
+    });
+    expect(query({ period: 'custom', from: at(-day), to: 'nonsense', q: 'card-1' })).toEqual({
+      from: at(-day),
+      token: 'card-1',
+    });
   });
 });
 

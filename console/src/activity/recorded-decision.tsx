@@ -87,7 +87,7 @@ export function RecordedDecision({ entry }: { entry: LogEntry }) {
           )}
         </Step>
         {rule ? (
-          <Step icon="check" mark="won">
+          <Step icon={transform ? 'check' : 'cross'} mark={transform ? 'won' : 'passed'}>
             <p>
               <strong>{ruleLabel(rule)}</strong> {transform && <OutcomeBadge answer={transform} />}
             </p>

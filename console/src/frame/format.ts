@@ -8,6 +8,12 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
 const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const short = new Intl.DateTimeFormat('en-GB', {
+  day: 'numeric',
+  month: 'short',
+  hour: '2-digit',
+  minute: '2-digit',
+});
 const count = new Intl.NumberFormat('en');
 
 export function timeAgo(moment: string, now: number): string {
@@ -18,6 +24,11 @@ export function timeAgo(moment: string, now: number): string {
 
 export function formatDate(moment: string): string {
   return exact.format(Date.parse(moment));
+}
+
+/** Without year and seconds, such as `15 Nov, 14:00`. */
+export function formatTime(time: number): string {
+  return short.format(time);
 }
 
 export function formatNumber(value: number): string {

@@ -42,7 +42,8 @@ export async function countEntries(
   const span = { lo: Math.max(after, hi - limits.maxCounted), hi };
   const to = filter.to ?? now;
   const from = filter.from ?? Math.min(await firstTime(db, chain), to - 1);
-  const intervals = intervalsBetween(from, to);
+  // An open period includes the entries of this millisecond.
+  const intervals = intervalsBetween(from, filter.to ?? now + 1);
   const checkpoints = await checkpointTimes(db, chain, span);
   const windows = boundariesOf(intervals, filter).map((time) =>
     windowAt(span, checkpoints, time, chain.maxDelay, limits.maxWindow),

@@ -30,7 +30,7 @@ describe.each(databases)('GET /logs/counts on %s', (_, database) => {
     expect(status).toBe(200);
     expect(body).toMatchObject({ totals: { success: 5, denied: 5, failed: 0 }, interval_seconds: 300 });
     expect([body.from, body.to]).toEqual([time(-60), time(50)]);
-    expect(body.data).toHaveLength(22);
+    expect(body.data).toHaveLength(23);
     expect(body.data[14]).toEqual({ from: time(10), success: 1, denied: 1, failed: 0 });
     expect(body.data[15]).toEqual({ from: time(15), success: 0, denied: 0, failed: 0 });
   });
