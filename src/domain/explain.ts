@@ -13,7 +13,7 @@ import {
   type Resource,
   type Verdict,
 } from './policy.ts';
-import { allowReason, denyReason, type Holder, notGranted, why } from './reason.ts';
+import { allowReason, denyReason, type Holder, notGranted, quarantineDenying, why } from './reason.ts';
 import { compareTransforms, Transform } from './rule.ts';
 
 const RuleOwner = z.enum(['application', 'session', 'authorizer']);
@@ -85,17 +85,7 @@ export interface Question {
 const limitedByAuthorizer = 'this session is limited to what its authorizer may do now';
 
 /** The result and its reason. `trace` lists every rule. */
-export function explain(question: Question, permission: string, resource: Resource): Explanation {
-  const { policy, ceiling, hidesAuthorizer } = question;
-  const explanation = explainByGrants(question, permission, resource);
-  if (!policy.quarantined && (!ceiling?.quarantined || hidesAuthorizer)) return explanation;
-  // Not a new grant, but the end of the quarantine would change the result.
-  const { missing: _, ...rest } = explanation;
-  const who = policy.quarantined ?? 'authorizer';
-  return { ...rest, reason: `the ${who} is in quarantine: ${explanation.reason}` };
-}
-
-function explainByGrants(
+export function explain(
   { holder, policy, ceiling, hidesAuthorizer }: Question,
   permission: string,
   resource: Resource,
@@ -103,16 +93,16 @@ function explainByGrants(
   const own = decide(policy, permission, resource);
   if (!own.allowed) return denied(holder, policy, permission, resource);
   const above = ceiling && decide(ceiling, permission, resource);
-  if (!above) return allowed(holder, own, permission, resource);
+  if (!above) return allowed(holder, policy, own, permission, resource);
   if (!above.allowed)
     return hidesAuthorizer
       ? { allowed: false, reason: limitedByAuthorizer }
       : denied('authorizer', ceiling, permission, resource);
   if (compareTransforms(own.transform, above.transform) <= 0)
-    return allowed(holder, own, permission, resource);
+    return allowed(holder, policy, own, permission, resource);
   return hidesAuthorizer
     ? { allowed: true, transform: above.transform, reason: limitedByAuthorizer }
-    : allowed('authorizer', above, permission, resource);
+    : allowed('authorizer', ceiling, above, permission, resource);
 }
 
 /** The rule that decides about the permission on the resource. Undefined if it is denied. */
@@ -140,17 +130,22 @@ function ruleView(of: Holder, rule: CompiledRule | undefined): DecidingRule {
 
 function allowed(
   of: Holder,
+  policy: Policy,
   { transform, rule }: Verdict & { allowed: true },
   permission: string,
   resource: Resource,
 ): Explanation {
-  const reason = allowReason(of, rule, transform, permission, resource);
+  const reason = allowReason(of, policy, rule, transform, permission, resource);
   return { allowed: true, transform, reason, rule: ruleView(of, rule) };
 }
 
 function denied(of: Holder, policy: Policy, permission: string, resource: Resource): Explanation {
   const { reason } = denyReason(of, policy, permission, resource);
-  return { allowed: false, reason, missing: missingGrant(permission, resource) };
+  return { allowed: false, reason, ...missingFields(policy, permission, resource) };
+}
+
+function missingFields(policy: Policy, permission: string, resource: Resource) {
+  return quarantineDenying(policy, permission) ? {} : { missing: missingGrant(permission, resource) };
 }
 
 function missingGrant(permission: string, { container }: Resource): MissingGrant {
@@ -161,7 +156,8 @@ function missingGrant(permission: string, { container }: Resource): MissingGrant
 /** A denial as the audit log records it, with the authorizer's rules. */
 export interface ExplainedDenial {
   readonly reason: string;
-  readonly missing: MissingGrant;
+  /** Absent if the quarantine decides. */
+  readonly missing?: MissingGrant;
   /** The rule that the reason names: the one that comes closest to allowing it. */
   readonly rule?: DecidingRule;
 }
@@ -172,11 +168,11 @@ export function explainDenial(
   resource: Resource,
 ): ExplainedDenial {
   const isOwn = !ceiling || !decide(policy, permission, resource).allowed;
-  const of = isOwn ? holder : 'authorizer';
-  const { reason, rule } = denyReason(of, isOwn ? policy : ceiling, permission, resource);
+  const [of, denying] = isOwn ? [holder, policy] : (['authorizer', ceiling] as const);
+  const { reason, rule } = denyReason(of, denying, permission, resource);
   return {
     reason,
-    missing: missingGrant(permission, resource),
+    ...missingFields(denying, permission, resource),
     ...(rule && { rule: ruleView(of, rule) }),
   };
 }

@@ -26,6 +26,6 @@ export function quarantined(
 }
 
 /** Of custom permissions, those whose last word is `read`. Decisions and reviews change nothing and return no data. */
-function isRead(permission: string): boolean {
+export function isRead(permission: string): boolean {
   return /:(read|review)$/.test(permission) || permission === 'decision:create';
 }

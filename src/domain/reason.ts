@@ -1,6 +1,7 @@
 /** The sentences that explain decisions. */
 import { hasTrait } from './permission.ts';
 import { type CompiledRule, canonicalResource, matches, type Policy, type Resource } from './policy.ts';
+import { isRead, type Quarantined } from './quarantine.ts';
 import type { Condition, Transform } from './rule.ts';
 
 /** Whose rules decide: of the caller, or of the authorizer that limits a session. */
@@ -46,11 +47,13 @@ function describeMismatch({ attribute, operator, value }: Condition, given: stri
 
 export function allowReason(
   of: Holder,
+  { quarantined }: Policy,
   rule: CompiledRule | undefined,
   transform: Transform,
   permission: string,
   resource: Resource,
 ): string {
+  if (quarantined) return `${quarantineOf(of, quarantined)}: ${permission} has the transform redact`;
   if (!rule) return `${holderOf(of)} has ${permission} in its permissions, with the transform ${transform}`;
   const because = why(rule, permission, canonicalResource(resource));
   return `${ruleOf(of, rule)} grants ${permission} with the transform ${transform}: ${because}`;
@@ -63,6 +66,8 @@ export function denyReason(
   permission: string,
   resource: Resource,
 ): { reason: string; rule?: CompiledRule } {
+  const by = quarantineDenying(policy, permission);
+  if (by) return { reason: `${quarantineOf(of, by)}: ${permission} cannot be used` };
   if (!hasTrait(permission, 'scoped')) return { reason: notGranted(of, policy, permission) };
   const given = canonicalResource(resource);
   const [matching] = policy.rules
@@ -83,6 +88,11 @@ export function denyReason(
     reason: `${ruleOf(of, nearest.rule)} grants ${permission} but does not match: ${because}`,
     rule: nearest.rule,
   };
+}
+
+/** Then no grant is missing: the end of the quarantine would change the result. */
+export function quarantineDenying({ quarantined }: Policy, permission: string): Quarantined | undefined {
+  return isRead(permission) ? undefined : quarantined;
 }
 
 /** Longer values match fewer resources, so adding a permission to that rule grants less. */
@@ -120,6 +130,10 @@ const ceiling = 'this session is limited by its authorizer';
 function ruleOf(of: Holder, { index }: CompiledRule): string {
   const number = index + 1;
   return of === 'authorizer' ? `${ceiling}, whose rule ${number}` : `rule ${number}`;
+}
+
+function quarantineOf(of: Holder, quarantined: Quarantined): string {
+  return `${of === 'authorizer' ? holderOf(of) : `the ${quarantined}`} is in quarantine`;
 }
 
 function holderOf(of: Holder): string {

@@ -3,7 +3,7 @@ import { resourceOf } from '../../domain/audit.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import { decidingRule, type Question } from '../../domain/explain.ts';
 import type { Resource } from '../../domain/policy.ts';
-import { actorOf, type Principal } from '../../domain/principal.ts';
+import { actorOf, type Principal, questionOf } from '../../domain/principal.ts';
 import type { Transform } from '../../domain/rule.ts';
 import type { NewEntry } from '../../store/store.ts';
 import { addDenial } from './denials.ts';
@@ -70,23 +70,28 @@ async function writeEntries(entries: readonly NewEntry[], { store }: HandlerCont
 
 function countRead(
   operation: string,
-  { tokens, transform }: Disclosure,
+  disclosure: Disclosure,
   principal: Principal,
   requestInfo: RequestInfo,
   { auditRecorder }: HandlerContext,
 ): void {
+  const { tokens, transform } = disclosure;
+  // Handlers leave out the rule of masked reads, because it is needed only here.
+  const { rule } = disclosure.rule
+    ? disclosure
+    : disclosureOf(questionOf(principal), 'token:read', tokens, transform);
   const resource = resourceOf(tokens);
   const caller = principal.kind === 'session' ? principal.sessionId : '';
   const purpose = requestInfo.purpose ?? '';
   const group = {
     quota: principal.applicationId,
-    name: `${operation} ${transform} ${caller} ${resource.container} ${purpose}`,
+    name: `${operation} ${transform} ${caller} ${resource.container} ${rule?.of} ${rule?.rule} ${purpose}`,
     coarseName: `${operation} ${transform}`,
   };
   auditRecorder.add(group, resource, () => ({
     ...auditFields(principal, requestInfo),
     operation,
-    decision: { transform },
+    decision: { transform, ...(rule && { rule }) },
     result: 'success',
   }));
 }

@@ -25,6 +25,7 @@ import {
   operationOf,
   type Reply,
   type Route,
+  replayOperation,
   takesBody,
 } from './route.ts';
 
@@ -74,7 +75,8 @@ export async function handleRequest(
       ? await read(call, context)
       : await runChange(route as ChangeRoute, call, request.headers, bodyText, requestInfo, context);
     if (reply.disclosures || reply.report) {
-      const written = recordDisclosures(operationOf(route), reply, principal, requestInfo, context);
+      const operation = reply.isReplay ? replayOperation : operationOf(route);
+      const written = recordDisclosures(operation, reply, principal, requestInfo, context);
       if (written) await written; // 503
     }
     return respond(route, reply, principal, requestInfo, context);
@@ -169,7 +171,7 @@ async function runChange(
     const earlier = idempotency && (await tx.idempotency.find(tenant, idempotency));
     if (earlier) {
       const reply = route.replay ? await route.replay(earlier, call, changeContext) : (earlier as Reply);
-      return { ...reply, headers: { 'Idempotency-Replayed': 'true' } };
+      return { ...reply, isReplay: true, headers: { 'Idempotency-Replayed': 'true' } };
     }
     const handled = await route.handle(call, changeContext);
     const { entity, difference, resource, disclosures, idempotencyRecord, ...reply } = handled;

@@ -90,6 +90,8 @@ export interface Reply {
   readonly headers?: Record<string, string>;
   /** Sent instead of `body`: the same content, encoded as the `Content-Encoding` header says. */
   readonly encoded?: Uint8Array<ArrayBuffer>;
+  /** Whether it repeats the reply to an earlier request with the same idempotency key. */
+  readonly isReplay?: boolean;
   /** The token data in the body, for the audit log. */
   readonly disclosures?: readonly Disclosure[];
   /** Decisions to record in the audit log. */
@@ -244,6 +246,9 @@ export function takesBody({ method }: Route): boolean {
 export function operationOf({ operation, permission, name }: KeyedRoute): string {
   return operation ?? permission?.replace(':', '.') ?? name;
 }
+
+/** The operation of a reply that was replayed: nothing was changed, but its data was sent again. */
+export const replayOperation = 'token.replay';
 
 /** Every error code that the route can return. */
 export function failuresOf(route: Route): Code[] {

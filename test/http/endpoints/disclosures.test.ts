@@ -118,7 +118,7 @@ describe.each(databases)('disclosures on %s', (_, database) => {
     const again = await create('card-4', '/cards/', desk.key, replayed('again'));
     expect(again.body.data).toEqual({ number: plaintext });
     expect(await entriesOf('again')).toMatchObject([
-      { operation: 'token.create', resource: { ids: ['card-4'] }, decision: { transform: 'reveal', rule } },
+      { operation: 'token.replay', resource: { ids: ['card-4'] }, decision: { transform: 'reveal', rule } },
     ]);
     const patch = (id: string) =>
       server.call('PATCH', '/tokens/card-4', {
@@ -129,7 +129,7 @@ describe.each(databases)('disclosures on %s', (_, database) => {
     await patch('patched');
     expect((await patch('patched-again')).body.data).toEqual({ number: plaintext });
     expect(await entriesOf('patched-again')).toMatchObject([
-      { operation: 'token.update', decision: { transform: 'reveal', rule } },
+      { operation: 'token.replay', decision: { transform: 'reveal', rule } },
     ]);
     const changed = await create('card-4', '/cards/', desk.key, replayed('after-a-change'));
     expect([changed.status, changed.body.data]).toEqual([201, undefined]);

@@ -37,13 +37,40 @@ describe.each(databases)('on %s', (_, database) => {
     expect(await reads()).toEqual([]);
     await server.flush();
     expect(await reads()).toMatchObject([
-      { resource: { ids: ['other'], container: '/other/' }, decision: { transform: 'redact' } },
-      { resource: { ids: ['notes'], container: '/notes/' }, decision: { transform: 'mask' }, count: 3 },
+      {
+        resource: { ids: ['other'], container: '/other/' },
+        decision: { transform: 'redact', rule: { of: 'application', rule: 3 } },
+      },
+      {
+        resource: { ids: ['notes'], container: '/notes/' },
+        decision: { transform: 'mask', rule: { of: 'application', rule: 2 } },
+        count: 3,
+      },
     ]);
     await server.call('GET', '/tokens', { key: reader });
     expect(await reads()).toMatchObject([{ resource: { ids: ['cards'] } }, {}, {}]);
     await server.flush();
     expect(await reads()).toHaveLength(5);
+    await server.close();
+  });
+
+  test('all: a list of masked tokens names the rule only if it decided about all of them', async () => {
+    const server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'all' });
+    const { key, reads } = await tokensOf(server);
+    const masked = { ...read, transform: 'mask' };
+    const two = [
+      { ...masked, priority: 1, container: '/cards/' },
+      { ...masked, priority: 2, container: '/notes/' },
+    ];
+    const { key: reader } = await server.application(key, { permissions: [], rules: two });
+    await server.call('GET', '/tokens', { key: reader });
+    await server.call('GET', '/tokens?container=/notes/', { key: reader });
+    await server.flush();
+    const decisions = (await reads()).map((entry: { decision: object }) => entry.decision);
+    expect(decisions).toEqual([
+      { transform: 'mask', rule: { of: 'application', rule: 2 } },
+      { transform: 'mask' },
+    ]);
     await server.close();
   });
 
