@@ -40,8 +40,11 @@ export interface App {
   readonly link?: Secret | undefined;
   /** Runs the background jobs now. */
   flush(): Promise<void>;
-  /** Reports itself as not ready, drains, answers all accepted requests, and closes. */
-  close(): Promise<void>;
+  /**
+   * Reports itself as not ready, serves requests for `drain` milliseconds, answers all accepted ones, and closes. The
+   * default of `drain` is the setting.
+   */
+  close(options?: { readonly drain?: number }): Promise<void>;
 }
 
 export interface AppOptions {
@@ -117,9 +120,9 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     link: link?.code,
     metricsUrl: metricsServer && `${urlOf(host, metricsServer.port)}/metrics`,
     flush: () => jobs.flush().then(() => delivery.flush()),
-    close: async () => {
+    close: async ({ drain = config.drain } = {}) => {
       ready = false;
-      await Bun.sleep(config.drain);
+      await Bun.sleep(drain);
       await server.close();
       await metricsServer?.close();
       await Promise.all([jobs.stop(), delivery.stop()]);

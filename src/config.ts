@@ -146,9 +146,9 @@ export const settings = {
   drain: {
     variable: 'SALLYPORT_DRAIN',
     description:
-      'Seconds to continue serving after a stop signal. /readyz returns 503 meanwhile, so that load balancers remove the node.',
-    fallback: '1',
-    parse: (text) => integer(text, 1, 0, 300) * 1000,
+      'Seconds to continue serving after a stop signal, except after Ctrl-C in a terminal. /readyz returns 503 meanwhile, so that load balancers remove the node. Set it to more than the interval of their health checks times the failures that they wait for.',
+    fallback: '15',
+    parse: (text) => integer(text, 15, 0, 300) * 1000,
   } satisfies Setting<number>,
   auditRetention: {
     variable: 'SALLYPORT_AUDIT_RETENTION',

@@ -178,7 +178,7 @@ export const table: { [K in Name]: Row } = {
     invalid: ['65536', 'yes'],
   },
   drain: {
-    unset: 1000,
+    unset: 15_000,
     valid: [
       ['0', 0],
       ['300', 300_000],

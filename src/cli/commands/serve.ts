@@ -30,8 +30,7 @@ async function serve({ config, print }: Invocation): Promise<number> {
     const { url, metricsUrl } = app;
     if (isWorker()) process.send?.({ url, metricsUrl } satisfies Listening);
     else print(banner(config, app, metricsUrl === undefined ? [] : [metricsUrl]));
-    await stop;
-    await app.close();
+    await app.close(isCtrlC(await stop) ? { drain: 0 } : {});
     return 0;
   } finally {
     // An open IPC channel prevents the worker from exiting.
@@ -43,10 +42,15 @@ async function serve({ config, print }: Invocation): Promise<number> {
  * Exits if a stop signal arrives first. A start may wait long for a migration. The database rolls back the transaction of
  * a process that has exited.
  */
-async function unlessStopped<T>(opening: Promise<T>, stop: Promise<void>): Promise<T> {
-  const opened = await Promise.race([opening.then((value) => ({ value })), stop]);
+async function unlessStopped<T>(opening: Promise<T>, stop: Promise<unknown>): Promise<T> {
+  const opened = await Promise.race([opening.then((value) => ({ value })), stop.then(() => undefined)]);
   if (opened) return opened.value;
   return process.exit(0);
+}
+
+/** No load balancer sends requests to a service that someone runs in a terminal, so it does not drain. */
+function isCtrlC(signal: NodeJS.Signals | undefined): boolean {
+  return signal === 'SIGINT' && process.stderr.isTTY;
 }
 
 type Listening = Pick<App, 'url' | 'metricsUrl'>;
@@ -101,9 +105,9 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
     }, restartDelay);
   }
 
-  async function stop(): Promise<number> {
+  async function stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number> {
     isStopping = true;
-    for (const worker of running) worker.kill('SIGTERM');
+    for (const worker of running) worker.kill(signal);
     const codes = await Promise.all([...running].map((worker) => worker.exited));
     return codes.every((code) => code === 0) ? 0 : 1;
   }
@@ -121,8 +125,7 @@ async function superviseWorkers(config: Config, print: (line: string) => void): 
   }
   const metricsUrls = [first, ...others].flatMap((one) => ('metricsUrl' in one && one.metricsUrl) || []);
   print(banner(config, { url: first.url, migrated, bootstrapped }, metricsUrls));
-  await stopped;
-  return stop();
+  return stop(await stopped);
 }
 
 /** SO_REUSEPORT would let the workers share the port with another program of the same user. */

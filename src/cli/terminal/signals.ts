@@ -8,19 +8,19 @@ import { CommandError } from '../errors.ts';
 const forwardedWithin = 500;
 
 /**
- * Resolves at the first stop signal, or when the supervisor is gone. A second signal exits immediately with 130, without
- * draining.
+ * Resolves with the first stop signal, or with undefined when the supervisor is gone. A second signal exits immediately
+ * with 130, without draining.
  */
-export function untilSignal(): Promise<void> {
+export function untilSignal(): Promise<NodeJS.Signals | undefined> {
   return new Promise((resolve) => {
     let firstAt = Number.POSITIVE_INFINITY;
-    const onSignal = () => {
+    const onSignal = (signal: NodeJS.Signals) => {
       if (performance.now() > firstAt + forwardedWithin) exitWithoutDraining();
       firstAt = Math.min(firstAt, performance.now());
-      resolve();
+      resolve(signal);
     };
     for (const signal of stopSignals()) process.on(signal, onSignal);
-    process.on('disconnect', resolve);
+    process.on('disconnect', () => resolve(undefined));
   });
 }
 
