@@ -64,13 +64,19 @@ export interface AppOptions {
 
 export async function openApp(config: Config, options: AppOptions = {}): Promise<App> {
   const log = options.log ?? makeLog({ level: config.logLevel });
+  const sinks = readSinks(config, { env: process.env, now: Date.now });
   const metrics =
     config.metricsPort === undefined
       ? undefined
-      : observe({ maintenance: () => data.maintenance, readSinks: () => delivery.states() });
+      : observe({
+          maintenance: () => data.maintenance,
+          readSinks: () => delivery.states(),
+          clockOffset: () => node.clockOffset(),
+          sinkNames: sinks.map(({ name }) => name),
+          poolSize: config.databaseUrl.startsWith('sqlite:') ? undefined : config.databaseConnections,
+        });
   const observer = metrics ?? unobserved;
   const storeOptions = { clock: options.now, timing: metrics?.database, through: options.through };
-  const sinks = readSinks(config, { env: process.env, now: Date.now });
   const data: OpenedData = await reportSlowStart(config, log, options.shared ?? false, (onStep) =>
     openData(config, { ...storeOptions, onStep }),
   );

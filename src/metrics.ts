@@ -1,16 +1,31 @@
 /**
- * Counters, gauges and histograms in the Prometheus text format. Label values come from the code or the configuration,
- * such as a route name, a status or the name of a sink, and never from a request. No id or key can leak, and the number
- * of series is bounded.
+ * Counters, gauges and histograms, and their Prometheus text format. Label values come from the code or the
+ * configuration, such as a route name, a status or the name of a sink, and never from a request. No id or key can leak,
+ * and the number of series is bounded.
  */
-type Labels = Readonly<Record<string, string>>;
+export type Labels = Readonly<Record<string, string>>;
 
-interface Family {
+export interface NumberSeries {
+  readonly labels: Labels;
+  readonly value: number;
+}
+
+export interface HistogramSeries {
+  readonly labels: Labels;
+  /** Observations per bucket; the last one is above all bounds. */
+  readonly counts: readonly number[];
+  readonly sum: number;
+}
+
+interface FamilyHead {
   readonly name: string;
   readonly help: string;
-  readonly type: 'counter' | 'gauge' | 'histogram';
-  readonly lines: () => string[];
 }
+
+/** All series with one name. */
+export type Family =
+  | (FamilyHead & { readonly type: 'counter' | 'gauge'; readonly series: () => NumberSeries[] })
+  | (FamilyHead & { readonly type: 'histogram'; readonly series: () => HistogramSeries[] });
 
 export interface Counter {
   add(labels: Labels, by?: number): void;
@@ -20,60 +35,72 @@ export interface Histogram {
   observe(labels: Labels, seconds: number): void;
 }
 
+type Read = () => Iterable<readonly [Labels, number]>;
+
 /** Upper bounds of the histogram buckets, in seconds. */
-const bounds = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+export const bounds = [
+  0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+];
 
 export class Registry {
-  readonly #families: Family[] = [];
+  readonly families: Family[] = [];
 
-  counter(name: string, help: string): Counter {
-    const values = new Map<string, number>();
-    this.#families.push({ name, help, type: 'counter', lines: () => valueLines(name, values) });
-    return {
-      add: (labels, by = 1) => {
-        const key = formatLabels(labels);
-        values.set(key, (values.get(key) ?? 0) + by);
-      },
+  /** The series in `initial` exist from the start, so that `rate` sees their first increase. */
+  counter(name: string, help: string, initial: readonly Labels[]): Counter {
+    const series = new Map<string, { labels: Labels; value: number }>();
+    const add = (labels: Labels, by = 1) => {
+      const key = formatLabels(labels);
+      const one = series.get(key);
+      if (one) one.value += by;
+      else series.set(key, { labels, value: by });
     };
+    for (const labels of initial) add(labels, 0);
+    this.families.push({ name, help, type: 'counter', series: () => [...series.values()] });
+    return { add };
   }
 
   histogram(name: string, help: string): Histogram {
-    const series = new Map<string, { counts: number[]; sum: number }>();
-    this.#families.push({
-      name,
-      help,
-      type: 'histogram',
-      lines: () => [...series].flatMap((one) => bucketLines(name, ...one)),
-    });
+    const series = new Map<string, { labels: Labels; counts: number[]; sum: number }>();
+    this.families.push({ name, help, type: 'histogram', series: () => [...series.values()] });
     return {
       observe: (labels, seconds) => {
         const key = formatLabels(labels);
-        const values = series.get(key) ?? { counts: new Array(bounds.length + 1).fill(0), sum: 0 };
+        const one = series.get(key) ?? { labels, counts: new Array(bounds.length + 1).fill(0), sum: 0 };
         const bucket = bounds.findIndex((bound) => seconds <= bound);
-        values.counts[bucket < 0 ? bounds.length : bucket]! += 1;
-        values.sum += seconds;
-        series.set(key, values);
+        one.counts[bucket < 0 ? bounds.length : bucket]! += 1;
+        one.sum += seconds;
+        series.set(key, one);
       },
     };
   }
 
-  /** `read` is called on every scrape. A name that ends in `_total` is a counter, as Prometheus expects. */
-  gauge(name: string, help: string, read: () => Iterable<readonly [Labels, number]>): void {
-    const lines = () =>
-      valueLines(name, new Map(Array.from(read(), ([labels, value]) => [formatLabels(labels), value])));
-    this.#families.push({ name, help, type: name.endsWith('_total') ? 'counter' : 'gauge', lines });
+  /** `read` is called on every scrape. */
+  gauge(name: string, help: string, read: Read): void {
+    this.families.push({ name, help, type: 'gauge', series: () => toSeries(read) });
+  }
+
+  /** A counter that something else counts. */
+  externalCounter(name: string, help: string, read: Read): void {
+    this.families.push({ name, help, type: 'counter', series: () => toSeries(read) });
   }
 
   text(): string {
-    return this.#families
-      .flatMap(({ name, help, type, lines }) => [
-        `# HELP ${name} ${help}`,
-        `# TYPE ${name} ${type}`,
-        ...lines(),
-      ])
+    return this.families
+      .flatMap((family) => {
+        const { name, help, type } = family;
+        const lines =
+          family.type === 'histogram'
+            ? family.series().flatMap((one) => bucketLines(name, one))
+            : family.series().map(({ labels, value }) => `${name}${braced(formatLabels(labels))} ${value}`);
+        return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines];
+      })
       .concat('')
       .join('\n');
   }
+}
+
+function toSeries(read: Read): NumberSeries[] {
+  return Array.from(read(), ([labels, value]) => ({ labels, value }));
 }
 
 function formatLabels(labels: Labels): string {
@@ -85,15 +112,8 @@ function braced(labels: string): string {
   return labels === '' ? '' : `{${labels}}`;
 }
 
-function valueLines(name: string, values: ReadonlyMap<string, number>): string[] {
-  return [...values].map(([labels, value]) => `${name}${braced(labels)} ${value}`);
-}
-
-function bucketLines(
-  name: string,
-  labels: string,
-  { counts, sum }: { counts: number[]; sum: number },
-): string[] {
+function bucketLines(name: string, { labels: given, counts, sum }: HistogramSeries): string[] {
+  const labels = formatLabels(given);
   const comma = labels === '' ? '' : ',';
   let total = 0;
   const buckets = counts.map((count, index) => {

@@ -1,5 +1,6 @@
 /** Declares the Prometheus metrics and records them. */
 import { Registry } from './metrics.ts';
+import { addProcessMetrics } from './process-metrics.ts';
 import type { SinkState } from './store/audit/deliveries.ts';
 import type { Gauges, Maintenance } from './store/maintenance.ts';
 import { version } from './version.ts';
@@ -10,7 +11,7 @@ export interface Observer {
   request(route: string, guarded: boolean, status: number, seconds: number): void;
   decision(allowed: boolean): void;
   /** Counts a request that a rate limit or quota rejected. */
-  limited(limit: string): void;
+  limited(limit: Limit): void;
   database(operation: string, seconds: number): void;
   swept(rows: number): void;
   /** Counts a batch of the audit log that a sink has confirmed. */
@@ -34,54 +35,88 @@ export interface Observed extends Observer {
   text(): Promise<string>;
 }
 
-/** Read on every scrape. */
-export interface GaugeSources {
+export interface MetricSources {
   maintenance(): Pick<Maintenance, 'gauges' | 'inFlight'>;
   readSinks(): Promise<readonly SinkState[]>;
+  /** Seconds by which the clock of this machine is ahead of that of the database, if it is known. */
+  clockOffset(): number | undefined;
+  readonly sinkNames: readonly string[];
+  /** The maximum number of connections of this process. Undefined for SQLite. */
+  readonly poolSize: number | undefined;
 }
 
-export function observe({ maintenance, readSinks }: GaugeSources): Observed {
+const limits = [
+  'address',
+  'key',
+  'sessions',
+  'pending-sessions',
+  'tokens',
+  'token-bytes',
+  'storage',
+] as const;
+/** A request that a rate limit or quota can reject. */
+export type Limit = (typeof limits)[number];
+
+export function observe(sources: MetricSources): Observed {
+  const { maintenance, readSinks } = sources;
   const registry = new Registry();
+  const bySink = sources.sinkNames.map((sink) => ({ sink }));
   const requests = registry.histogram(
     'sallyport_http_request_duration_seconds',
     'Response time by route and status.',
   );
+  const errors = registry.counter(
+    'sallyport_http_errors_total',
+    'Responses with status 500 or 503, without those of /readyz.',
+    [{ status: '500' }, { status: '503' }],
+  );
   const authentications = registry.counter(
     'sallyport_authentications_total',
     'Authentication attempts by result.',
+    [{ result: 'ok' }, { result: 'failed' }],
   );
-  const decisions = registry.counter('sallyport_decisions_total', 'Decisions of POST /decisions by outcome.');
-  const limits = registry.counter(
+  const decisions = registry.counter(
+    'sallyport_decisions_total',
+    'Decisions of POST /decisions by outcome.',
+    [{ outcome: 'allowed' }, { outcome: 'denied' }],
+  );
+  const limited = registry.counter(
     'sallyport_limited_total',
     'Requests rejected by a rate limit or quota, by limit.',
+    limits.map((limit) => ({ limit })),
   );
   const database = registry.histogram('sallyport_database_duration_seconds', 'Database time by operation.');
-  const swept = registry.counter('sallyport_swept_rows_total', 'Expired rows removed by the sweep.');
+  const swept = registry.counter('sallyport_swept_rows_total', 'Expired rows removed by the sweep.', [{}]);
   const deliveries = registry.counter(
     'sallyport_sink_deliveries_total',
     'Batches of the audit log that a sink has confirmed.',
+    bySink,
   );
   const delivered = registry.counter(
     'sallyport_sink_entries_total',
     'Audit entries in the batches that a sink has confirmed.',
+    bySink,
   );
-  const failures = registry.counter('sallyport_sink_failures_total', 'Failed attempts to deliver to a sink.');
+  const failures = registry.counter(
+    'sallyport_sink_failures_total',
+    'Failed attempts to deliver to a sink.',
+    bySink,
+  );
   let latest: Gauges | undefined;
   let sinks: readonly SinkState[] = [];
-  gauges(
-    registry,
-    () => maintenance().inFlight(),
-    () => latest,
-  );
+  databaseGauges(registry, sources, () => latest);
+  gauges(registry, sources, () => latest);
+  addProcessMetrics(registry);
   sinkGauges(registry, () => sinks);
   return {
     request: (route, guarded, status, seconds) => {
       requests.observe({ route, status: String(status) }, seconds);
+      if (status >= 500 && route !== 'ready') errors.add({ status: String(status) });
       if (guarded && status !== 429 && status < 500)
         authentications.add({ result: status === 401 ? 'failed' : 'ok' });
     },
     decision: (allowed) => decisions.add({ outcome: allowed ? 'allowed' : 'denied' }),
-    limited: (limit) => limits.add({ limit }),
+    limited: (limit) => limited.add({ limit }),
     database: (operation, seconds) => database.observe({ operation }, seconds),
     swept: (rows) => swept.add({}, rows),
     delivered: (sink, entries) => {
@@ -110,20 +145,59 @@ function sinkGauges(registry: Registry, states: () => readonly SinkState[]): voi
   );
 }
 
-function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges | undefined): void {
-  const gauge = (name: string, help: string, value: () => number | undefined) =>
-    registry.gauge(name, help, () => {
-      const now = value();
-      return now === undefined ? [] : [[{}, now]];
-    });
-  registry.gauge('sallyport_build_info', 'Running version.', () => [[{ version, bun: Bun.version }, 1]]);
+type Latest = () => Gauges | undefined;
+
+/** Absent while the value is undefined. */
+function addGauge(registry: Registry, name: string, help: string, value: () => number | undefined): void {
+  registry.gauge(name, help, () => {
+    const now = value();
+    return now === undefined ? [] : [[{}, now]];
+  });
+}
+
+function databaseGauges(registry: Registry, sources: MetricSources, latest: Latest): void {
+  const gauge = addGauge.bind(undefined, registry);
   gauge('sallyport_database_up', '1 if the database answered this scrape, otherwise 0.', () =>
     latest() ? 1 : 0,
   );
-  gauge('sallyport_database_in_flight', 'Statements and transactions in progress.', inFlight);
+  gauge('sallyport_database_in_flight', 'Statements and transactions in progress.', () =>
+    sources.maintenance().inFlight(),
+  );
+  gauge(
+    'sallyport_database_pool_size',
+    'Maximum number of PostgreSQL connections of this process.',
+    () => sources.poolSize,
+  );
+  registry.gauge(
+    'sallyport_database_connections',
+    'PostgreSQL connections of the user of the service, of all nodes, by state.',
+    () => {
+      const { busy, idle } = latest()?.connections ?? {};
+      if (busy === undefined || idle === undefined) return [];
+      return [
+        [{ state: 'busy' }, busy],
+        [{ state: 'idle' }, idle],
+      ];
+    },
+  );
+  gauge(
+    'sallyport_database_connections_max',
+    'Connections that the PostgreSQL server accepts, without those reserved for superusers.',
+    () => latest()?.connections?.max,
+  );
   gauge('sallyport_database_bytes', 'Database size.', () => latest()?.bytes);
   registry.gauge('sallyport_rows', 'Estimated number of rows by table.', () =>
     Object.entries(latest()?.rows ?? {}).map(([table, rows]) => [{ table }, rows] as const),
+  );
+}
+
+function gauges(registry: Registry, sources: MetricSources, latest: Latest): void {
+  const gauge = addGauge.bind(undefined, registry);
+  registry.gauge('sallyport_build_info', 'Running version.', () => [[{ version, bun: Bun.version }, 1]]);
+  gauge(
+    'sallyport_clock_offset_seconds',
+    'Seconds by which the clock of this machine is ahead of that of the database.',
+    sources.clockOffset,
   );
   gauge(
     'sallyport_applications_expiring',
@@ -141,10 +215,4 @@ function gauges(registry: Registry, inFlight: () => number, latest: () => Gauges
     () => latest()?.sweepLag,
   );
   gauge('sallyport_audit_unchained', 'Audit entries that are not chained yet.', () => latest()?.unchained);
-  gauge('process_resident_memory_bytes', 'Resident memory.', () => process.memoryUsage.rss());
-  gauge('process_cpu_seconds_total', 'User and system CPU time.', () => {
-    const { user, system } = process.cpuUsage();
-    return (user + system) / 1e6;
-  });
-  gauge('process_uptime_seconds', 'Time since the start of the process.', () => process.uptime());
 }

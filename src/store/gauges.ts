@@ -1,5 +1,5 @@
 import type { Db, DbTime } from './engine/db.ts';
-import type { Gauges } from './maintenance.ts';
+import type { Connections, Gauges } from './maintenance.ts';
 
 const tables = ['applications', 'sessions', 'tokens'] as const;
 const week = 7 * 86_400_000;
@@ -45,5 +45,19 @@ export async function readGauges(db: Db): Promise<Gauges> {
     unchained: await number(
       'select count(*) as value from (select 1 as one from audit_pending limit 10000) as unchained',
     ),
+    connections: db.dialect === 'postgres' ? await readConnections(db) : undefined,
   };
+}
+
+/** Undefined on databases that speak PostgreSQL's protocol without these views and settings. */
+async function readConnections(db: Db): Promise<Connections | undefined> {
+  const sql = `select count(*) filter (where state <> 'idle') as busy, count(*) filter (where state = 'idle') as idle,
+      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as max
+    from pg_stat_activity where usename = current_user and datname = current_database()`;
+  try {
+    const row = await db.get<Record<keyof Connections, DbTime>>(sql);
+    return row && { busy: Number(row.busy), idle: Number(row.idle), max: Number(row.max) };
+  } catch {
+    return undefined;
+  }
 }

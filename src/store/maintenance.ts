@@ -137,6 +137,16 @@ export interface Gauges {
   readonly sweepLag: number;
   /** Audit entries that are not yet chained, counted up to 10,000. */
   readonly unchained: number;
+  /** PostgreSQL only; undefined if the server does not tell. */
+  readonly connections?: Connections | undefined;
+}
+
+/** Connections of the user of the service to its PostgreSQL server. */
+export interface Connections {
+  readonly busy: number;
+  readonly idle: number;
+  /** What the server accepts, without the connections that are reserved for superusers. */
+  readonly max: number;
 }
 
 export interface Settings {
