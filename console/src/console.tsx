@@ -26,12 +26,14 @@ const OneApplication = lazyPage(
 );
 const NewApplication = lazyPage(async () => (await import('./applications/edit.tsx')).EditApplication);
 const PreviewPage = lazyPage(async () => (await import('./access/page.tsx')).PreviewPage);
+const WhoPage = lazyPage(async () => (await import('./who/page.tsx')).WhoPage);
 const Sessions = lazyPage(async () => (await import('./sessions/page.tsx')).Sessions);
 const Tokens = lazyPage(async () => (await import('./tokens/page.tsx')).Tokens);
 const Activity = lazyPage(async () => (await import('./activity/page.tsx')).Activity);
 
 function pageOf([at, id, what]: readonly string[]): ReactNode {
   if (at === 'preview') return <PreviewPage />;
+  if (at === 'who') return <WhoPage />;
   if (at === 'sessions') return <Sessions />;
   if (at === 'tokens') return <Tokens />;
   if (at === 'activity') return <Activity />;

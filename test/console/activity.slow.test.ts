@@ -1,48 +1,29 @@
 /** The activity page in a browser. */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import type { Browser } from 'playwright-core';
-import { noBrowser, openBrowser } from '../support/browser.ts';
-import { openTab, type Tab } from '../support/console-tab.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { expect, test } from 'bun:test';
+import { describeConsole } from '../support/console-suite.ts';
 
-describe.skipIf(noBrowser)('console activity:', () => {
-  let server: TestServer;
-  let browser: Browser;
-  let tab: Tab;
-  beforeAll(async () => {
-    [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
-    tab = await openTab(browser, server.url);
-  });
-  afterAll(async () => {
-    await browser.close();
-    await server.close();
-  });
-  afterEach(async () => {
-    await tab.reset();
-    expect(tab.violations).toEqual([]);
-  });
-
+describeConsole('console activity:', (suite) => {
   const rule = { priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:read'] };
   const card = { id: 'card-1', container: '/pci/high/', data: '4242' };
   const open = async (key: string, hash: string) => {
-    await tab.open();
-    await tab.signIn(key);
-    await tab.navigate(hash);
+    await suite.tab.open();
+    await suite.tab.signIn(key);
+    await suite.tab.navigate(hash);
   };
-  const entry = (text: string) => tab.page.locator('.entry').filter({ hasText: text });
+  const entry = (text: string) => suite.tab.page.locator('.entry').filter({ hasText: text });
   const details = async (text: string) => {
     await entry(text).first().getByRole('button', { name: 'Details' }).click();
     return entry(text).first().locator('.entry-details');
   };
 
   test('a denied entry shows the decision as it was recorded, next to the current one', async () => {
-    const { key } = await server.tenant();
-    const desk = await server.application(key, { name: 'help desk', permissions: [], rules: [rule] });
-    await server.call('POST', '/tokens', { key, body: card });
-    expect((await server.call('DELETE', '/tokens/card-1', { key: desk.key })).status).toBe(403);
-    await server.flush();
+    const { key } = await suite.server.tenant();
+    const desk = await suite.server.application(key, { name: 'help desk', permissions: [], rules: [rule] });
+    await suite.server.call('POST', '/tokens', { key, body: card });
+    expect((await suite.server.call('DELETE', '/tokens/card-1', { key: desk.key })).status).toBe(403);
+    await suite.server.flush();
     const now = { name: 'help desk', permissions: ['token:delete'], rules: [] };
-    expect((await server.call('PUT', `/applications/${desk.id}`, { key, body: now })).status).toBe(200);
+    expect((await suite.server.call('PUT', `/applications/${desk.id}`, { key, body: now })).status).toBe(200);
     await open(key, '#/activity');
     const found = await details('was denied');
     const recorded = found.getByRole('region', { name: 'Decision at that time' });
@@ -57,19 +38,22 @@ describe.skipIf(noBrowser)('console activity:', () => {
   });
 
   test('a disclosure shows who read which tokens, the authorizer and the purpose', async () => {
-    const { key } = await server.tenant();
-    const backend = await server.application(key, { name: 'backend', rules: [rule] });
-    const page = await server.application(key, { name: 'shop page', type: 'public' });
-    await server.call('POST', '/tokens', { key, body: card });
-    await server.call('POST', '/tokens', { key, body: { ...card, id: 'card-2' } });
-    const { session_key, nonce } = (await server.call('POST', '/sessions', { key: page.key })).body;
+    const { key } = await suite.server.tenant();
+    const backend = await suite.server.application(key, { name: 'backend', rules: [rule] });
+    const page = await suite.server.application(key, { name: 'shop page', type: 'public' });
+    await suite.server.call('POST', '/tokens', { key, body: card });
+    await suite.server.call('POST', '/tokens', { key, body: { ...card, id: 'card-2' } });
+    const { session_key, nonce } = (await suite.server.call('POST', '/sessions', { key: page.key })).body;
     const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/pci/' }];
     const { container: _, ...ofSession } = { ...rule, description: 'own cards', conditions };
     const grant = { nonce, rules: [ofSession] };
-    const authorized = await server.call('POST', '/sessions/authorize', { key: backend.key, body: grant });
+    const authorized = await suite.server.call('POST', '/sessions/authorize', {
+      key: backend.key,
+      body: grant,
+    });
     expect(authorized.status).toBe(204);
     const headers = { 'SVC-PURPOSE': 'refund 7' };
-    await server.call('GET', '/tokens', { key: session_key, headers });
+    await suite.server.call('GET', '/tokens', { key: session_key, headers });
     await open(key, '#/activity');
     const found = await details('token.read');
     expect(await entry('token.read').first().innerText()).toContain('Session of shop page');
@@ -84,17 +68,17 @@ describe.skipIf(noBrowser)('console activity:', () => {
   });
 
   test('the chart counts the whole period, while entries are loaded page by page', async () => {
-    const { key } = await server.tenant();
-    const { id, key: writer } = await server.application(key, {
+    const { key } = await suite.server.tenant();
+    const { id, key: writer } = await suite.server.application(key, {
       name: 'writer',
       permissions: ['token:create'],
     });
     for (let number = 0; number < 120; number++)
-      await server.call('POST', '/tokens', { key: writer, body: { ...card, id: `card-${number}` } });
-    await server.call('GET', '/tokens/card-1', { key: writer });
-    await server.flush();
+      await suite.server.call('POST', '/tokens', { key: writer, body: { ...card, id: `card-${number}` } });
+    await suite.server.call('GET', '/tokens/card-1', { key: writer });
+    await suite.server.flush();
     await open(key, `#/activity?application=${id}`);
-    const { page } = tab;
+    const { page } = suite.tab;
     await page.getByText('121 entries', { exact: true }).waitFor();
     const chart = page.getByRole('slider', { name: 'Entries over time' });
     expect(await chart.getAttribute('aria-valuetext')).toBe('120 succeeded, 1 denied');
@@ -113,13 +97,13 @@ describe.skipIf(noBrowser)('console activity:', () => {
   });
 
   test('filters are stored in the URL, and back restores them', async () => {
-    const { key } = await server.tenant();
-    const desk = await server.application(key, { name: 'desk', permissions: ['token:create'] });
-    await server.call('POST', '/tokens', { key: desk.key, body: card });
-    await server.call('GET', '/tokens/card-1', { key: desk.key });
-    await server.flush();
+    const { key } = await suite.server.tenant();
+    const desk = await suite.server.application(key, { name: 'desk', permissions: ['token:create'] });
+    await suite.server.call('POST', '/tokens', { key: desk.key, body: card });
+    await suite.server.call('GET', '/tokens/card-1', { key: desk.key });
+    await suite.server.flush();
     await open(key, '#/activity');
-    const { page } = tab;
+    const { page } = suite.tab;
     await page.getByRole('combobox', { name: 'Operation' }).fill('token.cr');
     await page.getByRole('option', { name: 'token.create' }).click();
     await page.getByText('1 entry', { exact: true }).waitFor();
@@ -128,7 +112,7 @@ describe.skipIf(noBrowser)('console activity:', () => {
     expect(new URL(page.url()).hash).toBe('#/activity?result=denied&operation=token.create');
     await page.goBack();
     await page.getByText('1 entry', { exact: true }).waitFor();
-    await tab.navigate('#/activity?q=card-1&result=denied');
+    await suite.tab.navigate('#/activity?q=card-1&result=denied');
     await entry('was denied').waitFor();
     expect(await page.getByLabel('Search', { exact: true }).inputValue()).toBe('card-1');
     expect(await page.locator('.entry').count()).toBe(1);

@@ -6,6 +6,7 @@ import './no-eval.ts';
 
 import { explain, trace } from '../../../src/domain/explain.ts';
 import { compilePolicy } from '../../../src/domain/policy.ts';
+import { quarantined } from '../../../src/domain/quarantine.ts';
 import type { DecisionResult } from './decision-trace.tsx';
 import type { Grants } from './grants.ts';
 
@@ -19,24 +20,28 @@ export interface GrantHolder {
   readonly grants: Grants;
   /** The authorizer's grants, if they limit the session. */
   readonly ceiling?: Grants | undefined;
+  /** Whether the application is in quarantine. */
+  readonly isQuarantined?: boolean;
 }
 
-function policyOf({ permissions, rules }: Grants) {
+function policyOf({ permissions, rules }: Grants, isQuarantined = false) {
   const whole = rules.map(({ description, container, conditions, ...rest }) => ({
     ...rest,
     description,
     container,
     conditions,
   }));
-  return compilePolicy({ permissions: [...permissions], rules: whole });
+  const own = { permissions: [...permissions], rules: whole };
+  return compilePolicy(isQuarantined ? quarantined(own) : own);
 }
 
 export function evaluator({
   holder,
   grants,
   ceiling,
+  isQuarantined,
 }: GrantHolder): (permission: string, resource: Resource) => DecisionResult {
-  const question = { holder, policy: policyOf(grants), ceiling: ceiling && policyOf(ceiling) };
+  const question = { holder, policy: policyOf(grants, isQuarantined), ceiling: ceiling && policyOf(ceiling) };
   return (permission, resource) => ({
     ...explain(question, permission, resource),
     trace: trace(question, permission, resource),

@@ -1,4 +1,4 @@
-/** What the current rules of an application decide. */
+/** The decision by the current rules of an application. */
 import type { Application } from '../../../sdk/src/sallyport.ts';
 import { DecisionTrace } from '../access/decision-trace.tsx';
 import { evaluator, type Resource } from '../access/evaluate.ts';
@@ -10,7 +10,8 @@ interface Props {
 }
 
 export function CurrentDecision({ application, permission, resource }: Props) {
-  const decide = evaluator({ holder: 'application', grants: application });
+  const isQuarantined = application.quarantined_at !== undefined;
+  const decide = evaluator({ holder: 'application', grants: application, isQuarantined });
   return (
     <section className="current-decision" aria-label="Decision with current rules">
       <h4>Decision with current rules</h4>

@@ -3,9 +3,10 @@ import { memo, type ReactNode, useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';
 import { escapeJson, escapeText } from '../../../src/domain/escape.ts';
 import { OutcomeBadge } from '../access/outcome.tsx';
+import { ApplicationLink } from '../applications/application-link.tsx';
 import { formatDate, formatNumber, plural, shortId, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
-import { Actor, ApplicationLink } from './actor.tsx';
+import { Actor } from './actor.tsx';
 import { RecordedDecision, reasonOf } from './recorded-decision.tsx';
 
 const icons = { success: 'check', denied: 'cross', failed: 'warning' } as const;
@@ -59,7 +60,7 @@ export const Entry = memo(function Entry({ entry, now }: { entry: LogEntry; now:
   );
 });
 
-/** What the operation was about: one resource, or the tokens and their container. */
+/** The subject of the operation: one resource, or the tokens and their container. */
 function Subject({ entry: { entity, resource } }: { entry: LogEntry }) {
   if (entity?.kind === 'application') return <ApplicationLink id={entity.id} />;
   const ids = resource?.ids ?? [];

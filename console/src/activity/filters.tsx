@@ -2,8 +2,8 @@
 import { Select } from '@mantine/core';
 import { useState } from 'react';
 import { ApplicationPicker, useApplication } from '../applications/application-picker.tsx';
+import { SearchField } from '../frame/search-field.tsx';
 import { operations } from './operations.ts';
-import { SearchInput } from './search-input.tsx';
 
 export const defaults = {
   result: 'all',
@@ -93,7 +93,12 @@ export function FilterBar({ filters, set }: Props) {
           onChange={(chosen) => set({ application: chosen?.id ?? '' })}
         />
         <OperationPicker value={filters.operation} choose={(operation) => set({ operation })} />
-        <SearchInput value={filters.q} change={(q) => set({ q }, 'replace')} />
+        <SearchField
+          label="Search"
+          placeholder="Token ID, or container such as /customers/"
+          value={filters.q}
+          onChange={(q) => set({ q }, 'replace')}
+        />
       </div>
     </div>
   );

@@ -1,4 +1,4 @@
-/** The access decision of a log entry, as it was recorded. */
+/** The recorded access decision of a log entry. */
 import { Button } from '@mantine/core';
 import { lazy, type ReactNode, Suspense, useState } from 'react';
 import type { LogEntry } from '../../../sdk/src/sallyport.ts';

@@ -17,6 +17,7 @@ import { DeleteDialog } from './delete-dialog.tsx';
 import { EditApplication } from './edit.tsx';
 import { Keys } from './keys.tsx';
 import { NewKeyDialog } from './new-key-dialog.tsx';
+import { QuarantineButton, QuarantineNotice, QuarantineTag } from './quarantine.tsx';
 import { RotateDialog } from './rotate-dialog.tsx';
 import { CreatedBy, Expires, LastUsed } from './table.tsx';
 import { TypeBadge } from './type-badge.tsx';
@@ -72,6 +73,7 @@ function ApplicationView({ application, reload }: { application: Application; re
           </h1>
           <p className="head-line">
             <TypeBadge type={type} />
+            <QuarantineTag since={application.quarantined_at} />
             {signedIn.ownApplication?.id === id && <span className="tag">signed in</span>}
           </p>
         </div>
@@ -95,9 +97,11 @@ function ApplicationView({ application, reload }: { application: Application; re
               Rotate key
             </Button>
           )}
+          <QuarantineButton application={application} done={reload} />
           {mayDelete && <More remove={() => setOpen('delete')} />}
         </div>
       </header>
+      <QuarantineNotice since={application.quarantined_at} />
       <div className="columns columns-facts">
         <div className="stack-wide">
           <Access application={application} />

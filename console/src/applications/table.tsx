@@ -12,6 +12,7 @@ import { useVisibleRows } from '../frame/visible-rows.ts';
 import { useApplications } from './application-store.ts';
 import { summarizeGrants, summarizePermissions } from './grants-summary.ts';
 import { useKeyEndings } from './key-endings.ts';
+import { QuarantineTag } from './quarantine.tsx';
 import { TypeBadge } from './type-badge.tsx';
 
 export type Column = 'name' | 'used' | 'expires' | 'created';
@@ -124,6 +125,7 @@ const Row = memo(function Row({ row, index, endings, now, enter }: RowProps) {
         </a>
         <span className="cell-sub">
           <TypeBadge type={row.type} />
+          <QuarantineTag since={row.quarantined_at} />
           {ownApplication?.id === row.id && <span className="tag">signed in</span>}
         </span>
       </span>

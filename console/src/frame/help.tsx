@@ -9,6 +9,7 @@ const keys: readonly [keys: string, does: string][] = [
   ['E', 'Edit the open application'],
   ['G A', 'Go to Applications'],
   ['G P', 'Go to Access preview'],
+  ['G W', 'Go to Who has access?'],
   ['G S', 'Go to Sessions'],
   ['G T', 'Go to Tokens'],
   ['G L', 'Go to Activity'],

@@ -7,6 +7,7 @@ type Shortcuts = Readonly<Record<string, () => void>>;
 export const sectionKeys: Readonly<Record<string, string>> = {
   a: 'applications',
   p: 'preview',
+  w: 'who',
   s: 'sessions',
   t: 'tokens',
   l: 'activity',

@@ -25,8 +25,14 @@ function useTargets(text: string): { targets: readonly Target[]; searching: bool
       ...sections.map(({ label, icon, path }) => ({ label, icon, to: [path] })),
     ].map((each) => ({ ...each, id: each.to.join('/'), hint: '' }));
     const targets: Target[] = pages.filter(({ label }) => label.toLowerCase().includes(wanted));
-    for (const { id, name, type } of found.slice(0, maxApplications))
-      targets.push({ id, label: name, hint: type, icon: 'applications', to: ['applications', id] });
+    for (const { id, name, type, quarantined_at } of found.slice(0, maxApplications))
+      targets.push({
+        id,
+        label: name,
+        hint: quarantined_at ? 'in quarantine' : type,
+        icon: 'applications',
+        to: ['applications', id],
+      });
     return { targets, searching };
   }, [found, searching, text]);
 }

@@ -19,6 +19,7 @@ export const sections: readonly Section[] = [
     permission: 'application:read',
   },
   { path: 'preview', label: 'Access preview', short: 'Preview', icon: 'preview', permission: undefined },
+  { path: 'who', label: 'Who has access?', short: 'Who', icon: 'people', permission: 'access:review' },
   { path: 'sessions', label: 'Sessions', short: 'Sessions', icon: 'sessions', permission: 'session:read' },
   { path: 'tokens', label: 'Tokens', short: 'Tokens', icon: 'tokens', permission: 'token:read' },
   { path: 'activity', label: 'Activity', short: 'Activity', icon: 'activity', permission: 'log:read' },

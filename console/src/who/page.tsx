@@ -1,0 +1,151 @@
+/** Every application and active session that has a permission in a container or on a token. */
+import { Button, Select, TextInput } from '@mantine/core';
+import { type FormEvent, useEffect, useState } from 'react';
+import type { AccessEntry } from '../../../sdk/src/sallyport.ts';
+import { OutcomeBadge } from '../access/outcome.tsx';
+import { ErrorNotice } from '../frame/error-notice.tsx';
+import { formatNumber, plural } from '../frame/format.ts';
+import { Icon } from '../frame/icons.tsx';
+import { useNow } from '../frame/load.ts';
+import { usePaged } from '../frame/paged.ts';
+import { useRouteQuery } from '../frame/route.ts';
+import { useSignedIn } from '../frame/signed-in.ts';
+import { AccessTable } from './table.tsx';
+
+const pageSize = 50;
+const defaults = { q: '', permission: 'token:read' };
+type Totals = Readonly<Record<'reveal' | 'mask' | 'redact', number>>;
+const transforms = ['reveal', 'mask', 'redact'] as const;
+
+/** Loads the review page by page. Only the first page has totals. */
+function useReview(q: string, permission: string) {
+  const { api } = useSignedIn();
+  const name = `who ${q} ${permission}`;
+  const [totals, setTotals] = useState<{ name: string; totals: Totals | undefined }>();
+  const resource = q.startsWith('/') ? { container: q } : { token: q };
+  const page = usePaged<AccessEntry>(name, async (start, signal) => {
+    if (q === '') return { data: [], next: undefined };
+    const query = { ...resource, permission, size: pageSize, ...(start && { start }) };
+    const { data, totals, pagination } = await api.access.who(query, { signal });
+    if (!start && !signal.aborted) setTotals({ name, totals });
+    return { data, next: pagination.next };
+  });
+  return { ...page, totals: totals?.name === name ? totals.totals : undefined };
+}
+
+export function WhoPage() {
+  const [{ q, permission }, set] = useRouteQuery(defaults);
+  const review = useReview(q, permission);
+  const now = useNow(30_000);
+  return (
+    <div className="page">
+      <header className="page-head">
+        <div>
+          <h1>Who has access?</h1>
+          <p className="quiet">
+            Applications and active sessions that can access a container or token, riskiest first
+          </p>
+        </div>
+      </header>
+      <QuestionForm q={q} permission={permission} ask={(question) => set(question)} />
+      {review.error !== undefined && <ErrorNotice error={review.error} retry={review.reload} />}
+      {q === '' && (
+        <div className="empty">
+          <Icon name="people" size={28} />
+          <h2>Which data?</h2>
+          <p>Enter a container, such as /customers/42/, or the ID of a token.</p>
+        </div>
+      )}
+      {q !== '' && review.loading && review.items.length === 0 && <p className="fine">Loading…</p>}
+      {q !== '' && !review.loading && review.error === undefined && (
+        <>
+          {review.totals && <TotalsBar totals={review.totals} />}
+          {review.items.length === 0 && !review.more && (
+            <div className="empty">
+              <Icon name="lock" size={28} />
+              <h2>Nobody has access</h2>
+              <p>
+                No application and no active session has <code>{permission}</code> there.
+              </p>
+            </div>
+          )}
+        </>
+      )}
+      {review.items.length > 0 && <AccessTable entries={review.items} now={now} changed={review.reload} />}
+      {review.more && (
+        <div className="foot">
+          <span className="fine">
+            {plural(review.items.length, 'entry', 'entries')} loaded
+            {!review.totals && '. There are too many to count'}
+          </span>
+          <Button variant="default" onClick={review.more}>
+            Load more
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+interface FormProps {
+  readonly q: string;
+  readonly permission: string;
+  readonly ask: (question: { q: string; permission: string }) => void;
+}
+
+function QuestionForm({ q, permission, ask }: FormProps) {
+  const { permissions } = useSignedIn();
+  const [text, setText] = useState(q);
+  const [search, setSearch] = useState('');
+  useEffect(() => setText(q), [q]);
+  const names = [...new Set([...permissions.map(({ name }) => name), permission, search.trim()])];
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    ask({ q: text.trim(), permission });
+  };
+  return (
+    <form className="tools who-form" onSubmit={submit}>
+      <TextInput
+        className="grow"
+        label="Container or token"
+        placeholder="/customers/42/ or card-4242"
+        value={text}
+        onChange={(event) => setText(event.currentTarget.value)}
+        spellCheck={false}
+      />
+      <Select
+        label="Permission"
+        data={names.filter(Boolean)}
+        value={permission}
+        onChange={(value) => value && ask({ q: text.trim(), permission: value })}
+        searchValue={search}
+        onSearchChange={setSearch}
+        searchable
+        allowDeselect={false}
+      />
+      <Button type="submit">Find</Button>
+    </form>
+  );
+}
+
+function TotalsBar({ totals }: { totals: Totals }) {
+  const sum = transforms.reduce((total, each) => total + totals[each], 0);
+  if (sum === 0) return null;
+  return (
+    <section className="card totals" aria-label="Totals">
+      <p className="totals-sum">
+        <strong>{formatNumber(sum)}</strong> with access
+      </p>
+      {transforms.map((each) => (
+        <p key={each} className={totals[each] === 0 ? 'totals-none' : undefined}>
+          <strong>{formatNumber(totals[each])}</strong> <OutcomeBadge answer={each} />
+        </p>
+      ))}
+      <div className="totals-bar" aria-hidden="true">
+        {transforms.map((each) => (
+          <i key={each} className={`share-${each}`} style={{ flexGrow: totals[each] }} />
+        ))}
+      </div>
+    </section>
+  );
+}
