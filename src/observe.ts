@@ -49,6 +49,7 @@ const limits = [
   'address',
   'key',
   'sessions',
+  'revocations',
   'pending-sessions',
   'tokens',
   'token-bytes',
