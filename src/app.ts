@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import { type Config, ConfigError } from './config.ts';
 import { fail } from './domain/error.ts';
 import type { Secret } from './domain/key.ts';
+import { Proofs } from './http/dpop/proofs.ts';
 import { oneUseLink } from './http/endpoints/console-page.ts';
 import { auditRecorder as makeAuditRecorder } from './http/pipeline/audit-recorder.ts';
 import { LargeReplies } from './http/pipeline/large-replies.ts';
@@ -104,6 +105,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     idempotentRequests: new Set(),
     link,
     publicUrl: config.publicUrl,
+    proofs: new Proofs((await data.maintenance.chainKeys()).mac),
     sessionTtl: config.sessionTtl,
     sessionTtlMax: config.sessionTtlMax,
     ready: () => ready,

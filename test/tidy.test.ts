@@ -29,13 +29,14 @@ describe('imports:', () => {
     expect(outside('src/store/', ({ to }) => to.startsWith('src/domain/') || library.test(to))).toEqual([]);
   });
 
-  test('HTTP imports only types from the store', () => {
+  test('HTTP imports only types from the store, and jose only for DPoP', () => {
     const types = ['src/store/store.ts', 'src/log.ts', 'src/observe.ts'];
     const allowed = ({ from, to, typesOnly }: Import) =>
       to.startsWith('src/domain/') ||
       /^(node:|zod$)/.test(to) ||
       to === 'src/version.ts' ||
       to === 'src/ip-address.ts' ||
+      (from.startsWith('src/http/dpop/') && to === 'jose') ||
       (from === 'src/http/endpoints/console-page.ts' && to === 'console/build.ts') ||
       (typesOnly && types.includes(to));
     expect(outside('src/http/', allowed)).toEqual([]);

@@ -35,6 +35,8 @@ export interface ApplicationWithKey {
   rules: Array<AccessRule>;
   /** Origins whose pages may use its key in a browser. Absent if every origin may. */
   allowed_origins?: Array<string>;
+  /** Whether it can create only bound sessions. Absent if it can create others, too. */
+  require_bound_sessions?: boolean;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -132,6 +134,8 @@ export interface ApplicationCreate {
   rules?: Array<AccessRule>;
   /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may. */
   allowed_origins?: Array<string>;
+  /** Public applications only: whether `POST /sessions` requires a DPoP proof, so that all of its sessions are bound. Default: `false`. */
+  require_bound_sessions?: boolean | null;
   /** When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime. */
   expires_at?: string;
 }
@@ -170,6 +174,8 @@ export interface Application {
   rules: Array<AccessRule>;
   /** Origins whose pages may use its key in a browser. Absent if every origin may. */
   allowed_origins?: Array<string>;
+  /** Whether it can create only bound sessions. Absent if it can create others, too. */
+  require_bound_sessions?: boolean;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -286,6 +292,8 @@ export interface ApplicationUpdate {
   rules?: Array<AccessRule>;
   /** Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may. */
   allowed_origins?: Array<string>;
+  /** Public applications only: whether `POST /sessions` requires a DPoP proof. If absent, it is not changed. Existing sessions are not affected. */
+  require_bound_sessions?: boolean | null;
   /** When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed. */
   expires_at?: string;
   /** Read-only. May be sent unchanged; a different value is rejected. */
@@ -396,6 +404,8 @@ export interface SessionCreated {
   nonce: string;
   /** When the session expires, authorized or not. */
   expires_at: string;
+  /** Present if the session is bound: every request with its key needs a DPoP proof made with the same private key. */
+  bound?: true;
 }
 
 export interface SessionAuthorize {
@@ -436,6 +446,8 @@ export interface Session {
   authorized_by?: string;
   /** Whether the session is limited to the current access of the key that authorized it. */
   ceiling: boolean;
+  /** Whether the session is bound: every request with its key needs a DPoP proof. */
+  bound: boolean;
   /** When it expires. */
   expires_at: string;
   /** Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application may be. */
@@ -526,6 +538,8 @@ export interface Decision {
   trace?: Array<DecisionStep>;
   /** The principal that the credential belongs to. Absent if the credential is invalid. */
   principal?: Principal;
+  /** Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell. */
+  dpop?: DpopResponse;
 }
 
 export interface DecidingRule {
@@ -572,9 +586,18 @@ export interface Principal {
   application_id: string;
 }
 
+export interface DpopResponse {
+  /** To send in the header `DPoP-Nonce`. */
+  nonce: string;
+  /** Why the proof was not accepted. Respond with 401 and `WWW-Authenticate: DPoP error="…"` with this value. */
+  error?: 'invalid_dpop_proof' | 'use_dpop_nonce';
+}
+
 export interface Decisions {
   /** The principal that the credential belongs to. Absent if the credential is invalid. */
   principal?: Principal;
+  /** Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell. */
+  dpop?: DpopResponse;
   /** One decision per resource, in the same order. */
   decisions: Array<Outcome>;
 }
@@ -597,6 +620,8 @@ export interface Outcome {
 export interface DecisionRequest {
   /** The key to check, exactly as you received it. It does not have to be valid. */
   credential: string;
+  /** The DPoP proof that you received with the key. Required for the key of a bound session, ignored for other keys. */
+  proof?: PresentedProof;
   /** The permission to check. */
   permission: PermissionName;
   /** The resource to check. Without it, only grants for all resources match. */
@@ -607,6 +632,17 @@ export interface DecisionRequest {
   explain?: boolean | null;
   /** Whether to record the decision in the audit log, because your service acts on it. Allowed resources are in the log before the response is sent. Requires the key of a private or management application. */
   record?: boolean | null;
+}
+
+export interface PresentedProof {
+  /** The `DPoP` header of the request that you received. */
+  jwt: string;
+  /** The method of that request. */
+  method: string;
+  /** The URL of that request, as the client sent it. The query is ignored. */
+  url: string;
+  /** An id of that request, which you choose, for example a UUID. With the same id, you can send the proof again, to ask about another permission or resource. Otherwise a proof is accepted once. */
+  request?: string;
 }
 
 export interface Resource {
@@ -682,6 +718,8 @@ export interface AuthZenDecision {
     rule?: DecidingRule;
     /** The smallest grant that would allow it. */
     missing?: MissingGrant;
+    /** Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell. */
+    dpop?: DpopResponse;
     /** Why an evaluation of a batch is invalid. */
     error?: {
       /** The HTTP status code that a single evaluation would have. */
@@ -709,7 +747,20 @@ export interface AuthZenSubject {
   properties?: {
     /** The key of the subject. It replaces the id, which is then ignored. */
     credential?: string | null;
+    /** The DPoP proof that you received with the key. Required for the key of a bound session. */
+    proof?: AuthZenProof;
   };
+}
+
+export interface AuthZenProof {
+  /** The `DPoP` header of the request that you received. */
+  jwt: string;
+  /** The method of that request. */
+  method: string;
+  /** The URL of that request, as the client sent it. The query is ignored. */
+  url: string;
+  /** An id of that request, which you choose, for example a UUID. With the same id, you can send the proof again, to ask about another permission or resource. Otherwise a proof is accepted once. */
+  request?: string;
 }
 
 export interface AuthZenAction {

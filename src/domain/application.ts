@@ -68,6 +68,10 @@ export const Application = z
       .array(z.string())
       .optional()
       .describe('Origins whose pages may use its key in a browser. Absent if every origin may.'),
+    require_bound_sessions: z
+      .boolean()
+      .optional()
+      .describe('Whether it can create only bound sessions. Absent if it can create others, too.'),
     ...changeFields,
     quarantined_at: Timestamp.optional().describe(
       'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not.',
@@ -142,6 +146,9 @@ export const ApplicationCreate = z
     allowed_origins: optional(Origins).describe(
       'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser, such as `https://shop.example`. If absent or empty, every origin may.',
     ),
+    require_bound_sessions: optional(z.boolean()).describe(
+      'Public applications only: whether `POST /sessions` requires a DPoP proof, so that all of its sessions are bound. Default: `false`.',
+    ),
     expires_at: optional(DateTime).describe(
       'When the application expires. Must be in the future. If absent, it never expires, unless the tenant has a maximum lifetime.',
     ),
@@ -190,6 +197,9 @@ export const ApplicationUpdate = z
     allowed_origins: optional(Origins).describe(
       'Public applications only: origins whose pages may use its key and the keys of its sessions in a browser. If absent, they are not changed; if empty, every origin may.',
     ),
+    require_bound_sessions: optional(z.boolean()).describe(
+      'Public applications only: whether `POST /sessions` requires a DPoP proof. If absent, it is not changed. Existing sessions are not affected.',
+    ),
     expires_at: optional(ExpiryChange).describe(
       'When the application expires. Must be in the future. `never` removes the expiry; if absent, it is not changed.',
     ),
@@ -237,11 +247,27 @@ function normalized(field: string, sent: unknown): unknown {
   return time === undefined ? sent : timestamp(time);
 }
 
-export function originErrors(type: string, origins: readonly string[] | undefined): Errors {
-  if (type === 'public' || !origins || origins.length === 0) return {};
+/** Errors for settings of sessions and browsers, which only public applications have. */
+export function publicOnlyErrors(
+  type: string,
+  sent: {
+    allowed_origins?: readonly string[] | undefined;
+    require_bound_sessions?: boolean | undefined;
+  },
+): Errors {
+  if (type === 'public') return {};
+  const { allowed_origins: origins, require_bound_sessions: requireBound } = sent;
   return {
-    allowed_origins: [
-      `is only for public applications: the key of a ${type} application must not be used in a browser`,
-    ],
+    ...(origins &&
+      origins.length > 0 && {
+        allowed_origins: [
+          `is only for public applications: the key of a ${type} application must not be used in a browser`,
+        ],
+      }),
+    ...(requireBound && {
+      require_bound_sessions: [
+        `is only for public applications: a ${type} application cannot create sessions`,
+      ],
+    }),
   };
 }

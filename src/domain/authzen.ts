@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { containsNoSecret, optional } from './common-fields.ts';
+import { AuthZenProof, DpopResponse, dpopDescription } from './dpop.ts';
 import { DecidingRule, MissingGrant } from './explain.ts';
 import { Container, Transform } from './rule.ts';
 
@@ -32,6 +33,9 @@ export const AuthZenSubject = z
       z.object({
         credential: optional(z.string()).describe(
           'The key of the subject. It replaces the id, which is then ignored.',
+        ),
+        proof: optional(AuthZenProof).describe(
+          'The DPoP proof that you received with the key. Required for the key of a bound session.',
         ),
       }),
     ).describe('Other properties are ignored.'),
@@ -114,6 +118,7 @@ export const AuthZenDecision = z
         transform: Transform.exactOptional().describe('How to show the data. Absent if denied.'),
         rule: DecidingRule.exactOptional().describe('The rule that allowed it.'),
         missing: MissingGrant.exactOptional().describe('The smallest grant that would allow it.'),
+        dpop: DpopResponse.exactOptional().describe(dpopDescription),
         error: z
           .object({
             status: z.int().describe('The HTTP status code that a single evaluation would have.'),

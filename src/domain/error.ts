@@ -137,7 +137,10 @@ interface FailureOptions {
   readonly retryAfter?: number;
   /** Logged, but never sent to the client. */
   readonly cause?: unknown;
-  /** Whether a 5xx is part of normal operation, such as during shutdown. Then it is not logged as an error. */
+  /**
+   * Whether it is part of normal operation, such as a 503 during shutdown. Then it is neither logged as an error nor
+   * recorded as a denial.
+   */
   readonly expected?: true;
 }
 

@@ -34,12 +34,15 @@ export type Principal =
       readonly kind: 'application';
       readonly application: Application;
       readonly ceiling?: undefined;
+      readonly jkt?: undefined;
     })
   | (Caller & {
       readonly kind: 'session';
       readonly sessionId: string;
       /** The application that authorized the session. Undefined while the session is pending. */
       readonly authorizedBy: string | undefined;
+      /** The thumbprint of the key that every request must prove to hold. Undefined if the session is not bound. */
+      readonly jkt?: string | undefined;
       /** The current policy of the authorizer, if it limits the session. */
       readonly ceiling: Policy | undefined;
     });

@@ -12,7 +12,10 @@ export interface AuditRow {
 }
 
 /** The access of an application. */
-export type Access = Pick<Application, 'permissions' | 'rules' | 'allowed_origins'>;
+export type Access = Pick<
+  Application,
+  'permissions' | 'rules' | 'allowed_origins' | 'require_bound_sessions'
+>;
 
 /** The revocations of one application. */
 export interface Revocation {
@@ -84,7 +87,7 @@ export function revocations(rows: readonly AuditRow[]): Revocations {
   return { applications: [...applications.values()], tenants };
 }
 
-const fields = ['permissions', 'rules', 'allowed_origins'] as const;
+const fields = ['permissions', 'rules', 'allowed_origins', 'require_bound_sessions'] as const;
 
 function accessIn(difference: Difference): Partial<Access> {
   return Object.fromEntries(
@@ -100,9 +103,10 @@ function accessIn(difference: Difference): Partial<Access> {
  * rule can reduce access as well as a removed one, so any difference in rules counts.
  */
 export function isNarrower(now: Access, then: Partial<Access>): boolean {
-  const { permissions, rules, allowed_origins: origins } = then;
+  const { permissions, rules, allowed_origins: origins, require_bound_sessions: requireBound } = then;
   if (rules && JSON.stringify(rules) !== JSON.stringify(now.rules)) return true;
   if (permissions && now.permissions.some((name) => !permissions.includes(name))) return true;
+  if (requireBound && !now.require_bound_sessions) return true;
   if (!origins) return false;
   return now.allowed_origins?.every((origin) => origins.includes(origin)) !== true;
 }

@@ -14,6 +14,12 @@ export const SessionCreated = z
       .string()
       .describe('Send it to your backend, which uses it to authorize the session. It works once.'),
     expires_at: Timestamp.describe('When the session expires, authorized or not.'),
+    bound: z
+      .literal(true)
+      .optional()
+      .describe(
+        'Present if the session is bound: every request with its key needs a DPoP proof made with the same private key.',
+      ),
   })
   .meta({ id: 'SessionCreated' });
 
@@ -50,6 +56,9 @@ export const Session = z
     ceiling: z
       .boolean()
       .describe('Whether the session is limited to the current access of the key that authorized it.'),
+    bound: z
+      .boolean()
+      .describe('Whether the session is bound: every request with its key needs a DPoP proof.'),
     expires_at: Timestamp.describe('When it expires.'),
     quarantined_at: Timestamp.optional().describe(
       'Since when it is in quarantine: it can change nothing, and it reads tokens without their data. Absent if it is not; its application may be.',

@@ -202,8 +202,13 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   );
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
-  const { name, permissions, rules, allowed_origins } = found;
-  const now = { permissions, rules, ...(allowed_origins && { allowed_origins }) };
+  const { name, permissions, rules, allowed_origins, require_bound_sessions } = found;
+  const now = {
+    permissions,
+    rules,
+    ...(allowed_origins && { allowed_origins }),
+    ...(require_bound_sessions && { require_bound_sessions }),
+  };
   const narrower = !deleted && isNarrower(now, access);
   if (!deleted && keys.length === 0 && !narrower) return undefined;
   const named = { tenant_id: tenant, application_id: application, name, deleted, keys };
@@ -243,8 +248,15 @@ async function remove(tx: Queries, record: Write, revived: RevivedApplication): 
   }
   if (!access) return;
   await tx.run(
-    'update applications set permissions = $3, rules = $4, allowed_origins = $5 where tenant_id = $1 and id = $2',
-    [tenantId, id, ...toText(access), originsText(access.allowed_origins)],
+    `update applications set permissions = $3, rules = $4, allowed_origins = $5, require_bound_sessions = $6
+     where tenant_id = $1 and id = $2`,
+    [
+      tenantId,
+      id,
+      ...toText(access),
+      originsText(access.allowed_origins),
+      Number(access.require_bound_sessions ?? false),
+    ],
   );
   const to = Object.entries(JSON.parse(JSON.stringify(access)) as object).map(([field, value]) => [
     field,

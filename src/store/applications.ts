@@ -18,6 +18,7 @@ export interface ApplicationRow {
   permissions: string;
   rules: string;
   allowed_origins: string | null;
+  require_bound_sessions: number;
   created_by: string | null;
   created_at: DbTime;
   modified_by: string | null;
@@ -29,7 +30,7 @@ export interface ApplicationRow {
 
 export const applicationColumns = (alias: string) =>
   `${alias}.tenant_id, ${alias}.id, ${alias}.name, ${alias}.type, ${alias}.permissions, ${alias}.rules,
-   ${alias}.allowed_origins, ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
+   ${alias}.allowed_origins, ${alias}.require_bound_sessions, ${alias}.created_by, ${alias}.created_at, ${alias}.modified_by,
    ${alias}.modified_at, ${alias}.expires_at, ${alias}.quarantined_at, ${alias}.last_used_at`;
 
 /** The SQL condition for a row that has not expired. */
@@ -81,10 +82,10 @@ export function applications(db: Executor): Applications {
       db.transaction(async (tx) => {
         const old = await lock(tx, tenant, id);
         if (!old) return undefined;
-        const { name, allowed_origins, expires_at, ...grants } = revise(old);
+        const { name, allowed_origins, require_bound_sessions, expires_at, ...grants } = revise(old);
         await tx.run(
           `update applications set name = $3, name_folded = $4, permissions = $5, rules = $6,
-             allowed_origins = $7, expires_at = $8, modified_by = $9, modified_at = $10
+             allowed_origins = $7, require_bound_sessions = $8, expires_at = $9, modified_by = $10, modified_at = $11
            where tenant_id = $1 and id = $2`,
           [
             tenant,
@@ -93,6 +94,7 @@ export function applications(db: Executor): Applications {
             fold(name),
             ...toText(grants),
             originsText(allowed_origins),
+            Number(require_bound_sessions ?? false),
             expires_at === undefined ? null : Date.parse(expires_at),
             change.by,
             change.at,
@@ -162,11 +164,12 @@ export async function insertApplication(
   application: NewApplication,
   key: Minted,
 ) {
-  const { id, name, type, allowedOrigins, createdBy, createdAt, expiresAt, keyExpiresAt } = application;
+  const { id, name, type, allowedOrigins, requireBoundSessions } = application;
+  const { createdBy, createdAt, expiresAt, keyExpiresAt } = application;
   await tx.run(
     `insert into applications (tenant_id, id, name, name_folded, type, permissions, rules,
-       allowed_origins, created_by, created_at, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+       allowed_origins, require_bound_sessions, created_by, created_at, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
     [
       tenant,
       id,
@@ -175,6 +178,7 @@ export async function insertApplication(
       type,
       ...toText(application),
       originsText(allowedOrigins),
+      Number(requireBoundSessions ?? false),
       createdBy ?? null,
       createdAt,
       expiresAt ?? null,
@@ -192,6 +196,7 @@ export function toApplication(row: ApplicationRow): Application {
     type: row.type,
     ...toGrants(row),
     ...(row.allowed_origins !== null && { allowed_origins: toOrigins(row) }),
+    ...(row.require_bound_sessions !== 0 && { require_bound_sessions: true }),
     ...(row.created_by !== null && { created_by: row.created_by }),
     created_at: timestamp(Number(row.created_at)),
     ...(row.modified_by !== null && { modified_by: row.modified_by }),

@@ -29,6 +29,7 @@ interface SessionRow {
   authorized_by: string | null;
   permissions: string;
   rules: string;
+  jkt: string | null;
   allowed_origins: string | null;
   quarantined_at: DbTime | null;
   session_quarantined_at: DbTime | null;
@@ -53,7 +54,7 @@ const byApplicationKey = `
 
 const bySessionKey = `
   select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
-    s.rules, a.allowed_origins, s.quarantined_at as session_quarantined_at, a.quarantined_at,
+    s.rules, s.jkt, a.allowed_origins, s.quarantined_at as session_quarantined_at, a.quarantined_at,
     c.quarantined_at as ceiling_quarantined_at,
     c.permissions as ceiling_permissions, c.rules as ceiling_rules, c.id as authorizer_id,
     k.id as authorizer_key_id,
@@ -101,6 +102,7 @@ function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     applicationId: row.application_id,
     sessionId: row.id,
     authorizedBy: row.authorized_by ?? undefined,
+    jkt: row.jkt ?? undefined,
     policy: compilePolicy(toEffectiveGrants(row)),
     origins: toOrigins(row),
     maxLifetime: maxLifetimeOf(row),

@@ -47,6 +47,7 @@ export interface NewApplication extends Grants {
   readonly name: string;
   readonly type: ApplicationType;
   readonly allowedOrigins?: readonly string[] | undefined;
+  readonly requireBoundSessions?: boolean | undefined;
   readonly createdBy: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number | undefined;
@@ -55,7 +56,8 @@ export interface NewApplication extends Grants {
 }
 
 /** The fields that an update replaces. */
-export type ApplicationUpdate = Grants & Pick<Application, 'name' | 'allowed_origins' | 'expires_at'>;
+export type ApplicationUpdate = Grants &
+  Pick<Application, 'name' | 'allowed_origins' | 'require_bound_sessions' | 'expires_at'>;
 
 export interface ApplicationFilter {
   readonly ids?: readonly string[] | undefined;
@@ -79,6 +81,8 @@ export interface NewSession {
   readonly applicationId: string;
   readonly key: Digest;
   readonly nonce: Digest;
+  /** The thumbprint of the key that the session is bound to. Undefined if it is not bound. */
+  readonly jkt?: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number;
 }

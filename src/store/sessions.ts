@@ -30,10 +30,12 @@ interface SessionRow {
   authorized_by: string | null;
   ceiling: number | boolean;
   quarantined_at: DbTime | null;
+  bound: number | boolean;
 }
 
 const columns = `s.tenant_id, s.id, s.application_id, s.permissions, s.rules, s.created_at, s.expires_at,
-  s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at`;
+  s.authorized_at, s.authorized_by, s.authorizer_digest is not null as ceiling, s.quarantined_at,
+  s.jkt is not null as bound`;
 
 /** The foreign key fails if the application does not exist. */
 const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
@@ -46,9 +48,10 @@ const insertRows = inserter<ReturnType<typeof rowOf>>('sessions', {
   rules: 'text',
   created_at: 'bigint',
   expires_at: 'bigint',
+  jkt: 'text',
 });
 
-function rowOf(tenant: string, { applicationId, id, key, nonce, createdAt, expiresAt }: NewSession) {
+function rowOf(tenant: string, { applicationId, id, key, nonce, jkt, createdAt, expiresAt }: NewSession) {
   return {
     tenant_id: tenant,
     application_id: applicationId,
@@ -59,6 +62,7 @@ function rowOf(tenant: string, { applicationId, id, key, nonce, createdAt, expir
     rules: '[]',
     created_at: createdAt,
     expires_at: expiresAt,
+    jkt: jkt ?? null,
   };
 }
 
@@ -163,6 +167,7 @@ function toSession(row: SessionRow): Session {
     ...(row.authorized_at !== null && { authorized_at: timestamp(Number(row.authorized_at)) }),
     ...(row.authorized_by !== null && { authorized_by: row.authorized_by }),
     ceiling: Boolean(row.ceiling),
+    bound: Boolean(row.bound),
     expires_at: timestamp(Number(row.expires_at)),
     ...(row.quarantined_at !== null && { quarantined_at: timestamp(Number(row.quarantined_at)) }),
   };

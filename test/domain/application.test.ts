@@ -38,6 +38,7 @@ describe('creating an application', () => {
       permissions: [],
       rules: [],
       allowed_origins: undefined,
+      require_bound_sessions: undefined,
       expires_at: undefined,
     });
   });

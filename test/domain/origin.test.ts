@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { Origins, originErrors, originOf } from '../../src/domain/application.ts';
+import { Origins, originOf, publicOnlyErrors } from '../../src/domain/application.ts';
 
 describe('an origin', () => {
   test.each([
@@ -69,11 +69,11 @@ describe('allowed origins', () => {
 
   test('are only for public applications', () => {
     const origins = ['https://shop.example'];
-    expect(originErrors('public', origins)).toEqual({});
+    expect(publicOnlyErrors('public', { allowed_origins: origins })).toEqual({});
     for (const type of ['private', 'management'] as const) {
-      expect(originErrors(type, undefined)).toEqual({});
-      expect(originErrors(type, [])).toEqual({});
-      expect(originErrors(type, origins)).toEqual({
+      expect(publicOnlyErrors(type, {})).toEqual({});
+      expect(publicOnlyErrors(type, { allowed_origins: [] })).toEqual({});
+      expect(publicOnlyErrors(type, { allowed_origins: origins })).toEqual({
         allowed_origins: [
           `is only for public applications: the key of a ${type} application must not be used in a browser`,
         ],

@@ -12,7 +12,7 @@ import {
 } from 'yaml';
 import { z } from 'zod';
 import type { Application } from '../../../sdk/src/sallyport.ts';
-import { ApplicationCreate, ExpiryChange, never, originErrors } from '../../domain/application.ts';
+import { ApplicationCreate, ExpiryChange, never, publicOnlyErrors } from '../../domain/application.ts';
 import { Name, optional } from '../../domain/common-fields.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { builtIn, Permission } from '../../domain/permission.ts';
@@ -136,10 +136,10 @@ function findFaults(applications: readonly FileApplication[]): Fault[] {
     const at = ['applications', index];
     const isDuplicate = names.has(application.name);
     names.add(application.name);
-    const { type, allowed_origins, previous_name } = application;
+    const { type, previous_name } = application;
     if (previous_name !== undefined && allNames.filter((name) => name === previous_name).length > 1)
       return [{ path: [...at, 'previous_name'], message: 'is also a name elsewhere in the file' }];
-    const errors = { ...grantErrors(type, application), ...originErrors(type, allowed_origins) };
+    const errors = { ...grantErrors(type, application), ...publicOnlyErrors(type, application) };
     const grants = Object.entries(errors).flatMap(([path, sentences]) =>
       sentences.map((message) => ({ path: [...at, ...path.split('.')], message })),
     );

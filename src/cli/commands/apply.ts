@@ -181,12 +181,12 @@ export async function createApplication(
 
 /** The request body of a new application. */
 function bodyOf(wanted: FileApplication): Body {
-  const { name, type, permissions, rules, allowed_origins } = wanted;
+  const { name, type, permissions, rules, allowed_origins, require_bound_sessions } = wanted;
   return {
     name,
     type,
     permissions,
     rules: rules as Body['rules'] & {},
-    ...only({ allowed_origins, expires_at: expiryOf(wanted) }),
+    ...only({ allowed_origins, require_bound_sessions, expires_at: expiryOf(wanted) }),
   };
 }

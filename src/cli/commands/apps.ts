@@ -9,6 +9,7 @@ import type { Call, Option, RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { keyToOption, withKey } from '../terminal/files.ts';
 import {
+  boundSessionsOption,
   confirm,
   expiryOption,
   fileOption,
@@ -57,6 +58,7 @@ export const appCommands: readonly RemoteCommand[] = [
       typeOption,
       permissionOption,
       originOption,
+      boundSessionsOption,
       expiryOption,
       fileOption,
       keyToOption,
@@ -82,6 +84,7 @@ export const appCommands: readonly RemoteCommand[] = [
       { name: 'name', value: 'TEXT', description: 'New name.' },
       { ...permissionOption, description: 'Permission to grant; repeatable. Replaces the current list.' },
       originOption,
+      boundSessionsOption,
       {
         ...expiryOption,
         description: 'New expiry, such as 2030-01-31T12:00:00Z or 90d, or "never" to remove it.',
@@ -158,6 +161,7 @@ async function create(call: Call): Promise<number> {
       type: options.value('type'),
       permissions: options.values('permission'),
       allowed_origins: options.values('origin'),
+      require_bound_sessions: requiresBound(options),
       expires_at: timeOf(call, expiryOption),
     }),
   };
@@ -173,14 +177,23 @@ async function update(call: Call): Promise<number> {
       name: options.value('name'),
       permissions: options.values('permission'),
       allowed_origins: options.values('origin'),
+      require_bound_sessions: requiresBound(options),
       expires_at: timeOf(call, expiryOption),
     }),
   };
   if (Object.keys(sent).length === 0)
-    throw new UsageError('nothing to update', 'pass --name, --permission, --origin, --expires-at or --file');
+    throw new UsageError(
+      'nothing to update',
+      'pass --name, --permission, --origin, --bound-sessions, --expires-at or --file',
+    );
   const { id, name, permissions, rules } = await findApplication(call, call.args[0] as string);
   const body = { name, permissions, rules, ...sent };
   return show(call, await service.applications.update(id, body as ApplicationUpdate));
+}
+
+function requiresBound(options: Call['options']): boolean | undefined {
+  const value = options.value(boundSessionsOption.name);
+  return value === undefined ? undefined : value === 'required';
 }
 
 async function regenerate(call: Call): Promise<number> {
@@ -243,6 +256,7 @@ export function show({ printResult }: Call, app: Application | ApplicationWithKe
       ['permissions', app.permissions.join(', ')],
       ...app.rules.map((rule, index) => [`rule ${index + 1}`, formatRule(rule)] as const),
       ['origins', app.allowed_origins?.join(', ')],
+      ['bound sessions', app.require_bound_sessions ? 'required' : undefined],
       ['created', by(app.created_at, app.created_by)],
       ['modified', by(app.modified_at, app.modified_by)],
       ['expires', app.expires_at ?? 'never'],

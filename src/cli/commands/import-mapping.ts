@@ -1,6 +1,6 @@
 /** Converts applications and tokens of another vault to those of Sallyport. */
 import type { TokenCreate as TokenBody } from '../../../sdk/src/sallyport.ts';
-import { ApplicationCreate, originErrors } from '../../domain/application.ts';
+import { ApplicationCreate, publicOnlyErrors } from '../../domain/application.ts';
 import { grantErrors } from '../../domain/grant.ts';
 import { type Mask, MaskError, renderMask } from '../../domain/mask.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
@@ -123,7 +123,7 @@ export function mapApplication(item: SourceItem, mapping: Mapping): MappedApplic
   const application = checked.data;
   const errors = {
     ...grantErrors(application.type, application),
-    ...originErrors(application.type, application.allowed_origins),
+    ...publicOnlyErrors(application.type, application),
   };
   const problems = Object.entries(errors).map(([path, messages]) => `${path} ${messages.join(', ')}`);
   if (problems.length > 0) return { place, error: problems.join('; ') };

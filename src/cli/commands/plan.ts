@@ -11,7 +11,7 @@ import { formatRule } from './apps.ts';
 interface Update {
   readonly current: Application;
   readonly wanted: FileApplication;
-  /** Descriptions of what changes: grants, origins, expiry and name. */
+  /** Descriptions of what changes: grants, origins, bound sessions, expiry and name. */
   readonly add: readonly string[];
   readonly remove: readonly string[];
 }
@@ -81,12 +81,16 @@ export function makePlan(
   };
 }
 
-/** Compares without regard to order. Origins and expiry stay unchanged if the file does not have them. */
+/** Compares without regard to order. Origins, bound sessions and expiry stay unchanged if the file does not have them. */
 function difference(current: Application, wanted: FileApplication): Update {
   const { allowed_origins = current.allowed_origins } = wanted;
+  const { require_bound_sessions = current.require_bound_sessions } = wanted;
   const expires_at = wanted.expires_at === undefined ? current.expires_at : expiryOf(wanted);
   const before = [...describe(current), `name ${current.name}`];
-  const after = [...describe({ ...wanted, allowed_origins, expires_at }), `name ${wanted.name}`];
+  const after = [
+    ...describe({ ...wanted, allowed_origins, require_bound_sessions, expires_at }),
+    `name ${wanted.name}`,
+  ];
   const missing = (some: readonly string[], others: readonly string[]) =>
     some.filter((one) => !others.includes(one));
   return { current, wanted, add: missing(after, before), remove: missing(before, after) };
@@ -101,11 +105,18 @@ interface Described {
   readonly permissions: readonly string[];
   readonly rules: readonly { readonly [K in keyof AccessRule]?: AccessRule[K] | undefined }[];
   readonly allowed_origins?: readonly string[] | undefined;
+  readonly require_bound_sessions?: boolean | undefined;
   readonly expires_at?: string | undefined;
 }
 
-/** One description per grant, origin and expiry. Two of them are equal if their descriptions are. */
-function describe({ permissions, rules, allowed_origins, expires_at }: Described): string[] {
+/** One description per grant, origin and other setting. Two of them are equal if their descriptions are. */
+function describe({
+  permissions,
+  rules,
+  allowed_origins,
+  require_bound_sessions,
+  expires_at,
+}: Described): string[] {
   return [
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
@@ -113,6 +124,7 @@ function describe({ permissions, rules, allowed_origins, expires_at }: Described
         (rule) => `rule ${formatRule({ ...rule, permissions: rule.permissions?.toSorted() } as AccessRule)}`,
       ),
       ...(allowed_origins ?? []).map((origin) => `origin ${origin}`),
+      ...(require_bound_sessions ? ['bound sessions required'] : []),
       ...(expires_at === undefined ? [] : [`expiry ${expires_at}`]),
     ]),
   ];
@@ -128,13 +140,13 @@ export function isEmpty(plan: Plan): boolean {
 
 /** The request body of an update. */
 export function updateBody(wanted: FileApplication): ApplicationUpdate {
-  const { name, permissions, rules, allowed_origins } = wanted;
+  const { name, permissions, rules, allowed_origins, require_bound_sessions } = wanted;
   const expires_at = wanted.expires_at === never ? never : expiryOf(wanted);
   return {
     name,
     permissions,
     rules: rules as ApplicationUpdate['rules'] & {},
-    ...only({ allowed_origins, expires_at }),
+    ...only({ allowed_origins, require_bound_sessions, expires_at }),
   };
 }
 

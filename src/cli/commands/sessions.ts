@@ -91,13 +91,14 @@ async function list(call: Call): Promise<number> {
   const names = new ApplicationNames(call);
   return printList(call, service.sessions.all(filter), {
     noun: 'active sessions',
-    head: ['ID', 'STATE', 'GRANTS', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
+    head: ['ID', 'STATE', 'GRANTS', 'BOUND', 'APPLICATION', 'AUTHORIZED BY', 'EXPIRES'],
     load: (sessions) =>
       names.load(sessions.flatMap(({ application_id, authorized_by }) => [application_id, authorized_by])),
     row: (session) => [
       session.id,
       session.quarantined_at === undefined ? session.state : `${session.state}, in quarantine`,
       summarizeGrants(session),
+      session.bound ? 'yes' : 'no',
       names.of(session.application_id),
       names.of(session.authorized_by),
       session.expires_at,

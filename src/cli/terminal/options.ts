@@ -23,6 +23,13 @@ export const originOption: Option = {
   description: 'Allowed origin of a public application; repeatable.',
 };
 
+export const boundSessionsOption: Option = {
+  name: 'bound-sessions',
+  value: 'WHEN',
+  choices: ['required', 'optional'],
+  description: 'Whether a public application can create only bound sessions.',
+};
+
 export const expiryOption: Option = {
   name: 'expires-at',
   value: 'TIME',

@@ -5,7 +5,7 @@ import {
   ApplicationUpdate,
   Application as ApplicationView,
   expiryAfter,
-  originErrors,
+  publicOnlyErrors,
   readOnlyErrors,
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
@@ -51,7 +51,7 @@ export const updateApplication = changeEndpoint({
   tag: 'Applications',
   summary: 'Update an application',
   description:
-    'Replaces the name, permissions and rules, and the allowed origins and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
+    'Replaces the name, permissions and rules, and the allowed origins, `require_bound_sessions` and the expiry if you send them. You can send read-only fields back unchanged. The update applies immediately to all keys of the application. Your key must hold every management permission that the application has before or after the update. With `dry_run=true`, nothing is changed, and the response says what the update would change; this also requires `access:review`.',
   params,
   query: UpdateQuery,
   body: ApplicationUpdate,
@@ -95,6 +95,7 @@ export const updateApplication = changeEndpoint({
       'permissions',
       'rules',
       'allowed_origins',
+      'require_bound_sessions',
       'expires_at',
     ]);
     return { status: 200, body: after, entity: entityOf(params.id), difference: changed };
@@ -106,16 +107,19 @@ export function updatedFields(principal: Principal, current: Application, body: 
   throwIfInvalid({
     ...readOnlyErrors(current, body),
     ...grantErrors(current.type, body),
-    ...originErrors(current.type, body.allowed_origins),
+    ...publicOnlyErrors(current.type, body),
   });
   denyEscalation(principal, current, body);
-  const { name, permissions, rules, allowed_origins = current.allowed_origins } = body;
+  const { name, permissions, rules } = body;
+  const { allowed_origins = current.allowed_origins } = body;
+  const { require_bound_sessions = current.require_bound_sessions } = body;
   const expires_at = expiryAfter(current, body, principal);
   return {
     name,
     permissions,
     rules,
     ...(allowed_origins && { allowed_origins }),
+    ...(require_bound_sessions && { require_bound_sessions }),
     ...(expires_at && { expires_at }),
   };
 }

@@ -7,7 +7,7 @@ import {
   Application as ApplicationView,
   ApplicationWithKey,
   maxKeys,
-  originErrors,
+  publicOnlyErrors,
 } from '../../domain/application.ts';
 import type { Difference } from '../../domain/audit.ts';
 import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
@@ -46,7 +46,7 @@ export const createApplication = changeEndpoint({
   },
   failures: ['grant_not_held'],
   handle: async ({ principal, body }, { store }) => {
-    throwIfInvalid({ ...grantErrors(body.type, body), ...originErrors(body.type, body.allowed_origins) });
+    throwIfInvalid({ ...grantErrors(body.type, body), ...publicOnlyErrors(body.type, body) });
     const expiresAt = newExpiry(body.expires_at, principal);
     const keyExpiresAt = latestExpiry(principal);
     denyEscalation(principal, body);
@@ -60,6 +60,7 @@ export const createApplication = changeEndpoint({
         permissions: body.permissions,
         rules: body.rules,
         allowedOrigins: body.allowed_origins,
+        requireBoundSessions: body.require_bound_sessions,
         createdBy: principal.applicationId,
         createdAt: principal.now,
         expiresAt,

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { resourceOf } from '../../domain/audit.ts';
 import { optional, text } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
+import { DpopResponse, dpopDescription, PresentedProof } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { Explanation, explain, explainDenial, Step, trace } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
@@ -10,10 +11,10 @@ import { Permission } from '../../domain/permission.ts';
 import { decideUnder, type Resource } from '../../domain/policy.ts';
 import { identityOf, isInBrowser, type Principal, questionOf } from '../../domain/principal.ts';
 import { Container, type Transform } from '../../domain/rule.ts';
-import type { Credentials } from '../../store/store.ts';
 import { disclosureOf } from '../pipeline/disclosures.ts';
-import { type Report, readEndpoint, reply } from '../pipeline/route.ts';
+import { type HandlerContext, type Report, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
+import { type FoundCredential, findPresented } from './presented-credential.ts';
 
 const ResourceFields = z
   .strictObject({
@@ -32,6 +33,9 @@ const DecisionRequest = z
     credential: z
       .string()
       .describe('The key to check, exactly as you received it. It does not have to be valid.'),
+    proof: optional(PresentedProof).describe(
+      'The DPoP proof that you received with the key. Required for the key of a bound session, ignored for other keys.',
+    ),
     permission: Permission.describe('The permission to check.'),
     resource: optional(ResourceFields).describe(
       'The resource to check. Without it, only grants for all resources match.',
@@ -70,44 +74,48 @@ const principal = PrincipalView.optional().describe(
   'The principal that the credential belongs to. Absent if the credential is invalid.',
 );
 
+const dpop = DpopResponse.optional().describe(dpopDescription);
+
 const Decision = z.union([
-  Outcome.extend({ principal }).meta({ id: 'Decision' }),
+  Outcome.extend({ principal, dpop }).meta({ id: 'Decision' }),
   z
     .object({
       principal,
+      dpop,
       decisions: z.array(Outcome).describe('One decision per resource, in the same order.'),
     })
     .meta({ id: 'Decisions' }),
 ]);
 
-const invalidCredential = { allowed: false, reason: 'the credential is not valid' };
+const invalidCredential = 'the credential is not valid';
 
 export const decide = readEndpoint({
   name: 'decide',
   tag: 'Decisions',
   summary: 'Check access',
-  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,
+  description: `Checks whether a credential has a permission on a resource, and returns the reason. With \`resources\`, checks up to ${maxResources} resources. With \`explain\`, the response lists every rule, and says whether it matched and why. A response has at most 4 MiB. An invalid credential is denied without saying why it is invalid. The key of a bound session is denied without a valid \`proof\`. A session can check only its own key. Sessions and public applications do not see the rules of the application that authorized a session. With \`record\`, the audit log has an entry for the credential, with \`reported_by\`.`,
   body: DecisionRequest,
   bodyExample: example.decisionRequest,
   replies: { 200: reply('The decision, with its reason.', Decision, example.decision) },
   failures: ['key_type_refused'],
-  handle: async ({ principal, body }, { store, observer, usage }) => {
+  handle: async ({ principal, body }, context) => {
+    const { observer, usage } = context;
     if (body.record && isInBrowser(principal)) throw cannotRecord();
-    const subject = await subjectOf(body.credential, principal, store.credentials);
+    const { principal: subject, dpop, reason = invalidCredential } = await find(body, principal, context);
     const question = subject && { ...questionOf(subject), hidesAuthorizer: isInBrowser(principal) };
     const outcomeOf = (resource: Resource) => {
-      const outcome = question ? explain(question, body.permission, resource) : invalidCredential;
+      const outcome = question ? explain(question, body.permission, resource) : { allowed: false, reason };
       observer.decision(outcome.allowed);
       if (subject && outcome.allowed) usage.record(subject, body.permission, resource.container);
       if (!body.explain) return outcome;
       return { ...outcome, trace: question ? trace(question, body.permission, resource) : [] };
     };
-    const who = subject && { principal: identityOf(subject) };
+    const who = { ...(subject && { principal: identityOf(subject) }), ...(dpop && { dpop }) };
     const resources = body.resources ?? [body.resource ?? {}];
     const report = body.record && subject ? reportOf(subject, body.permission, resources) : undefined;
     if (!body.resources) return { status: 200, body: { ...who, ...outcomeOf(body.resource ?? {}) }, report };
     const decisions = JsonText.list(withinLimit(body.resources, outcomeOf));
-    return { status: 200, body: JsonText.extended({ ...who }, 'decisions', decisions), report };
+    return { status: 200, body: JsonText.extended(who, 'decisions', decisions), report };
   },
 });
 
@@ -159,21 +167,20 @@ function cannotRecord(): Denial {
   });
 }
 
-/** The principal of the credential, or undefined if it is invalid or belongs to another tenant. */
-async function subjectOf(
-  credential: string,
+/** A session can ask only about itself. If it is bound, its request already had a valid proof. */
+async function find(
+  { credential, proof }: z.infer<typeof DecisionRequest>,
   caller: Principal,
-  credentials: Credentials,
-): Promise<Principal | undefined> {
+  context: HandlerContext,
+): Promise<FoundCredential> {
+  if (caller.kind !== 'session') return findPresented(credential, proof, caller, context);
   const key = parseKey(credential);
-  if (caller.kind === 'session') {
-    if (key?.kind === 'ses' && caller.digest.equals(key.digest)) return caller;
-    throw new Denial(
-      'permission_missing',
-      'A session can use `decision:create` only to ask about its own key.',
-      { reason: 'a session can ask only about its own key' },
-    );
-  }
-  const found = key && (await credentials.find(key.kind, key.digest));
-  return found?.tenantId === caller.tenantId ? found : undefined;
+  if (key?.kind === 'ses' && caller.digest.equals(key.digest)) return { principal: caller };
+  throw new Denial(
+    'permission_missing',
+    'A session can use `decision:create` only to ask about its own key.',
+    {
+      reason: 'a session can ask only about its own key',
+    },
+  );
 }

@@ -22,10 +22,11 @@ export const createSession = changeEndpoint({
   name: 'createSession',
   operation: 'session.create',
   idempotent: false,
+  bindsSession: true,
   tag,
   summary: 'Create a session',
   description:
-    'Creates a pending session. Call it from the browser with the key of a public application, and send the nonce to your backend. The session key has no access until the backend authorizes the session.',
+    'Creates a pending session. Call it from the browser with the key of a public application, and send the nonce to your backend. The session key has no access until the backend authorizes the session. With a DPoP proof, the session is bound to its key: every request with the session key then needs a proof by the same key. An invalid proof is rejected.',
   replies: {
     201: reply('The pending session, with its key and nonce.', SessionCreated, example.sessionCreated),
   },
@@ -33,7 +34,7 @@ export const createSession = changeEndpoint({
     limits.checkSessions(principal.digest, requestInfo);
     return pendingSessions.reserve(principal.tenantId, principal.applicationId);
   },
-  handle: async ({ principal }, { store, sessionTtl }) => {
+  handle: async ({ principal, jkt }, { store, sessionTtl }) => {
     const applicationExpiry = principal.kind === 'application' && principal.application.expires_at;
     const latest = applicationExpiry ? Date.parse(applicationExpiry) : Number.POSITIVE_INFINITY;
     const expiresAt = Math.min(principal.now + sessionTtl, latest);
@@ -44,6 +45,7 @@ export const createSession = changeEndpoint({
       applicationId: principal.applicationId,
       key: key.digest,
       nonce: nonce.digest,
+      jkt,
       createdAt: principal.now,
       expiresAt,
     };
@@ -52,8 +54,10 @@ export const createSession = changeEndpoint({
       session_key: key.secret.reveal(),
       nonce: nonce.secret.reveal(),
       expires_at: timestamp(expiresAt),
+      ...(jkt !== undefined && { bound: true }),
     };
-    return { status: 201, body, entity: { kind: 'session', id } };
+    const entity = { kind: 'session', id };
+    return { status: 201, body, entity, ...(jkt !== undefined && { difference: { bound: { to: true } } }) };
   },
 });
 

@@ -18,13 +18,13 @@ interface DeniedRequest extends NamedRequest {
   readonly requestInfo: RequestInfo;
 }
 
-/** Ignores errors that are not denials. Never rejects. */
+/** Ignores errors that are not denials, and those that are part of normal operation. Never rejects. */
 export async function recordDenial(
   { auditRecorder, store }: Pick<HandlerContext, 'auditRecorder' | 'store'>,
   denied: DeniedRequest,
 ): Promise<void> {
   const { route, principal, error, requestInfo } = denied;
-  if (!(error instanceof Failure)) return;
+  if (!(error instanceof Failure) || error.expected) return;
   const { code: reason } = error;
   const { status } = problem(reason);
   if (status !== 401 && status !== 403) return;

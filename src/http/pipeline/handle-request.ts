@@ -7,6 +7,7 @@ import { parseKey, redactSecrets } from '../../domain/key.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import { mustHold, ownerOf, type Principal } from '../../domain/principal.ts';
 import type { Credentials, StoreTransaction } from '../../store/store.ts';
+import { keyOfNewSession, requireProof } from './bound-sessions.ts';
 import { checkFailure, checkReply } from './check-reply.ts';
 import { recordDenial } from './denials.ts';
 import { disclosureFields, recordDisclosures } from './disclosures.ts';
@@ -54,6 +55,7 @@ export async function handleRequest(
     receiving = takesBody(route) ? receiveBody(request, route.bodyLimit ?? bodyLimit) : undefined;
     const found = authenticate(key, store.credentials); // 401
     principal = found instanceof Promise ? await found : found;
+    if (principal.jkt !== undefined) await requireProof(principal, request, requestInfo, context); // 401
     requireAccess(route, principal, request.headers); // 403
     const received = receiving && (await receiving);
     if (received?.late) {
@@ -69,7 +71,10 @@ export async function handleRequest(
       release = await route.checkLimits({ principal, requestInfo, bodyBytes }, context); // 429
     }
     requestInfo.checkPurpose(); // 400
-    const { call, bodyText } = readInput(route, principal, request, pathParams, received); // 400, 413, 415
+    const { call: input, bodyText } = readInput(route, principal, request, pathParams, received); // 400, 413, 415
+    const call = route.bindsSession
+      ? { ...input, jkt: await keyOfNewSession(principal, request, requestInfo, context) } // 400
+      : input;
     const read = route.kind === 'read' ? route.handle : previewOf(route, call);
     const reply = read
       ? await read(call, context)

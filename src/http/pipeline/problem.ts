@@ -44,14 +44,18 @@ export function problemResponse(
   if (status >= 500 && !failure.expected)
     log.error('request failed', { ...logFields(requestInfo), code, error: failure.cause ?? failure });
   const text = redactSecrets(JSON.stringify(problemBody(failure, requestInfo)));
+  const isUnauthenticated = code === 'unauthenticated';
+  const challenge = isUnauthenticated && requestInfo.dpop?.error;
   const headers = {
     'Content-Type': 'application/problem+json',
     ...codeHeaders[code],
+    ...(challenge && { 'WWW-Authenticate': `DPoP error="${challenge}"` }),
     ...(retryAfter !== undefined && { 'Retry-After': String(retryAfter) }),
     ...extraHeaders,
   };
-  const rateLimits = code === 'unauthenticated' ? noRateLimits : requestInfo.rateLimits;
-  return respondWith(text, status, { requestId: requestInfo.requestId, rateLimits }, headers);
+  const rateLimits = isUnauthenticated ? noRateLimits : requestInfo.rateLimits;
+  const dpop = isUnauthenticated && !challenge ? undefined : requestInfo.dpop;
+  return respondWith(text, status, { requestId: requestInfo.requestId, rateLimits, dpop }, headers);
 }
 
 export function problemBody(

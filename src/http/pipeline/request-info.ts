@@ -1,5 +1,6 @@
-/** Facts about a request that do not depend on its key: id, path, client, and the rate limits it counted against. */
+/** Facts about a request: id, path, client, and what its response says about rate limits and DPoP proofs. */
 import { line } from '../../domain/common-fields.ts';
+import type { ProofErrorCode } from '../../domain/dpop.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { redactSecrets } from '../../domain/key.ts';
 import { actorOf, type Principal } from '../../domain/principal.ts';
@@ -13,6 +14,8 @@ export class RequestInfo {
   readonly method: string;
   readonly requestId: string;
   readonly rateLimits = new RateLimitStatus();
+  /** The nonce for the client's next DPoP proof, and why the proof of this request was not accepted. */
+  dpop: { readonly nonce: string; readonly error?: ProofErrorCode } | undefined;
   readonly #request: Request;
   readonly #addressOf: (request: Request) => string | undefined;
   #address: string | undefined | null = null;

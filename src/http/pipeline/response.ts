@@ -9,12 +9,12 @@ const commonHeaders = {
   'X-Content-Type-Options': 'nosniff',
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Expose-Headers':
-    'SVC-REQUEST-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed',
+    'SVC-REQUEST-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, DPoP-Nonce, WWW-Authenticate',
 };
 
 const preflightHeaders = {
   'Access-Control-Allow-Headers':
-    'SVC-API-KEY, SVC-REQUEST-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, traceparent',
+    'SVC-API-KEY, SVC-REQUEST-ID, SVC-PURPOSE, Content-Type, Idempotency-Key, traceparent, DPoP',
   'Access-Control-Max-Age': '7200',
 };
 
@@ -44,13 +44,14 @@ function serialize({ body, headers, encoded }: Reply): Content {
 export function respondWith(
   content: Content,
   status: number,
-  { requestId, rateLimits }: Pick<RequestInfo, 'requestId' | 'rateLimits'>,
+  { requestId, rateLimits, dpop }: Pick<RequestInfo, 'requestId' | 'rateLimits' | 'dpop'>,
   headers?: Readonly<Record<string, string>>,
 ): Response {
   const kind = content === null ? 'empty' : 'json';
   const response = new Response(content, { status, headers: baseHeaders(kind, rateLimits.policies) });
   response.headers.set('SVC-REQUEST-ID', requestId);
   if (rateLimits.remaining !== '') response.headers.set('RateLimit', rateLimits.remaining);
+  if (dpop !== undefined) response.headers.set('DPoP-Nonce', dpop.nonce);
   for (const name in headers) response.headers.set(name, headers[name] as string);
   return response;
 }

@@ -12,6 +12,7 @@ import type { Transform } from '../../domain/rule.ts';
 import type { Log } from '../../log.ts';
 import type { Observer } from '../../observe.ts';
 import type { Store, StoreTransaction } from '../../store/store.ts';
+import type { Proofs } from '../dpop/proofs.ts';
 import type { Tag } from '../reference/tags.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import type { LargeReplies } from './large-replies.ts';
@@ -44,6 +45,8 @@ export interface HandlerContext<S = Store> {
   readonly link: { take(code: string): Secret | undefined } | undefined;
   /** The URL that clients use, if it is configured. */
   readonly publicUrl: string | undefined;
+  /** Checks the DPoP proofs of bound sessions. */
+  readonly proofs: Proofs;
   readonly sessionTtl: number;
   readonly sessionTtlMax: number;
   /** False once the process is shutting down. */
@@ -58,6 +61,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
+  /** The thumbprint of the key of the request's DPoP proof, if the endpoint has `bindsSession`. */
+  readonly jkt?: string | undefined;
 }
 
 /** What `checkLimits` of an endpoint may look at. */
@@ -156,6 +161,8 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
   readonly bodyIfMissing?: unknown;
   readonly bodyLimit?: number;
   readonly bodyExample?: unknown;
+  /** Whether a DPoP proof in the request binds the new session. */
+  readonly bindsSession?: true;
 }
 
 interface ReadDeclaration<P = unknown, Q = unknown, B = unknown> extends KeyedEndpoint<P, Q, B> {

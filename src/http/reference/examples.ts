@@ -82,6 +82,7 @@ const session = {
   authorized_at: '2026-11-15T09:30:01.000Z',
   authorized_by: creator,
   ceiling: false,
+  bound: true,
   expires_at: '2026-11-15T09:33:00.000Z',
 };
 

@@ -61,10 +61,18 @@ export const responseHeaders = {
     example: '"address";r=199998;t=1, "key";r=199999;t=1',
   },
   'WWW-Authenticate': {
-    description: 'The header that must contain the key.',
+    description:
+      'The header that must contain the key. For the key of a bound session: `DPoP error="…"`, with `use_dpop_nonce` if the proof needs the nonce in `DPoP-Nonce`, or `invalid_dpop_proof`.',
     required: true,
     schema: text,
     example: 'ApiKey header="SVC-API-KEY"',
+  },
+  'DPoP-Nonce': {
+    description:
+      'Only for a bound session: the nonce for the next DPoP proofs. Absent if the current one can still be used.',
+    required: false,
+    schema: text,
+    example: 'AZqH0VZ2Yd0s3vQF3aB1fZk2mJ8x5w',
   },
 };
 
@@ -86,6 +94,7 @@ export function responseHeadersOf(
     'SVC-REQUEST-ID',
     ...(conventions ? (['X-Request-ID'] as const) : []),
     ...(isLimited ? rateLimitHeaders : []),
+    ...(kind === 'open' ? [] : (['DPoP-Nonce'] as const)),
     ...(headersByStatus[status] ?? []),
   ]);
 }
@@ -141,12 +150,21 @@ const idempotencyKey: Parameter = {
   example: 'order-1042',
 };
 
+const proofParameter: Parameter = {
+  name: 'DPoP',
+  in: 'header',
+  required: false,
+  description:
+    'A DPoP proof (RFC 9449) for this request. Required with the key of a bound session; on `POST /sessions`, it binds the new session.',
+  schema: text,
+};
+
 /** Without the key, which is a security scheme. */
 export function requestHeaders(route: Route): Parameter[] {
   return [
     ...(takesIdempotencyKey(route) ? [idempotencyKey] : []),
     requestIdParameter,
     ...(route.conventions ? [otherRequestId] : []),
-    ...(route.kind === 'open' ? [] : [purposeParameter]),
+    ...(route.kind === 'open' ? [] : [purposeParameter, proofParameter]),
   ];
 }

@@ -177,7 +177,7 @@ describe.each(named)('%s in the OpenAPI document', (name, operation) => {
       ...(isIdempotent ? ['Idempotency-Key'] : []),
       'SVC-REQUEST-ID',
       ...(route.conventions ? ['X-Request-ID'] : []),
-      ...(route.kind === 'open' ? [] : ['SVC-PURPOSE']),
+      ...(route.kind === 'open' ? [] : ['SVC-PURPOSE', 'DPoP']),
     ];
     expect(headers.map((parameter) => parameter.name)).toEqual(expected);
     expect(

@@ -8,10 +8,19 @@ import type { Resource } from '../../../domain/policy.ts';
 import { isInBrowser, type Principal, questionAbout, questionOf } from '../../../domain/principal.ts';
 import { TokenId } from '../../../domain/token.ts';
 import type { Store, Subject, TokenLocation } from '../../../store/store.ts';
+import type { HandlerContext } from '../../pipeline/route.ts';
+import { type FoundCredential, findPresented } from '../presented-credential.ts';
 
 export interface FoundSubject extends Question {
   /** Only if the request has its key. */
   readonly principal?: Principal;
+  readonly dpop?: FoundCredential['dpop'];
+}
+
+/** A bound session without a valid proof. */
+interface Unproven {
+  readonly dpop: NonNullable<FoundCredential['dpop']>;
+  readonly reason: string;
 }
 
 export interface FoundResource extends Resource {
@@ -21,8 +30,9 @@ export interface FoundResource extends Resource {
 }
 
 export interface Entities {
-  /** Undefined if the subject does not exist in the tenant, or its key is invalid. */
+  /** Undefined if the subject does not exist in the tenant, or its key is invalid or not proven. */
   subject(given: AuthZenSubject): FoundSubject | undefined;
+  unproven(given: AuthZenSubject): Unproven | undefined;
   resource(given: AuthZenResource): FoundResource;
 }
 
@@ -31,12 +41,12 @@ export async function findEntities(
   caller: Principal,
   subjects: readonly AuthZenSubject[],
   resources: readonly AuthZenResource[],
-  store: Store,
+  context: Pick<HandlerContext, 'store' | 'proofs'>,
 ): Promise<Entities> {
   if (caller.kind === 'session') requireOwnSession(caller, subjects);
-  const [found, tokens] = await Promise.all([
-    findSubjects(caller, subjects, store),
-    findTokens(caller, resources, store),
+  const [{ found, unproven }, tokens] = await Promise.all([
+    findSubjects(caller, subjects, context),
+    findTokens(caller, resources, context.store),
   ]);
   const hidesAuthorizer = isInBrowser(caller);
   return {
@@ -44,6 +54,7 @@ export async function findEntities(
       const subject = found.get(nameOf(given));
       return subject && { ...subject, hidesAuthorizer };
     },
+    unproven: (given) => unproven.get(nameOf(given)),
     resource: ({ type, id, properties }) => {
       const token = tokens.get(id);
       return token && (type === 'token' || type === token.type)
@@ -79,21 +90,26 @@ const kinds = ['application', 'session'];
 
 /** Identifies a subject within a request. */
 function nameOf({ type, id, properties }: AuthZenSubject): string {
-  if (properties?.credential !== undefined) return `credential ${properties.credential}`;
+  if (properties?.credential !== undefined)
+    return `credential ${JSON.stringify([properties.credential, properties.proof])}`;
   return kinds.includes(type) ? `${type} ${id.toLowerCase()}` : `name ${id}`;
 }
 
 async function findSubjects(
-  { tenantId }: Principal,
+  caller: Principal,
   subjects: readonly AuthZenSubject[],
-  store: Store,
-): Promise<Map<string, FoundSubject>> {
+  context: Pick<HandlerContext, 'store' | 'proofs'>,
+): Promise<{ found: Map<string, FoundSubject>; unproven: Map<string, Unproven> }> {
+  const { tenantId } = caller;
+  const { store } = context;
   const found = new Map<string, FoundSubject>();
-  const keys = new Set<string>();
+  const unproven = new Map<string, Unproven>();
+  const presented = new Map<string, AuthZenSubject>();
   const ids = { application: new Set<string>(), session: new Set<string>() };
   const names = new Set<string>();
-  for (const { type, id, properties } of subjects) {
-    if (properties?.credential !== undefined) keys.add(properties.credential);
+  for (const subject of subjects) {
+    const { type, id, properties } = subject;
+    if (properties?.credential !== undefined) presented.set(nameOf(subject), subject);
     else if (type === 'application' || type === 'session') {
       const uuid = Id.safeParse(id).data;
       if (uuid !== undefined) ids[type].add(uuid);
@@ -107,18 +123,27 @@ async function findSubjects(
   const byId = ({ id }: Subject) => id;
   const { application, session } = ids;
   await Promise.all([
-    ...Array.from(keys, async (credential) => {
-      const key = parseKey(credential);
-      const principal = key && (await store.credentials.find(key.kind, key.digest));
-      if (principal?.tenantId === tenantId)
-        found.set(`credential ${credential}`, { ...questionOf(principal), principal });
+    ...Array.from(presented, async ([name, subject]) => {
+      const { principal, dpop, reason } = await credentialOf(subject, caller, context);
+      if (principal) found.set(name, { ...questionOf(principal), principal, ...(dpop && { dpop }) });
+      else if (dpop && reason !== undefined) unproven.set(name, { dpop, reason });
     }),
     application.size > 0 &&
       add('application', await store.subjects.applications(tenantId, [...application]), byId),
     session.size > 0 && add('session', await store.subjects.sessions(tenantId, [...session]), byId),
     names.size > 0 && add('name', await store.subjects.named(tenantId, [...names]), ({ name }) => name),
   ]);
-  return found;
+  return { found, unproven };
+}
+
+/** A session asks only about itself. If it is bound, its request already had a valid proof. */
+async function credentialOf(
+  { properties }: AuthZenSubject,
+  caller: Principal,
+  context: Pick<HandlerContext, 'store' | 'proofs'>,
+): Promise<FoundCredential> {
+  if (caller.kind === 'session') return { principal: caller };
+  return findPresented(properties?.credential as string, properties?.proof, caller, context);
 }
 
 async function findTokens(

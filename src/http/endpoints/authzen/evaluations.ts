@@ -28,7 +28,7 @@ export const evaluate = readEndpoint({
   bodyExample: example.authzen.evaluation,
   replies: { 200: reply('The decision.', AuthZenDecision, example.authzen.decision) },
   handle: async ({ principal, body }, context) => {
-    const entities = await findEntities(principal, [body.subject], [body.resource], context.store);
+    const entities = await findEntities(principal, [body.subject], [body.resource], context);
     return { status: 200, body: decisionFor(body, entities, principal, context) };
   },
 });
@@ -60,7 +60,7 @@ export const evaluateAll = readEndpoint({
       principal,
       valid.map(({ subject }) => subject),
       valid.map(({ resource }) => resource),
-      context.store,
+      context,
     );
     const decide = (request: EvaluationRequest | Invalid) =>
       'error' in request
@@ -114,10 +114,14 @@ function decisionFor(
   const permission = permissionOf(action, about);
   const subject = entities.subject(given);
   const resource = entities.resource(about);
-  const outcome = subject ? explain(subject, permission, resource) : unknownSubject;
+  const unproven = entities.unproven(given);
+  const denied = unproven ? { allowed: false, reason: unproven.reason } : unknownSubject;
+  const outcome = subject ? explain(subject, permission, resource) : denied;
   observer.decision(outcome.allowed);
   if (subject?.principal && outcome.allowed) usage.record(subject.principal, permission, resource.container);
-  return { decision: outcome.allowed, context: contextOf(outcome, permission, resource, caller) };
+  const dpop = subject?.dpop ?? unproven?.dpop;
+  const details = contextOf(outcome, permission, resource, caller);
+  return { decision: outcome.allowed, context: { ...details, ...(dpop && { dpop }) } };
 }
 
 function contextOf(

@@ -20,6 +20,8 @@ create table applications (
   rules text not null,
   -- Null if pages of every origin may use the keys.
   allowed_origins text,
+  -- 1 if its sessions must be bound to a key of the browser.
+  require_bound_sessions integer not null default 0,
   created_by uuid,
   created_at bigint not null,
   modified_by uuid,
@@ -73,7 +75,8 @@ create table application_storage (
 );
 
 -- A session is pending while authorized_at is null. Authorizing it spends the nonce. authorizer_digest is the key
--- whose access limits the session; null if none does.
+-- whose access limits the session; null if none does. jkt is the thumbprint (RFC 7638) of the key that a bound session
+-- needs for every request; null if it is not bound.
 create table sessions (
   tenant_id uuid not null,
   application_id uuid not null,
@@ -87,6 +90,7 @@ create table sessions (
   authorized_at bigint,
   authorized_by uuid,
   authorizer_digest bytea,
+  jkt text,
   -- Null if it is not in quarantine.
   quarantined_at bigint,
   primary key (tenant_id, id),

@@ -1,0 +1,37 @@
+/** DPoP proofs (RFC 9449) in requests and responses about a credential that a backend received. */
+import { z } from 'zod';
+import { optional } from './common-fields.ts';
+
+export const proofErrorCodes = ['invalid_dpop_proof', 'use_dpop_nonce'] as const;
+export type ProofErrorCode = (typeof proofErrorCodes)[number];
+
+const proofFields = {
+  jwt: z.string().describe('The `DPoP` header of the request that you received.'),
+  method: z.string().describe('The method of that request.'),
+  url: z.string().describe('The URL of that request, as the client sent it. The query is ignored.'),
+  request: optional(z.string().max(200)).describe(
+    'An id of that request, which you choose, for example a UUID. With the same id, you can send the proof again, to ask about another permission or resource. Otherwise a proof is accepted once.',
+  ),
+};
+
+export const PresentedProof = z.strictObject(proofFields).meta({ id: 'PresentedProof' });
+export type PresentedProof = z.infer<typeof PresentedProof>;
+
+/** The same, but unknown fields are ignored. */
+export const AuthZenProof = z.object(proofFields).meta({ id: 'AuthZenProof' });
+
+export const DpopResponse = z
+  .object({
+    nonce: z.string().describe('To send in the header `DPoP-Nonce`.'),
+    error: z
+      .enum(proofErrorCodes)
+      .exactOptional()
+      .describe(
+        'Why the proof was not accepted. Respond with 401 and `WWW-Authenticate: DPoP error="…"` with this value.',
+      ),
+  })
+  .meta({ id: 'DpopResponse' });
+export type DpopResponse = z.infer<typeof DpopResponse>;
+
+export const dpopDescription =
+  'Only for a credential of a bound session: what to tell the client. Absent if there is nothing to tell.';

@@ -1,0 +1,44 @@
+/**
+ * Server nonces (RFC 9449, section 8): the time at which they were issued, with a MAC. Every node computes the same MAC,
+ * so nodes accept each other's nonces without storing them. The time of a proof is that of its nonce, by the clock of
+ * the database. The clock of the browser does not matter.
+ */
+import { hkdfSync, timingSafeEqual } from 'node:crypto';
+
+const timeBytes = 6;
+const macBytes = 16;
+
+/** Milliseconds for which a nonce is accepted. */
+export const nonceLifetime = 120_000;
+/** A response to a request with an older nonce contains a new one. */
+export const nonceRenewal = nonceLifetime / 2;
+
+export class ServerNonces {
+  readonly #key: Uint8Array;
+
+  constructor(secret: Uint8Array) {
+    this.#key = new Uint8Array(hkdfSync('sha256', secret, '', 'sallyport dpop nonce', 32));
+  }
+
+  issue(now: number): string {
+    const bytes = Buffer.alloc(timeBytes + macBytes);
+    bytes.writeUIntBE(now, 0, timeBytes);
+    bytes.set(this.#mac(bytes.subarray(0, timeBytes)), timeBytes);
+    return bytes.toString('base64url');
+  }
+
+  /** When the nonce was issued. Undefined if it was not issued here, or longer than its lifetime ago. */
+  timeOf(nonce: string, now: number): number | undefined {
+    const bytes = Buffer.from(nonce, 'base64url');
+    if (bytes.length !== timeBytes + macBytes) return undefined;
+    const expected = this.#mac(bytes.subarray(0, timeBytes));
+    if (!timingSafeEqual(expected, bytes.subarray(timeBytes))) return undefined;
+    const time = bytes.readUIntBE(0, timeBytes);
+    // The time may be slightly later than `now`, which concurrent requests read in any order.
+    return Math.abs(now - time) < nonceLifetime ? time : undefined;
+  }
+
+  #mac(time: Uint8Array): Uint8Array {
+    return new Bun.CryptoHasher('sha256', this.#key).update(time).digest().subarray(0, macBytes);
+  }
+}

@@ -1,0 +1,142 @@
+import { describe, expect, test } from 'bun:test';
+import { createHmac } from 'node:crypto';
+import { ProofError, ProofVerifier } from '../../../src/http/dpop/proof.ts';
+import { encode, type ProofOptions, Prover, sha256 } from '../../support/dpop.ts';
+
+const url = 'https://keys.example/tokens/card-42';
+const key = 'slp_ses_example';
+const prover = new Prover();
+const request = { method: 'GET', url, ath: sha256(key), jkt: prover.jkt };
+
+function verify(jwt: string, asked: Partial<typeof request> = {}): Promise<string> {
+  const verifier = new ProofVerifier();
+  return verifier
+    .verify(jwt, { ...request, ...asked }, () => {})
+    .then(
+      ({ jkt }) => jkt,
+      (error) => {
+        if (error instanceof ProofError) return error.message;
+        throw error;
+      },
+    );
+}
+const outcome = (options: Partial<ProofOptions>) => verify(prover.proof({ url, key, ...options }));
+
+describe('a proof', () => {
+  test.each(['ES256', 'EdDSA'] as const)(
+    'with %s is accepted, and its key has the thumbprint',
+    async (alg) => {
+      const signer = new Prover(alg);
+      expect(await verify(signer.proof({ url, key }), { jkt: signer.jkt })).toBe(signer.jkt);
+    },
+  );
+
+  test('has the thumbprint of RFC 7638 for the key of RFC 9449', async () => {
+    const jwk = {
+      kty: 'EC',
+      crv: 'P-256',
+      x: 'l8tFrhx-34tV3hRICRDY9zCkDlpBhF42UQUfWVAWBFs',
+      y: '9VE4jf_Ok_o64zbTTlcuNJajHmt6v9TDVrU0CdvGRDA',
+    };
+    const thumbprint = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I';
+    const jwt = prover.proof({ url, key, header: { jwk } });
+    expect(await verify(jwt, { jkt: thumbprint })).toBe('has an invalid signature');
+    expect(await verify(jwt)).toBe('is signed by another key');
+  });
+
+  test('may have other members in its header and its claims', async () => {
+    const jwk = { ...prover.jwk, ext: true, key_ops: ['verify'], use: 'sig' };
+    expect(await outcome({ header: { jwk, kid: 'x' }, claims: { exp: 1, aud: 'x' } })).toBe(prover.jkt);
+  });
+
+  test.each<[string, Partial<ProofOptions>]>([
+    ['is for another method', { method: 'POST' }],
+    ['is for another method', { method: 'get' }],
+    ['is for another URL', { url: `${url}3` }],
+    ['is for another URL', { url: 'http://keys.example/tokens/card-42' }],
+    ['is for another URL', { url: 'https://keys.example:8443/tokens/card-42' }],
+    ['is for another URL', { url: 'https://user@keys.example/tokens/card-42' }],
+    ['is for another URL', { url: '/tokens/card-42' }],
+    ['is for another session key', { key: `${key}x` }],
+    ['is for another session key', { key: undefined }],
+    ['has no `htm`', { claims: { htm: undefined } }],
+    ['has no `htu`', { claims: { htu: 1 } }],
+    ['has no `iat`', { claims: { iat: undefined } }],
+    ['has no `iat`', { claims: { iat: '1' } }],
+    ['has no `jti`', { claims: { jti: undefined } }],
+    ['has no `jti`', { claims: { jti: '' } }],
+    ['has a `jti` that is too long', { claims: { jti: 'x'.repeat(257) } }],
+    ['has a `nonce` that is not a string', { claims: { nonce: 1 } }],
+    ['has another `typ` than dpop+jwt', { header: { typ: 'JWT' } }],
+    ['has another `alg` than ES256 and EdDSA', { header: { alg: 'none' } }],
+    ['has another `alg` than ES256 and EdDSA', { header: { alg: 'HS256' } }],
+    ['has another `alg` than ES256 and EdDSA', { header: { alg: 'RS256' } }],
+    ['has no `jwk`', { header: { jwk: undefined } }],
+    ['has a `jwk` that is not a public key for its `alg`', { header: { alg: 'EdDSA' } }],
+    ['has a `jwk` that is not a public key for its `alg`', { header: { jwk: { kty: 'oct' } } }],
+    ['has a `jwk` that cannot be imported', { header: { jwk: { ...prover.jwk, x: 'A'.repeat(43) } } }],
+    ['has an invalid signature', { header: { crit: ['exp'], exp: 1 } }],
+    ['is not one JWT', { claims: { jti: 'x'.repeat(4096) } }],
+  ])('that %s is rejected', async (reason, options) => {
+    expect(await outcome(options)).toBe(reason);
+  });
+
+  test.each(['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv'])(
+    'with the private member %p in its jwk is rejected',
+    async (member) => {
+      const jwk = { ...prover.jwk, [member]: 'AAAA' };
+      expect(await outcome({ header: { jwk } })).toContain('private or symmetric key');
+    },
+  );
+
+  test('signed by a key other than the one in its header is rejected', async () => {
+    expect(await verify(new Prover().proof({ url, key, header: { jwk: prover.jwk } }))).toBe(
+      'has an invalid signature',
+    );
+  });
+
+  test('signed with the public key as a symmetric key is rejected', async () => {
+    const head = encode({ typ: 'dpop+jwt', alg: 'HS256', jwk: prover.jwk });
+    const [, payload] = prover.proof({ url, key }).split('.');
+    const mac = createHmac('sha256', JSON.stringify(prover.jwk)).update(`${head}.${payload}`);
+    expect(await verify(`${head}.${payload}.${mac.digest('base64url')}`)).toContain('another `alg`');
+  });
+
+  test('that was changed after signing is rejected, also if its key is known', async () => {
+    const verifier = new ProofVerifier();
+    const jwt = prover.proof({ url, key });
+    await verifier.verify(jwt, request, () => {});
+    const [head, , signature] = jwt.split('.');
+    const payload = prover.proof({ url, key }).split('.')[1];
+    for (const changed of [`${head}.${payload}.${signature}`, jwt.slice(0, -4)])
+      await expect(verifier.verify(changed, request, () => {})).rejects.toThrow('has an invalid signature');
+  });
+
+  test.each(['', 'x', 'a.b', 'a.b.c.d', '..', 'a..c', '{}', 'ä.b.c'])('%p is rejected', async (jwt) => {
+    expect(await verify(jwt)).toMatch(/^is not (one|a) JWT$/);
+  });
+
+  test('sent twice is rejected', async () => {
+    const jwt = prover.proof({ url, key });
+    expect(await verify(`${jwt}, ${jwt}`)).toBe('is not one JWT');
+  });
+
+  test.each([
+    'https://KEYS.example:443/tokens/card-42',
+    `${url}?x=1#y`,
+    'https://keys.example/tokens/%63ard-42',
+  ])('for %s matches the URL after normalization', async (htu) => {
+    expect(await outcome({ url: htu })).toBe(prover.jkt);
+  });
+
+  test('is checked for its nonce before its signature', async () => {
+    const forged = `${prover.proof({ url, key, nonce: 'n' }).split('.').slice(0, 2).join('.')}.AAAA`;
+    const checked: unknown[] = [];
+    const stop = (nonce: unknown) => {
+      checked.push(nonce);
+      throw new ProofError('is old', 'use_dpop_nonce');
+    };
+    await expect(new ProofVerifier().verify(forged, request, stop)).rejects.toThrow('is old');
+    expect(checked).toEqual(['n']);
+  });
+});
