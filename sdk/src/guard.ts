@@ -7,6 +7,7 @@ import type { Decision, Resource } from './api.ts';
 import type { Sallyport } from './client.ts';
 import { ProblemError, ValidationError } from './errors.ts';
 import { type ExpressResponse, interceptResponse, sendDenial } from './express-response.ts';
+import { proofOf } from './guard-proof.ts';
 import {
   bodyHeaders,
   cannotFilter,
@@ -26,6 +27,10 @@ export interface GuardRequest {
   readonly path: string;
   header(name: string): string | undefined;
   readonly params: Readonly<Record<string, string | undefined>>;
+  /** The absolute URL, as your server received it. Bound sessions need it, unless the guard has a `publicUrl`. */
+  readonly url?: string | undefined;
+  /** An object that is the same for all guards of one request, such as the request of the framework. */
+  readonly source?: object;
 }
 
 export interface GuardOptions extends FilterOptions {
@@ -36,6 +41,11 @@ export interface GuardOptions extends FilterOptions {
   readonly resource?: (request: GuardRequest) => Resource;
   /** The caller's key. Default: the `SVC-API-KEY` header. */
   readonly credential?: (request: GuardRequest) => string | undefined;
+  /**
+   * The URL of your service as browsers use it, such as `https://shop.example`, for the proofs of bound sessions. Set
+   * it in production: without it, the `Host` header decides.
+   */
+  readonly publicUrl?: string | URL;
   /**
    * Whether the audit log of Sallyport records every decision. An allowed request is recorded before your handler runs,
    * and denied with 503 if that fails. The client needs the key of a private or management application.
@@ -67,13 +77,21 @@ export async function check(
   const { client, permission, record } = options;
   const purpose = options.purpose?.(request);
   try {
-    const question = { credential, permission, ...(resource && { resource }), ...(record && { record }) };
+    const proof = proofOf(request, options.publicUrl);
+    const question = {
+      credential,
+      permission,
+      ...(proof && { proof }),
+      ...(resource && { resource }),
+      ...(record && { record }),
+    };
     const decision = await client.decide(question, {
       ...(signal && { signal }),
       ...(purpose && { purpose }),
     });
     if (decision.allowed) return { allowed: true, decision };
-    if (!decision.principal) return { allowed: false, ...denial(401, noKey) };
+    if (!decision.principal)
+      return { allowed: false, ...(decision.dpop && { decision }), ...denial(401, noKey, decision.dpop) };
     const detail = `You cannot use \`${permission}\` on this resource.`;
     return { allowed: false, decision, ...denial(403, detail) };
   } catch (error) {
@@ -114,7 +132,8 @@ export function guardFetch(
 function fromFetchRequest(request: Request, params: GuardRequest['params']): GuardRequest {
   const { pathname, search } = new URL(request.url);
   const header = (name: string) => request.headers.get(name) ?? undefined;
-  return { method: request.method, path: pathname + search, header, params };
+  const { method, url } = request;
+  return { method, path: pathname + search, header, params, url, source: request };
 }
 
 function denialResponse({ status, problem, headers }: Denial): Response {
@@ -131,6 +150,7 @@ async function filterResponse(
   const { status, statusText } = response;
   const headers = new Headers(response.headers);
   if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store');
+  if (decision.dpop) headers.set('DPoP-Nonce', decision.dpop.nonce);
   const type = headers.get('Content-Type') ?? undefined;
   const action = response.body === null ? 'pass' : filterAction({ status, type }, decision, options);
   if (action === 'pass') return new Response(response.body, { status, statusText, headers });
@@ -148,18 +168,26 @@ interface NodeRequest {
   readonly method: string;
   readonly url: string;
   readonly originalUrl?: string;
+  /** As the framework determines it, for example behind a trusted proxy. */
+  readonly protocol?: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }
 
 function fromNodeRequest(request: NodeRequest): GuardRequest {
+  const header = (name: string) => {
+    const value = request.headers[name.toLowerCase()];
+    return Array.isArray(value) ? undefined : value;
+  };
+  const path = request.originalUrl ?? request.url;
+  const { protocol } = request;
+  const host = header('host') ?? header(':authority');
   return {
     method: request.method,
-    path: request.originalUrl ?? request.url,
-    header: (name) => {
-      const value = request.headers[name.toLowerCase()];
-      return Array.isArray(value) ? undefined : value;
-    },
+    path,
+    header,
     params: (request as { params?: GuardRequest['params'] }).params ?? {},
+    url: protocol && host ? `${protocol}://${host}${path}` : undefined,
+    source: request,
   };
 }
 
@@ -170,6 +198,7 @@ export function guardExpress(options: GuardOptions) {
       if (!result.allowed) return sendDenial(response, result);
       response.locals.decision = result.decision;
       if (!response.getHeader('Cache-Control')) response.setHeader('Cache-Control', 'no-store');
+      if (result.decision.dpop) response.setHeader('DPoP-Nonce', result.decision.dpop.nonce);
       interceptResponse(response, result.decision, options);
       return next();
     };
@@ -204,6 +233,7 @@ export function guardFastify(options: GuardOptions) {
       }
       decisions.set(request, result.decision);
       if (!reply.getHeader('Cache-Control')) reply.headers({ 'Cache-Control': 'no-store' });
+      if (result.decision.dpop) reply.headers({ 'DPoP-Nonce': result.decision.dpop.nonce });
       return undefined;
     },
     onSend: async (request: object, reply: FastifyReply, payload: unknown): Promise<unknown> => {

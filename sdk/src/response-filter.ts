@@ -88,14 +88,18 @@ const titles = {
   503: 'Temporarily unavailable',
 } as const;
 
-export function denial(status: keyof typeof titles, detail: string): Denial {
+/** `dpop` asks the client for another proof of its bound session. */
+export function denial(status: keyof typeof titles, detail: string, dpop?: Decision['dpop']): Denial {
   return {
     status,
     problem: { type: 'about:blank', title: titles[status], status, detail },
     headers: {
       'Content-Type': 'application/problem+json',
       'Cache-Control': 'no-store',
-      ...(status === 401 && { 'WWW-Authenticate': 'ApiKey header="SVC-API-KEY"' }),
+      ...(status === 401 && {
+        'WWW-Authenticate': dpop?.error ? `DPoP error="${dpop.error}"` : 'ApiKey header="SVC-API-KEY"',
+      }),
+      ...(dpop && { 'DPoP-Nonce': dpop.nonce }),
     },
   };
 }

@@ -1,6 +1,7 @@
 /** Browser sessions: the browser starts a session, its backend authorizes it. */
 import type { SessionAuthorize } from './api.ts';
 import { Sallyport } from './client.ts';
+import { bindsByDefault, isProofChallenge, ProofKey } from './dpop.ts';
 import { SallyportError } from './errors.ts';
 import { withAbort, withTimeout } from './timeout.ts';
 import { type ClientOptions, defaultTimeout, type RequestOptions } from './transport.ts';
@@ -15,13 +16,28 @@ export interface StartSessionOptions extends Omit<ClientOptions, 'key'> {
    * lifetime. If renewal fails, the current session is used until it expires.
    */
   readonly renewBefore?: number;
+  /**
+   * Whether to bind the session to a key pair that cannot leave this browser, so that a stolen session key is useless
+   * (DPoP, RFC 9449). Default: true on pages that were loaded securely, false elsewhere.
+   */
+  readonly bind?: boolean;
 }
 
 export interface ManagedSession {
   /** Uses the session's key. Renews the session shortly before it expires, or after it was ended early. */
   readonly client: Sallyport;
-  /** The current session key, for requests to your own services. Renews the session like `client` does. */
+  /**
+   * The current session key, for requests to your own services. Renews the session like `client` does. The key of a
+   * bound session is of no use without a proof: use `fetch` instead.
+   */
   key(): Promise<string>;
+  /**
+   * Like the global `fetch`, for requests to your own services: adds the session key and, if the session is bound, a
+   * proof for this request. Your service checks them with a guard.
+   */
+  fetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response>;
+  /** Whether the session is bound to a key of this browser. */
+  readonly bound: boolean;
   /** Default expiry of the current session. The backend may have set another one when it authorized the session. */
   readonly expiresAt: Date;
   /** Stops renewing the session. The current key stays valid until it expires. */
@@ -30,16 +46,23 @@ export interface ManagedSession {
 
 /** For browsers: creates a session, has it authorized, and renews it while it is used. */
 export async function startSession(options: StartSessionOptions): Promise<ManagedSession> {
-  const { publicKey, authorize, renewBefore = 20_000, ...rest } = options;
+  const { publicKey, authorize, renewBefore = 20_000, bind = bindsByDefault(), ...rest } = options;
   const { timeout = defaultTimeout } = rest;
   const send = rest.fetch ?? globalThis.fetch.bind(globalThis);
-  const publicClient = new Sallyport({ ...rest, key: publicKey });
+  const proofKey = bind ? await ProofKey.generate() : undefined;
+  const sendPublic = proofKey && ((url: string, init: RequestInit) => sendProven(proofKey, url, init));
+  const publicClient = new Sallyport({
+    ...rest,
+    key: publicKey,
+    fetch: (sendPublic ?? send) as typeof globalThis.fetch,
+  });
   let stopped = false;
   let renewing: Promise<string> | undefined;
   let current = await create();
 
   async function create(): Promise<CurrentSession> {
-    const { session_key, nonce, expires_at } = await publicClient.sessions.create();
+    const { session_key, nonce, expires_at, bound } = await publicClient.sessions.create();
+    if (proofKey && !bound) throw new SallyportError('the service did not bind the session');
     const end = Date.parse(expires_at);
     const authorizeTimeout = Math.min(Math.max(end - Date.now(), timeout), maxTimer);
     await withTimeout(authorizeTimeout, 'authorization', () => authorize(nonce));
@@ -64,13 +87,42 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
     return renewing;
   }
 
+  /** Adds a proof for the request, made with the session key if there is one. */
+  function sendProven(
+    prover: ProofKey,
+    url: string,
+    init: RequestInit & { headers?: HeadersInit },
+    sessionKey?: string,
+  ): Promise<Response> {
+    const attempt = (proof: string) => send(url, { ...init, headers: { ...init.headers, DPoP: proof } });
+    return prover.send(attempt, () => prover.sign(init.method ?? 'GET', url, sessionKey));
+  }
+
   /** On 401, renews the session and sends the request once more. */
   async function sendWithRenewal(url: string, init: RequestInit & { headers: Record<string, string> }) {
-    const response = await send(url, init);
-    if (response.status !== 401 || stopped) return response;
-    const used = init.headers['SVC-API-KEY'];
+    const attempt = (key: string) => {
+      const keyed = { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } };
+      return proofKey ? sendProven(proofKey, url, keyed, key) : send(url, keyed);
+    };
+    const used = init.headers['SVC-API-KEY'] as string;
+    const response = await attempt(used);
+    if (response.status !== 401 || isProofChallenge(response) || stopped) return response;
     const key = used === current.key ? await withAbort(init.signal ?? undefined, renew) : current.key;
-    return send(url, { ...init, headers: { ...init.headers, 'SVC-API-KEY': key } });
+    return attempt(key);
+  }
+
+  /** The body is sent again if the proof was not accepted, so the request is copied. */
+  async function fetchWithKey(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+    const request = new Request(input, init);
+    const sessionKey = await key();
+    const attempt = (proof?: string) => {
+      const headers = new Headers(request.headers);
+      headers.set('SVC-API-KEY', sessionKey);
+      if (proof !== undefined) headers.set('DPoP', proof);
+      return send(new Request(request.clone(), { headers }));
+    };
+    if (!proofKey) return attempt();
+    return proofKey.send(attempt, () => proofKey.sign(request.method, request.url, sessionKey));
   }
 
   /** If a renewal fails or is slow while the current key is valid, returns the current key. */
@@ -85,6 +137,8 @@ export async function startSession(options: StartSessionOptions): Promise<Manage
 
   return {
     key,
+    fetch: fetchWithKey,
+    bound: proofKey !== undefined,
     client: new Sallyport({
       ...rest,
       key,

@@ -130,7 +130,7 @@ function prepareRequest(
   const headers: Record<string, string> = {
     ...(key !== undefined && { 'SVC-API-KEY': key }),
     ...(body !== undefined && { 'Content-Type': 'application/json' }),
-    ...(sendsIdempotencyKey && { 'Idempotency-Key': options.idempotencyKey ?? randomIdempotencyKey() }),
+    ...(sendsIdempotencyKey && { 'Idempotency-Key': options.idempotencyKey ?? randomId() }),
     ...(options.requestId !== undefined && { 'SVC-REQUEST-ID': options.requestId }),
     ...(options.purpose !== undefined && { 'SVC-PURPOSE': utf8Header(options.purpose) }),
   };
@@ -151,8 +151,8 @@ function pathSegment(name: string, id: unknown): string {
   throw new SallyportError(`\`${name}\` must be a non-empty string other than "." and ".."`);
 }
 
-/** Browsers lack `randomUUID` on plain HTTP. The key need not be secret, so `Math.random` is a valid fallback. */
-function randomIdempotencyKey(): string {
+/** Browsers lack `randomUUID` on plain HTTP. The id need not be secret, so `Math.random` is a valid fallback. */
+export function randomId(): string {
   const bytes =
     globalThis.crypto?.getRandomValues(new Uint8Array(16)) ??
     Array.from({ length: 16 }, () => Math.random() * 256);

@@ -1,0 +1,32 @@
+/** Passes the DPoP proof of a request on to `POST /decisions`. */
+import type { DecisionRequest } from './api.ts';
+import { randomId } from './transport.ts';
+
+interface ReceivedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly url?: string | undefined;
+  readonly source?: object;
+  header(name: string): string | undefined;
+}
+
+/** Undefined if the request has no proof, or its URL is unknown. */
+export function proofOf(
+  request: ReceivedRequest,
+  publicUrl: string | URL | undefined,
+): DecisionRequest['proof'] {
+  const jwt = request.header('dpop');
+  const { method, path } = request;
+  const url = publicUrl === undefined ? request.url : String(publicUrl).replace(/\/+$/, '') + path;
+  if (jwt === undefined || url === undefined) return undefined;
+  return { jwt, method, url, request: proofIdOf(request.source ?? request) };
+}
+
+const proofIds = new WeakMap<object, string>();
+
+/** All guards of a request send the same id, because a proof is otherwise accepted once. */
+function proofIdOf(source: object): string {
+  const id = proofIds.get(source) ?? randomId();
+  proofIds.set(source, id);
+  return id;
+}
