@@ -104,10 +104,7 @@ export async function openApp(config: Config, options: AppOptions = {}): Promise
     usage,
     idempotentRequests: new Set(),
     link,
-    publicUrl: config.publicUrl,
-    proofs: new Proofs((await data.maintenance.chainKeys()).mac),
-    sessionTtl: config.sessionTtl,
-    sessionTtlMax: config.sessionTtlMax,
+    ...(await sessionSettings(config, data.maintenance)),
     ready: () => ready,
     checkReplies: options.checkReplies ?? false,
   };
@@ -173,6 +170,14 @@ function ratesOf(config: Config): Rates {
     tokens: { rate: config.tokenRate, per: 60_000, burst: config.tokenRate },
     'token-bytes': { rate: config.tokenByteRate, per: 60_000, burst: config.tokenByteRate },
   };
+}
+
+async function sessionSettings(
+  { publicUrl, sessionTtl, sessionTtlMax }: Config,
+  maintenance: Maintenance,
+): Promise<Pick<HandlerContext, 'publicUrl' | 'proofs' | 'sessionTtl' | 'sessionTtlMax'>> {
+  const { mac } = await maintenance.chainKeys();
+  return { publicUrl, proofs: new Proofs(mac), sessionTtl, sessionTtlMax };
 }
 
 function quotas(

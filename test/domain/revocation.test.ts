@@ -136,6 +136,13 @@ describe('access was reduced', () => {
     ['if a rule was removed', now, { rules: [] }, true],
     ['if a rule was added, which may be stricter', now, { rules: [rule(1), rule(2)] }, true],
     ['not if the rules are equal', now, { rules: [rule(1)] }, false],
+    ['if bound sessions were required', now, { require_bound_sessions: true }, true],
+    [
+      'not if bound sessions are still required',
+      { ...now, require_bound_sessions: true },
+      { require_bound_sessions: true },
+      false,
+    ],
     ['if origins were limited', now, { allowed_origins: ['o'] }, true],
     ['if an origin was removed', { ...now, allowed_origins: ['o', 'p'] }, { allowed_origins: ['o'] }, true],
     [

@@ -119,6 +119,35 @@ describe.skipIf(noBrowser)('SDK in a browser:', () => {
     await page.close();
   });
 
+  test('the session is bound to a key that the page cannot export', async () => {
+    page = await open(shop.url.origin);
+    await page.evaluate(() => {
+      const generateKey = crypto.subtle.generateKey.bind(crypto.subtle);
+      crypto.subtle.generateKey = (async (...parameters: Parameters<typeof generateKey>) => {
+        const pair = await generateKey(...parameters);
+        Object.assign(window, { pair });
+        return pair;
+      }) as typeof generateKey;
+    });
+    await startIn(page);
+    const stolen = await page.evaluate(async () => {
+      const { session, pair } = window as unknown as {
+        session: Awaited<ReturnType<typeof startSession>>;
+        pair: CryptoKeyPair;
+      };
+      const exported = await crypto.subtle.exportKey('jwk', pair.privateKey).catch(({ name }) => name);
+      return { bound: session.bound, exported, key: await session.key() };
+    });
+    expect(stolen).toMatchObject({ bound: true, exported: 'InvalidAccessError' });
+    const thief = await server.call('GET', '/tokens/card-42', { key: stolen.key });
+    expect([thief.status, thief.headers.get('www-authenticate')]).toEqual([
+      401,
+      'DPoP error="invalid_dpop_proof"',
+    ]);
+    expect(await read(page, 'card-42')).toBe('XXXXXXXXXXXX4242');
+    await page.close();
+  });
+
   test('concurrent requests share one renewal', async () => {
     page = await open(shop.url.origin);
     await startIn(page);

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
 import { installSdk } from '../support/install-sdk.ts';
 import { root } from '../support/service.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
@@ -30,20 +31,27 @@ describe('guards', () => {
   let apps: Bun.Subprocess<'pipe', 'pipe', 'inherit'>;
   let ports: Record<string, number>;
   let key: string;
+  let publicKey: string;
+  let admin: Sallyport;
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
-    const [opened, installed] = await Promise.all([openTestServer(sqlite), installSdk(folder)]);
+    const [opened, installed] = await Promise.all([
+      openTestServer(sqlite, { SALLYPORT_SESSION_TTL: '100000' }),
+      installSdk(folder),
+    ]);
     server = opened;
-    const { key: admin } = await server.tenant();
-    const guardApplication = await server.application(admin, { permissions: ['decision:create'] });
+    const { key: adminKey } = await server.tenant();
+    admin = new Sallyport({ url: server.url, key: adminKey });
+    publicKey = (await server.application(adminKey, { type: 'public' })).key;
+    const guardApplication = await server.application(adminKey, { permissions: ['decision:create'] });
     const rules = transforms.map((transform) => ({
       priority: 1,
       transform,
       permissions: ['invoice:read'],
       container: `/customers/${customers[transform]}/`,
     }));
-    ({ key } = await server.application(admin, { permissions: [], rules }));
+    ({ key } = await server.application(adminKey, { permissions: [], rules }));
     apps = Bun.spawn(['node', 'apps.js'], {
       cwd: home,
       env: {
@@ -109,6 +117,36 @@ describe('guards', () => {
         403,
         /^You cannot use `invoice:read` on this resource\.$/,
       );
+    });
+
+    test('a bound session is allowed with a proof, and its key and its used proof are not', async () => {
+      const sent: Request[] = [];
+      const session = await startSession({
+        url: server.url,
+        publicKey,
+        bind: true,
+        authorize: (nonce) => authorizeSession(admin, nonce, { permissions: ['invoice:read'] }),
+        fetch: ((input: string | Request, init?: RequestInit) => {
+          if (typeof input !== 'string') sent.push(input.clone());
+          return fetch(input, init);
+        }) as typeof globalThis.fetch,
+      });
+      const url = `http://127.0.0.1:${ports[framework]}/${customers.mask}/invoice?page=1`;
+      // The first nonce is too old for the guard, which sends a challenge.
+      server.clock.advance(121_000);
+      const allowed = await session.fetch(url);
+      expect([allowed.status, await allowed.json()]).toEqual([200, expected.mask]);
+      expect(sent).toHaveLength(2);
+      const replayed = await fetch(sent[1] as Request);
+      const challenge = replayed.headers.get('www-authenticate');
+      expect([replayed.status, challenge]).toEqual([401, 'DPoP error="invalid_dpop_proof"']);
+      expectProblem(
+        await get('mask', 'invoice', { headers: { 'SVC-API-KEY': await session.key() } }),
+        401,
+        '',
+      );
+      server.clock.advance(61_000);
+      expect((await session.fetch(url)).headers.get('dpop-nonce')).toBeString();
     });
 
     test('requests are denied when no decision can be made', async () => {

@@ -60,7 +60,8 @@ export async function openBound(
   if (grant) {
     const { key, permissions } = grant;
     const body = { nonce: created.body.nonce, permissions };
-    await server.call('POST', '/sessions/authorize', { key, body });
+    const authorized = await server.call('POST', '/sessions/authorize', { key, body });
+    if (authorized.status !== 204) throw new Error(`not authorized: ${JSON.stringify(authorized.body)}`);
   }
   return new BoundClient(
     server,

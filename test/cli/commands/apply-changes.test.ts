@@ -66,6 +66,18 @@ describe('the expiry', () => {
   });
 });
 
+test('bound sessions are required by the file, and unchanged by a file that does not mention them', async () => {
+  const file = (...fields: string[]) => fileOf('name: web', ...fields).replace('private', 'public');
+  const isRequired = async () => (await applications()).web?.require_bound_sessions;
+  const created = await apply(file('require_bound_sessions: true'), ['--yes']);
+  expect(created.out).toContain('+ public web\n    + permission token:read\n    + bound sessions required\n');
+  expect(await isRequired()).toBe(true);
+  expect((await apply(file(), ['--plan'])).code).toBe(0);
+  const changed = await apply(file('require_bound_sessions: false'), ['--yes']);
+  expect(changed.out).toContain('~ public web\n    - bound sessions required\n');
+  expect(await isRequired()).toBeUndefined();
+});
+
 describe('a failure names the application:', () => {
   /** A key that may not grant log:read. */
   async function weak(permissions: string[]) {
@@ -99,6 +111,7 @@ describe('a failure names the application:', () => {
 });
 
 test('the plan compares every field that an application can be created with', () => {
-  const compared = ['name', 'type', 'permissions', 'rules', 'allowed_origins', 'expires_at'];
+  const settings = ['allowed_origins', 'require_bound_sessions', 'expires_at'];
+  const compared = ['name', 'type', 'permissions', 'rules', ...settings];
   expect(Object.keys(ApplicationCreate.shape)).toEqual(compared);
 });

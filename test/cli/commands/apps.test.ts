@@ -145,6 +145,16 @@ test('a name that several applications have is rejected with their ids', async (
   expect((await call(['apps', 'get', 'sho'])).err).toContain('no application named "sho"');
 });
 
+test('bound sessions are required, printed, and unchanged by other updates', async () => {
+  const web = ['apps', 'create', '--name', 'kiosk', '--type', 'public', '--permission', 'token:create'];
+  const created = await json([...web, '--bound-sessions', 'required']);
+  expect(created.require_bound_sessions).toBe(true);
+  await json(['apps', 'update', 'kiosk', '--name', 'kiosk 2']);
+  expect((await call(['apps', 'get', 'kiosk 2'])).out).toMatch(/^bound sessions +required$/m);
+  const updated = await json(['apps', 'update', 'kiosk 2', '--bound-sessions', 'optional']);
+  expect(updated).not.toHaveProperty('require_bound_sessions');
+});
+
 test('origins are set, printed, and unchanged by other updates', async () => {
   const web = ['apps', 'create', '--name', 'web', '--type', 'public', '--permission', 'token:create'];
   const created = await json([...web, '--origin', 'https://a.example', '--origin', 'https://b.example']);

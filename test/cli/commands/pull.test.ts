@@ -33,6 +33,7 @@ async function fill(): Promise<void> {
     type: 'public',
     permissions: ['token:create'],
     allowed_origins: ['https://shop.example'],
+    require_bound_sessions: true,
     expires_at: '2030-01-01T00:00:00Z',
   });
   await create({ name: 'ci', type: 'management', permissions: ['application:read'] });

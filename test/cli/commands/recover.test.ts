@@ -134,11 +134,13 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       server.call('PUT', `/applications/${id}`, { key, body: { name: 'renamed', permissions, ...more } });
     await update(narrowed.id, ['application:read']);
     await update(widened.id, ['application:read', 'log:read']);
-    await update(fenced.id, ['application:read'], { allowed_origins: ['https://shop.example'] });
+    await update(fenced.id, ['application:read'], fence);
     const young = await make({ name: 'made later' });
     await server.call('DELETE', `/applications/${young.id}`, { key });
     return { untouched, settled, regenerated, deleted, rotated, narrowed, second, widened, fenced };
   }
+
+  const fence = { allowed_origins: ['https://shop.example'], require_bound_sessions: true };
 
   test('is listed with --audit', async () => {
     const { regenerated, deleted, rotated, narrowed, second, untouched, fenced } = await changeAfterBackup();
@@ -161,7 +163,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       }),
       [fenced.id]: expect.objectContaining({
         keys: [],
-        access: { permissions: ['application:read'], rules: [], allowed_origins: ['https://shop.example'] },
+        access: { permissions: ['application:read'], rules: [], ...fence },
       }),
     });
     expect(report.revived.tenants).toEqual([]);
@@ -181,7 +183,7 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
       expect(await statusOf(one.key)).toBe(200);
     expect((await server.call('GET', '/logs', { key: narrowed.key })).status).toBe(403);
     const now = (await server.call('GET', `/applications/${fenced.id}`, { key })).body;
-    expect(now.allowed_origins).toEqual(['https://shop.example']);
+    expect(now).toMatchObject(fence);
     const { data } = (await server.call('GET', '/logs?size=100', { key })).body;
     const byOperator = (data as LogEntry[]).filter(({ actor }) => actor.kind === 'operator');
     expect(byOperator.map(({ operation, entity }) => `${operation} ${entity?.id}`).sort()).toEqual(

@@ -17,7 +17,7 @@ describe.each(databases)('bound sessions on %s', (_, database) => {
   async function scene() {
     const { key } = await server.tenant();
     const web = await server.application(key, { type: 'public', permissions: ['mine:x'] });
-    const grant = { key, permissions: ['application:read', 'log:read', 'token:read'] };
+    const grant = { key, permissions: ['application:read', 'token:read'] };
     return { key, web, grant, client: await openBound(server, web.key, grant) };
   }
   const sessionsOf = async (key: string) => (await server.call('GET', '/sessions', { key })).body.data;
